@@ -1,0 +1,164 @@
+"""Every configuration key: its type, default, unit, range and meaning.
+
+The dataclasses are registered with Hydra (`cfg/compose.py`), so a misspelt key or a wrong type fails while the
+configuration is composed. Root keys are camelCase and are what code reads; everything nested is snake_case.
+
+    python train.py config=train_headless task=Ant numEnvs=256 train.learning_rate=1e-3
+
+`key(...)` attaches the unit, the range and the sentence that `python train.py --help` prints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+from omegaconf import MISSING
+
+
+@dataclass(frozen=True)
+class KeyDoc:
+    """What is known of one key besides its type: meaning, unit, range and an example."""
+
+    help: str
+    unit: str = ""
+    low: Optional[float] = None
+    high: Optional[float] = None
+    above: Optional[float] = None  # exclusive lower bound
+    choices: tuple[str, ...] = ()
+    example: str = ""
+
+
+def key(default: Any, help: str, **doc: Any) -> Any:  # noqa: A002 - the word readers expect
+    """A dataclass field with a `KeyDoc`; a mutable default is copied for each instance."""
+    metadata = {"doc": KeyDoc(help=help, **doc)}
+    if isinstance(default, (list, dict)):
+        return field(default_factory=lambda: type(default)(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass
+class ObservationGroups:
+    """Which observation blocks make up which group, in the order in which they are concatenated."""
+
+    policy: list[str] = key(MISSING, "blocks that the policy sees")
+    privileged: list[str] = key([], "blocks that only the critic sees (asymmetric critic); empty: none")
+    unused: list[str] = key([], "blocks that the task offers and nobody sees; naming them here is deliberate")
+
+
+@dataclass
+class TaskConfig:
+    """What is learned. Each task's yaml fills this in; `params` has the task's own dataclass."""
+
+    name: str = key(MISSING, "the task's name in the task table")
+    num_envs: int = key(MISSING, "environments in training where numEnvs is not given", low=1)
+    episode_length_s: float = key(MISSING, "time limit of an episode (truncation)", unit="s", above=0)
+    decimation: int = key(MISSING, "physics steps per control step at physics=default", low=1)
+    observations: ObservationGroups = field(default_factory=ObservationGroups)
+    noise: dict[str, float] = key({}, "block -> standard deviation of Gaussian noise, in the block's unit")
+    rewards: dict[str, float] = key(MISSING, "reward term -> weight; 0 logs a term without counting it")
+    terminations: dict[str, bool] = key(MISSING, "termination reason -> whether it ends the episode")
+    params: Any = key(MISSING, "the task's own parameters")
+
+
+@dataclass
+class RecurrentConfig:
+    """A recurrent layer after the MLP."""
+
+    cell: str = key("lstm", "kind of cell", choices=("lstm", "gru"))
+    units: int = key(128, "size of the recurrent state", low=1)
+    layers: int = key(1, "stacked recurrent layers", low=1)
+    sequence_length: int = key(4, "control steps per truncated back-propagation; divides horizon_length", low=1)
+
+
+@dataclass
+class NetworkConfig:
+    """The shape of policy and critic."""
+
+    units: list[int] = key([64, 64], "hidden layer sizes")
+    activation: str = key("elu", "activation of the hidden layers", choices=("elu", "relu", "tanh", "selu", "swish", "gelu"))
+    separate: bool = key(False, "give the critic hidden layers of its own")
+    initial_log_std: float = key(0.0, "log of the initial action standard deviation (Box actions)", low=-5, high=2)
+    recurrent: Optional[RecurrentConfig] = key(None, "a recurrent layer; null: none")
+
+
+@dataclass
+class PPOConfig:
+    """How the policy is improved: proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347) by rl_games."""
+
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    max_iterations: int = key(MISSING, "iterations where maxIterations is not given", low=1)
+    horizon_length: int = key(16, "control steps per environment and iteration", low=1)
+    num_minibatches: int = key(1, "minibatches per epoch; divides numEnvs x horizon_length", low=1)
+    mini_epochs: int = key(8, "passes over each batch", low=1)
+    learning_rate: float = key(3e-4, "step size of Adam; the starting value under lr_schedule=adaptive", above=0, high=1)
+    lr_schedule: str = key("adaptive", "adaptive: follows kl_threshold; linear: to 0 at the last iteration", choices=("adaptive", "linear", "constant"))
+    kl_threshold: float = key(0.008, "KL divergence per update that lr_schedule=adaptive aims at", above=0)
+    gamma: float = key(0.99, "discount per control step", low=0, high=1)
+    tau: float = key(0.95, "lambda of generalised advantage estimation (Schulman et al. 2016, arXiv:1506.02438)", low=0, high=1)
+    e_clip: float = key(0.2, "clip range of the probability ratio", above=0)
+    clip_value: bool = key(True, "clip the value loss like the policy loss")
+    entropy_coef: float = key(0.0, "weight of the entropy bonus", low=0)
+    critic_coef: float = key(2.0, "weight of the value loss", low=0)
+    bounds_loss_coef: float = key(1e-4, "weight of the penalty on means outside +-1.1 (Box actions)", low=0)
+    grad_norm: float = key(1.0, "gradients are clipped to this norm", above=0)
+    reward_scale: float = key(1.0, "factor on rewards before learning; reported returns are unscaled", above=0)
+    normalize_input: bool = key(True, "running mean and variance of observations, stored with the policy")
+    normalize_value: bool = key(True, "running mean and variance of returns")
+    normalize_advantage: bool = key(True, "advantages of a batch to mean 0, variance 1")
+    value_bootstrap: bool = key(True, "at a time limit, add the discounted value of the episode's last observation")
+    games_to_track: int = key(100, "episodes in the reported mean reward", low=1)
+    torch_threads: int = key(1, "threads of one tensor operation; 1 is fastest for small networks on a CPU", low=1)
+    compile: bool = key(False, "torch.compile the network: pays on a GPU with wide layers, costs seconds at start")
+
+
+@dataclass
+class SimConfig:
+    """Which engine moves the bodies."""
+
+    engine: str = key(MISSING, "simulation engine", choices=("mujoco", "reference"))
+    threads: int = key(0, "physics threads; 0: all cores. Results do not depend on it", low=0)
+
+
+@dataclass
+class PhysicsConfig:
+    """How exactly bodies are moved. null keeps what the task's model says."""
+
+    integrator: Optional[str] = key(None, "time integrator", choices=("euler", "implicitfast", "implicit", "rk4"))
+    cone: Optional[str] = key(None, "friction cone", choices=("pyramidal", "elliptic"))
+    iterations: Optional[int] = key(None, "upper limit of solver iterations", low=1)
+    tolerance: Optional[float] = key(None, "solver tolerance", above=0)
+    substeps: int = key(1, "each physics step is cut into this many; the control rate stays", low=1)
+
+
+@dataclass
+class RootConfig:
+    """The root keys, as typed on the command line."""
+
+    task: TaskConfig = MISSING
+    train: PPOConfig = MISSING
+    sim: SimConfig = MISSING
+    physics: PhysicsConfig = MISSING
+    mode: str = key("train", "what is done; the presets set it", choices=("train", "test"))
+    checkpoint: Optional[str] = key(
+        None,
+        "latest, latest_train, latest_test, best, a run directory, a unique part of a run's name, or a .pth. "
+        "In train mode without resume: a new run from these weights",
+        example="checkpoint=latest",
+    )
+    resume: bool = key(False, "train mode: continue the checkpoint's run exactly, in its directory", example="resume=true checkpoint=latest")
+    maxIterations: Optional[int] = key(None, "learner iterations in all; null: the task's own", unit="iterations", low=1, example="maxIterations=500")
+    numEnvs: Optional[int] = key(None, "environments; null: the task's own in training, 4 in a test", low=1, high=1_000_000, example="numEnvs=256")
+    seed: Optional[int] = key(42, "seed of everything random; 0 is a seed; null: drawn and recorded", low=0, high=2**31 - 1, example="seed=0")
+    device: str = key("cpu", "where the learner's tensors live: cpu, cuda or cuda:<n>", example="device=cuda:0")
+    testGamesNum: int = key(100, "episodes of a test, exactly; 0: until Ctrl+C", unit="episodes", low=0, example="testGamesNum=0")
+    stochastic: bool = key(False, "test mode: sample actions rather than take the most likely")
+    agent: str = key("policy", "test mode: who acts", choices=("policy", "zero", "random"), example="agent=random")
+    reloadInterval: float = key(30.0, "time between looks for newer weights; 0: never", unit="s", low=0, example="reloadInterval=2")
+    followLatest: bool = key(False, "test mode: also move to a newer run of the same task")
+    saveInterval: float = key(20.0, "time between checkpoints", unit="s", above=0, example="saveInterval=60")
+    saveFrequency: Optional[int] = key(None, "iterations between checkpoints; set: replaces saveInterval", unit="iterations", low=1)
+    keepLast: Optional[int] = key(5, "newest checkpoints that are kept; null or -1: all", low=-1, example="keepLast=null")
+    keepEvery: Optional[int] = key(None, "also keep every n-th iteration's checkpoint for good", unit="iterations", low=1)
+    runsDir: str = key("runs", "where run directories are, from where you typed", example="runsDir=/data/runs")
+    logLevel: str = key("info", "least severity that is shown", choices=("debug", "info", "warning", "error"))

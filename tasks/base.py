@@ -1,0 +1,96 @@
+"""The contract of a task: what a robot must do, said once, for all environments together.
+
+A task is a pure reading of a simulator. It has no loop over environments, no counters, no time limit, no weights and
+no logging: `Env` (tasks/env.py) owns those, the yaml owns weights, active reasons, noise and observation groups, and
+the names below tie the two together. See `tasks/cartpole.py` for the shortest real one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Union
+
+import torch
+from torch import Tensor
+
+from sim.base import Simulator
+
+
+@dataclass(frozen=True)
+class Box:
+    """Continuous actions (N, size) in [-1, 1]; the policy's output is clipped there, the task scales it."""
+
+    size: int
+
+
+@dataclass(frozen=True)
+class Discrete:
+    """One choice of n: actions (N,) int64 in [0, n)."""
+
+    n: int
+
+
+@dataclass(frozen=True)
+class MultiDiscrete:
+    """Several choices: actions (N, len(nvec)) int64, column i in [0, nvec[i])."""
+
+    nvec: tuple[int, ...]
+
+
+ActionSpec = Union[Box, Discrete, MultiDiscrete]
+
+
+class Task(ABC):
+    """What is learned, as six short methods over (N, ...) float32 tensors.
+
+    `state` is the simulator: its fields are the typed view of the world. What a task must remember between steps
+    (a cooldown, the last position) it allocates with `buffer()`, so that snapshots and resumed runs carry it.
+    """
+
+    Params: ClassVar[type]  # a frozen dataclass with units, the type of `params` in the yaml
+    success_reason: ClassVar[str | None] = None  # the termination reason that means success, where there is one
+    params: Any
+
+    def __init__(self, params: Any) -> None:
+        self.params = params
+        self.buffers: dict[str, Tensor] = {}
+
+    def buffer(self, sim: Simulator, name: str, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        """A zeroed (N, *shape) tensor that is saved, restored and zeroed at resets with its environment."""
+        self.buffers[name] = torch.zeros(sim.num_envs, *shape, dtype=dtype, device=sim.device)
+        return self.buffers[name]
+
+    @property
+    @abstractmethod
+    def action_spec(self) -> ActionSpec:
+        """What the policy chooses."""
+
+    @abstractmethod
+    def model_path(self) -> Path:
+        """The MJCF file of the task's world."""
+
+    @abstractmethod
+    def bind(self, sim: Simulator) -> None:
+        """Names the fields and bodies that will be read; allocates buffers. Called once, before `sim.start()`."""
+
+    @abstractmethod
+    def reset(self, env_ids: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Start states of environments (n,): qpos (n, nq), qvel (n, nv)."""
+
+    @abstractmethod
+    def control(self, action: Tensor) -> Tensor:
+        """Actions, clipped, (N, size) or (N,) -> actuator controls (N, nu). Called before the physics."""
+
+    @abstractmethod
+    def observe(self, state: Simulator) -> dict[str, Tensor]:
+        """Named observation blocks, each (N, width)."""
+
+    @abstractmethod
+    def reward(self, state: Simulator, action: Tensor) -> dict[str, Tensor]:
+        """Named, unweighted reward terms, each (N,)."""
+
+    @abstractmethod
+    def terminate(self, state: Simulator) -> dict[str, Tensor]:
+        """Named reasons to end the episode, each (N,) bool. The time limit is not one of them."""

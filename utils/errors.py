@@ -1,0 +1,34 @@
+"""Errors made for the person at the command line.
+
+A `UserError` is a mistake that its reader can mend. Its message names the value, what is allowed, and the
+next move; `train.py` prints it without a traceback and exits with its `exit_code`.
+
+    raise not_one_of("task", "Carpole", ["Ant", "Cartpole"])
+    # task=Carpole: unknown. Allowed: Ant, Cartpole. Did you mean Cartpole?
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """A mistake that the user can mend; the message ends the debugging session."""
+
+    def __init__(self, message: str, exit_code: int = 2) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """' Did you mean X?' for the nearest of `names`, or '' where none is near."""
+    by_fold = {n.casefold(): n for n in names}
+    near = difflib.get_close_matches(name.casefold(), list(by_fold), n=1, cutoff=0.6)
+    return f" Did you mean {by_fold[near[0]]}?" if near else ""
+
+
+def not_one_of(key: str, value: object, allowed: Iterable[str]) -> UserError:
+    """The error for a `value` of `key` that is not among `allowed`."""
+    names = list(allowed)
+    return UserError(f"{key}={value}: unknown. Allowed: {', '.join(names)}.{did_you_mean(str(value), names)}")
