@@ -27,9 +27,10 @@ class KeyDoc:
     above: Optional[float] = None  # exclusive lower bound
     choices: tuple[str, ...] = ()
     example: str = ""
+    mode: str = ""  # the only mode in which the key has an effect; "": all
 
 
-def key(default: Any, help: str, **doc: Any) -> Any:  # noqa: A002 - the word readers expect
+def key(default: Any, help: str, **doc: Any) -> Any:
     """A dataclass field with a `KeyDoc`; a mutable default is copied for each instance."""
     metadata = {"doc": KeyDoc(help=help, **doc)}
     if isinstance(default, (list, dict)):
@@ -76,7 +77,9 @@ class NetworkConfig:
     """The shape of policy and critic."""
 
     units: list[int] = key([64, 64], "hidden layer sizes")
-    activation: str = key("elu", "activation of the hidden layers", choices=("elu", "relu", "tanh", "selu", "swish", "gelu"))
+    activation: str = key(
+        "elu", "activation of the hidden layers", choices=("elu", "relu", "tanh", "selu", "swish", "gelu")
+    )
     separate: bool = key(False, "give the critic hidden layers of its own")
     initial_log_std: float = key(0.0, "log of the initial action standard deviation (Box actions)", low=-5, high=2)
     recurrent: Optional[RecurrentConfig] = key(None, "a recurrent layer; null: none")
@@ -91,11 +94,19 @@ class PPOConfig:
     horizon_length: int = key(16, "control steps per environment and iteration", low=1)
     num_minibatches: int = key(1, "minibatches per epoch; divides numEnvs x horizon_length", low=1)
     mini_epochs: int = key(8, "passes over each batch", low=1)
-    learning_rate: float = key(3e-4, "step size of Adam; the starting value under lr_schedule=adaptive", above=0, high=1)
-    lr_schedule: str = key("adaptive", "adaptive: follows kl_threshold; linear: to 0 at the last iteration", choices=("adaptive", "linear", "constant"))
+    learning_rate: float = key(
+        3e-4, "step size of Adam; the starting value under lr_schedule=adaptive", above=0, high=1
+    )
+    lr_schedule: str = key(
+        "adaptive",
+        "adaptive: follows kl_threshold; linear: to 0 at the last iteration",
+        choices=("adaptive", "linear", "constant"),
+    )
     kl_threshold: float = key(0.008, "KL divergence per update that lr_schedule=adaptive aims at", above=0)
     gamma: float = key(0.99, "discount per control step", low=0, high=1)
-    tau: float = key(0.95, "lambda of generalised advantage estimation (Schulman et al. 2016, arXiv:1506.02438)", low=0, high=1)
+    tau: float = key(
+        0.95, "lambda of generalised advantage estimation (Schulman et al. 2016, arXiv:1506.02438)", low=0, high=1
+    )
     e_clip: float = key(0.2, "clip range of the probability ratio", above=0)
     clip_value: bool = key(True, "clip the value loss like the policy loss")
     entropy_coef: float = key(0.0, "weight of the entropy bonus", low=0)
@@ -146,19 +157,57 @@ class RootConfig:
         "In train mode without resume: a new run from these weights",
         example="checkpoint=latest",
     )
-    resume: bool = key(False, "train mode: continue the checkpoint's run exactly, in its directory", example="resume=true checkpoint=latest")
-    maxIterations: Optional[int] = key(None, "learner iterations in all; null: the task's own", unit="iterations", low=1, example="maxIterations=500")
-    numEnvs: Optional[int] = key(None, "environments; null: the task's own in training, 4 in a test", low=1, high=1_000_000, example="numEnvs=256")
-    seed: Optional[int] = key(42, "seed of everything random; 0 is a seed; null: drawn and recorded", low=0, high=2**31 - 1, example="seed=0")
+    resume: bool = key(
+        False,
+        "train mode: continue the checkpoint's run exactly, in its directory",
+        example="resume=true checkpoint=latest",
+    )
+    maxIterations: Optional[int] = key(
+        None,
+        "learner iterations in all; null: the task's own",
+        unit="iterations",
+        low=1,
+        example="maxIterations=500",
+        mode="train",
+    )
+    numEnvs: Optional[int] = key(
+        None,
+        "environments; null: the task's own in training, 4 in a test",
+        low=1,
+        high=1_000_000,
+        example="numEnvs=256",
+    )
+    seed: Optional[int] = key(
+        42, "seed of everything random; 0 is a seed; null: drawn and recorded", low=0, high=2**31 - 1, example="seed=0"
+    )
     device: str = key("cpu", "where the learner's tensors live: cpu, cuda or cuda:<n>", example="device=cuda:0")
-    testGamesNum: int = key(100, "episodes of a test, exactly; 0: until Ctrl+C", unit="episodes", low=0, example="testGamesNum=0")
-    stochastic: bool = key(False, "test mode: sample actions rather than take the most likely")
-    agent: str = key("policy", "test mode: who acts", choices=("policy", "zero", "random"), example="agent=random")
-    reloadInterval: float = key(30.0, "time between looks for newer weights; 0: never", unit="s", low=0, example="reloadInterval=2")
-    followLatest: bool = key(False, "test mode: also move to a newer run of the same task")
-    saveInterval: float = key(20.0, "time between checkpoints", unit="s", above=0, example="saveInterval=60")
-    saveFrequency: Optional[int] = key(None, "iterations between checkpoints; set: replaces saveInterval", unit="iterations", low=1)
-    keepLast: Optional[int] = key(5, "newest checkpoints that are kept; null or -1: all", low=-1, example="keepLast=null")
-    keepEvery: Optional[int] = key(None, "also keep every n-th iteration's checkpoint for good", unit="iterations", low=1)
+    testGamesNum: int = key(
+        100,
+        "episodes of a test, exactly; 0: until Ctrl+C",
+        unit="episodes",
+        low=0,
+        example="testGamesNum=0",
+        mode="test",
+    )
+    stochastic: bool = key(False, "test mode: sample actions rather than take the most likely", mode="test")
+    agent: str = key(
+        "policy", "test mode: who acts", choices=("policy", "zero", "random"), example="agent=random", mode="test"
+    )
+    reloadInterval: float = key(
+        30.0, "time between looks for newer weights; 0: never", unit="s", low=0, example="reloadInterval=2", mode="test"
+    )
+    followLatest: bool = key(False, "test mode: also move to a newer run of the same task", mode="test")
+    saveInterval: float = key(
+        20.0, "time between checkpoints", unit="s", above=0, example="saveInterval=60", mode="train"
+    )
+    saveFrequency: Optional[int] = key(
+        None, "iterations between checkpoints; set: replaces saveInterval", unit="iterations", low=1, mode="train"
+    )
+    keepLast: Optional[int] = key(
+        5, "newest checkpoints that are kept; null or -1: all", low=-1, example="keepLast=null", mode="train"
+    )
+    keepEvery: Optional[int] = key(
+        None, "also keep every n-th iteration's checkpoint for good", unit="iterations", low=1, mode="train"
+    )
     runsDir: str = key("runs", "where run directories are, from where you typed", example="runsDir=/data/runs")
     logLevel: str = key("info", "least severity that is shown", choices=("debug", "info", "warning", "error"))

@@ -1,0 +1,1 @@
+"""What carries new weights into a running policy."""

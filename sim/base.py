@@ -11,11 +11,16 @@
 Promises, each held by `tests/test_sim_contract.py` for every engine:
 
 - Kinematic fields are current after `step()` and `reset()`; force-like fields (`contact_force_w`, `cfrc_ext`,
-  acceleration-stage sensors) are those of the last physics step, and zero right after a reset.
+  acceleration-stage sensors) are those of the last physics step, evaluated at the state it started from (under RK4
+  too), and zero right after a reset.
 - Equal states and controls give bit-identical results at any number of threads.
 - `reset(env_ids)` leaves every other environment bit-identical.
 - `restore(snapshot)` is bit-exact: the next step gives what it would have given.
-- An environment that left the finite numbers is reported in `unstable`; it is never healed silently.
+- An environment that left the finite numbers, or was given controls that are none, is reported in `unstable`; it is
+  never healed silently, costs the others nothing, and is as good as new after `reset`.
+
+Fields are allocated once and refreshed in place, so a reference taken after `start()` stays current. Write `ctrl` in
+place; what is written into `qpos` or `qvel` counts only through `forward(env_ids)`, and is lost at the next step.
 """
 
 from __future__ import annotations
@@ -42,7 +47,8 @@ class Snapshot:
 class Simulator(ABC):
     """N copies of one model. Tensors are float32 on `device` with a leading environment axis.
 
-    Fields that were not required before `start()` raise AttributeError naming `require`.
+    Names of bodies, sites and joints can be looked up from the beginning; fields are there after `start()`. Those that
+    were not required raise AttributeError naming `require`.
     """
 
     num_envs: int
@@ -66,7 +72,10 @@ class Simulator(ABC):
 
     @abstractmethod
     def require(self, *fields: str) -> None:
-        """Asks for derived fields, before `start()`. Raises ValueError naming the fields that there are."""
+        """Asks for derived fields and sensors ("sensor:<name>"), before `start()`.
+
+        Raises ValueError with the nearest name.
+        """
 
     @abstractmethod
     def require_contact(self, *bodies: str) -> None:
@@ -82,27 +91,44 @@ class Simulator(ABC):
 
     @abstractmethod
     def reset(self, env_ids: Tensor, qpos: Tensor, qvel: Tensor) -> None:
-        """Sets environments (n,) int64, sorted, to qpos (n, nq) and qvel (n, nv); time, controls, warm start and forces to 0."""
+        """Sets environments (n,) int64, sorted, to qpos (n, nq) and qvel (n, nv).
+
+        Time, controls, activations, warm start and force-like fields become 0, `unstable` False.
+        """
 
     @abstractmethod
     def forward(self, env_ids: Tensor) -> None:
-        """Recomputes the kinematic fields of environments (n,) whose state was written from outside."""
+        """Takes over what was written into `qpos` and `qvel` of environments (n,), sorted; force-like fields stay.
+
+        Values that were not written keep their full precision.
+        """
 
     @abstractmethod
     def snapshot(self, env_ids: Tensor) -> Snapshot:
-        """A copy of everything that decides how environments (n,) go on."""
+        """A copy of everything that decides how environments (n,) go on, and of every field."""
 
     @abstractmethod
     def restore(self, snapshot: Snapshot, env_ids: Tensor | None = None) -> None:
-        """Puts a snapshot back, bit for bit; into `env_ids` (n,) instead of its own where given."""
+        """Puts a snapshot back, bit for bit, fields and randomised model fields too; into `env_ids` (n,) where given.
+
+        Also one of another simulator of the same engine, model and required fields.
+        """
 
     @abstractmethod
     def randomize(self, field: str) -> Tensor:
-        """A model field as (N, ...) per-environment values, to write before `apply_randomization`."""
+        """A model field as (N, ...) per-environment values, in the model's own type (mostly float64), after `start()`.
+
+        Write rows in place, then call `apply_randomization`. Fields are named as in MjModel; MjOption's `opt.<name>`.
+        Raises ValueError with the nearest name.
+        """
 
     @abstractmethod
     def apply_randomization(self, env_ids: Tensor) -> None:
-        """Takes over what was written into randomised fields, with every constant derived from them."""
+        """Takes over what was written into randomised fields of environments (n,), sorted.
+
+        Every constant derived from them follows: bounding volumes follow `geom_size` of primitive geoms, `body_inertia`
+        follows `body_mass` where it is not randomised itself. Kinematic fields follow at the next step or reset.
+        """
 
     @abstractmethod
     def sensor(self, name: str) -> Tensor:
@@ -115,6 +141,28 @@ class Simulator(ABC):
     @abstractmethod
     def body_ids(self, names: Sequence[str]) -> list[int]:
         """Indices into the body axis. Raises ValueError with the nearest name."""
+
+    @property
+    def default_qpos(self) -> Tensor:
+        """(nq,) float32: the model's default configuration, known before `start()`."""
+        raise NotImplementedError
+
+    @property
+    def ctrl_range(self) -> Tensor:
+        """(nu, 2) float32: least and greatest control, known before `start()`; 0, 0 where the model sets no limit."""
+        raise NotImplementedError
+
+    def site_ids(self, names: Sequence[str]) -> list[int]:
+        """Indices into the site axis. Raises ValueError with the nearest name."""
+        raise NotImplementedError
+
+    def qpos_ids(self, joints: Sequence[str]) -> list[int]:
+        """Columns of `qpos` of joints, in the order given (7 for a free joint, 4 for a ball joint, else 1)."""
+        raise NotImplementedError
+
+    def qvel_ids(self, joints: Sequence[str]) -> list[int]:
+        """Columns of `qvel` of joints, in the order given (6 for a free joint, 3 for a ball joint, else 1)."""
+        raise NotImplementedError
 
     @abstractmethod
     def model_xml(self) -> str:

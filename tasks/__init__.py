@@ -1,1 +1,16 @@
-"""What is learned."""
+"""What is learned: the task table, the Task contract (`base`), the one step order (`env`), one module a task.
+
+A new task is a module here, a line in `TASKS`, `cfg/task/<Name>.yaml`, `cfg/train/<Name>PPO.yaml` and a model; the
+contract tests (`tests/test_task_contract.py`) pick it up from the table.
+"""
+
+from __future__ import annotations
+
+from tasks.ant import Ant
+from tasks.base import Task
+from tasks.cartpole import Cartpole
+
+TASKS: dict[str, type[Task]] = {
+    "Ant": Ant,
+    "Cartpole": Cartpole,
+}

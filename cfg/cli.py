@@ -1,0 +1,243 @@
+"""From the typed command line to the job: what train.py calls.
+
+    if __name__ == "__main__":
+        raise SystemExit(cli.run(job))        # job(cfg: DictConfig) -> exit status or None
+
+What the user typed is judged before Hydra composes it (`compose.prepare`), so a mistake ends with one readable
+message, status 2 and nothing on disk. Then Hydra runs the job once, or once for each combination of a sweep (`-m`);
+there a job that fails is reported and the others go on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+import hydra
+from hydra._internal.utils import get_args_parser
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from cfg import compose
+from cfg.overrides import split
+from cfg.typed import hide_secrets, redacted
+from cfg.validate import unused_keys, validate
+from utils.errors import UserError, did_you_mean
+
+Job = Callable[[DictConfig], "int | None"]
+
+INTERRUPTED = 130
+SIGNALLED = 128  # a status from here on says that a signal ended the job: the sweep ends too
+OWN_OPTIONS = ("--help", "--list-tasks", "--multirun", "--cfg", "--resolve", "--package", "--info", "--hydra-help")
+COMMANDS = ("run", "cfg", "multirun", "shell_completion", "info")
+
+
+def run(job: Job) -> int:
+    """Does what sys.argv says and returns the exit status: 0, 2 for a UserError, 130 after Ctrl+C, else the job's."""
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra then raises instead of printing and exiting
+    try:
+        return _run(job, sys.argv[1:])
+    except UserError as error:
+        _say(f"error: {error}")
+        return error.exit_code
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return INTERRUPTED
+
+
+def _run(job: Job, arguments: list[str]) -> int:
+    if {"--help", "-h"} & set(arguments):
+        from cfg.help import help_text
+
+        print(help_text())
+        return 0
+    if "--list-tasks" in arguments:
+        from cfg.help import tasks_text
+
+        print(tasks_text())
+        return 0
+    options = parse_options(arguments)
+    if options.shell_completion or options.hydra_help:
+        compose.register()
+        return _hydra_main(_no_job, arguments)
+    flags = [a for a in arguments if a not in options.overrides]
+    prepared = compose.prepare(options.overrides, options.multirun)
+    if prepared.sweep:
+        _refuse_hopeless(prepared)
+    jobs = Jobs(job, sweep=prepared.sweep, total=prepared.jobs)
+    try:
+        with _typed(prepared.typed):
+            status = _hydra_main(jobs, [*flags, *prepared.overrides])
+    except KeyboardInterrupt:  # ended a sweep: still say what failed
+        _say("interrupted")
+        status = max([INTERRUPTED, *(s for _, s in jobs.ended if s >= SIGNALLED)])
+    return max(status, jobs.exit_status())
+
+
+def parse_options(arguments: list[str]) -> argparse.Namespace:
+    """Hydra's options and the overrides among them, in any order. Raises UserError for what it does not know."""
+    parser = get_args_parser()
+    parser.error = _refuse_option  # type: ignore[method-assign]
+    options, unknown = parser.parse_known_intermixed_args(arguments)
+    if unknown:
+        name = unknown[0].lstrip("-")
+        key = f" Keys are typed without dashes: {name if '=' in name else f'{name}=...'}"
+        raise UserError(
+            f"{unknown[0]}: unknown option. Allowed: {', '.join(OWN_OPTIONS)}."
+            f"{did_you_mean(unknown[0], OWN_OPTIONS) or key}"
+        )
+    if sum(bool(getattr(options, c)) for c in COMMANDS) > 1:
+        raise UserError("--multirun, --cfg, --info: only one of them is allowed at a time. Leave the others out.")
+    for name in ("config_path", "config_name", "config_dir", "experimental_rerun"):
+        if getattr(options, name):
+            raise UserError(
+                f"--{name.replace('_', '-')}: not supported; the configuration is {compose.CFG_DIR}. "
+                "Allowed: presets of your own in its config/ directory, chosen with config=<name>."
+            )
+    return options
+
+
+def _refuse_option(message: str) -> NoReturn:
+    """Instead of argparse's own, which prints its usage and exits."""
+    raise UserError(f"{message}. Allowed: {', '.join(OWN_OPTIONS)}, and key=value. See python train.py --help")
+
+
+def _refuse_hopeless(prepared: compose.Prepared) -> None:
+    """Raises the first job's error where every job of the sweep would fail, before the sweep's directory is made."""
+    if prepared.jobs != len(prepared.samples):
+        return
+    errors = []
+    for cfg in prepared.samples:
+        try:
+            validate(cfg)
+            return
+        except UserError as error:
+            errors.append(error)
+    raise errors[0]
+
+
+def _hydra_main(task: Callable[[DictConfig], None], arguments: list[str]) -> int:
+    main = hydra.main(str(compose.CFG_DIR), "config", compose.VERSION_BASE)(task)
+    typed, sys.argv = sys.argv, [sys.argv[0], *arguments]
+    try:
+        main()
+    except SystemExit as end:  # Hydra's way to end --hydra-help and the like; jobs cannot get here
+        return _status(end)
+    except compose.COMPOSE_ERRORS as error:
+        raise compose.explained(error) from error
+    finally:
+        sys.argv = typed
+    return 0
+
+
+def _no_job(cfg: DictConfig) -> None:
+    raise UserError("nothing to run")
+
+
+@dataclass
+class Jobs:
+    """Runs the job, once or for each combination of a sweep, and remembers how each ended."""
+
+    job: Job
+    sweep: bool = False
+    total: int = 1
+    argv: list[str] = field(default_factory=lambda: list(sys.argv))
+    cwd: str = field(default_factory=os.getcwd)
+    ended: list[tuple[str, int]] = field(default_factory=list)
+
+    def __call__(self, cfg: DictConfig) -> None:
+        """One job. Raises KeyboardInterrupt where the rest of a sweep must not run."""
+        os.chdir(self.cwd)  # relative paths mean "from where I typed", whatever hydra.job.chdir says
+        sys.argv = list(self.argv)
+        shown = " ".join(redacted(explicit_overrides()))
+        if self.sweep:
+            self._begin(shown)
+        status = self._guarded(cfg)
+        self.ended.append((shown, status))
+        if self.sweep and status >= SIGNALLED:
+            raise KeyboardInterrupt
+
+    def _begin(self, shown: str) -> None:
+        if not self.ended:
+            hide_secrets(Path(HydraConfig.get().sweep.dir) / "multirun.yaml")
+        _say(f"[{len(self.ended) + 1}/{self.total}] {shown}")
+
+    def _guarded(self, cfg: DictConfig) -> int:
+        """The job's exit status, whatever it raises: a mistake in one job must not end a sweep."""
+        try:
+            validate(cfg)
+            for note in unused_keys(cfg, is_explicit):
+                _say(f"note: {note}")
+            return self.job(cfg) or 0
+        except UserError as error:
+            _say(f"error: {error}")
+            return error.exit_code
+        except KeyboardInterrupt:
+            return INTERRUPTED
+        except SystemExit as end:
+            if self.sweep:
+                _say(f"error: the job called sys.exit({end.code!r})")
+            return _status(end)
+        except Exception:  # noqa: BLE001 - reported whole, and counted as a failure
+            traceback.print_exc()
+            return 1
+
+    def exit_status(self) -> int:
+        """The one job's status; of a sweep the failed jobs' common status, or 1. Says which jobs failed."""
+        failed = [(shown, status) for shown, status in self.ended if status]
+        if not self.sweep:
+            return failed[0][1] if failed else 0
+        if failed:
+            _say(f"{len(failed)} of {self.total} jobs failed:")
+        for shown, status in failed:
+            _say(f"  {shown or '(no overrides)'}: exit status {status}")
+        statuses = {status for _, status in failed}
+        return statuses.pop() if len(statuses) == 1 else int(bool(statuses))
+
+
+def _status(end: SystemExit) -> int:
+    """The exit status that Python would give: text is printed and counts as 1."""
+    if end.code is None or isinstance(end.code, int):
+        return end.code or 0
+    _say(str(end.code))
+    return 1
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+_as_typed: dict[str, str] = {}  # an override that Hydra was given -> what was typed
+
+
+@contextlib.contextmanager
+def _typed(overrides: dict[str, str]) -> Iterator[None]:
+    _as_typed.update(overrides)
+    try:
+        yield
+    finally:
+        _as_typed.clear()
+
+
+def explicit_overrides() -> list[str]:
+    """The running job's `key=value` arguments as typed, without Hydra's own; [] outside of a job."""
+    if not HydraConfig.initialized():
+        return []
+    given = HydraConfig.get().overrides.task
+    return [_as_typed.get(o, o) for o in given if not _added_by_us(o)]
+
+
+def _added_by_us(override: str) -> bool:
+    return override.startswith("++") and override.endswith(":{}}") and override not in _as_typed
+
+
+def is_explicit(key: str) -> bool:
+    """Whether the running job's command line sets `key` itself."""
+    return any(split(o)[1] == key for o in explicit_overrides())

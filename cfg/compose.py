@@ -1,0 +1,230 @@
+"""Composition: the yaml files of `cfg/` and the command line, checked against the schema, become one configuration.
+
+    cfg = compose(["task=Ant", "config=debug", "train.learning_rate=1e-3"])
+
+`cfg/config.yaml` names the schema first and each group's yaml after it, so a misspelt key or a wrong type in a yaml
+file fails while Hydra merges it. The task-specific part (`schema/task/<Name>`, with `params` typed by the task's own
+dataclass) is a group of its own: only real tasks are options of `task=`. Arguments are judged before Hydra sees them
+(`prepare`), because its errors do not name what would be right.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.object_type import ObjectType
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from cfg import overrides as ov
+from cfg.keys import Key, Schema, is_mapping, section, strip_optional
+from cfg.schema import RootConfig, TaskConfig
+from cfg.values import check, plain_text
+from utils.errors import UserError, not_one_of
+
+CFG_DIR = Path(__file__).resolve().parent
+GROUPS = ("config", "task", "train", "sim", "physics")
+VERSION_BASE = "1.3"
+FIXED = {"task.name": "task=<Name>"}  # keys that follow from a group
+COMPOSE_ERRORS = (HydraException, OmegaConfBaseException, YAMLError, AssertionError)
+
+
+def thawed(cls: type) -> type:
+    """A twin of a frozen parameter dataclass that OmegaConf can merge into (it makes frozen ones read-only)."""
+    members = []
+    for key in Schema().keys(cls).values():
+        hint, default = key.hint, key.default
+        inner = section(hint)
+        if inner is not None:
+            hint = default_cls = thawed(inner)
+            members.append((key.name, hint, dataclasses.field(default_factory=default_cls)))
+            continue
+        if not _omegaconf_knows(hint):
+            hint = Any
+        value = list(default) if isinstance(default, tuple) else MISSING if default == "???" else default
+        members.append((key.name, hint, dataclasses.field(default_factory=functools.partial(copy.copy, value))))
+    return dataclasses.make_dataclass(cls.__name__, members)
+
+
+def _omegaconf_knows(hint: Any) -> bool:
+    inner, _ = strip_optional(hint)
+    return inner in (int, float, str, bool, list[int], list[float], list[str], dict[str, float])
+
+
+def register() -> None:
+    """Registers the schema with Hydra; may be called again."""
+    from tasks import TASKS  # imports torch: help and completion of names do without
+
+    store = ConfigStore.instance()
+    store.store(name="schema", node=RootConfig)
+    for name, task in TASKS.items():
+        params = thawed(task.Params)
+        member = ("params", params, dataclasses.field(default_factory=params))
+        node = dataclasses.make_dataclass(f"{name}Config", [member], bases=(TaskConfig,))
+        store.store(group="schema/task", name=name, node=node)
+
+
+@contextmanager
+def config_loader() -> Iterator[ConfigLoader]:
+    """Hydra, reading `cfg/`."""
+    with hydra.initialize_config_dir(str(CFG_DIR), version_base=VERSION_BASE):
+        yield GlobalHydra.instance().config_loader()
+
+
+def compose(arguments: Sequence[str] = ()) -> DictConfig:
+    """The configuration of one run, as the command line would give it. Raises UserError for a wrong argument."""
+    with config_loader() as loader:
+        prepared = _prepare(arguments, loader, multirun=False)
+        return _compose(prepared.overrides)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A command line that composes."""
+
+    overrides: list[str]  # what Hydra is given
+    typed: dict[str, str]  # an override that Hydra is given -> what was typed
+    sweep: bool
+    jobs: int
+    samples: list[DictConfig]  # a run's configuration; of a sweep, those with each value at least once
+
+
+def prepare(arguments: Sequence[str], multirun: bool = False) -> Prepared:
+    """Judges all arguments and composes each value of a sweep once. Raises UserError; leaves nothing on disk."""
+    with config_loader() as loader:
+        return _prepare(arguments, loader, multirun)
+
+
+def _prepare(arguments: Sequence[str], loader: ConfigLoader, multirun: bool) -> Prepared:
+    parsed = ov.parse(arguments, loader, GROUPS)
+    sweep = multirun or any(o.key_or_group == "hydra.mode" and o.value() == "MULTIRUN" for o in parsed)
+    if not sweep:
+        ov.refuse_sweep(parsed)
+    ours = [o for o in parsed if not o.is_hydra_override()]
+    settings = [o for o in ours if not _check_group(o, loader, parsed)]
+    _check_settings(settings, Schema(), {})
+    register()
+    bases = [_compose(job) for job in ov.jobs([o for o in ours if o.key_or_group in GROUPS])]
+    for base in bases:
+        _check_settings(settings, Schema(_params_class(base)), _names(base))
+    typed = {_normalised(o): str(o.input_line) for o in parsed}
+    ready = [*_switched_on(settings, bases), *typed]
+    reread = ov.OverridesParser.create(config_loader=loader).parse_overrides(ready)
+    samples = [_compose(job) for job in ov.jobs(reread)]
+    return Prepared(ready, typed, sweep, ov.count_jobs(reread), samples)
+
+
+def _check_group(override: Override, loader: ConfigLoader, parsed: Iterable[Override]) -> bool:
+    """Whether the override chooses from a group. Raises UserError for a name that the group does not have."""
+    group = override.key_or_group
+    if group not in GROUPS and "/" not in group:
+        return False
+    if group not in GROUPS:
+        raise not_one_of("group", group, GROUPS)
+    if any(o.key_or_group == "hydra.searchpath" for o in parsed):
+        return True  # there may be more than we know of; Hydra checks
+    options = loader.get_group_options(group, results_filter=ObjectType.CONFIG)
+    for value in ov.values(override):
+        if not isinstance(value, (list, dict)) and plain_text(value) in options:
+            continue
+        shown = override.get_value_string() if not override.is_sweep_override() else plain_text(value)
+        raise not_one_of(group, shown, options)
+    return True
+
+
+def _check_settings(settings: Iterable[Override], schema: Schema, names: dict[str, list[str]]) -> None:
+    for override in settings:
+        key = schema.find(override.key_or_group, f"={override.get_value_string()}", names)
+        if key.path in FIXED:
+            raise UserError(f"{override.input_line}: {key.path} follows from the group. Use {FIXED[key.path]}")
+        texty = strip_optional(key.hint)[0] is str
+        for value in ov.values(override):
+            if isinstance(value, dict) and key.path in names:
+                for name in value:
+                    schema.find(f"{key.path}.{plain_text(name)}", "=...", names)
+            if texty and isinstance(value, (bool, int, float)):
+                value = str(value) if override.is_sweep_override() else override.get_value_string()
+            check(key, value, schema)
+
+
+def _names(base: DictConfig) -> dict[str, list[str]]:
+    """The names that each mapping of the chosen task may hold."""
+    return {
+        "task.rewards": [str(n) for n in base.task.rewards],
+        "task.terminations": [str(n) for n in base.task.terminations],
+        "task.noise": [str(n) for n in base.task.observations.policy],
+    }
+
+
+def _params_class(base: DictConfig) -> type:
+    from tasks import TASKS
+
+    return TASKS[base.task.name].Params
+
+
+def _normalised(override: Override) -> str:
+    """The override as Hydra should see it: text stays text, and a known name may be new in its mapping."""
+    if override.is_hydra_override() or override.key_or_group in GROUPS:
+        return str(override.input_line)
+    key = Schema().find(override.key_or_group)
+    text = ov.as_text(override) if strip_optional(key.hint)[0] is str else str(override.input_line)
+    _, path, value = ov.split(text)
+    parent = path.rpartition(".")[0]
+    in_mapping = is_mapping(key.hint) or (parent and is_mapping(Schema().find(parent).hint))
+    return f"{'++' if in_mapping else ''}{path}{value}"
+
+
+def _switched_on(settings: Iterable[Override], bases: Sequence[DictConfig]) -> list[str]:
+    """Overrides that make optional sections real where something in them is set: OmegaConf cannot merge into null."""
+    found = []
+    for key in Schema().walk():
+        if not (section(key.hint) and strip_optional(key.hint)[1]):
+            continue
+        touched = any(_sets_inside(o, key) for o in settings)
+        if touched and any(OmegaConf.select(base, key.path) is None for base in bases):
+            parent, _, name = key.path.rpartition(".")
+            found.append(f"++{parent}={{{name}:{{}}}}")
+    return found
+
+
+def _sets_inside(override: Override, key: Key) -> bool:
+    inside = override.key_or_group.startswith(f"{key.path}.")
+    return inside or (override.key_or_group == key.path and any(isinstance(v, dict) for v in ov.values(override)))
+
+
+def _compose(overrides: list[str]) -> DictConfig:
+    try:
+        return hydra.compose("config", overrides)
+    except COMPOSE_ERRORS as error:
+        raise explained(error) from error
+
+
+def explained(error: BaseException) -> UserError:
+    """A UserError for what Hydra or OmegaConf found wrong in the yaml files (arguments were judged before)."""
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None:
+        causes.append(cause)
+        cause = cause.__cause__
+    texts = [line.strip() for c in causes for line in str(c).splitlines() if line.strip()]
+    where = next((t for t in texts if t.startswith("full_key:")), "")
+    kept = [
+        t for t in dict.fromkeys(texts) if not t.startswith(("full_key:", "object_type=", "reference_type=", "See "))
+    ]
+    reason = "; ".join(kept[:2]) or type(error).__name__
+    key = f" (key {where.partition(':')[2].strip()})" if where else ""
+    return UserError(f"The configuration cannot be composed: {reason}{key}.\nAllowed keys: python train.py --help")

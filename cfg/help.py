@@ -1,0 +1,139 @@
+"""The text of `python train.py --help` and `--list-tasks`, made from the schema and the yaml files.
+
+Help reads no task module, so it is there at once; the list of tasks does, and says more.
+"""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from cfg.keys import Key, Schema, is_mapping, section
+from cfg.schema import PhysicsConfig, PPOConfig, RootConfig, SimConfig, TaskConfig
+from cfg.values import allowed, show
+
+CFG_DIR = Path(__file__).resolve().parent
+MUJOCO_TIMESTEP = 0.002  # s, where a model names none
+
+USAGE = "python train.py config=<preset> task=<Task> key=value ..."
+
+EXAMPLES = (
+    ("python train.py task=Ant numEnvs=256", "train Ant"),
+    ("python train.py config=test task=Ant checkpoint=latest", "watch the newest Ant, taking over new weights"),
+    ("python train.py resume=true checkpoint=latest maxIterations=500", "go on where the newest run stopped"),
+    ("python train.py train.learning_rate=1e-3 'train.network.units=[64,64]'", "keys of a section, a list"),
+    ("python train.py train.network.recurrent.cell=gru", "a recurrent policy"),
+    ("python train.py -m seed=1,2,3 task=Ant,Cartpole", "six runs, one after the other"),
+    ("python train.py task=Ant --cfg job", "show the configuration and stop"),
+    ("""python train.py 'checkpoint="/a b/ep=10.pth"'""", "a path with blanks, = or brackets: quoted twice"),
+)
+
+
+def help_text(width: int | None = None) -> str:
+    """What `--help` prints, wrapped to `width` columns (the terminal's, where None)."""
+    width = width or _terminal()
+    parts = [
+        "livegym: train robot policies in simulation, and watch the policy that is learning right now.",
+        f"usage: {USAGE}",
+        _table("Presets (config=...)", _described("config"), width),
+        _table("Tasks (task=...; more with --list-tasks)", _described("task"), width),
+        _table("Simulation engines (sim=...)", _described("sim"), width),
+        _table("Physics (physics=...)", _described("physics"), width),
+        _table("Learner settings (train=..., otherwise the task's own)", _described("train"), width),
+        _table("Keys", _rows(k for k in Schema().keys(RootConfig).values() if section(k.hint) is None), width),
+        _table("Keys of a section, set as section.key=value: train.*", _rows(_below(PPOConfig, "train.")), width),
+        _table("task.* (defaults are the task's own)", _rows(_below(TaskConfig, "task.")), width),
+        _table("sim.* and physics.*", _rows([*_below(SimConfig, "sim."), *_below(PhysicsConfig, "physics.")]), width),
+        _table("Examples", EXAMPLES, width),
+        _table("Options", _options(), width),
+    ]
+    return "\n\n".join(parts)
+
+
+def _options() -> list[tuple[str, str]]:
+    return [
+        ("-m, --multirun", "run once for each combination of comma-separated values"),
+        ("--cfg job", "print the composed configuration; with --resolve, interpolations resolved"),
+        ("--info defaults", "print which yaml files were composed"),
+        ("--list-tasks", "print tasks with action spec, control rate and episode length"),
+        ("--hydra-help", "print Hydra's own options, tab completion among them"),
+    ]
+
+
+def _terminal() -> int:
+    return max(40, shutil.get_terminal_size((100, 24)).columns)
+
+
+def _described(group: str) -> list[tuple[str, str]]:
+    """(name, first comment line) of each yaml file of a group; @package lines do not count."""
+    return [(path.stem, _first_comment(path)) for path in sorted((CFG_DIR / group).glob("*.yaml"))]
+
+
+def _first_comment(path: Path) -> str:
+    for line in path.read_text().splitlines():
+        text = line.lstrip("#").strip()
+        if line.startswith("#") and text and not text.startswith("@package"):
+            return text
+    return ""
+
+
+def _below(cls: type, prefix: str) -> list[Key]:
+    return [k for k in Schema().walk(cls, prefix) if section(k.hint) is None and k.name != "params"]
+
+
+def _rows(keys: Iterable[Key]) -> list[tuple[str, str]]:
+    return [(f"{key.path}{_default(key)}", _meaning(key)) for key in keys]
+
+
+def _default(key: Key) -> str:
+    return "" if isinstance(key.default, str) and key.default == "???" else f"={show(key.default)}"
+
+
+def _meaning(key: Key) -> str:
+    unit = f" [{key.doc.unit}]" if key.doc.unit else ""
+    what = "" if is_mapping(key.hint) or allowed(key) == "text" else f" ({allowed(key)})"
+    example = f" e.g. {key.doc.example}" if key.doc.example else ""
+    return f"{key.doc.help}{unit}{what}{example}"
+
+
+def _table(title: str, rows: Sequence[tuple[str, str]], width: int) -> str:
+    """Rows as two columns; a first column that is too wide stands on a line of its own."""
+    column = min(34, max((len(name) for name, _ in rows), default=0) + 2, width // 2)
+    lines = [f"{title}:"]
+    for name, text in rows:
+        wrapped = textwrap.wrap(text, max(20, width - column - 2)) or [""]
+        fits = len(name) < column
+        lines.append(f"  {name:<{column}}{wrapped[0]}".rstrip() if fits else f"  {name}")
+        lines += [f"  {'':<{column}}{line}" for line in (wrapped[1:] if fits else wrapped)]
+    return "\n".join(lines)
+
+
+def tasks_text(width: int | None = None) -> str:
+    """What `--list-tasks` prints: name, one line, action spec, control rate and episode length of each task."""
+    from cfg.compose import compose
+    from tasks import TASKS  # imports torch
+
+    rows = []
+    for name, task in sorted(TASKS.items()):
+        config = compose([f"task={name}"]).task
+        facts = _facts(task(task.Params()), config)
+        first = (task.__doc__ or "").strip().partition("\n")[0]
+        rows.append((name, f"{first} {facts}"))
+    return _table("Tasks", rows, width or _terminal())
+
+
+def _facts(task: Any, config: Any) -> str:
+    period = _timestep(task.model_path()) * config.decimation
+    steps = round(config.episode_length_s / period)
+    seconds = f"{config.episode_length_s:.3g} s"
+    return f"Actions: {task.action_spec}; control: {1 / period:.3g} Hz; episode: {seconds} ({steps} steps)."
+
+
+def _timestep(model: Path) -> float:
+    """The model's physics step in s, read without compiling it."""
+    option = ET.parse(model).getroot().find("option")
+    return float(option.get("timestep", MUJOCO_TIMESTEP)) if option is not None else MUJOCO_TIMESTEP

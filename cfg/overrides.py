@@ -1,0 +1,169 @@
+"""The command line's `key=value` arguments: read by Hydra's own grammar, judged before Hydra composes them.
+
+parse(["task=Ant", "seed=1,2"])        # Hydra's Override objects; UserError with the right quoting
+jobs(parsed)                           # the override lists that a sweep must be able to compose
+quoted("checkpoint", "/a b/ep=1.pth")  # checkpoint="/a b/ep=1.pth"  (what Hydra must see)
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+from collections.abc import Iterable, Sequence
+
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import ChoiceSweep, Override, Quote, QuotedString
+from hydra.errors import HydraException
+
+from utils.errors import UserError
+
+SWEEP_HINT = "Several values need -m (one job each)"
+
+
+def quoted(key: str, text: str) -> str:
+    """`key="text"` such that Hydra's grammar gives back exactly `text`."""
+    quote = Quote.double if '"' not in text else Quote.single
+    return f"{key}={QuotedString(text.replace('${', chr(92) + '${'), quote).with_quotes()}"
+
+
+def typed_safely(key: str, text: str) -> str:
+    """What to type in a shell so that `key` becomes `text`; ~ is spelt out, as no shell expands it there."""
+    return shlex.quote(quoted(key, os.path.expanduser(text)))
+
+
+def split(argument: str) -> tuple[str, str, str]:
+    """'++a.b=1' -> ('++', 'a.b', '=1'); without '=' the last part is ''."""
+    name = argument.lstrip("+~")
+    key, equals, value = name.partition("=")
+    return argument[: len(argument) - len(name)], key, equals + value
+
+
+def parse(arguments: Sequence[str], loader: ConfigLoader | None = None, groups: Iterable[str] = ()) -> list[Override]:
+    """Hydra's reading of the arguments. `loader` is needed by glob sweeps, `groups` for a hint.
+
+    Raises UserError for malformed and repeated arguments, deletions and `+defaults`.
+    """
+    parser = OverridesParser.create(config_loader=loader)
+    parsed: list[Override] = []
+    seen: dict[str, str] = {}
+    for argument in arguments:
+        _refuse_shape(argument, groups)
+        try:
+            override = parser.parse_overrides([argument])[0]
+        except HydraException as error:
+            raise _malformed(argument) from error
+        _refuse_kind(override, argument)
+        if override.key_or_group in seen:
+            raise UserError(
+                f"{argument}: {override.key_or_group} is given twice, first as {seen[override.key_or_group]}. "
+                f"Keep one of them; to run both, type -m {override.key_or_group}=<one>,<other>"
+            )
+        seen[override.key_or_group] = argument
+        parsed.append(override)
+    return parsed
+
+
+def _refuse_shape(argument: str, groups: Iterable[str]) -> None:
+    _, key, value = split(argument)
+    if not value and not argument.startswith("~"):
+        group = f" For a group, e.g. {next(iter(groups), 'task')}={argument}." if argument.isidentifier() else ""
+        raise UserError(f"{argument}: not key=value. Allowed: key=value, e.g. {key or 'seed'}=...{group}")
+    if not key or key != key.strip() or " " in key:
+        raise UserError(f"{argument}: no blanks around '='. Allowed: key=value. Write {key.strip() or 'key'}{value}")
+
+
+def _malformed(argument: str) -> UserError:
+    _, key, value = split(argument)
+    allowed = "Hydra reads = , [ ] { } ( ) : quotes and other special characters as grammar"
+    if not key.replace(".", "").replace("_", "").replace("/", "").replace("@", "").isalnum() or ".." in key:
+        return UserError(f"{argument}: {key} cannot be a key. Allowed: names joined by dots, e.g. train.learning_rate")
+    if value.startswith(("==", "=+=")):
+        return UserError(f"{argument}: one '=' too many. Allowed: key=value. Write {key}={value.lstrip('=+')}")
+    return UserError(
+        f"{argument}: the value cannot be read; {allowed}. "
+        f"Quote it for Hydra, and that for the shell:\n    {typed_safely(key, value[1:].strip(chr(34) + chr(39)))}"
+    )
+
+
+def _refuse_kind(override: Override, argument: str) -> None:
+    key = override.key_or_group
+    if key == "defaults":
+        raise UserError(
+            f"{argument}: Hydra ignores a defaults list on the command line. "
+            "Choose groups by name: config=..., task=..., train=..., sim=..., physics=..."
+        )
+    if override.is_delete() and not override.is_hydra_override():
+        raise UserError(f"{argument}: keys cannot be deleted. Allowed: key=value; {key}=null where a key may be null.")
+    if override.package is not None and not override.is_hydra_override():
+        raise UserError(f"{argument}: a group's place is fixed. Allowed: {key}=<name>. Leave @{override.package} out.")
+
+
+def values(override: Override) -> list[object]:
+    """The value, or each value of a sweep, as Hydra's grammar reads it (quoted text stays a QuotedString)."""
+    if not override.is_sweep_override():
+        return [override._value]
+    if not override.is_discrete_sweep():
+        raise UserError(
+            f"{override.input_line}: an interval has no single values. Allowed: a,b,c, range(start,stop,step) "
+            f"or choice(a,b,c), with -m"
+        )
+    return list(override.sweep_iterator())
+
+
+def texts(override: Override) -> list[str]:
+    """The override, or one override for each value of a sweep, as text."""
+    if not override.is_sweep_override():
+        return [str(override.input_line)]
+    return [f"{override.get_key_element()}={text}" for text in override.sweep_string_iterator()]
+
+
+def refuse_sweep(parsed: Iterable[Override]) -> None:
+    """Raises UserError for several values in one key, in a run without -m."""
+    for override in parsed:
+        if override.is_sweep_override():
+            key, raw = override.key_or_group, override.get_value_string()
+            raise UserError(
+                f"{override.input_line}: one value is allowed here. {SWEEP_HINT}: python train.py -m "
+                f"{override.input_line}\nFor one text with commas: {typed_safely(key, raw)}; "
+                f"for a list: {shlex.quote(f'{key}=[{raw}]')}"
+            )
+
+
+def jobs(parsed: Sequence[Override]) -> list[list[str]]:
+    """Override lists that together hold each value of a sweep: the first of each, then each other with the first ones.
+
+    Composing these finds what a single value breaks without composing the whole product.
+    """
+    columns = [texts(o) for o in parsed]
+    if not all(columns):
+        empty = next(o for o, c in zip(parsed, columns, strict=True) if not c)
+        raise UserError(f"{empty.input_line}: matches no value, so there is nothing to run. Give at least one.")
+    first = [c[0] for c in columns]
+    others = [[*first[:i], text, *first[i + 1 :]] for i, c in enumerate(columns) for text in c[1:]]
+    return [first, *others]
+
+
+def count_jobs(parsed: Iterable[Override]) -> int:
+    """How many jobs a sweep runs."""
+    return math.prod(len(texts(o)) for o in parsed)
+
+
+def as_text(override: Override) -> str:
+    """The override with numbers and truth values turned into the text that was typed.
+
+    Hydra reads `checkpoint=20250801_095943` as the number 20250801095943; a key that holds text must not lose it.
+    """
+    raw = override.get_value_string().strip()
+    value = override._value
+    if isinstance(value, (bool, int, float)):
+        return f"{override.get_key_element()}={_quote(raw)}"
+    numeric = isinstance(value, ChoiceSweep) and any(isinstance(v, (bool, int, float)) for v in value.list)
+    if numeric and not set(raw) & set("\"'[](){}\\"):
+        return f"{override.get_key_element()}={','.join(_quote(part.strip()) for part in raw.split(','))}"
+    return str(override.input_line)
+
+
+def _quote(text: str) -> str:
+    return QuotedString(text, Quote.single).with_quotes()

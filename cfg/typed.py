@@ -1,0 +1,114 @@
+"""A composed configuration as plain Python: dataclasses for code, dictionaries and strict YAML for files.
+
+config = to_typed(cfg)            # RootConfig; config.task.params is the task's own dataclass
+text = yaml_text(cfg)             # resolved, secrets hidden, readable by any YAML parser
+"""
+
+from __future__ import annotations
+
+import typing
+from typing import Any, TypeVar
+
+import yaml
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from cfg.keys import Schema, section, strip_optional
+from cfg.schema import RootConfig
+from utils.errors import UserError, not_one_of
+
+T = TypeVar("T")
+SECRET_WORDS = ("token", "secret", "password")
+HIDDEN = "***"
+
+
+def plain(cfg: DictConfig) -> dict[str, Any]:
+    """The resolved configuration as a dictionary. Raises UserError for an interpolation that leads nowhere."""
+    try:
+        content = OmegaConf.to_container(cfg, resolve=True)
+    except (OmegaConfBaseException, RecursionError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        key = getattr(error, "full_key", "") or ""
+        raise UserError(
+            f"{key}=${{...}}: an interpolation does not resolve: {reason}.\n"
+            "Allowed: the path of another key, such as ${numEnvs}, or ${oc.env:NAME}. "
+            "Quote the shell's $ with single quotes."
+        ) from error
+    return typing.cast(dict[str, Any], content)
+
+
+def params_class(content: dict[str, Any]) -> type:
+    """The parameter dataclass of the task that `content` names. Raises UserError for an unknown task."""
+    from tasks import TASKS
+
+    name = content["task"]["name"]
+    if name not in TASKS:
+        raise not_one_of("task.name", name, TASKS)
+    return TASKS[name].Params
+
+
+def to_typed(cfg: DictConfig) -> RootConfig:
+    """Plain dataclass instances, all interpolations resolved; keys that are missing take the schema's default."""
+    content = plain(cfg)
+    return build(RootConfig, content, Schema(params_class(content)))
+
+
+def build(cls: type[T], content: dict[str, Any], schema: Schema) -> T:
+    """An instance of `cls` (a dataclass of the schema) from a dictionary; unknown names are dropped."""
+    keys = schema.keys(cls)
+    return cls(**{name: _convert(keys[name].hint, v, schema) for name, v in content.items() if name in keys})
+
+
+def _convert(hint: Any, value: Any, schema: Schema) -> Any:
+    inner, _ = strip_optional(hint)
+    cls = section(hint)
+    if value is None:
+        return None
+    if cls is not None:
+        return build(cls, value, schema)
+    origin, args = typing.get_origin(inner), typing.get_args(inner)
+    if origin is tuple:
+        hints = [args[0]] * len(value) if Ellipsis in args else args
+        return tuple(_convert(h, v, schema) for h, v in zip(hints, value, strict=True))
+    if origin is list:
+        return [_convert(args[0], v, schema) for v in value]
+    if origin is dict:
+        return {k: _convert(args[1], v, schema) for k, v in value.items()}
+    return float(value) if inner is float else value
+
+
+def is_secret(name: str) -> bool:
+    """Whether a key's value must not reach files and logs."""
+    return any(word in name.casefold() for word in SECRET_WORDS)
+
+
+def redacted(content: Any) -> Any:
+    """A copy in which the values of secret keys are hidden, also in lists of `key=value` texts."""
+    if isinstance(content, dict):
+        return {k: HIDDEN if is_secret(str(k)) and v is not None else redacted(v) for k, v in content.items()}
+    if isinstance(content, list):
+        return [redacted(v) for v in content]
+    if isinstance(content, str) and "=" in content and is_secret(content.partition("=")[0]):
+        return f"{content.partition('=')[0]}={HIDDEN}"
+    return content
+
+
+def resolved_dict(cfg: DictConfig) -> dict[str, Any]:
+    """The resolved configuration with secrets hidden, for files and logs."""
+    return typing.cast(dict[str, Any], redacted(plain(cfg)))
+
+
+def yaml_text(cfg: DictConfig, *, resolve: bool = True) -> str:
+    """Strict YAML with secrets hidden; `resolve=False` keeps interpolations. Numbers are numbers to every reader."""
+    content = resolved_dict(cfg) if resolve else redacted(OmegaConf.to_container(cfg, resolve=False))
+    return OmegaConf.to_yaml(OmegaConf.create(content))
+
+
+def hide_secrets(path: Any) -> None:
+    """Rewrites a YAML file that somebody else wrote, without its secrets; the file appears whole or not at all."""
+    content = yaml.safe_load(path.read_text())
+    hidden = redacted(content)
+    if hidden != content:
+        temporary = path.with_name(f".{path.name}.tmp")
+        temporary.write_text(yaml.safe_dump(hidden, sort_keys=False))
+        temporary.replace(path)

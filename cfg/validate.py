@@ -1,0 +1,158 @@
+"""Whether a composed configuration makes sense: names, types, ranges, and the rules between keys.
+
+    validate(cfg)                  # UserError: the value, what is allowed, the next move
+    num_envs_of(cfg)               # numEnvs, or what the mode and the task say
+
+Rules of training (how a batch is cut) are not applied to a test: one environment can always be watched.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from omegaconf import DictConfig
+
+from cfg.keys import Key, Schema, is_mapping, section
+from cfg.schema import PPOConfig, RootConfig
+from cfg.typed import build, params_class, plain, resolved_dict, to_typed, yaml_text
+from cfg.values import check
+from utils.errors import UserError
+
+__all__ = ["num_envs_of", "resolved_dict", "to_typed", "unused_keys", "validate", "yaml_text"]
+
+TEST_ENVS = 4  # environments of a test that names no number
+ENGINE_DEVICE = re.compile(r"cpu|cuda(:\d+)?")
+
+
+def num_envs_of(cfg: Any) -> int:
+    """How many environments a run has; `cfg` is a DictConfig or a RootConfig."""
+    if cfg.numEnvs is not None:
+        return int(cfg.numEnvs)
+    return TEST_ENVS if cfg.mode == "test" else int(cfg.task.num_envs)
+
+
+def validate(cfg: DictConfig) -> None:
+    """Raises UserError for the first thing that is wrong; changes nothing."""
+    content = plain(cfg)
+    content.pop("hydra", None)
+    _require(Schema(), RootConfig, content, "")
+    schema = Schema(params_class(content))
+    _require(schema, RootConfig, content, "")
+    known = schema.keys(RootConfig)
+    for name, value in content.items():
+        if name not in known:
+            raise schema.unknown(name, f"={value}", "", known)
+        check(known[name], value, schema)
+    _check_noise(content, schema)
+    config = build(RootConfig, content, schema)
+    check_device(config.device)
+    _check_start(config)
+    if config.mode == "train":
+        check_sizes(num_envs_of(config), config.train)
+
+
+def _require(schema: Schema, cls: type, content: dict[str, Any], prefix: str) -> None:
+    for key in schema.keys(cls, prefix).values():
+        value = content.get(key.name, key.default)
+        if isinstance(value, str) and value == "???":
+            raise UserError(
+                f"{key.path} is not set, and has no default. Set it in the yaml of its group, or on the command line: "
+                f"{key.path}=... ({key.doc.help or 'no description'})"
+            )
+        inner = section(key.hint)
+        if inner is not None and isinstance(value, dict):
+            _require(schema, inner, value, f"{key.path}.")
+
+
+def _check_noise(content: dict[str, Any], schema: Schema) -> None:
+    blocks = content["task"]["observations"]["policy"]
+    for name, value in content["task"].get("noise", {}).items():
+        if name not in blocks:
+            raise schema.unknown(f"task.noise.{name}", f"={value}", "task.noise", blocks)
+
+
+def check_device(device: str) -> None:
+    """Raises UserError unless the device is cpu, or a CUDA device that is here."""
+    if not ENGINE_DEVICE.fullmatch(device):
+        raise UserError(f"device={device}: unknown. Allowed: cpu, cuda, cuda:<n>. For example device=cpu.")
+    if device == "cpu":
+        return
+    import torch  # only now: it takes seconds, and help or a wrong key should not wait for it
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    here = ["cpu", *(f"cuda:{i}" for i in range(count))]
+    if count == 0 or int(device.partition(":")[2] or 0) >= count:
+        what = "there is no CUDA device" if count == 0 else "there is no such CUDA device"
+        raise UserError(f"device={device}: {what} on this machine. Allowed: {', '.join(here)}. Use device={here[-1]}.")
+
+
+def _check_start(config: RootConfig) -> None:
+    if not config.resume:
+        return
+    if config.mode != "train":
+        raise UserError("resume=true: only training resumes. Allowed in mode=test: resume=false. Use config=train.")
+    if config.checkpoint is None:
+        raise UserError(
+            "resume=true: which run? checkpoint=null. Allowed: latest, best, a run directory, a unique part of its "
+            "name, or a .pth. For example resume=true checkpoint=latest"
+        )
+
+
+def check_sizes(num_envs: int, train: PPOConfig) -> None:
+    """Raises UserError unless a batch of `num_envs` x horizon_length steps can be cut into equal minibatches."""
+    horizon, parts = train.horizon_length, train.num_minibatches
+    sequence = train.network.recurrent.sequence_length if train.network.recurrent else 1
+    if horizon % sequence:
+        raise UserError(
+            f"train.network.recurrent.sequence_length={sequence} does not divide train.horizon_length={horizon}. "
+            f"Allowed: {_join(_divisors(horizon))}, or train.horizon_length={_join(_multiples(horizon, sequence))}."
+        )
+    batch = num_envs * horizon
+    if batch % (parts * sequence) == 0:
+        return
+    unit = parts * sequence
+    enough_envs = _multiples(num_envs, unit // math.gcd(horizon, unit))
+    sequences = f" of whole sequences of {sequence} steps" if sequence > 1 else ""
+    raise UserError(
+        f"numEnvs={num_envs} x train.horizon_length={horizon} = {batch} steps cannot be cut into "
+        f"train.num_minibatches={parts} equal minibatches{sequences}.\n"
+        f"Nearest that fit: numEnvs={_join(enough_envs)}, "
+        f"or train.num_minibatches={_join(_around(parts, _divisors(batch // sequence)))}."
+    )
+
+
+def _join(numbers: Iterable[int]) -> str:
+    return " or ".join(map(str, numbers))
+
+
+def _divisors(n: int) -> list[int]:
+    small = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
+    return sorted({*small, *(n // d for d in small)})
+
+
+def _multiples(n: int, step: int) -> list[int]:
+    """The multiples of `step` next to `n`, at least one of them."""
+    below = n // step * step
+    return [m for m in (below, below + step) if m > 0]
+
+
+def _around(n: int, sorted_numbers: list[int]) -> list[int]:
+    below = [d for d in sorted_numbers if d < n][-1:]
+    return below + [d for d in sorted_numbers if d > n][:1]
+
+
+def unused_keys(cfg: DictConfig, is_explicit: Callable[[str], bool]) -> list[str]:
+    """A sentence for each root key that was given but has no effect in this mode."""
+    return [
+        f"{key.path}={cfg[key.name]} has no effect in mode={cfg.mode}: it belongs to mode={key.doc.mode}"
+        for key in Schema().keys(RootConfig).values()
+        if key.doc.mode not in ("", cfg.mode) and is_explicit(key.path)
+    ]
+
+
+def leaf_keys(schema: Schema) -> list[Key]:
+    """The keys that hold values: no sections, no mappings."""
+    return [k for k in schema.walk() if section(k.hint) is None and not is_mapping(k.hint)]

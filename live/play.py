@@ -1,0 +1,133 @@
+"""The control loop: whatever plays a policy runs this one, and everything else attaches to it.
+
+    player = Player(env, actor, quota=quotas(25, env.num_envs))
+    player.attach(results_recorder)
+    player.run(stop)
+
+Between two control steps, and only there, the loop lets the actor take over new weights. Attached listeners are told
+of each step and swap, in the loop's own thread; they must not block.
+
+Which episodes count: each environment plays a fixed quota, decided beforehand (25 episodes in 4 environments: 7, 6,
+6, 6). Counting the first 25 that happen to end would favour short ones. An environment that has played its quota
+goes on stepping, but its episodes no longer count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from live.swap import LivePolicy, SwapEvent
+from tasks.base import Box, Discrete
+from tasks.env import Env, Step
+from utils.signals import StopFlag
+
+
+class Actor(Protocol):
+    """Whoever chooses actions."""
+
+    def adopt(self) -> SwapEvent | None:
+        """Takes over a newer version where one is ready."""
+
+    def act(self, obs: Tensor) -> Tensor:
+        """obs (N, width) -> actions."""
+
+    def forget(self, env_ids: Tensor) -> None:
+        """Episodes of environments (n,) begin anew."""
+
+
+class Listener(Protocol):
+    """Whoever watches the loop. Calls come in the loop's thread, between two steps."""
+
+    def on_swap(self, event: SwapEvent, player: Player) -> None:
+        """New weights act from the next step on."""
+
+    def on_step(self, step: Step, player: Player) -> None:
+        """One control step was made."""
+
+
+class ScriptedActor:
+    """`agent=zero` and `agent=random`: tries a task before anything is trained."""
+
+    def __init__(self, env: Env, kind: str, seed: int) -> None:
+        self._zero = env.zero_action()
+        self._spec = env.task.action_spec
+        self._random = kind == "random"
+        self._rng = torch.Generator(self._zero.device).manual_seed(seed)
+
+    def adopt(self) -> SwapEvent | None:
+        """Nothing to take over."""
+        return None
+
+    def act(self, obs: Tensor) -> Tensor:
+        """The zero action, or one drawn uniformly from the action space."""
+        if not self._random:
+            return self._zero
+        shape, device = self._zero.shape, self._zero.device
+        uniform = torch.rand(shape, generator=self._rng, device=device)
+        if isinstance(self._spec, Box):
+            return 2 * uniform - 1
+        sizes = self._spec.n if isinstance(self._spec, Discrete) else torch.tensor(self._spec.nvec, device=device)
+        return (uniform * sizes).long()
+
+    def forget(self, env_ids: Tensor) -> None:
+        """Nothing is remembered."""
+
+
+def quotas(episodes: int, num_envs: int) -> list[int]:
+    """How many episodes each environment plays: as equal as can be, the first ones get the rest."""
+    share, rest = divmod(episodes, num_envs)
+    return [share + (env_id < rest) for env_id in range(num_envs)]
+
+
+@dataclass
+class Player:
+    """One policy in one Env, until every quota is played or a stop is asked for. `quota` None: until the stop."""
+
+    env: Env
+    actor: Actor | LivePolicy
+    quota: list[int] | None
+
+    def __post_init__(self) -> None:
+        self._listeners: list[Listener] = []
+        self._left = list(self.quota) if self.quota is not None else None
+
+    def attach(self, listener: Listener) -> None:
+        """Adds a watcher of the loop."""
+        self._listeners.append(listener)
+
+    def counts(self, env_id: int) -> bool:
+        """Whether an episode that ends now in this environment is part of the test."""
+        return self._left is None or self._left[env_id] > 0
+
+    @property
+    def done(self) -> bool:
+        """Every quota is played."""
+        return self._left is not None and not any(self._left)
+
+    def run(self, stop: StopFlag) -> None:
+        """Plays."""
+        obs = self.env.reset()
+        while not self.done and not stop.requested:
+            obs = self._advance(obs)
+
+    def _advance(self, obs: dict[str, Tensor]) -> dict[str, Tensor]:
+        event = self.actor.adopt()
+        if event is not None:
+            for listener in self._listeners:
+                listener.on_swap(event, self)
+        step = self.env.step(self.actor.act(obs["policy"]).to(self.env.sim.device))
+        for listener in self._listeners:
+            listener.on_step(step, self)
+        if step.ended is not None:
+            self.actor.forget(step.ended.env_ids)
+            self._use_quota(step.ended.env_ids.tolist())
+        return step.obs
+
+    def _use_quota(self, env_ids: list[int]) -> None:
+        if self._left is not None:
+            for env_id in env_ids:
+                self._left[env_id] = max(0, self._left[env_id] - 1)

@@ -1,0 +1,121 @@
+"""Follows a test for its reader: counts episodes, logs swaps, writes `results.json`, prints the table at the end."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from live.play import Player
+from live.results import Results, VersionTrace
+from live.swap import SwapEvent
+from tasks.env import Step
+from utils.files import atomic_write_text, strict_json
+
+log = logging.getLogger(__name__)
+
+REPORT_INTERVAL = 10.0  # s between lines of an endless test
+WRITE_INTERVAL = 30.0  # s between writes of results.json while a test runs
+VERSIONS_SHOWN = 10
+
+
+class Reporter:
+    """A listener of the control loop that keeps a test's results and tells of them."""
+
+    def __init__(self, results: Results, file: Path, num_envs: int, version: int, endless: bool) -> None:
+        self.results, self.file = results, file
+        self.refusals: queue.SimpleQueue[SwapEvent] = queue.SimpleQueue()
+        self._trace = VersionTrace(num_envs, version)
+        self._endless = endless
+        self._told = self._written = time.monotonic()
+
+    def on_swap(self, event: SwapEvent, player: Player) -> None:
+        """New weights act from the next step on: note it, and how the last version did."""
+        self._trace.swap(event.version or 0, player.env.episode_length.tolist())
+        self.results.swaps.append(event)
+        log.info(
+            "now acting: version %s, epoch %s, reward in training %s (%s, loaded in %.0f ms)",
+            event.version, event.epoch, _number(event.reward), event.file, event.load_ms,
+        )
+
+    def on_step(self, step: Step, player: Player) -> None:
+        """One control step was made."""
+        ends = step.ended
+        if ends is not None:
+            for index, env_id in enumerate(ends.env_ids.tolist()):
+                versions, version = self._trace.close(env_id, int(ends.lengths[index]))
+                if player.counts(env_id):
+                    self.results.add(ends, index, versions, version)
+        now = time.monotonic()
+        if self._endless and now - self._told >= REPORT_INTERVAL:
+            self._told = now
+            self._tell()
+        if now - self._written >= WRITE_INTERVAL:
+            self._written = now
+            self.write()
+
+    def _tell(self) -> None:
+        if not self.results.by_version:
+            log.info("no episode has ended yet")
+            return
+        version, moments = max(self.results.by_version.items())
+        log.info(
+            "%d episodes, mean return %s; version %d: %d episodes, mean return %s",
+            self.results.returns.count, _number(self.results.returns.mean), version, moments.count, _number(moments.mean),
+        )
+
+    def write(self) -> bool:
+        """Writes results.json, atomically; False (and a warning) where that failed."""
+        while not self.refusals.empty():
+            self.results.swaps.append(self.refusals.get())
+        try:
+            atomic_write_text(self.file, strict_json(self.results.to_dict()))
+        except OSError as error:
+            log.warning("%s not written: %s", self.file, error)
+            return False
+        return True
+
+    def print_table(self, console: Console) -> None:
+        """The summary, for people."""
+        results = self.results
+        table = Table(title=f"{results.header['task']}: {results.returns.count} episodes", title_justify="left")
+        table.add_column("")
+        table.add_column("value", justify="right")
+        for name, value in self._summary().items():
+            table.add_row(name, value)
+        console.print(table)
+        if len(results.by_version) > 1:
+            console.print(self._versions_table())
+
+    def _summary(self) -> dict[str, str]:
+        results = self.results
+        if not results.returns.count:
+            return {"mean return": "no episode ended"}
+        rows = {
+            "mean return": f"{_number(results.returns.mean)} ± {_number(results.returns.stderr)}",
+            "mean length": f"{results.lengths.mean:.1f} steps",
+        }
+        if results.success_rate is not None:
+            rows["success rate"] = f"{100 * results.success_rate:.1f} %"
+        for reason, count in results.reasons.most_common():
+            rows[f"ended by {reason}"] = str(count)
+        accepted = sum(event.accepted for event in results.swaps)
+        if results.swaps:
+            rows["swaps"] = f"{accepted} taken over, {len(results.swaps) - accepted} refused"
+        return rows
+
+    def _versions_table(self) -> Table:
+        table = Table(title=f"the last {VERSIONS_SHOWN} versions", title_justify="left")
+        for name in ("version", "episodes", "mean return", "standard error"):
+            table.add_column(name, justify="right")
+        for version, m in sorted(self.results.by_version.items())[-VERSIONS_SHOWN:]:
+            table.add_row(str(version), str(m.count), _number(m.mean), _number(m.stderr))
+        return table
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"

@@ -1,0 +1,113 @@
+"""What a test found: every episode with the versions that acted in it, exact means, and every swap.
+
+An episode counts for the version that acted in most of its control steps; `versions` names all of them. The list of
+episodes is cut to the last 10,000; counts, means and standard errors are over all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from live.swap import SwapEvent
+from tasks.stats import EpisodeEnds
+
+EPISODES_KEPT = 10_000
+
+
+@dataclass
+class Moments:
+    """Count, mean and variance of a growing sample (Welford 1962, doi:10.1080/00401706.1962.10490022)."""
+
+    count: int = 0
+    mean: float = 0.0
+    _m2: float = 0.0
+
+    def add(self, value: float) -> None:
+        """One more value."""
+        self.count += 1
+        delta = value - self.mean
+        self.mean += delta / self.count
+        self._m2 += delta * (value - self.mean)
+
+    @property
+    def stderr(self) -> float | None:
+        """Standard error of the mean; None below two values."""
+        return math.sqrt(self._m2 / (self.count - 1) / self.count) if self.count > 1 else None
+
+
+class VersionTrace:
+    """Which versions acted in each environment's open episode, and for how many steps."""
+
+    def __init__(self, num_envs: int, version: int) -> None:
+        self._versions: list[list[list[int]]] = [[[version, 0]] for _ in range(num_envs)]  # [version, first step]
+
+    def swap(self, version: int, episode_lengths: list[int]) -> None:
+        """From these steps of the open episodes on, `version` acts."""
+        for trace, length in zip(self._versions, episode_lengths, strict=True):
+            if length == 0:
+                trace.clear()  # the old version has not acted in this episode
+            trace.append([version, length])
+
+    def close(self, env_id: int, length: int) -> tuple[list[int], int]:
+        """The versions of an ended episode in order, and the one that acted longest; the next one begins."""
+        trace = self._versions[env_id]
+        steps: Counter[int] = Counter()
+        ends = [start for _, start in trace[1:]] + [length]
+        for (version, start), end in zip(trace, ends, strict=True):
+            steps[version] += end - start
+        versions = list(dict.fromkeys(version for version, _ in trace))
+        self._versions[env_id] = [[trace[-1][0], 0]]
+        return versions, steps.most_common(1)[0][0]
+
+
+class Results:
+    """Collects a test's episodes and swaps; `to_dict` is what `results.json` holds."""
+
+    def __init__(self, reason_names: tuple[str, ...], success_reason: str | None, header: dict[str, Any]) -> None:
+        """`header`: checkpoint, task, seed and what else describes the test."""
+        self.reason_names, self.success_reason, self.header = reason_names, success_reason, header
+        self.episodes: deque[dict[str, Any]] = deque(maxlen=EPISODES_KEPT)
+        self.swaps: list[SwapEvent] = []
+        self.returns, self.lengths = Moments(), Moments()
+        self.reasons: Counter[str] = Counter()
+        self.by_version: dict[int, Moments] = {}
+
+    def add(self, ends: EpisodeEnds, index: int, versions: list[int], version: int) -> None:
+        """Counts the ended episode at `index` of `ends`."""
+        value, length = float(ends.returns[index]), int(ends.lengths[index])
+        reason = self.reason_names[int(ends.reasons[index])]
+        env_id = int(ends.env_ids[index])
+        self.episodes.append({"return": value, "length": length, "reason": reason, "env": env_id, "versions": versions})
+        self.returns.add(value)
+        self.lengths.add(length)
+        self.reasons[reason] += 1
+        self.by_version.setdefault(version, Moments()).add(value)
+
+    @property
+    def success_rate(self) -> float | None:
+        """Share of episodes that ended in success; None where the task has no success or nothing ended yet."""
+        if self.success_reason is None or not self.returns.count:
+            return None
+        return self.reasons[self.success_reason] / self.returns.count
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain values."""
+        played = self.returns.count > 0
+        return {
+            **self.header,
+            "episode_count": self.returns.count,
+            "return_mean": self.returns.mean if played else None,
+            "return_stderr": self.returns.stderr,
+            "length_mean": self.lengths.mean if played else None,
+            "success_rate": self.success_rate,
+            "reasons": dict(self.reasons),
+            "by_version": {
+                str(version): {"episodes": m.count, "return_mean": m.mean, "return_stderr": m.stderr}
+                for version, m in sorted(self.by_version.items())
+            },
+            "swaps": [asdict(event) for event in self.swaps],
+            "episodes": list(self.episodes),
+        }

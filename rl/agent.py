@@ -1,0 +1,202 @@
+"""rl_games' PPO agent with a training loop that can be watched, stopped, saved and resumed exactly.
+
+The library's own agents are subclassed at the seams that they offer: `env_step`, `env_reset`, `train`, and the
+constructor's parameters. Nothing is replaced at run time. What differs from the library, and why:
+
+- The loop counts policy versions, ends on request between two iterations, and hands each iteration to a callback.
+- At a time limit, the discounted value of the episode's *last observation* is added to the reward; the library adds
+  the value of the observation before it (Pardo et al. 2018, arXiv:1712.00378).
+- Everything that decides the next iteration can be captured and put back (`rl/state.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from rl_games.algos_torch import torch_ext
+from rl_games.algos_torch.a2c_continuous import A2CAgent
+from rl_games.algos_torch.a2c_discrete import DiscreteA2CAgent
+from rl_games.common.algo_observer import AlgoObserver
+from torch import Tensor
+
+from cfg.schema import PPOConfig
+from rl.adapter import RlGamesEnv
+from rl.config import central_value_params, learner_params
+from tasks.base import Box
+from tasks.env import Env
+from tasks.stats import Report
+from utils.signals import StopFlag
+
+log = logging.getLogger(__name__)
+
+PATIENCE = 5.0  # s, how long a stop waits for an iteration to end before it is abandoned
+
+
+class IterationAbandoned(Exception):
+    """A stop was asked for and the running iteration takes too long to wait for its end."""
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """What one learner iteration gave. Times in s; `mean_return` is None until an episode has ended."""
+
+    version: int
+    epoch: int
+    frame: int
+    frames: int
+    seconds: float
+    step_seconds: float
+    update_seconds: float
+    mean_return: float | None
+    mean_length: float | None
+    losses: dict[str, float] = field(default_factory=dict)
+    report: Report = field(default_factory=Report)
+
+
+class BootstrappingShaper:
+    """Scales rewards for learning, and adds the bonus that `env_step` left for the time limits of this step."""
+
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+        self.bonus: Tensor | None = None  # (N, 1)
+
+    def __call__(self, rewards: Tensor) -> Tensor:
+        """rewards (N, 1), unscaled -> (N, 1)."""
+        shaped = rewards * self.scale
+        return shaped if self.bonus is None else shaped + self.bonus
+
+
+class _Learning:
+    """What both agents have in common; a mixin before rl_games' class."""
+
+    version: int
+    env: Env
+    stop: StopFlag
+    bootstrap: bool
+    restored_obs: dict[str, Tensor] | None
+    on_boundary: Callable[[], None] | None
+
+    def begin(self, env: Env, stop: StopFlag, bootstrap: bool) -> None:
+        """Names the environment and the flag that ends training; called once after construction."""
+        self.env, self.stop, self.bootstrap = env, stop, bootstrap
+        self.version = 0
+        self.restored_obs = None
+        self.init_tensors()
+
+    def train(self, on_iteration: Callable[[Iteration], None]) -> None:
+        """Iterates until `max_epochs` or a stop. Raises IterationAbandoned where a stop could not wait."""
+        self.obs = self.env_reset() if self.restored_obs is None else self.restored_obs
+        self.restored_obs = None
+        while self.epoch_num < self.max_epochs and not self.stop.requested:
+            on_iteration(self._iterate())
+
+    def _iterate(self) -> Iteration:
+        start = time.perf_counter()
+        self.update_epoch()
+        try:
+            result = self.train_epoch()
+        except IterationAbandoned:
+            self.epoch_num -= 1
+            raise
+        self.dataset.update_values_dict(None)  # frees the batch
+        self.version += 1
+        self.frame += self.curr_frames
+        has_episodes = self.game_rewards.current_size > 0
+        return Iteration(
+            version=self.version,
+            epoch=self.epoch_num,
+            frame=self.frame,
+            frames=self.curr_frames,
+            seconds=time.perf_counter() - start,
+            step_seconds=result[0],
+            update_seconds=result[2],
+            mean_return=float(self.game_rewards.get_mean().item()) if has_episodes else None,
+            mean_length=float(self.game_lengths.get_mean().item()) if has_episodes else None,
+            losses=self._losses(result),
+            report=self.env.drain_report(),
+        )
+
+    def _losses(self, result: tuple[Any, ...]) -> dict[str, float]:
+        """The named losses out of the library's tuple, whose middle part depends on the action space."""
+        names = ["losses/a_loss", "losses/c_loss"]
+        names += ["losses/bounds_loss"] if not self.is_discrete else []
+        names += ["losses/entropy", "info/kl"]
+        means = {n: torch_ext.mean_list(v).item() for n, v in zip(names, result[4:-2], strict=True) if len(v)}
+        return {**means, "info/last_lr": float(self.last_lr)}
+
+    def env_step(self, actions: Tensor) -> tuple[dict[str, Tensor], Tensor, Tensor, dict[str, Any]]:
+        """One step, with the value of cut-off episodes left for the reward shaper."""
+        self._check_patience()
+        obs, rewards, dones, infos = super().env_step(actions)  # type: ignore[misc]
+        self.rewards_shaper.bonus = self._cut_off_value(infos) if self.bootstrap else None
+        return obs, rewards, dones, infos
+
+    def train_actor_critic(self, input_dict: dict[str, Any]) -> Any:
+        """One minibatch."""
+        self._check_patience()
+        return super().train_actor_critic(input_dict)  # type: ignore[misc]
+
+    def _check_patience(self) -> None:
+        if self.stop.requested and self.stop.seconds_since() > PATIENCE:
+            raise IterationAbandoned
+
+    def _cut_off_value(self, infos: dict[str, Any]) -> Tensor | None:
+        """(N, 1): gamma * V(last observation) where the time limit ended the episode, else 0."""
+        cut_off = infos["time_outs"]
+        if not cut_off.any():
+            return None
+        rows = slice(None) if self.is_rnn else cut_off.nonzero().squeeze(1)
+        final = self.vec_env.named({g: v[rows] for g, v in infos["final_obs"].items()})
+        bonus = torch.zeros(len(cut_off), 1, device=self.ppo_device)
+        bonus[rows] = self.gamma * self.get_values(final)
+        return bonus * cut_off.unsqueeze(1)
+
+
+class ContinuousAgent(_Learning, A2CAgent):
+    """PPO with continuous actions."""
+
+
+class DiscreteAgent(_Learning, DiscreteA2CAgent):
+    """PPO with one or several discrete choices."""
+
+
+def create_agent(env: Env, train: PPOConfig, max_iterations: int, device: str, stop: StopFlag) -> ContinuousAgent | DiscreteAgent:
+    """An agent over `env`, freshly initialised from the global generator.
+
+    The library makes directories and an event file of its own when it is constructed; it is given a temporary one, as
+    runs are named in one place only (utils/run.py).
+    """
+    spec = env.task.action_spec
+    vec_env = RlGamesEnv(env, device)
+    kind = ContinuousAgent if isinstance(spec, Box) else DiscreteAgent
+    with tempfile.TemporaryDirectory(prefix="livegym-") as scratch, contextlib.redirect_stdout(io.StringIO()) as said:
+        params = learner_params(
+            train,
+            spec,
+            name=env.config.name,
+            run_dir=Path(scratch) / "library",
+            num_envs=env.num_envs,
+            max_iterations=max_iterations,
+            device=device,
+        )
+        config = params["config"]
+        config.update(env_info=vec_env.get_env_info(), vec_env=vec_env, reward_shaper=BootstrappingShaper(train.reward_scale))
+        config["features"]["observer"] = AlgoObserver()
+        if env.layout.width("privileged"):
+            config["central_value_config"] = central_value_params(train, config["minibatch_size"])
+        agent = kind("run", params)
+        agent.writer.close()
+    log.debug("rl_games: %s", " | ".join(said.getvalue().split("\n")))
+    if train.compile:
+        agent.model = torch.compile(agent.model)
+    agent.begin(env, stop, bootstrap=train.value_bootstrap)
+    return agent

@@ -1,0 +1,169 @@
+"""Our settings as rl_games' keys: the only module that spells them.
+
+rl_games 1.6.5 reads its configuration with dozens of `.get(key, default)` and ignores what it does not know, so the
+whole of it is written out here from a typed `PPOConfig`, and nothing else reaches it.
+
+Choices that are not settings, and why:
+
+- `save_frequency` 0 and `save_best_after` out of reach: its saves are not atomic; `rl/agent.py` saves.
+- `seq_length` 1 without a recurrent layer: the library otherwise wants batches divisible by 4.
+- `torch_compile` is read by its Runner, which is not used; `rl/agent.py` compiles where `train.compile` says so.
+- `value_bootstrap` false towards the library: it would add gamma * V(s_t) at a time limit; `rl/agent.py` adds the
+  value of the episode's real last observation instead.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cfg.schema import NetworkConfig, PPOConfig
+from tasks.base import ActionSpec, Box, Discrete
+
+NEVER = 10**12  # iterations; an age that no training reaches
+
+
+def algorithm_name(spec: ActionSpec) -> str:
+    """rl_games' algorithm for an action spec."""
+    return "a2c_continuous" if isinstance(spec, Box) else "a2c_discrete"
+
+
+def model_name(spec: ActionSpec) -> str:
+    """rl_games' model for an action spec."""
+    if isinstance(spec, Box):
+        return "continuous_a2c_logstd"
+    return "discrete_a2c" if isinstance(spec, Discrete) else "multi_discrete_a2c"
+
+
+def network_params(network: NetworkConfig, spec: ActionSpec) -> dict[str, Any]:
+    """The `network` section: an MLP, optionally with a recurrent layer after it."""
+    params: dict[str, Any] = {
+        "name": "actor_critic",
+        "separate": network.separate,
+        "space": _space(network, spec),
+        "mlp": {
+            "units": list(network.units),
+            "activation": network.activation,
+            "d2rl": False,
+            "initializer": {"name": "default"},
+            "regularizer": {"name": "None"},
+        },
+    }
+    if network.recurrent is not None:
+        params["rnn"] = {
+            "name": network.recurrent.cell,
+            "units": network.recurrent.units,
+            "layers": network.recurrent.layers,
+            "before_mlp": False,
+            "concat_input": False,
+            "concat_output": False,
+            "layer_norm": False,
+        }
+    return params
+
+
+def _space(network: NetworkConfig, spec: ActionSpec) -> dict[str, Any]:
+    if isinstance(spec, Discrete):
+        return {"discrete": {}}
+    if not isinstance(spec, Box):
+        return {"multi_discrete": {}}
+    return {
+        "continuous": {
+            "mu_activation": "None",
+            "sigma_activation": "None",
+            "mu_init": {"name": "default"},
+            "sigma_init": {"name": "const_initializer", "val": network.initial_log_std},
+            "fixed_sigma": True,
+        }
+    }
+
+
+def model_params(network: NetworkConfig, spec: ActionSpec) -> dict[str, Any]:
+    """What rl_games' ModelBuilder needs to build the acting network."""
+    return {
+        "algo": {"name": algorithm_name(spec)},
+        "model": {"name": model_name(spec)},
+        "network": network_params(network, spec),
+    }
+
+
+def learner_params(
+    train: PPOConfig, spec: ActionSpec, *, name: str, run_dir: Path, num_envs: int, max_iterations: int, device: str
+) -> dict[str, Any]:
+    """The whole parameter tree of a learner, but for `env_info`, `vec_env`, `reward_shaper` and the observer."""
+    seq_length = train.network.recurrent.sequence_length if train.network.recurrent else 1
+    minibatch_size = num_envs * train.horizon_length // train.num_minibatches
+    config: dict[str, Any] = {
+        "name": name,
+        "env_name": name,
+        "device": device,
+        "train_dir": str(run_dir.parent),
+        "full_experiment_name": run_dir.name,
+        "num_actors": num_envs,
+        "horizon_length": train.horizon_length,
+        "seq_length": seq_length,
+        "minibatch_size": minibatch_size,
+        "mini_epochs": train.mini_epochs,
+        "max_epochs": max_iterations,
+        "max_frames": -1,
+        "ppo": True,
+        "gamma": train.gamma,
+        "tau": train.tau,
+        "e_clip": train.e_clip,
+        "clip_value": train.clip_value,
+        "entropy_coef": train.entropy_coef,
+        "critic_coef": train.critic_coef,
+        "bounds_loss_coef": train.bounds_loss_coef,
+        "bound_loss_type": "bound",
+        "grad_norm": train.grad_norm,
+        "truncate_grads": True,
+        "learning_rate": train.learning_rate,
+        "lr_schedule": _schedule(train.lr_schedule),
+        "schedule_type": "standard",
+        "kl_threshold": train.kl_threshold,
+        "normalize_input": train.normalize_input,
+        "normalize_value": train.normalize_value,
+        "normalize_advantage": train.normalize_advantage,
+        "value_bootstrap": False,
+        "games_to_track": train.games_to_track,
+        "clip_actions": True,
+        "mixed_precision": False,
+        "multi_gpu": False,
+        "print_stats": False,
+        "save_frequency": 0,
+        "save_best_after": NEVER,
+        "use_diagnostics": False,
+        "features": {},
+    }
+    return {**model_params(train.network, spec), "config": config}
+
+
+def _schedule(name: str) -> str | None:
+    return {"adaptive": "adaptive", "linear": "linear", "constant": None}[name]
+
+
+def central_value_params(train: PPOConfig, minibatch_size: int) -> dict[str, Any]:
+    """An asymmetric critic of its own: same layers, sees the privileged group."""
+    return {
+        "minibatch_size": minibatch_size,
+        "mini_epochs": train.mini_epochs,
+        "learning_rate": train.learning_rate,
+        "lr_schedule": _schedule(train.lr_schedule),
+        "kl_threshold": train.kl_threshold,
+        "clip_value": train.clip_value,
+        "e_clip": train.e_clip,
+        "normalize_input": train.normalize_input,
+        "truncate_grads": True,
+        "grad_norm": train.grad_norm,
+        "network": {
+            "name": "actor_critic",
+            "central_value": True,
+            "mlp": {
+                "units": list(train.network.units),
+                "activation": train.network.activation,
+                "d2rl": False,
+                "initializer": {"name": "default"},
+                "regularizer": {"name": "None"},
+            },
+        },
+    }

@@ -1,0 +1,39 @@
+"""Which numbers of an iteration become TensorBoard curves, and under which names.
+
+The names are those that Isaac Gym users know from rl_games (`rewards/step`, `losses/a_loss`, ...), with the reward
+terms (`reward_terms/<name>`, `reward_terms_episode/<name>`) and termination reasons (`ends/<name>`) by name. The step
+axis is frames.
+"""
+
+from __future__ import annotations
+
+from rl.agent import Iteration
+from rl.scalars import ScalarWriter
+
+
+def scalars(it: Iteration) -> dict[str, float]:
+    """tag -> value. What has no value yet (no episode has ended) is absent."""
+    report = it.report
+    values = {
+        "performance/step_inference_rl_update_fps": it.frames / it.seconds,
+        "performance/step_fps": it.frames / max(it.step_seconds, 1e-9),
+        "performance/update_time": it.update_seconds,
+        "info/epochs": float(it.epoch),
+        "info/policy_version": float(it.version),
+        "env/unstable": float(report.unstable),
+        **it.losses,
+    }
+    if it.mean_return is not None and it.mean_length is not None:
+        values["rewards/step"] = it.mean_return
+        values["episode_lengths/step"] = it.mean_length
+    values.update({f"reward_terms/{name}": mean for name, mean in report.term_step_mean.items()})
+    values.update({f"reward_terms_episode/{name}": mean for name, mean in report.term_episode_mean.items()})
+    if report.episodes:
+        values.update({f"ends/{name}": n / report.episodes for name, n in report.reason_counts.items()})
+    return values
+
+
+def write_curves(writer: ScalarWriter, it: Iteration) -> None:
+    """Appends one iteration."""
+    for tag, value in scalars(it).items():
+        writer.add_scalar(tag, value, it.frame)

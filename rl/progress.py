@@ -1,0 +1,114 @@
+"""What a person sees while a policy learns: a live table in a terminal, one plain line every few seconds elsewhere."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+
+from rl.agent import Iteration
+
+log = logging.getLogger(__name__)
+
+PLAIN_INTERVAL = 5.0  # s between plain lines
+REFRESH_RATE = 4.0  # 1/s of the live table
+
+
+class Throughput:
+    """Frames per second and time to the end, over the last iterations."""
+
+    def __init__(self, max_iterations: int) -> None:
+        self.max_iterations = max_iterations
+        self._seconds_per_iteration: float | None = None
+        self._fps: float | None = None
+
+    def add(self, it: Iteration) -> None:
+        """One more iteration; older ones fade with a weight of 0.9 each."""
+        fade = 0.9 if self._fps is not None else 0.0
+        self._fps = fade * (self._fps or 0.0) + (1 - fade) * it.frames / it.seconds
+        self._seconds_per_iteration = fade * (self._seconds_per_iteration or 0.0) + (1 - fade) * it.seconds
+
+    @property
+    def fps(self) -> float:
+        """Control steps of all environments per second."""
+        return self._fps or 0.0
+
+    def eta(self, epoch: int) -> float:
+        """Seconds to the last iteration."""
+        return (self.max_iterations - epoch) * (self._seconds_per_iteration or 0.0)
+
+
+def duration(seconds: float) -> str:
+    """'1:02:03' or '2:03'."""
+    hours, rest = divmod(round(seconds), 3600)
+    minutes, secs = divmod(rest, 60)
+    return f"{hours}:{minutes:02d}:{secs:02d}" if hours else f"{minutes}:{secs:02d}"
+
+
+class Progress:
+    """Shows iterations as they end. `saved_age` gives the seconds since the last checkpoint, None before the first."""
+
+    def __init__(
+        self,
+        title: str,
+        max_iterations: int,
+        saved_age: Callable[[], float | None],
+        success_reason: str | None,
+        console: Console | None = None,
+    ) -> None:
+        self.title, self.success_reason = title, success_reason
+        self._saved_age = saved_age
+        self._rate = Throughput(max_iterations)
+        self._console = console or Console(stderr=True)
+        self._live = Live(console=self._console, refresh_per_second=REFRESH_RATE) if self._console.is_terminal else None
+        self._last_line = 0.0
+        self._success: float | None = None
+
+    def update(self, it: Iteration) -> None:
+        """One more iteration."""
+        self._rate.add(it)
+        if self.success_reason is not None and it.report.episodes:
+            self._success = it.report.reason_counts[self.success_reason] / it.report.episodes
+        if self._live is not None:
+            self._live.update(self._table(it))
+        elif time.monotonic() - self._last_line >= PLAIN_INTERVAL or it.epoch in (1, self._rate.max_iterations):
+            self._last_line = time.monotonic()
+            log.info("%s", ", ".join(f"{name} {value}" for name, value in self._facts(it).items()))
+
+    def _facts(self, it: Iteration) -> dict[str, str]:
+        age = self._saved_age()
+        facts = {
+            "iteration": f"{it.epoch}/{self._rate.max_iterations}",
+            "frames": f"{it.frame:,}",
+            "frames/s": f"{self._rate.fps:,.0f}",
+            "left": duration(self._rate.eta(it.epoch)),
+            "mean return": "no episode yet" if it.mean_return is None else f"{it.mean_return:.2f}",
+        }
+        if self._success is not None:
+            facts["success"] = f"{100 * self._success:.0f} %"
+        facts["checkpoint"] = "none yet" if age is None else f"{age:.0f} s ago"
+        return facts
+
+    def _table(self, it: Iteration) -> Table:
+        table = Table.grid(padding=(0, 2))
+        table.add_column(style="bold")
+        table.add_column()
+        table.add_row(self.title, ProgressBar(total=self._rate.max_iterations, completed=it.epoch, width=40))
+        for name, value in self._facts(it).items():
+            table.add_row(name, value)
+        return table
+
+    def __enter__(self) -> Progress:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self._live is not None:
+            self._live.stop()

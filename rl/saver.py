@@ -1,0 +1,137 @@
+"""When checkpoints are written, which is the best, and what happens when the disk says no.
+
+A checkpoint is written after the first iteration, then every `saveInterval` seconds (or every `saveFrequency`
+iterations), on signals and at the end. The best is decided among those by the mean return, which exists once an
+episode has ended; a new best is worth a checkpoint of its own after a quarter of the interval. A failed write is a
+warning: training goes on, the previous checkpoint stays, and the next one is tried when it is due.
+
+A stop does not wait for an iteration that takes long. So that it can still save the last complete one, the state is
+copied after each iteration where iterations are long, which costs them nothing that can be felt.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rl.agent import Iteration
+from rl.checkpoint import (
+    CheckpointError,
+    CheckpointMeta,
+    prune,
+    prune_env_states,
+    set_best,
+    write_checkpoint,
+    write_env_state,
+)
+from rl.spec import PolicySpec, shape_hash
+from rl.state import capture_environment, capture_learner, set_best_return
+from utils.run import Run, point_latest
+
+log = logging.getLogger(__name__)
+
+LONG_ITERATION = 2.0  # s, from which on the state at its end is kept until the next one ends
+
+Captured = tuple[dict[str, Any], dict[str, Any]]
+"""Learner state and environment state of the same moment."""
+
+
+@dataclass(frozen=True)
+class SavePolicy:
+    """When to save and what to keep; see the root keys of the same names."""
+
+    interval: float  # s
+    frequency: int | None  # iterations
+    keep_last: int | None
+    keep_every: int | None
+
+
+class Saver:
+    """Writes one run's checkpoints."""
+
+    def __init__(self, run: Run, agent: Any, spec: PolicySpec, config: dict[str, Any], policy: SavePolicy) -> None:
+        """`config`: the run's resolved configuration, embedded in every checkpoint."""
+        self.run, self.agent, self.spec, self.config, self.policy = run, agent, spec, config, policy
+        self.best_return: float | None = None
+        self.saved_version = agent.version  # nothing new to save before the first iteration
+        self._saved_at: float | None = None
+        self._last: Iteration | None = None
+        self._pointed = False
+        self._kept: Captured | None = None
+
+    def after_iteration(self, it: Iteration) -> None:
+        """Saves where it is due."""
+        self._last = it
+        if self._due(it):
+            self.save()
+        self._kept = copy.deepcopy(self._capture()) if it.seconds > LONG_ITERATION else None
+
+    def age(self) -> float | None:
+        """Seconds since the last checkpoint; None before the first."""
+        return None if self._saved_at is None else time.monotonic() - self._saved_at
+
+    def _due(self, it: Iteration) -> bool:
+        age = self.age()
+        if age is None:
+            return True
+        if self.policy.frequency is not None:
+            return it.epoch % self.policy.frequency == 0
+        return age >= self.policy.interval or (self._improves(it) and age >= self.policy.interval / 4)
+
+    def _improves(self, it: Iteration) -> bool:
+        return it.mean_return is not None and (self.best_return is None or it.mean_return > self.best_return)
+
+    def save(self) -> bool:
+        """Writes the last iteration's checkpoint, and its environments; False where it could not be written."""
+        it = self._last
+        if it is None or self.saved_version == it.version:
+            return True
+        best_before = self.best_return
+        if self._improves(it):
+            self.best_return = it.mean_return
+        try:
+            path = self._write(it)
+        except (OSError, CheckpointError) as error:
+            self.best_return = best_before
+            self._saved_at = time.monotonic() if self._saved_at is None else self._saved_at
+            log.warning("checkpoint of iteration %d not written: %s. Training goes on; the previous one stays.", it.epoch, error)
+            return False
+        self.saved_version, self._saved_at = it.version, time.monotonic()
+        self._tidy(path, is_best=self.best_return != best_before)
+        return True
+
+    def _capture(self) -> Captured:
+        return capture_learner(self.agent), capture_environment(self.agent)
+
+    def _write(self, it: Iteration) -> Path:
+        state, environment = self._kept or self._capture()
+        set_best_return(state, self.best_return)
+        state["config"], state["spec"] = self.config, self.spec.to_dict()
+        meta = CheckpointMeta(
+            task=self.spec.task,
+            run_id=self.run.run_id,
+            version=it.version,
+            epoch=it.epoch,
+            frame=it.frame,
+            reward=it.mean_return,
+            best_reward=self.best_return,
+            shape_hash=shape_hash(self.spec, state["model"]),
+        )
+        # first the environments: a kill between the two leaves the newest checkpoint with the state that belongs to it
+        write_env_state(self.run, it.version, environment)
+        return write_checkpoint(self.run.nn, state, meta)
+
+    def _tidy(self, path: Path, is_best: bool) -> None:
+        """What may follow a complete checkpoint, in the order in which a kill does least harm."""
+        if is_best:
+            set_best(self.run.nn, path)
+        if not self._pointed:
+            point_latest(self.run.path.parent, "train", self.run)
+            self._pointed = True
+        prune_env_states(self.run, self.saved_version)
+        prune(self.run.nn, self.policy.keep_last, self.policy.keep_every)
+        log.debug("saved %s", path)

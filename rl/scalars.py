@@ -1,0 +1,91 @@
+"""TensorBoard scalars that survive a full disk.
+
+The writers of tensorboardX and torch hand events to a thread; when that thread dies of a full disk, its queue fills
+and training hangs. This one writes in place: a failure is one warning, and a fresh event file is started when the
+disk takes writes again. Event files go on from a step after a resume by a session marker, which makes TensorBoard
+drop what a killed run had written beyond it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import os
+from pathlib import Path
+
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.summary import scalar
+import time
+
+log = logging.getLogger(__name__)
+_serial = itertools.count()
+
+
+class ScalarWriter:
+    """Appends scalars to an event file in `directory`, beginning at step `start_step`."""
+
+    def __init__(self, directory: Path, start_step: int = 0) -> None:
+        self.directory = directory
+        self._writer: EventsWriter | None = None
+        self._failed = False
+        self._last_step = start_step
+        self._open()
+
+    def add_scalar(self, tag: str, value: float, step: int) -> None:
+        """One point of a curve; a value that is not finite is left out, for it would hide the others."""
+        value = float(value)
+        self._last_step = max(self._last_step, int(step))
+        if math.isfinite(value):
+            self._write(Event(wall_time=time.time(), step=int(step), summary=scalar(tag, value)))
+
+    def flush(self) -> None:
+        """Hands what was written to the operating system; tries again to open after a failure."""
+        if self._writer is None:
+            self._open()
+        else:
+            self._guarded(self._writer.flush)
+
+    def close(self) -> None:
+        """Flushes and closes."""
+        if self._writer is not None:
+            self._guarded(self._writer.close)
+            self._writer = None
+
+    def _open(self) -> None:
+        suffix = f".{os.getpid()}.{next(_serial)}"
+        try:
+            self._writer = EventsWriter(str(self.directory / "events"), filename_suffix=suffix)
+        except OSError as error:
+            self._warn(error)
+            return
+        self._write(Event(wall_time=time.time(), step=self._last_step, session_log=SessionLog(status=SessionLog.START)))
+        if self._writer is not None and self._failed:
+            log.info("TensorBoard curves are being written again.")
+            self._failed = False
+
+    def _write(self, event: Event) -> None:
+        if self._writer is not None:
+            self._guarded(lambda: self._writer.write_event(event))
+
+    def _guarded(self, action) -> None:
+        try:
+            action()
+        except OSError as error:
+            self._warn(error)
+            self._abandon()
+
+    def _abandon(self) -> None:
+        """Lets go of a file that could not be written: its tail is half an event, so nothing may follow it."""
+        writer, self._writer = self._writer, None
+        try:
+            if writer is not None:
+                writer.close()
+        except OSError as error:
+            log.debug("closing the event file: %s", error)
+
+    def _warn(self, error: OSError) -> None:
+        if not self._failed:
+            log.warning("TensorBoard curves cannot be written (%s); training goes on without them.", error)
+        self._failed = True

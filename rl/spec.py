@@ -1,0 +1,128 @@
+"""What a policy must fit: its observation blocks, its action spec, and a digest of both with its parameters.
+
+Two policies are interchangeable exactly where their shape hashes are equal. Where they are not, `difference` says in
+one line what differs, so that a refused swap can be understood without a debugger.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import Tensor
+
+from tasks.base import ActionSpec, Box, Discrete, MultiDiscrete
+from tasks.env import Env
+from utils.errors import UserError
+
+
+@dataclass(frozen=True)
+class PolicySpec:
+    """What goes in and what comes out, and at which rate."""
+
+    task: str
+    observations: tuple[tuple[str, int], ...]  # (block, width) of the policy group, in order
+    privileged: tuple[tuple[str, int], ...]  # the same of the critic's group
+    action: ActionSpec
+    control_dt: float  # s
+
+    @property
+    def obs_width(self) -> int:
+        """Columns of the policy's observation."""
+        return sum(width for _, width in self.observations)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for a checkpoint."""
+        return {
+            "task": self.task,
+            "observations": [list(block) for block in self.observations],
+            "privileged": [list(block) for block in self.privileged],
+            "action": {"type": type(self.action).__name__, **_plain(self.action)},
+            "control_dt": self.control_dt,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> PolicySpec:
+        """The inverse of `to_dict`. Raises UserError where the data is not such a dictionary."""
+        try:
+            blocks = [tuple((str(n), int(w)) for n, w in data[key]) for key in ("observations", "privileged")]
+            return cls(str(data["task"]), blocks[0], blocks[1], _action(data["action"]), float(data["control_dt"]))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise UserError(f"the checkpoint's spec is not readable ({type(error).__name__}: {error})") from error
+
+
+def _plain(action: ActionSpec) -> dict[str, Any]:
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(action).items()}
+
+
+def _action(data: Mapping[str, Any]) -> ActionSpec:
+    kind = data["type"]
+    if kind == "Box":
+        return Box(int(data["size"]))
+    if kind == "Discrete":
+        return Discrete(int(data["n"]))
+    if kind == "MultiDiscrete":
+        return MultiDiscrete(tuple(int(n) for n in data["nvec"]))
+    raise ValueError(f"unknown action type {kind!r}")
+
+
+def spec_of(env: Env) -> PolicySpec:
+    """What a policy must fit to act in `env`."""
+    layout = env.layout
+    return PolicySpec(
+        task=env.config.name,
+        observations=tuple(layout.describe("policy")),
+        privileged=tuple(layout.describe("privileged")),
+        action=env.task.action_spec,
+        control_dt=env.sim.control_dt,
+    )
+
+
+Shapes = dict[str, tuple[str, tuple[int, ...]]]
+"""Parameter or buffer name -> (dtype, shape)."""
+
+
+def shapes_of(model: Mapping[str, Tensor]) -> Shapes:
+    """The shapes of a state dictionary, in its order."""
+    return {name: (str(value.dtype), tuple(value.shape)) for name, value in model.items()}
+
+
+def shape_hash(spec: PolicySpec, model: Mapping[str, Tensor]) -> str:
+    """16 hex digits over ordered names, shapes and dtypes, observation blocks and action spec."""
+    content = [
+        [[name, dtype, list(shape)] for name, (dtype, shape) in shapes_of(model).items()],
+        [list(block) for block in spec.observations],
+        {"type": type(spec.action).__name__, **_plain(spec.action)},
+    ]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+
+
+def difference(mine: PolicySpec, my_shapes: Shapes, other: PolicySpec | None, other_shapes: Shapes) -> str | None:
+    """One line on how `other` differs from what acts here; None where they are interchangeable."""
+    if other is not None:
+        if other.task != mine.task:
+            return f"it is a policy of task {other.task}, here acts {mine.task}"
+        if other.action != mine.action:
+            return f"its action is {other.action}, here it is {mine.action}"
+        if other.observations != mine.observations:
+            return f"its observation is {_blocks(other.observations)}, here it is {_blocks(mine.observations)}"
+    missing = [name for name in my_shapes if name not in other_shapes]
+    extra = [name for name in other_shapes if name not in my_shapes]
+    if missing or extra:
+        return "; ".join(
+            f"{word} {', '.join(names[:3])}{', ...' if len(names) > 3 else ''}"
+            for word, names in (("it lacks", missing), ("it has in addition", extra))
+            if names
+        )
+    for name, (dtype, shape) in my_shapes.items():
+        if other_shapes[name] != (dtype, shape):
+            theirs = other_shapes[name]
+            return f"{name} is {theirs[0]}{list(theirs[1])}, here it is {dtype}{list(shape)}"
+    return None
+
+
+def _blocks(blocks: tuple[tuple[str, int], ...]) -> str:
+    return "[" + ", ".join(f"{name} {width}" for name, width in blocks) + f"] = {sum(w for _, w in blocks)} columns"

@@ -1,0 +1,110 @@
+"""Everything that decides a learner's next iteration, captured and put back.
+
+Two parts, because they are kept differently. The *learner state* goes into every checkpoint: weights, normaliser,
+optimizer, learning rate, counters, meters, generators. The *environment state* is larger and is only worth something
+together with the newest checkpoint, so it has a file of its own. With both, on a CPU with one tensor thread,
+k + m iterations equal k, stop, resume, m, bit for bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from rl_games.algos_torch.torch_ext import AverageMeter
+from torch import Tensor
+
+from utils.errors import UserError
+from utils.seeding import generator_states, set_generator_states
+
+METERS = ("game_rewards", "game_shaped_rewards", "game_lengths")
+EPISODE_SUMS = ("current_rewards", "current_shaped_rewards", "current_lengths", "dones")
+
+
+def plain_keys(state: dict[str, Any]) -> dict[str, Any]:
+    """A state dictionary without the prefix that torch.compile puts before every key."""
+    return {key.removeprefix("_orig_mod."): value for key, value in state.items()}
+
+
+def capture_learner(agent: Any) -> dict[str, Any]:
+    """Tensors and plain values only, under rl_games' own keys where it has them, so that its tools can read them."""
+    state = agent.get_full_state_weights()
+    state["model"] = plain_keys(state["model"])
+    state.pop("env_state", None)
+    state["learner"] = {
+        "learning_rate": float(agent.last_lr),
+        "entropy_coef": float(agent.entropy_coef),
+        "meters": {name: _meter_state(getattr(agent, name)) for name in METERS},
+        "generators": generator_states(),
+    }
+    return state
+
+
+def set_best_return(state: dict[str, Any], best_return: float | None) -> None:
+    """Notes the best mean return in a captured state; None where no episode has ended."""
+    state["last_mean_rewards"] = -1e9 if best_return is None else float(best_return)
+    state["learner"]["best_return"] = best_return
+
+
+def restore_learner(agent: Any, state: dict[str, Any], version: int) -> float | None:
+    """Puts a captured learner state back and returns the best return; `version` is the last one given out.
+
+    Raises UserError where the state is not a livegym learner's or does not fit the agent.
+    """
+    if "learner" not in state or "optimizer" not in state:
+        raise UserError(
+            "this checkpoint has weights but no learner state, so it cannot be resumed. "
+            "Start a new run from it instead: leave out resume=true."
+        )
+    learner = state["learner"]
+    load_weights(agent, state)
+    agent.optimizer.load_state_dict(state["optimizer"])
+    if agent.has_central_value:
+        agent.central_value_net.load_state_dict(state["assymetric_vf_nets"])
+        agent.central_value_net.optimizer.load_state_dict(state["assymetric_vf_optimizer"])
+    agent.epoch_num, agent.frame, agent.version = int(state["epoch"]), int(state["frame"]), version
+    agent.last_lr, agent.entropy_coef = learner["learning_rate"], learner["entropy_coef"]
+    for name in METERS:
+        _set_meter_state(getattr(agent, name), learner["meters"][name])
+    set_generator_states(learner["generators"])
+    return learner["best_return"]
+
+
+def load_weights(agent: Any, state: dict[str, Any]) -> None:
+    """Weights and normaliser only: what a new run from a checkpoint starts with. Strict; raises UserError."""
+    model = getattr(agent.model, "_orig_mod", agent.model)
+    try:
+        model.load_state_dict(state["model"], strict=True)
+    except RuntimeError as error:
+        raise UserError(f"the checkpoint's network is not this run's: {' '.join(str(error).split())}") from error
+
+
+def capture_environment(agent: Any) -> dict[str, Any]:
+    """The environments in the middle of their episodes, and what the agent knows of them."""
+    return {
+        "env": agent.env.state_dict(),
+        "obs": {name: value.clone() for name, value in agent.obs.items()},
+        "sums": {name: getattr(agent, name).clone() for name in EPISODE_SUMS},
+        "rnn_states": [value.clone() for value in agent.rnn_states] if agent.is_rnn else [],
+    }
+
+
+def restore_environment(agent: Any, state: dict[str, Any]) -> None:
+    """The inverse of `capture_environment`. Raises ValueError where the number of environments differs."""
+    agent.env.load_state_dict(state["env"])
+    device = agent.ppo_device
+    for name in EPISODE_SUMS:
+        setattr(agent, name, state["sums"][name].to(device))
+    if agent.is_rnn:
+        agent.rnn_states = [value.to(device) for value in state["rnn_states"]]
+    agent.is_tensor_obses = True
+    agent.restored_obs = {name: value.to(device) for name, value in state["obs"].items()}
+
+
+def _meter_state(meter: AverageMeter) -> dict[str, Any]:
+    return {"mean": meter.mean.clone(), "size": int(meter.current_size)}
+
+
+def _set_meter_state(meter: AverageMeter, state: dict[str, Tensor | int]) -> None:
+    meter.mean = torch.as_tensor(state["mean"]).to(meter.mean.device)
+    meter.current_size = int(state["size"])

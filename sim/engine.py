@@ -1,0 +1,291 @@
+"""What every MuJoCo engine shares: names, buffers, snapshots; not how anything is computed.
+
+An engine supplies the hooks at the end of `Engine`. They work on float64 states and numpy ids; all that a task sees
+are the float32 tensors of `fields`, allocated once by `start()` and refreshed in place.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import mujoco.batch
+import numpy as np
+import torch
+from torch import Tensor
+
+from sim import model as mj
+from sim.base import FORCE_FIELDS, Simulator, Snapshot
+from sim.model import Needs, World, known
+from sim.randomize import COMPANIONS, needs_set_const, write_companions
+from utils.errors import did_you_mean
+
+
+class Engine(Simulator):
+    """N copies of one MJCF; see `sim.base` for the contract and `sim.create` for the arguments."""
+
+    def __init__(self, sim_config: Any, physics: Any, path: Path, num_envs: int, decimation: int) -> None:
+        self.num_envs = num_envs
+        self.device = torch.device("cpu")
+        self.world = World(path, physics, decimation)
+        self.dt = float(self.world.model.opt.timestep)
+        self.decimation = self.world.decimation
+        self.control_dt = self.world.control_dt
+        self.needs = Needs()
+        self.fields: dict[str, Tensor] = {}  # name, or "sensor:<name>" -> (N, ...); empty until start()
+        self.model_fields: dict[str, Tensor] = {}  # randomised, with their companions: name -> (N, ...)
+        self.asked: set[str] = set()  # of those, the ones that the caller writes
+
+    # what is needed
+
+    def require(self, *fields: str) -> None:
+        self._before_start("require")
+        for name in fields:
+            if name == "contact_force_w":
+                raise ValueError("contact_force_w: name the bodies with require_contact(body, ...) instead")
+            if name.startswith("sensor:"):
+                self._require_sensor(name.removeprefix("sensor:"))
+            else:
+                self.needs.fields.add(known("field", name, mj.FIELD_STAGE))
+
+    def _require_sensor(self, name: str) -> None:
+        known("sensor", name, self.world.names("sensor"))
+        if name not in self.needs.sensors:
+            self.needs.sensors.append(name)
+
+    def require_contact(self, *bodies: str) -> None:
+        self._before_start("require_contact")
+        for name in bodies:
+            known("body", name, self.world.names("body"))
+            if name not in self.needs.contacts:
+                self.needs.contacts.append(name)
+
+    def _before_start(self, call: str) -> None:
+        if self.fields:
+            raise RuntimeError(f"{call}() came after start(): the model is compiled; call it before")
+
+    def start(self) -> None:
+        self._before_start("start")
+        _silence_mujoco()
+        model = self.world.build(self.needs)
+        fields = mj.allocate(model, self.needs, self.num_envs)
+        self._open(model, fields)
+        self.fields = fields
+        everything = np.arange(self.num_envs)
+        self._set_default(everything)
+        self._refresh(everything)
+
+    # one step, and what sets the state
+
+    def step(self) -> None:
+        self.fields["unstable"].copy_(torch.from_numpy(self._advance()))
+
+    def reset(self, env_ids: Tensor, qpos: Tensor, qvel: Tensor) -> None:
+        ids = self._ids(env_ids)
+        self._set_default(ids)
+        self._write_state(ids, qpos.double().numpy(), qvel.double().numpy())
+        self._refresh(ids)
+        for name, values in self.fields.items():
+            if name in ("ctrl", "unstable") or self._is_force(name):
+                values[ids] = 0
+
+    def forward(self, env_ids: Tensor) -> None:
+        ids = self._ids(env_ids)
+        qpos, qvel = self._state(ids)
+        # only what was written is taken over, or float32 would round states that nobody touched
+        self._write_state(ids, _written(qpos, self.qpos[ids]), _written(qvel, self.qvel[ids]))
+        self._refresh(ids)
+
+    def snapshot(self, env_ids: Tensor) -> Snapshot:
+        ids = self._ids(env_ids, ordered=False)
+        arrays = {"state": torch.from_numpy(self._rows(ids))}
+        arrays |= {f"field:{name}": values[ids] for name, values in self.fields.items()}
+        arrays |= {f"model:{name}": values[ids] for name, values in self.model_fields.items()}
+        return Snapshot(env_ids=torch.from_numpy(ids), arrays=arrays)
+
+    def restore(self, snapshot: Snapshot, env_ids: Tensor | None = None) -> None:
+        ids = self._ids(snapshot.env_ids if env_ids is None else env_ids, ordered=False)
+        arrays = snapshot.arrays
+        if missing := [name for name in self.fields if f"field:{name}" not in arrays]:
+            raise ValueError(f"snapshot without {', '.join(missing)}: it was taken with other fields required")
+        self._restore_model(arrays, ids)
+        self._write_rows(ids, arrays["state"].numpy())
+        for name, values in self.fields.items():
+            values[ids] = arrays[f"field:{name}"]
+
+    def _restore_model(self, arrays: dict[str, Tensor], ids: np.ndarray) -> None:
+        for key in arrays:
+            if key.startswith("model:"):
+                self._expand_once(key.removeprefix("model:"))
+        for name, values in self.model_fields.items():
+            # randomised since the snapshot: what held then was the model's own value
+            own = torch.as_tensor(mj.model_field(self.world.model, name), dtype=values.dtype)
+            values[ids] = arrays.get(f"model:{name}", own)
+        self._take_over(np.sort(ids))
+
+    # per-environment model fields
+
+    def randomize(self, field: str) -> Tensor:
+        if not self.fields:
+            raise RuntimeError("randomize() came before start(): there are no environments yet")
+        for name in (field, *COMPANIONS.get(field, ())):
+            self._expand_once(name)
+        self.asked.add(field)
+        return self.model_fields[field]
+
+    def _expand_once(self, name: str) -> None:
+        if name not in self.model_fields:
+            self.model_fields[name] = torch.from_numpy(
+                self._expand(known("model field", name, mujoco.batch.MODEL_FIELDS))
+            )
+
+    def apply_randomization(self, env_ids: Tensor) -> None:
+        ids = self._ids(env_ids)
+        values = {name: tensor.numpy() for name, tensor in self.model_fields.items()}
+        write_companions(self.world.model, values, self.asked, ids)
+        self._take_over(ids)
+
+    def _take_over(self, ids: np.ndarray) -> None:
+        if self.model_fields:
+            self._apply_model(ids, needs_set_const(self.world.model, set(self.model_fields)))
+
+    # reading
+
+    def __getattr__(self, name: str) -> Tensor:
+        """The required fields; reached only for names that are not ordinary attributes."""
+        fields = self.__dict__.get("fields", {})
+        if name in fields:
+            return fields[name]
+        if name in mj.ALWAYS:
+            raise AttributeError(f"{name}: there are no environments yet; call start() first")
+        if name in mj.FIELD_STAGE:
+            raise AttributeError(f"{name} was not required; call require({name!r}) before start()")
+        raise AttributeError(f"a simulator has no {name}.{did_you_mean(name, [*mj.FIELD_STAGE, *mj.ALWAYS])}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuses `sim.ctrl = u`, which would only hide the tensor that the engine reads."""
+        if self.__dict__.get("fields") and name not in self.__dict__ and not hasattr(type(self), name):
+            hint = did_you_mean(name, self.fields)
+            raise AttributeError(f"sim.{name} = ... would change nothing; write in place: sim.ctrl[:] = ....{hint}")
+        super().__setattr__(name, value)
+
+    def sensor(self, name: str) -> Tensor:
+        if f"sensor:{name}" not in self.fields:
+            known("sensor", name, self.world.names("sensor"))
+            raise AttributeError(f"sensor {name} was not required; call require('sensor:{name}') before start()")
+        return self.fields[f"sensor:{name}"]
+
+    def contact_force_w(self, bodies: Sequence[str]) -> Tensor:
+        columns = [self._contact_column(name) for name in bodies]
+        if columns == list(range(len(self.needs.contacts))):
+            return self.fields["contact_force_w"]
+        return self.fields["contact_force_w"][:, columns]
+
+    def _contact_column(self, body: str) -> int:
+        if body not in self.needs.contacts or not self.fields:
+            known("body", body, self.world.names("body"))
+            raise AttributeError(f"contacts of {body} were not required; call require_contact({body!r}) before start()")
+        return self.needs.contacts.index(body)
+
+    def body_ids(self, names: Sequence[str]) -> list[int]:
+        return self.world.ids("body", names)
+
+    def site_ids(self, names: Sequence[str]) -> list[int]:
+        return self.world.ids("site", names)
+
+    def qpos_ids(self, joints: Sequence[str]) -> list[int]:
+        return self.world.joint_columns(joints, self.world.model.jnt_qposadr, free=7, ball=4)
+
+    def qvel_ids(self, joints: Sequence[str]) -> list[int]:
+        return self.world.joint_columns(joints, self.world.model.jnt_dofadr, free=6, ball=3)
+
+    @property
+    def default_qpos(self) -> Tensor:
+        return torch.from_numpy(self.world.model.qpos0.astype(np.float32))
+
+    @property
+    def ctrl_range(self) -> Tensor:
+        return torch.from_numpy(self.world.model.actuator_ctrlrange.astype(np.float32))
+
+    def model_xml(self) -> str:
+        return self.world.spec.to_xml()
+
+    # hooks of an engine; ids are sorted unless said otherwise
+
+    def _ids(self, env_ids: Tensor, ordered: bool = True) -> np.ndarray:
+        """env_ids as (n,) int64, checked: in range, no environment twice, and sorted where `ordered`."""
+        if env_ids.dtype != torch.int64 or env_ids.ndim != 1:
+            shape = tuple(env_ids.shape)
+            raise ValueError(f"env_ids {env_ids.dtype} {shape}: must be int64 (n,); of a mask use mask.nonzero()[:, 0]")
+        ids = env_ids.numpy()
+        rising = ids if ordered else np.sort(ids)
+        if (np.diff(rising) <= 0).any():
+            raise ValueError(f"env_ids {ids}: must be {'sorted and ' if ordered else ''}without repetition")
+        if ids.size and (rising[0] < 0 or rising[-1] >= self.num_envs):
+            raise ValueError(f"env_ids {ids}: must be in [0, {self.num_envs})")
+        return ids
+
+    def _is_force(self, name: str) -> bool:
+        if name.startswith("sensor:"):
+            return mj.sensor_stage(self.world.model, name.removeprefix("sensor:")) == mj.STAGE_ACC
+        return name in FORCE_FIELDS
+
+    @abstractmethod
+    def _open(self, model: mujoco.MjModel, fields: dict[str, Tensor]) -> None:
+        """Allocates the environments of `model`, which will refresh `fields`."""
+
+    @abstractmethod
+    def _advance(self) -> np.ndarray:
+        """One control step: refreshes every field, and returns which environments became unstable, (N,) bool."""
+
+    @abstractmethod
+    def _refresh(self, ids: np.ndarray) -> None:
+        """Recomputes the kinematic fields of environments `ids` from their states; leaves force-like fields alone."""
+
+    @abstractmethod
+    def _set_default(self, ids: np.ndarray) -> None:
+        """Sets states to the model's default: time, controls, warm start and warnings to 0."""
+
+    @abstractmethod
+    def _state(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Copies of qpos (n, nq) and qvel (n, nv), float64."""
+
+    @abstractmethod
+    def _write_state(self, ids: np.ndarray, qpos: np.ndarray, qvel: np.ndarray) -> None:
+        """Sets qpos (n, nq) and qvel (n, nv), float64."""
+
+    @abstractmethod
+    def _rows(self, ids: np.ndarray) -> np.ndarray:
+        """A copy of the whole states (n, nstate) float64, mjSTATE_INTEGRATION; ids in any order."""
+
+    @abstractmethod
+    def _write_rows(self, ids: np.ndarray, rows: np.ndarray) -> None:
+        """Puts whole states (n, nstate) back; ids in any order."""
+
+    @abstractmethod
+    def _expand(self, name: str) -> np.ndarray:
+        """A live array (N, ...) of a model field, to be written per environment."""
+
+    @abstractmethod
+    def _apply_model(self, ids: np.ndarray, set_const: bool) -> None:
+        """Takes over expanded model fields, with mj_setConst where `set_const`."""
+
+
+def _written(state: np.ndarray, buffer: Tensor) -> np.ndarray:
+    """`state` (float64), with the elements of `buffer` (float32) that no longer agree with it."""
+    values = buffer.numpy()
+    return np.where(values == state.astype(np.float32), state, values)
+
+
+def _silence_mujoco() -> None:
+    """Keeps MuJoCo from printing and from writing MUJOCO_LOG.TXT into the working directory.
+
+    This is process-wide, safe on worker threads, and leaves handlers alone that somebody installed. Nothing is lost:
+    engines report instability through `unstable`, and other warnings through `logging`.
+    """
+    config = mujoco.MjLogConfig.get()
+    config.logto_console = config.logto_file = False
+    config.set()

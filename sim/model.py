@@ -1,0 +1,231 @@
+"""The model that an engine runs: the task's MJCF, the physics settings, and the sensors that were asked for.
+
+    world = World(Path("ant.xml"), physics, decimation=5)
+    model = world.build(Needs(fields={"body_pos_w"}, contacts=["torso"]))
+    world.stage  # mjSTAGE_POS: what must be computed after a step
+
+Two things here are not obvious, and each has a test:
+
+- A contact sensor's force points from its first object to its second. With the body as the *second*
+  (`reftype`, `refname`) and the first left open, it is the force on the body, in the world frame, +m*g at rest.
+  mjOBJ_BODY is the body itself; mjOBJ_XBODY would be its whole subtree.
+- MuJoCo computes `cfrc_ext` in a step only where a sensor asks for it, so one is added that does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+import torch
+from torch import Tensor
+
+from utils.errors import UserError, did_you_mean, not_one_of
+
+STAGE_NONE, STAGE_POS, STAGE_VEL, STAGE_ACC = (
+    int(getattr(mujoco.mjtStage, f"mjSTAGE_{name}")) for name in ("NONE", "POS", "VEL", "ACC")
+)
+# what must be computed at the new state for a field to be current; forces are left over from the last physics step
+FIELD_STAGE = {
+    "qpos": STAGE_NONE,
+    "qvel": STAGE_NONE,
+    "ctrl": STAGE_NONE,
+    "body_pos_w": STAGE_POS,
+    "body_quat_w": STAGE_POS,
+    "body_vel_w": STAGE_VEL,
+    "site_pos_w": STAGE_POS,
+    "cfrc_ext": STAGE_NONE,
+}
+ALWAYS = ("qpos", "qvel", "ctrl", "unstable")  # fields that need no require
+INTEGRATORS = {
+    "euler": mujoco.mjtIntegrator.mjINT_EULER,
+    "implicitfast": mujoco.mjtIntegrator.mjINT_IMPLICITFAST,
+    "implicit": mujoco.mjtIntegrator.mjINT_IMPLICIT,
+    "rk4": mujoco.mjtIntegrator.mjINT_RK4,
+}
+CONES = {"pyramidal": mujoco.mjtCone.mjCONE_PYRAMIDAL, "elliptic": mujoco.mjtCone.mjCONE_ELLIPTIC}
+ADDED = "livegym/"  # prefix of the sensors that are added, out of the way of the user's names
+
+
+@dataclass
+class Needs:
+    """What will be read of a simulator, as collected by `require` and `require_contact`."""
+
+    fields: set[str] = field(default_factory=set)
+    sensors: list[str] = field(default_factory=list)  # names in the user's model
+    contacts: list[str] = field(default_factory=list)  # body names, in the order of the buffer
+
+
+class World:
+    """One MJCF with physics settings applied; `model` has the user's names from the start, `build` adds sensors.
+
+    `stage` is the least forward stage (mjtStage) after a step that makes every needed kinematic field current.
+    """
+
+    def __init__(self, path: Path, physics: Any, decimation: int) -> None:
+        self.path = path
+        self.spec = load_spec(path)
+        self.control_dt = self.spec.option.timestep * decimation  # s
+        self.decimation = decimation * physics.substeps
+        apply_physics(self.spec, physics)
+        self.model = compile_spec(self.spec, path)
+        self.stage = STAGE_NONE
+
+    def build(self, needs: Needs) -> mujoco.MjModel:
+        """Compiles again with the sensors that `needs` takes; ids of bodies, joints and sites stay."""
+        for body in needs.contacts:
+            add_contact_sensor(self.spec, body)
+        if "cfrc_ext" in needs.fields:
+            add_acceleration_sensor(self.spec)
+        self.model = compile_spec(self.spec, self.path)
+        self.stage = forward_stage(self.model, needs)
+        return self.model
+
+    def names(self, kind: str) -> list[str]:
+        """Names of all objects of a kind ("body", "joint", "site", "sensor") in order of their ids; '' is unnamed."""
+        count = {"body": "nbody", "joint": "njnt", "site": "nsite", "sensor": "nsensor"}[kind]
+        names = [getattr(self.model, kind)(i).name for i in range(getattr(self.model, count))]
+        return [name for name in names if not name.startswith(ADDED)]  # added ones are last
+
+    def ids(self, kind: str, names: Iterable[str]) -> list[int]:
+        """Ids of the named objects of a kind. Raises ValueError with the nearest name."""
+        there = self.names(kind)
+        return [there.index(known(kind, name, there)) for name in names]
+
+    def joint_columns(self, joints: Iterable[str], first: np.ndarray, free: int, ball: int) -> list[int]:
+        """Columns of joints where `first` (njnt,) has each one's first, and free and ball joints are that wide."""
+        widths = {int(mujoco.mjtJoint.mjJNT_FREE): free, int(mujoco.mjtJoint.mjJNT_BALL): ball}
+        columns: list[int] = []
+        for joint in self.ids("joint", joints):
+            start, width = int(first[joint]), widths.get(int(self.model.jnt_type[joint]), 1)
+            columns += range(start, start + width)
+        return columns
+
+
+def load_spec(path: Path) -> mujoco.MjSpec:
+    """The MJCF at `path`, unchanged but for asset folders made absolute. Raises UserError naming the path."""
+    if not path.is_file():
+        raise UserError(f"model {path}: there is no such file. Check the task's model path.")
+    try:
+        spec = mujoco.MjSpec.from_file(str(path))
+    except ValueError as error:
+        raise UserError(f"model {path}: MuJoCo cannot read it: {error}") from error
+    # absolute, so that the XML saved beside recorded states finds its meshes from anywhere on this machine
+    folder = path.resolve().parent
+    spec.meshdir, spec.texturedir = str(folder / spec.meshdir), str(folder / spec.texturedir)
+    return spec
+
+
+def compile_spec(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
+    """The compiled model. Raises UserError naming the path."""
+    try:
+        return spec.compile()
+    except ValueError as error:
+        raise UserError(f"model {path}: MuJoCo cannot compile it: {error}") from error
+
+
+def apply_physics(spec: mujoco.MjSpec, physics: Any) -> None:
+    """Sets `PhysicsConfig` on the model; None keeps the model's own. Raises UserError for an unknown word."""
+    option = spec.option
+    for key, words in (("integrator", INTEGRATORS), ("cone", CONES)):
+        value = getattr(physics, key)
+        if value is None:
+            continue
+        if value not in words:
+            raise not_one_of(f"physics.{key}", value, words)
+        setattr(option, key, words[value])
+    for key in ("iterations", "tolerance"):
+        if getattr(physics, key) is not None:
+            setattr(option, key, getattr(physics, key))
+    option.timestep /= physics.substeps
+    # with autoreset, MuJoCo puts an environment that left the finite numbers back to its default state unasked
+    option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
+
+
+def add_contact_sensor(spec: mujoco.MjSpec, body: str) -> None:
+    """Adds a sensor of the net contact force on `body`, N, world frame; see the head of this file."""
+    sensor = spec.add_sensor(name=contact_sensor_name(body), type=mujoco.mjtSensor.mjSENS_CONTACT)
+    sensor.reftype, sensor.refname = mujoco.mjtObj.mjOBJ_BODY, body
+    # data: force only; reduce: 3 is netforce, the sum over all contacts; one slot
+    sensor.intprm[0] = 1 << int(mujoco.mjtConDataField.mjCONDATA_FORCE)
+    sensor.intprm[1], sensor.intprm[2] = 3, 1
+
+
+def contact_sensor_name(body: str) -> str:
+    """The name of the sensor that `add_contact_sensor` adds for a body."""
+    return f"{ADDED}contact/{body}"
+
+
+def add_acceleration_sensor(spec: mujoco.MjSpec) -> None:
+    """Adds a sensor whose only use is that MuJoCo runs mj_rnePostConstraint, which fills `cfrc_ext`, for it."""
+    spec.add_sensor(
+        name=f"{ADDED}rne",
+        type=mujoco.mjtSensor.mjSENS_FRAMELINACC,
+        objtype=mujoco.mjtObj.mjOBJ_XBODY,
+        objname="world",
+    )
+
+
+def allocate(model: mujoco.MjModel, needs: Needs, num_envs: int) -> dict[str, Tensor]:
+    """Zeroed float32 buffers (N, ...) of every field that will be read, and `unstable` (N,) bool."""
+    bodies, sites = model.nbody, model.nsite
+    shapes: dict[str, tuple[int, ...]] = {
+        "qpos": (model.nq,),
+        "qvel": (model.nv,),
+        "ctrl": (model.nu,),
+        "body_pos_w": (bodies, 3),
+        "body_quat_w": (bodies, 4),
+        "body_vel_w": (bodies, 6),
+        "site_pos_w": (sites, 3),
+        "cfrc_ext": (bodies, 6),
+    }
+    shapes = {name: shape for name, shape in shapes.items() if name in ALWAYS or name in needs.fields}
+    shapes |= {f"sensor:{name}": (int(model.sensor(name).dim[0]),) for name in needs.sensors}
+    shapes["contact_force_w"] = (len(needs.contacts), 3)
+    fields = {name: torch.zeros(num_envs, *shape) for name, shape in shapes.items()}
+    return fields | {"unstable": torch.zeros(num_envs, dtype=torch.bool)}
+
+
+def sensor_slice(model: mujoco.MjModel, name: str) -> slice:
+    """Where a sensor's values are in `sensordata`."""
+    sensor = model.sensor(name).id
+    start = int(model.sensor_adr[sensor])
+    return slice(start, start + int(model.sensor_dim[sensor]))
+
+
+def sensor_stage(model: mujoco.MjModel, name: str) -> int:
+    """The forward stage (mjtStage) at which a sensor is computed."""
+    return int(model.sensor_needstage[model.sensor(name).id])
+
+
+def forward_stage(model: mujoco.MjModel, needs: Needs) -> int:
+    """The least forward stage (mjtStage) that computes every needed kinematic field."""
+    sensors = [sensor_stage(model, name) for name in needs.sensors]
+    kinematic = [stage for stage in sensors if stage < STAGE_ACC]
+    return max([STAGE_NONE, *kinematic, *(FIELD_STAGE[name] for name in needs.fields)])
+
+
+def known(kind: str, name: str, names: Iterable[str]) -> str:
+    """`name`, where it is among `names`. Raises ValueError with the nearest."""
+    names = [n for n in names if n]
+    if name not in names:
+        raise ValueError(f"{kind} {name}: unknown. There are: {', '.join(names)}.{did_you_mean(name, names)}")
+    return name
+
+
+def model_field(model: mujoco.MjModel, name: str) -> np.ndarray:
+    """A field of the model; fields of MjOption are named `opt.<name>`."""
+    return np.asarray(getattr(model.opt, name[4:]) if name.startswith("opt.") else getattr(model, name))
+
+
+def set_model_field(model: mujoco.MjModel, name: str, value: np.ndarray) -> None:
+    """Writes a field of the model; fields of MjOption are named `opt.<name>`."""
+    owner, name = (model.opt, name[4:]) if name.startswith("opt.") else (model, name)
+    if np.ndim(value):
+        getattr(owner, name)[:] = value
+    else:
+        setattr(owner, name, value.item())

@@ -1,0 +1,183 @@
+"""The fast CPU engine: `mujoco.batch.Batch` on all cores.
+
+    batch.step(nstep=decimation, stage=S)   # S: the least stage that the required fields need
+    float32 fields <- one cast each of the arrays that the batch copies out
+
+A whole control step costs the batch's own step and those casts (a few microseconds for each field).
+
+The batch keeps one MjData a thread, not one an environment. After `step` every field that it copies out is the
+environment's own; after `forward` up to POS or VEL the force-like ones are whatever the thread's last environment left
+there. So `_refresh`, which follows resets and outside writes, copies kinematic fields only, and only rows of `ids`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+from mujoco.batch import Batch, SimulationError
+from torch import Tensor
+
+from sim import model as mj
+from sim.engine import Engine
+
+log = logging.getLogger(__name__)
+Copies = list[tuple[np.ndarray, np.ndarray]]  # (float32 field, float64 array of the batch), both (N, ...)
+
+# bad positions, velocities, accelerations and controls: the counters by which MuJoCo says NaN, infinite or huge
+FIRST_BAD = int(mujoco.mjtWarning.mjWARN_BADQPOS)
+NUMBER = 1  # column of a warning counter in Batch.warning; 0 is the last warning's detail
+
+
+class MujocoSimulator(Engine):
+    """N simulations of one `Batch`. Results do not depend on `sim.threads`."""
+
+    def __init__(self, sim_config: Any, physics: Any, path: Path, num_envs: int, decimation: int) -> None:
+        super().__init__(sim_config, physics, path, num_envs, decimation)
+        self.threads = int(sim_config.threads)
+
+    def _open(self, model: mujoco.MjModel, fields: dict[str, Tensor]) -> None:
+        self.batch = Batch(model, self.num_envs, self.threads)
+        self.outputs = Outputs(_sources(self.batch, model, fields, self.needs.contacts), fields, self._is_force)
+        if "body_vel_w" in fields:
+            self.outputs.velocity.append(BodyVelocity(self.batch, fields["body_vel_w"]))
+        self.said: set[int] = set()  # kinds of warnings that were logged
+
+    def close(self) -> None:
+        """Ends the worker threads; the fields stay readable."""
+        del self.outputs, self.batch
+
+    def _advance(self) -> np.ndarray:
+        counts = self.batch.warning[:, :, NUMBER]
+        before = counts.copy()
+        np.copyto(self.batch.bind("ctrl"), self.fields["ctrl"].numpy())
+        failed = np.zeros(0, dtype=np.int64)
+        try:
+            self.batch.step(nstep=self.decimation, stage=self.world.stage)
+        except SimulationError as error:  # those keep their state; the others were stepped
+            failed = error.ids
+            log.warning("%s", error)
+        self.outputs.refresh_all()
+        return self._unstable(counts > before, failed)
+
+    def _unstable(self, warned: np.ndarray, failed: np.ndarray) -> np.ndarray:
+        """(N,) bool from the kinds of warnings (N, 7) of this step and the ids whose step raised an error."""
+        # the counters miss what the last physics step itself produced
+        with np.errstate(all="ignore"):
+            total = self.fields["qpos"].numpy().sum(1) + self.fields["qvel"].numpy().sum(1)
+        unstable = warned[:, FIRST_BAD:].any(1) | ~np.isfinite(total)
+        unstable[failed] = True
+        for kind in np.flatnonzero(warned[:, :FIRST_BAD].any(0)):
+            if kind not in self.said:
+                self.said.add(int(kind))
+                env = int(np.flatnonzero(warned[:, kind])[0])
+                detail = int(self.batch.warning[env, kind, 0])
+                log.warning("environment %d: %s (said once)", env, mujoco.mju_warningText(int(kind), detail))
+        return unstable
+
+    def _refresh(self, ids: np.ndarray) -> None:
+        if self.world.stage > mj.STAGE_NONE:
+            self.batch.forward(ids, stage=self.world.stage)
+        self.outputs.refresh(ids)
+
+    def _set_default(self, ids: np.ndarray) -> None:
+        self.batch.reset(ids, stage=mj.STAGE_NONE)
+
+    def _state(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self.batch.bind("qpos")[ids], self.batch.bind("qvel")[ids]
+
+    def _write_state(self, ids: np.ndarray, qpos: np.ndarray, qvel: np.ndarray) -> None:
+        self.batch.bind("qpos")[ids] = qpos
+        self.batch.bind("qvel")[ids] = qvel
+
+    def _rows(self, ids: np.ndarray) -> np.ndarray:
+        return self.batch.state[ids]
+
+    def _write_rows(self, ids: np.ndarray, rows: np.ndarray) -> None:
+        self.batch.state[ids] = rows
+
+    def _expand(self, name: str) -> np.ndarray:
+        return self.batch.expand(name)
+
+    def _apply_model(self, ids: np.ndarray, set_const: bool) -> None:
+        if set_const:  # the fields themselves are live
+            self.batch.set_const(ids)
+
+
+class Outputs:
+    """Pairs of float32 fields and the float64 arrays behind them, kinematic and force-like apart."""
+
+    def __init__(
+        self, sources: dict[str, np.ndarray], fields: dict[str, Tensor], is_force: Callable[[str], bool]
+    ) -> None:
+        self.kinematic: Copies = []
+        self.forces: Copies = []
+        self.velocity: list[BodyVelocity] = []  # one, where it is needed
+        for name, source in sources.items():
+            (self.forces if is_force(name) else self.kinematic).append((fields[name].numpy(), source))
+
+    def refresh_all(self) -> None:
+        """Casts every field of every environment, after a step."""
+        with np.errstate(over="ignore", invalid="ignore"):  # an unstable environment's numbers; it is flagged
+            for field, source in self.kinematic + self.forces:
+                np.copyto(field, source, casting="same_kind")
+            for velocity in self.velocity:
+                velocity.refresh_all()
+
+    def refresh(self, ids: np.ndarray) -> None:
+        """Casts the kinematic fields of environments `ids`, after a forward."""
+        for field, source in self.kinematic:
+            field[ids] = source[ids]
+        for velocity in self.velocity:
+            velocity.refresh(ids)
+
+
+class BodyVelocity:
+    """Velocity of each body frame's origin from MuJoCo's spatial velocity about its tree's centre of mass.
+
+    v_origin = v_com + w x (x_origin - x_com), as mj_objectVelocity does for one body at a time.
+    """
+
+    def __init__(self, batch: Batch, field: Tensor) -> None:
+        self.field = field.numpy()  # (N, B, 6) linear, then angular
+        self.cvel = batch.bind("cvel")  # (N, B, 6) angular, then linear
+        self.xpos = batch.bind("xpos")  # (N, B, 3)
+        self.com = batch.bind("subtree_com")  # (N, B, 3)
+        self.root = batch.model.body_rootid  # (B,)
+
+    def refresh_all(self) -> None:
+        """Recomputes the field of every environment."""
+        _origin_velocity(self.cvel, self.xpos - self.com[:, self.root], self.field)
+
+    def refresh(self, ids: np.ndarray) -> None:
+        """Recomputes the field of environments `ids`."""
+        velocity = np.empty((len(ids), *self.field.shape[1:]), np.float32)
+        _origin_velocity(self.cvel[ids], self.xpos[ids] - self.com[ids][:, self.root], velocity)
+        self.field[ids] = velocity
+
+
+def _origin_velocity(cvel: np.ndarray, arm: np.ndarray, out: np.ndarray) -> None:
+    """Writes (..., 6) linear, angular from cvel (..., 6) angular, linear, and the arm (..., 3) that it acts on."""
+    for x, y, z in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):  # the cross product by components: np.cross is ten times slower
+        out[..., x] = cvel[..., 3 + x] + cvel[..., y] * arm[..., z] - cvel[..., z] * arm[..., y]
+    out[..., 3:] = cvel[..., :3]
+
+
+def _sources(batch: Batch, model: mujoco.MjModel, fields: dict[str, Tensor], contacts: list[str]) -> dict[str, Any]:
+    """The batch's live float64 array behind each required field, (N, ...)."""
+    names = {"qpos": "qpos", "qvel": "qvel", "body_pos_w": "xpos", "body_quat_w": "xquat", "site_pos_w": "site_xpos"}
+    names["cfrc_ext"] = "cfrc_ext"
+    sources = {field: batch.bind(names[field]) for field in fields if field in names}
+    for field in fields:
+        if field.startswith("sensor:"):
+            sources[field] = batch.bind("sensordata")[:, mj.sensor_slice(model, field.removeprefix("sensor:"))]
+    if contacts:
+        slices = [mj.sensor_slice(model, mj.contact_sensor_name(body)) for body in contacts]
+        # added one after the other, so one block; reshape is then a view of it
+        block = batch.bind("sensordata")[:, slices[0].start : slices[-1].stop]
+        sources["contact_force_w"] = block.reshape(batch.nsim, len(contacts), 3)
+    return sources

@@ -1,0 +1,105 @@
+"""Ant: run forward on four legs.
+
+Gymnasium's Ant-v5, on the very model that gymnasium ships, so that numbers can be compared: eight hip and ankle
+torques, 20 control steps a second (frame skip 5), 1,000 steps. It may sense everything but its place on the ground:
+joint positions, velocities, and the external forces on each body, clipped to +-1. The episode ends when the torso
+leaves the band of healthy heights.
+
+Reward a step: `forward` is the torso's speed along x (m/s); `healthy` is 1 while the height is in the band;
+`control` is the summed squared action, `contact` the summed squared clipped force, both weighted negatively.
+
+Against gymnasium: positions here are those at the control step, where gymnasium reads a body position that is one
+physics step behind; contact forces are those at the start of the last physics step. Everything else is equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from sim.base import Simulator
+from tasks.base import Box, Task
+
+START_QPOS = (0.0, 0.0, 0.75, 1.0) + (0.0,) * 11
+"""The model's reference pose (m, wxyz, rad), from which gymnasium starts too."""
+
+
+@dataclass(frozen=True)
+class AntParams:
+    """What can be changed about Ant."""
+
+    healthy_height_min: float = 0.2  # m
+    healthy_height_max: float = 1.0  # m
+    contact_force_clip: float = 1.0  # N and Nm, as gymnasium clips
+    start_noise: float = 0.1  # half width of uniform position noise, standard deviation of velocity noise
+
+
+class Ant(Task):
+    """Run forward on four legs (Gymnasium Ant-v5: 1,000 steps at 20 Hz, eight torques)."""
+
+    Params = AntParams
+    params: AntParams
+
+    @property
+    def action_spec(self) -> Box:
+        """Torques of hips and ankles, in parts of the model's control range."""
+        return Box(8)
+
+    def model_path(self) -> Path:
+        """Gymnasium's own file, out of its wheel, without importing gymnasium."""
+        spec = find_spec("gymnasium")
+        if spec is None or spec.origin is None:
+            raise FileNotFoundError("task=Ant uses the model that gymnasium ships: pip install gymnasium")
+        return Path(spec.origin).parent / "envs" / "mujoco" / "assets" / "ant.xml"
+
+    def bind(self, sim: Simulator) -> None:
+        """Needs the external forces; remembers where the torso was before the step."""
+        sim.require("qpos", "qvel", "cfrc_ext")
+        self.sim = sim
+        self.start_qpos = torch.tensor(START_QPOS, device=sim.device)
+        self.x_before = self.buffer(sim, "x_before")  # (N,) m
+
+    def reset(self, env_ids: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+        """The standing pose, with noise on every coordinate."""
+        noise = self.params.start_noise
+        n, device = len(env_ids), env_ids.device
+        uniform = 2 * torch.rand(n, 15, generator=rng, device=device) - 1
+        return self.start_qpos + noise * uniform, noise * torch.randn(n, 14, generator=rng, device=device)
+
+    def control(self, action: Tensor) -> Tensor:
+        """(N, 8) in [-1, 1] -> the model's controls, which have that range."""
+        self.x_before.copy_(self.sim.qpos[:, 0])
+        return action
+
+    def observe(self, state: Simulator) -> dict[str, Tensor]:
+        """Pose without x and y (13), velocity (14), external force on each body but the world (78)."""
+        return {
+            "pose": state.qpos[:, 2:],
+            "velocity": state.qvel,
+            "external_force": self._clipped_forces(state),
+        }
+
+    def reward(self, state: Simulator, action: Tensor) -> dict[str, Tensor]:
+        """Run, stay healthy, spend little, tread lightly."""
+        return {
+            "forward": (state.qpos[:, 0] - self.x_before) / state.control_dt,
+            "healthy": (~self._unhealthy(state)).float(),
+            "control": action.square().sum(1),
+            "contact": self._clipped_forces(state).square().sum(1),
+        }
+
+    def terminate(self, state: Simulator) -> dict[str, Tensor]:
+        """The torso is too low or too high."""
+        return {"unhealthy": self._unhealthy(state)}
+
+    def _clipped_forces(self, state: Simulator) -> Tensor:  # (N, 78)
+        clip = self.params.contact_force_clip
+        return state.cfrc_ext[:, 1:].flatten(1).clamp(-clip, clip)
+
+    def _unhealthy(self, state: Simulator) -> Tensor:  # (N,) bool
+        height = state.qpos[:, 2]
+        return (height < self.params.healthy_height_min) | (height > self.params.healthy_height_max)

@@ -1,0 +1,21 @@
+"""From the configuration to a running Env: task, simulator, recorder."""
+
+from __future__ import annotations
+
+from cfg.schema import PhysicsConfig, SimConfig, TaskConfig
+from sim import create
+from tasks import TASKS
+from tasks.env import Env
+from utils.errors import UserError, not_one_of
+
+
+def make_env(task: TaskConfig, sim: SimConfig, physics: PhysicsConfig, num_envs: int, seed: int) -> Env:
+    """N environments of a task. Raises UserError where task, yaml and model do not fit each other."""
+    if task.name not in TASKS:
+        raise not_one_of("task", task.name, TASKS)
+    made = TASKS[task.name](task.params)
+    try:
+        model = made.model_path()
+    except FileNotFoundError as error:
+        raise UserError(str(error)) from error
+    return Env(made, create(sim, physics, model, num_envs, task.decimation), task, seed)

@@ -1,0 +1,93 @@
+"""Cartpole: push a cart so that the pole on it stays upright.
+
+The classic of Isaac Gym (and, before it, Barto, Sutton and Anderson 1983): a 1 kg cart on a rail carries a hinged
+1 kg, 1 m pole; the policy pushes the cart with up to 400 N, 60 times a second, for 500 steps. It may sense positions
+and velocities of both joints. An episode ends early when the cart leaves the middle of the rail or the pole falls.
+
+Reward a step, at most 1: `upright` is 1 - angle^2 (rad^2); `cart_speed` and `pole_speed` are the absolute speeds,
+weighted with small penalties; `fell` and `off_track` are 1 in the step in which the episode ends for that reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import pi
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from sim.base import Simulator
+from tasks.base import Box, Task
+
+CART, POLE = 0, 1  # joints, in the model's order
+
+
+@dataclass(frozen=True)
+class CartpoleParams:
+    """What can be changed about Cartpole."""
+
+    max_push: float = 400.0  # N, at action 1
+    track_half_length: float = 3.0  # m, the cart's largest distance from the middle
+    max_pole_angle: float = pi / 2  # rad, beyond which the pole has fallen
+    start_cart_range: float = 0.1  # m, start positions are uniform in +- this
+    start_pole_range: float = 0.1  # rad
+    start_speed_range: float = 0.25  # m/s and rad/s
+
+
+class Cartpole(Task):
+    """Balance a pole on a cart (500 steps at 60 Hz, one continuous push)."""
+
+    Params = CartpoleParams
+    params: CartpoleParams
+
+    @property
+    def action_spec(self) -> Box:
+        """One push, in parts of `max_push`."""
+        return Box(1)
+
+    def model_path(self) -> Path:
+        """The cart, the pole and the rail."""
+        return Path(__file__).parent / "models" / "cartpole.xml"
+
+    def bind(self, sim: Simulator) -> None:
+        """Needs nothing beyond joint positions and velocities."""
+        sim.require("qpos", "qvel")
+
+    def reset(self, env_ids: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Near the middle, nearly upright, nearly at rest."""
+        p = self.params
+        noise = 2 * torch.rand(len(env_ids), 4, generator=rng, device=env_ids.device) - 1
+        ranges = noise.new_tensor([p.start_cart_range, p.start_pole_range])
+        return noise[:, :2] * ranges, noise[:, 2:] * p.start_speed_range
+
+    def control(self, action: Tensor) -> Tensor:
+        """(N, 1) in [-1, 1] -> push in N."""
+        return action * self.params.max_push
+
+    def observe(self, state: Simulator) -> dict[str, Tensor]:
+        """Position and velocity of cart (m, m/s) and pole (rad, rad/s)."""
+        return {
+            "cart_position": state.qpos[:, CART : CART + 1],
+            "cart_velocity": state.qvel[:, CART : CART + 1],
+            "pole_angle": state.qpos[:, POLE : POLE + 1],
+            "pole_velocity": state.qvel[:, POLE : POLE + 1],
+        }
+
+    def reward(self, state: Simulator, action: Tensor) -> dict[str, Tensor]:
+        """Stay upright, do not rush, do not fall."""
+        ended = self.terminate(state)
+        return {
+            "upright": 1.0 - state.qpos[:, POLE] ** 2,
+            "cart_speed": state.qvel[:, CART].abs(),
+            "pole_speed": state.qvel[:, POLE].abs(),
+            "fell": ended["fell"].float(),
+            "off_track": ended["off_track"].float(),
+        }
+
+    def terminate(self, state: Simulator) -> dict[str, Tensor]:
+        """The pole fell, or the cart left the middle of the rail."""
+        return {
+            "fell": state.qpos[:, POLE].abs() > self.params.max_pole_angle,
+            "off_track": state.qpos[:, CART].abs() > self.params.track_half_length,
+        }

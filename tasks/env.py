@@ -1,0 +1,256 @@
+"""One environment step, said once.
+
+The order, and why:
+
+1. clip the action, let the task turn it into controls, advance the physics by one control step;
+2. count the step, then read rewards and reasons from the state *after* the physics and *before* any reset, so that
+   they belong to the episode that the action belonged to;
+3. observe: for an episode that ends this is its last observation, kept for bootstrapping;
+4. reset what ended, and observe those again, so that what is returned is where the next action acts.
+
+Terminated and truncated stay two tensors to the end: a time limit is not a failure. A failure in the very step of the
+time limit is a failure. An environment that left the finite numbers is recorded, reported, ended (`unstable`) and
+reset; its reward in that step counts as 0. It is never healed silently.
+
+    env = Env(task, sim, task_config, seed=0)
+    obs = env.reset()                      # {"policy": (N, width), ...}
+    step = env.step(actions)               # Step
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from cfg.schema import TaskConfig
+from sim.base import Simulator, Snapshot
+from tasks.base import Box, Discrete, Task
+from tasks.stats import EpisodeEnds, EpisodeStats, Report
+from tasks.terms import UNSTABLE, ObservationLayout, RewardTerms, TerminationReasons
+from utils.errors import UserError
+
+log = logging.getLogger(__name__)
+
+
+class Recorder(Protocol):
+    """Keeps the last states, to explain an environment that left the finite numbers (sim/recorder.py)."""
+
+    def push(self) -> None:
+        """One control step was made."""
+
+    def dump(self, env_ids: Tensor, step: int) -> list[Path]:
+        """Writes down the last states of environments (n,), which still hold the bad one."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step gives back; every tensor has a leading environment axis."""
+
+    obs: dict[str, Tensor]  # group -> (N, width), where the next action acts
+    reward: Tensor  # (N,) float32
+    terminated: Tensor  # (N,) bool: success or failure
+    truncated: Tensor  # (N,) bool: the time limit, where nothing else ended the episode
+    final_obs: dict[str, Tensor]  # group -> (N, width), before the reset; equals obs where the episode goes on
+    ended: EpisodeEnds | None  # None where no episode ended
+
+
+class Env:
+    """N environments of one task. All random draws come from its own generator."""
+
+    def __init__(self, task: Task, sim: Simulator, config: TaskConfig, seed: int) -> None:
+        """Binds the task to the simulator and starts it.
+
+        Raises UserError where the yaml and the task's names or shapes do not fit.
+        """
+        self.task, self.sim, self.config = task, sim, config
+        self.rng = torch.Generator(sim.device).manual_seed(seed)
+        self.max_length = round(config.episode_length_s / sim.control_dt)
+        if self.max_length < 1:
+            raise UserError(
+                f"task.episode_length_s={config.episode_length_s} s is shorter than one control step "
+                f"({sim.control_dt:g} s). Give at least {sim.control_dt:g}."
+            )
+        task.bind(sim)
+        sim.start()
+        self.episode_length = torch.zeros(sim.num_envs, dtype=torch.int64, device=sim.device)
+        self._unstable_count = self._steps = 0
+        self._recorder: Recorder | None = None
+        self._reset_envs(torch.arange(sim.num_envs, device=sim.device))
+        self._measure()
+
+    def _measure(self) -> None:
+        """Evaluates every named term once: checks names both ways, measures widths."""
+        n = self.sim.num_envs
+        groups = self.config.observations
+        self.layout = ObservationLayout.measure(
+            self.task.observe(self.sim),
+            {"policy": groups.policy, "privileged": groups.privileged, "unused": groups.unused},
+            n,
+        )
+        unknown = [name for name in self.config.noise if name not in self.layout.groups["policy"]]
+        if unknown:
+            raise UserError(
+                f"noise.{unknown[0]}: no such block in observations.policy. "
+                f"There: {', '.join(self.layout.groups['policy'])}."
+            )
+        action = self.zero_action()
+        self.task.control(action)
+        self.terms = RewardTerms(self.task.reward(self.sim, action), self.config.rewards, n)
+        self.reasons = TerminationReasons(self.task.terminate(self.sim), self.config.terminations, n)
+        self.stats = EpisodeStats(n, self.terms.names, self.reasons.names, self.sim.device)
+
+    def watch(self, recorder: Recorder) -> None:
+        """Lets a recorder follow every step from here on."""
+        self._recorder = recorder
+
+    @property
+    def num_envs(self) -> int:
+        """How many environments."""
+        return self.sim.num_envs
+
+    @property
+    def reason_names(self) -> tuple[str, ...]:
+        """Why an episode can end; indices in EpisodeEnds.reasons."""
+        return self.reasons.names
+
+    def zero_action(self) -> Tensor:
+        """The action that does nothing: (N, size) float32 or (N,) / (N, k) int64."""
+        spec, n, device = self.task.action_spec, self.num_envs, self.sim.device
+        if isinstance(spec, Box):
+            return torch.zeros(n, spec.size, device=device)
+        shape = (n,) if isinstance(spec, Discrete) else (n, len(spec.nvec))
+        return torch.zeros(shape, dtype=torch.int64, device=device)
+
+    def reset(self) -> dict[str, Tensor]:
+        """Starts every episode anew; open ones are dropped from the statistics."""
+        self.stats.episode_terms.zero_()
+        self._reset_envs(torch.arange(self.num_envs, device=self.sim.device))
+        return self._observe()
+
+    def step(self, action: Tensor) -> Step:
+        """Advances by one control step. action: (N, size) in [-1, 1], or (N,) / (N, k) int64 choices."""
+        if isinstance(self.task.action_spec, Box):
+            action = action.clamp(-1.0, 1.0)
+        self.sim.ctrl.copy_(self.task.control(action))
+        self.sim.step()
+        self.episode_length += 1
+        self._steps += 1
+        if self._recorder is not None:
+            self._recorder.push()
+
+        weighted = self.terms.weighted(self.task.reward(self.sim, action))  # (N, T)
+        final_obs = self._observe()
+        unstable = self._find_unstable(weighted, final_obs)
+        at_limit = self.episode_length >= self.max_length
+        table = self.reasons.table(self.task.terminate(self.sim), unstable, at_limit)  # (N, R)
+        terminated = table[:, :-1].any(1)
+        truncated = at_limit & ~terminated
+
+        self.stats.add(weighted)
+        reward = weighted.sum(1)
+        ended_ids = (terminated | truncated).nonzero().squeeze(1)
+        if len(ended_ids) == 0:
+            return Step(final_obs, reward, terminated, truncated, final_obs, None)
+        reasons = table[ended_ids].int().argmax(1)  # the first that holds
+        ends = self.stats.end(ended_ids, self.episode_length[ended_ids], reasons)
+        self._reset_envs(ended_ids)
+        return Step(self._renewed(final_obs, ended_ids), reward, terminated, truncated, final_obs, ends)
+
+    def drain_report(self) -> Report:
+        """Statistics since the last call."""
+        report = self.stats.drain(self._unstable_count)
+        self._unstable_count = 0
+        return report
+
+    def state_dict(self, env_ids: Tensor | None = None) -> dict[str, Any]:
+        """Everything that decides how environments (n,) go on, as tensors and plain values."""
+        ids = torch.arange(self.num_envs, device=self.sim.device) if env_ids is None else env_ids
+        return {
+            "sim": self.sim.snapshot(ids).arrays,
+            "task": {name: value[ids].clone() for name, value in self.task.buffers.items()},
+            "episode_length": self.episode_length[ids].clone(),
+            "episode_terms": self.stats.episode_terms[ids].clone(),
+            "rng": self.rng.get_state(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any], env_ids: Tensor | None = None) -> None:
+        """Puts a `state_dict` of n environments into `env_ids` (n,), or into the first n.
+
+        Raises ValueError where the state is of another task or does not fit.
+        """
+        n = len(state["episode_length"])
+        ids = torch.arange(n, device=self.sim.device) if env_ids is None else env_ids
+        if len(ids) != n or n > self.num_envs or set(state["task"]) != set(self.task.buffers):
+            raise ValueError(
+                f"a state of {n} environments with buffers {sorted(state['task'])} does not fit "
+                f"{len(ids)} of {self.num_envs} with buffers {sorted(self.task.buffers)}"
+            )
+        self.sim.restore(Snapshot(ids, state["sim"]), ids)
+        for name, value in state["task"].items():
+            self.task.buffers[name][ids] = value.to(self.sim.device)
+        self.episode_length[ids] = state["episode_length"].to(self.sim.device)
+        self.stats.episode_terms[ids] = state["episode_terms"].to(self.sim.device)
+        self.rng.set_state(state["rng"])
+
+    def _observe(self) -> dict[str, Tensor]:
+        """group -> (N, width); noise is added to what the policy sees only."""
+        blocks = self.task.observe(self.sim)
+        groups = {}
+        for group, names in self.layout.groups.items():
+            parts = [self._noisy(n, blocks[n]) if group == "policy" else blocks[n] for n in names]
+            groups[group] = torch.cat(parts, dim=1)
+        return groups
+
+    def _noisy(self, name: str, value: Tensor) -> Tensor:
+        std = self.config.noise.get(name, 0.0)
+        if not std:
+            return value
+        return value + std * torch.randn(value.shape, generator=self.rng, device=value.device)
+
+    def _renewed(self, final_obs: dict[str, Tensor], ended_ids: Tensor) -> dict[str, Tensor]:
+        """The last observations with the rows of ended episodes replaced by first ones."""
+        first = self._observe()
+        obs = {}
+        for group, value in final_obs.items():
+            obs[group] = value.clone()
+            obs[group][ended_ids] = first[group][ended_ids]
+        return obs
+
+    def _find_unstable(self, weighted: Tensor, obs: dict[str, Tensor]) -> Tensor:
+        """(N,) bool; reports such environments, and zeroes their rewards and observations in place."""
+        unstable = self.sim.unstable.clone()
+        # a sum is finite only where every summand is: one reduction instead of one comparison per number
+        unstable |= ~torch.isfinite(weighted.sum(1))
+        for value in obs.values():
+            unstable |= ~torch.isfinite(value.sum(1))
+        if unstable.any():
+            ids = unstable.nonzero().squeeze(1)
+            self._report_unstable(ids)
+            weighted[ids] = 0.0
+            for value in obs.values():
+                value[ids] = 0.0
+        return unstable
+
+    def _report_unstable(self, ids: Tensor) -> None:
+        self._unstable_count += len(ids)
+        shown = ", ".join(str(i) for i in ids[:5].tolist()) + (", ..." if len(ids) > 5 else "")
+        steps = self.episode_length[ids]
+        log.warning(
+            "%s: %d environment(s) left the finite numbers (%s; first at step %d of the episode). Reset, counted as '%s'.",
+            self.config.name, len(ids), shown, int(steps[0]), UNSTABLE,
+        )
+        files = self._recorder.dump(ids, self._steps) if self._recorder is not None else []
+        if files:
+            log.warning("their last states are in %s", ", ".join(str(file) for file in files))
+
+    def _reset_envs(self, env_ids: Tensor) -> None:
+        qpos, qvel = self.task.reset(env_ids, self.rng)
+        for value in self.task.buffers.values():
+            value[env_ids] = 0
+        self.sim.reset(env_ids, qpos, qvel)
+        self.episode_length[env_ids] = 0

@@ -1,0 +1,85 @@
+"""Exact statistics of rewards and episode ends: every step and every episode counts, not one step in a horizon.
+
+`Env` adds each step; whoever reports drains what has come since the last time. Sums are float64, so that a mean over
+millions of steps is a mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class EpisodeEnds:
+    """The episodes that ended in one step. Tensors are (n,), on the CPU."""
+
+    env_ids: Tensor  # int64
+    returns: Tensor  # float64, sum of weighted rewards
+    lengths: Tensor  # int64, control steps
+    reasons: Tensor  # int64, index into Env.reason_names
+
+
+@dataclass
+class Report:
+    """What happened since the last drain. Means are None where there was nothing to average."""
+
+    steps: int = 0
+    episodes: int = 0
+    unstable: int = 0
+    term_step_mean: dict[str, float] = field(default_factory=dict)
+    term_episode_mean: dict[str, float] = field(default_factory=dict)
+    reason_counts: dict[str, int] = field(default_factory=dict)
+    return_mean: float | None = None
+    length_mean: float | None = None
+
+
+class EpisodeStats:
+    """Running sums for N environments, T reward terms and R reasons."""
+
+    def __init__(self, num_envs: int, term_names: tuple[str, ...], reason_names: tuple[str, ...], device: torch.device):
+        self.term_names, self.reason_names = term_names, reason_names
+        self.episode_terms = torch.zeros(num_envs, len(term_names), dtype=torch.float64, device=device)  # (N, T)
+        self._step_terms = torch.zeros(len(term_names), dtype=torch.float64, device=device)  # (T,)
+        self._ended_terms = torch.zeros(len(term_names), dtype=torch.float64)
+        self._reason_counts = torch.zeros(len(reason_names), dtype=torch.int64)
+        self._steps = self._episodes = 0
+        self._length_sum = 0
+
+    def add(self, weighted: Tensor) -> None:
+        """One step's weighted terms (N, T)."""
+        self.episode_terms += weighted
+        self._step_terms += weighted.sum(0, dtype=torch.float64)
+        self._steps += weighted.shape[0]
+
+    def end(self, env_ids: Tensor, lengths: Tensor, reasons: Tensor) -> EpisodeEnds:
+        """Closes the episodes of environments (n,): lengths (n,) int64, reasons (n,) int64."""
+        terms = self.episode_terms[env_ids].cpu()
+        ends = EpisodeEnds(env_ids.cpu(), terms.sum(1), lengths.cpu(), reasons.cpu())
+        self.episode_terms[env_ids] = 0.0
+        self._ended_terms += terms.sum(0)
+        self._reason_counts += torch.bincount(ends.reasons, minlength=len(self.reason_names))
+        self._episodes += len(env_ids)
+        self._length_sum += int(ends.lengths.sum())
+        return ends
+
+    def drain(self, unstable: int) -> Report:
+        """The report since the last drain; the sums start again."""
+        report = Report(steps=self._steps, episodes=self._episodes, unstable=unstable)
+        if self._steps:
+            report.term_step_mean = self._named(self._step_terms, self._steps)
+        if self._episodes:
+            report.term_episode_mean = self._named(self._ended_terms, self._episodes)
+            report.return_mean = float(self._ended_terms.sum()) / self._episodes
+            report.length_mean = self._length_sum / self._episodes
+        report.reason_counts = dict(zip(self.reason_names, self._reason_counts.tolist(), strict=True))
+        self._step_terms.zero_()
+        self._ended_terms.zero_()
+        self._reason_counts.zero_()
+        self._steps = self._episodes = self._length_sum = 0
+        return report
+
+    def _named(self, sums: Tensor, count: int) -> dict[str, float]:
+        return dict(zip(self.term_names, (sums / count).tolist(), strict=True))

@@ -1,0 +1,125 @@
+"""Named terms: what a task's Python offers, tied to what its yaml asks for, checked both ways.
+
+A name that only one side knows is an error when the environment is built, with both lists. Shapes are measured and
+checked there too, so that a term of the wrong shape is reported with its name and not as a broadcast somewhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from utils.errors import UserError, did_you_mean
+
+TIME_LIMIT = "time_limit"
+UNSTABLE = "unstable"
+
+
+def check_names(what: str, in_python: Iterable[str], in_yaml: Iterable[str]) -> None:
+    """Raises UserError where the task's code and its yaml do not name the same things."""
+    python, yaml = list(in_python), list(in_yaml)
+    for name in yaml:
+        if name not in python:
+            offered = ", ".join(python) or "none"
+            raise UserError(
+                f"{what} {name!r} is in the yaml but the task has none of that name. "
+                f"The task offers: {offered}.{did_you_mean(name, python)}"
+            )
+    for name in python:
+        if name not in yaml:
+            raise UserError(
+                f"{what} {name!r} is offered by the task but not named in the yaml (there: {', '.join(yaml) or 'none'}). "
+                f"Name it there: {_how_to_name(what)}"
+            )
+
+
+def _how_to_name(what: str) -> str:
+    return {
+        "observation block": "in observations.policy, observations.privileged or observations.unused.",
+        "reward term": "with its weight under rewards; 0 logs it without counting it.",
+        "termination reason": "with true or false under terminations.",
+    }.get(what, "or remove it from the task.")
+
+
+def check_shape(what: str, name: str, value: Tensor, num_envs: int, dims: int) -> None:
+    """Raises UserError unless `value` is (N,) for dims=1 or (N, width) for dims=2."""
+    if value.dim() != dims or value.shape[0] != num_envs:
+        wanted = f"({num_envs},)" if dims == 1 else f"({num_envs}, width)"
+        raise UserError(f"{what} {name!r} has shape {tuple(value.shape)}; it must be {wanted}.")
+
+
+@dataclass(frozen=True)
+class ObservationLayout:
+    """Which block stands where in which group.
+
+    widths: block -> width, in the task's order; groups: group -> block names, in the order of concatenation.
+    """
+
+    widths: dict[str, int]
+    groups: dict[str, tuple[str, ...]]
+
+    @classmethod
+    def measure(cls, blocks: Mapping[str, Tensor], groups: Mapping[str, Sequence[str]], num_envs: int) -> ObservationLayout:
+        """Checks the task's blocks against the yaml's groups, and measures their widths."""
+        named = [name for names in groups.values() for name in names]
+        check_names("observation block", blocks, dict.fromkeys(named))
+        for group, names in groups.items():
+            twice = {n for n in names if list(names).count(n) > 1}
+            if twice:
+                raise UserError(f"observations.{group} names {', '.join(sorted(twice))} twice; name each block once.")
+        if not groups.get("policy"):
+            raise UserError(f"observations.policy is empty; name at least one of: {', '.join(blocks)}.")
+        for name, value in blocks.items():
+            check_shape("observation block", name, value, num_envs, dims=2)
+        widths = {name: value.shape[1] for name, value in blocks.items()}
+        return cls(widths, {g: tuple(names) for g, names in groups.items() if names and g != "unused"})
+
+    def width(self, group: str) -> int:
+        """Columns of a group; 0 where it has no blocks."""
+        return sum(self.widths[name] for name in self.groups.get(group, ()))
+
+    def describe(self, group: str) -> list[tuple[str, int]]:
+        """(block, width) of a group, in order: what a policy's shape hash is made of."""
+        return [(name, self.widths[name]) for name in self.groups.get(group, ())]
+
+
+class RewardTerms:
+    """Sums named reward terms with the yaml's weights."""
+
+    def __init__(self, sample: Mapping[str, Tensor], weights: Mapping[str, float], num_envs: int) -> None:
+        """`sample` is one evaluation of the task's terms. Raises UserError for names or shapes that do not fit."""
+        check_names("reward term", sample, weights)
+        for name, value in sample.items():
+            check_shape("reward term", name, value, num_envs, dims=1)
+        self.names = tuple(sample)
+        device = next(iter(sample.values())).device if sample else None
+        self.weights = torch.tensor([float(weights[n]) for n in self.names], dtype=torch.float32, device=device)
+
+    def weighted(self, terms: Mapping[str, Tensor]) -> Tensor:
+        """Unweighted terms, each (N,) -> weighted (N, T), in the order of `names`."""
+        return torch.stack([terms[name] for name in self.names], dim=1) * self.weights
+
+
+class TerminationReasons:
+    """Decides which of the named reasons end an episode, and keeps them apart.
+
+    `names` has the active reasons in the yaml's order, then `unstable`, then `time_limit`; `index` of a reason is its
+    place there. Where several hold at once, the first counts; a failure in the last step counts as failure.
+    """
+
+    def __init__(self, sample: Mapping[str, Tensor], active: Mapping[str, bool], num_envs: int) -> None:
+        """`sample` is one evaluation of the task's reasons. Raises UserError for names or shapes that do not fit."""
+        check_names("termination reason", sample, active)
+        for name, value in sample.items():
+            check_shape("termination reason", name, value, num_envs, dims=1)
+            if value.dtype != torch.bool:
+                raise UserError(f"termination reason {name!r} has dtype {value.dtype}; it must be torch.bool.")
+        self.active = tuple(name for name, on in active.items() if on)
+        self.names = (*self.active, UNSTABLE, TIME_LIMIT)
+
+    def table(self, reasons: Mapping[str, Tensor], unstable: Tensor, at_limit: Tensor) -> Tensor:
+        """Reasons (N,) bool each -> (N, R) bool in the order of `names`."""
+        return torch.stack([*(reasons[name] for name in self.active), unstable, at_limit], dim=1)

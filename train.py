@@ -1,0 +1,49 @@
+"""livegym's command line: compose, check, name the run, run one mode.
+
+    python train.py config=train_headless task=Ant
+    python train.py config=test task=Ant testGamesNum=0 checkpoint=latest reloadInterval=2
+    python train.py --help
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from cfg import cli
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+
+def job(cfg: DictConfig) -> int:
+    """One run of one mode; returns the exit status. Heavy imports wait until the configuration is known to be valid."""
+    from cfg.typed import resolved_dict, to_typed, yaml_text
+    from cfg.validate import num_envs_of
+    from utils.log import setup_logging
+    from utils.seeding import draw_seed
+    from utils.signals import StopFlag
+
+    cfg.seed = draw_seed() if cfg.seed is None else cfg.seed
+    cfg.numEnvs = num_envs_of(cfg)
+    config = to_typed(cfg)
+    setup_logging(config.logLevel)
+    from rl.training import Provenance
+
+    overrides = cli.explicit_overrides()
+    task = config.task.name if cli.is_explicit("task") else None
+    provenance = Provenance(
+        resolved_dict(cfg), yaml_text(cfg), yaml_text(cfg, resolve=False), overrides, list(sys.orig_argv)
+    )
+    with StopFlag() as stop:
+        if config.mode == "test":
+            from live.testing import run_test
+
+            return run_test(config, provenance, stop, task, overrides)
+        from rl.training import load_parent, run_training
+
+        return run_training(config, provenance, stop, load_parent(config, task))
+
+
+if __name__ == "__main__":
+    raise SystemExit(cli.run(job))

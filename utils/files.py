@@ -1,0 +1,231 @@
+"""Files that are complete or absent, and JSON that every reader accepts.
+
+    atomic_write_text(run.path / "results.json", strict_json(results))
+
+A file is written under a temporary name in its own directory, flushed to the disk and renamed. The temporary
+`.results.json.<pid>.<token>.<n>.tmp` starts with a dot and ends in `.tmp`, so no pattern of a reader matches it, and
+its name tells whether its writer still lives. A killed writer leaves at most such a temporary.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import json
+import logging
+import math
+import os
+import re
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+_TOKEN = uuid.uuid4().hex[:8]  # tells this process from a dead one whose pid was given out again
+_COUNTER = itertools.count()
+_TEMPORARY = re.compile(r"\..+\.(?P<pid>\d+)\.(?P<token>[0-9a-f]{8})\.\d+\.tmp")
+
+
+@functools.lru_cache(maxsize=4096)
+def warn_once(message: str) -> None:
+    """Logs `message` as a warning the first time it is said in this process."""
+    log.warning(message)
+
+
+def temporary_name(path: Path) -> Path:
+    """A name beside `path` that nobody else uses and no reader's pattern matches."""
+    return path.with_name(f".{path.name}.{os.getpid()}.{_TOKEN}.{next(_COUNTER)}.tmp")
+
+
+def sync_directory(directory: Path) -> None:
+    """Flushes the names in `directory` to the disk, where the file system knows how to."""
+    with contextlib.suppress(OSError):
+        fd = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def stage_bytes(path: Path, data: bytes) -> Path:
+    """Writes `data` to a temporary beside `path`, flushed to the disk; returns the temporary.
+
+    Raises:
+        OSError: it could not be written; nothing is left behind.
+    """
+    temporary = temporary_name(path)
+    try:
+        with open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        discard(temporary)
+        raise
+    return temporary
+
+
+def commit(temporary: Path, path: Path) -> None:
+    """Gives a staged file its final name, replacing what had it.
+
+    Raises:
+        OSError: the name could not be given; the temporary is removed.
+    """
+    try:
+        os.replace(temporary, path)
+    except BaseException:
+        discard(temporary)
+        raise
+    sync_directory(path.parent)
+
+
+def commit_new(temporary: Path, path: Path) -> None:
+    """Gives a staged file its final name, which must be free.
+
+    Raises:
+        FileExistsError: the name is taken; the temporary is removed.
+        OSError: the name could not be given; the temporary is removed.
+    """
+    try:
+        os.link(temporary, path)  # unlike a rename, this cannot replace a file made since we looked
+    except FileExistsError:
+        discard(temporary)
+        raise
+    except OSError:  # a file system without hard links
+        if os.path.lexists(path):
+            discard(temporary)
+            raise FileExistsError(f"{path} exists") from None
+        commit(temporary, path)
+        return
+    discard(temporary)
+    sync_directory(path.parent)
+
+
+def atomic_write_bytes(path: Path, data: bytes) -> None:
+    """Replaces the file `path` by one that holds `data`; a reader sees the old or the new one, never a part.
+
+    Raises:
+        OSError: it could not be written (disk full, no permission); the old file is untouched and nothing is left.
+    """
+    commit(stage_bytes(path, data), path)
+
+
+def atomic_write_text(path: Path, text: str) -> None:
+    """`atomic_write_bytes` of `text` in UTF-8; what UTF-8 cannot hold is written as `?`.
+
+    Raises:
+        OSError: it could not be written; the old file is untouched and nothing is left.
+    """
+    atomic_write_bytes(path, text.encode("utf-8", "replace"))
+
+
+def discard(path: Path) -> None:
+    """Removes a file if it is there and can be removed."""
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+
+
+def remove_file(path: Path) -> bool:
+    """Removes a file; where that fails it is logged once. True where the name is free afterwards."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        warn_once(f"{path} could not be removed ({error.strerror or error}); it stays")
+        return False
+    return True
+
+
+def clean_temporaries(directory: Path) -> list[Path]:
+    """Removes temporaries that dead writers left in `directory`; returns what was removed.
+
+    Those of live processes, and those of other programs (rsync, unison), are left alone. Only the one writer of a
+    run may call this: a process on another machine looks dead from here.
+    """
+    removed = []
+    for path in _directory_entries(directory):
+        match = _TEMPORARY.fullmatch(path.name)
+        if match and not _is_alive(int(match["pid"]), match["token"]) and remove_file(path):
+            removed.append(path)
+    return removed
+
+
+def _directory_entries(directory: Path) -> list[Path]:
+    try:
+        return list(directory.iterdir())
+    except OSError:
+        return []
+
+
+def _is_alive(pid: int, token: str) -> bool:
+    if pid == os.getpid():
+        return token == _TOKEN
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # it lives and belongs to somebody else
+        return True
+    return True
+
+
+def strict_json(value: Any) -> str:
+    """`value` as indented JSON with sorted keys, which browsers and `jq` accept too.
+
+    NaN and Infinity become null, NumPy and torch scalars plain numbers, arrays and tuples lists, paths text.
+
+    Raises:
+        TypeError: a value of a kind that JSON has no word for, named by its type.
+    """
+    return json.dumps(_plain(value), allow_nan=False, indent=2, sort_keys=True) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if hasattr(value, "tolist"):  # a NumPy or torch scalar or array, without importing either
+        return _plain(value.tolist())
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is not JSON (or is cut off, or nested too deeply).
+    """
+    try:
+        return json.loads(path.read_bytes())
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def read_json_dict(path: Path) -> dict[str, Any]:
+    """The mapping in a JSON file; empty where the file is missing, unreadable or holds something else."""
+    try:
+        content = read_json(path)
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def read_first_line(path: Path) -> str:
+    """The first line of a text file without surrounding blanks; empty where the file cannot be read."""
+    try:
+        lines = path.read_text("utf-8", "replace").splitlines()
+    except (OSError, ValueError):  # ValueError: a NUL in the name
+        return ""
+    return lines[0].strip() if lines else ""

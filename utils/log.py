@@ -1,0 +1,61 @@
+"""Logging: to the person (stderr) and to the run's file. A full disk costs the file's lines, never the run."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.logging import RichHandler
+
+console = Console(stderr=True)
+"""The one console: log lines and live displays share it, so that neither overwrites the other."""
+
+_FORMAT = "%(asctime)s %(levelname)s %(message)s"
+_DATE = "%H:%M:%S"
+
+
+class _RunFile(logging.FileHandler):
+    """A file handler that says once that it cannot write, and goes on without."""
+
+    failed = False
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Called by logging in place of raising."""
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+        elif not self.failed:
+            self.failed = True
+            sys.stderr.write(f"the log file {self.baseFilename} cannot be written ({error.strerror})\n")
+
+
+def setup_logging(level: str) -> None:
+    """Sends log records of at least `level` to stderr: in colour to a terminal, as plain lines elsewhere."""
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        root.removeHandler(handler)
+        handler.close()
+    if console.is_terminal:
+        shown: logging.Handler = RichHandler(console=console, show_path=False, log_time_format=_DATE)
+        shown.setFormatter(logging.Formatter("%(message)s"))
+    else:
+        shown = logging.StreamHandler(sys.stderr)
+        shown.setFormatter(logging.Formatter(_FORMAT, _DATE))
+    root.addHandler(shown)
+    root.setLevel(level.upper())
+
+
+def add_run_file(path: Path) -> logging.Handler:
+    """Also appends log records to a run's file; hand the handler to `remove_run_file` at the end of the run."""
+    handler = _RunFile(path, delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.getLogger().addHandler(handler)
+    return handler
+
+
+def remove_run_file(handler: logging.Handler) -> None:
+    """Ends the run's file."""
+    logging.getLogger().removeHandler(handler)
+    handler.close()

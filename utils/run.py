@@ -1,0 +1,224 @@
+"""Run directories: the only place that names them.
+
+    run = create_run(Path("runs"), "Ant", "train")      # runs/Ant_train_20250801_095943, its nn/ and its summaries/
+    point_latest(Path("runs"), "train", run)            # runs/latest_train -> Ant_train_20250801_095943
+    list_runs(Path("runs"), "train", "Ant")[0]          # the one that was started last
+
+A run is named once, by one reading of the clock, and made by an exclusive `mkdir`; a second one in the same second gets
+`_2`. "Newest" means started last, by the name: file times change when a run is copied or looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from utils.errors import UserError
+from utils.files import atomic_write_text, read_json_dict, strict_json
+from utils.links import point, read_pointer
+from utils.provenance import git_report, redact_arguments, redact_values, redact_yaml, secret_values
+
+TRAINING_KINDS = ("train", "continuous")
+KINDS = (*TRAINING_KINDS, "test")
+_NAME = re.compile(r"(?P<task>.+)_(?P<kind>train|test|continuous)_(?P<when>\d{8}_\d{6})(?:_(?P<number>\d+))?")
+_WHEN = "%Y%m%d_%H%M%S"
+_IDENTITY = "run.json"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run directory. It can be used wherever a path can."""
+
+    path: Path
+    task: str
+    kind: str  # train, test or continuous
+    run_id: str  # the same wherever the directory is copied to; empty for a directory that livegym did not make
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    @property
+    def name(self) -> str:
+        """The directory's name."""
+        return self.path.name
+
+    @property
+    def nn(self) -> Path:
+        """Where the checkpoints are."""
+        return self.path / "nn"
+
+    @property
+    def summaries(self) -> Path:
+        """Where TensorBoard's event files are."""
+        return self.path / "summaries"
+
+    @property
+    def videos(self) -> Path:
+        """Where recordings are."""
+        return self.path / "videos"
+
+    @property
+    def log_file(self) -> Path:
+        """The log."""
+        return self.path / "train.log"
+
+    @property
+    def config_file(self) -> Path:
+        """The resolved configuration."""
+        return self.path / "config.yaml"
+
+    @property
+    def results_file(self) -> Path:
+        """The results of a test."""
+        return self.path / "results.json"
+
+    @property
+    def started(self) -> tuple[datetime, int] | None:
+        """When the run was started and its number within that second, by its name; None for a foreign name."""
+        return _started(self.name)
+
+
+def _started(name: str) -> tuple[datetime, int] | None:
+    match = _NAME.fullmatch(name)
+    try:
+        return (datetime.strptime(match["when"], _WHEN), int(match["number"] or 1)) if match else None
+    except ValueError:  # 20251399_000000 is no time
+        return None
+
+
+def create_run(runs_dir: Path, task: str, kind: str, when: datetime | None = None) -> Run:
+    """Makes and returns a new run directory, named by `when` (now, where it is not given).
+
+    Raises:
+        UserError: the directory cannot be made.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"kind={kind!r}, allowed: {KINDS}")
+    when = when or datetime.now()
+    try:
+        runs_dir.mkdir(parents=True, exist_ok=True)
+        path = _make_exclusively(runs_dir, f"{task}_{kind}_{when.strftime(_WHEN)}")
+        run = Run(path, task, kind, uuid.uuid4().hex)
+        identity = {"run_id": run.run_id, "task": task, "kind": kind, "name": run.name}
+        atomic_write_text(path / _IDENTITY, strict_json(identity))
+        for directory in (run.nn, run.summaries) if kind in TRAINING_KINDS else ():
+            directory.mkdir()
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(
+            f"runsDir={runs_dir}: no run directory can be made in {runs_dir.absolute()} ({reason})"
+        ) from error
+    return run
+
+
+def _make_exclusively(runs_dir: Path, name: str) -> Path:
+    path, number = runs_dir / name, 1
+    while True:
+        try:
+            path.mkdir()
+        except FileExistsError:
+            number += 1
+            path = runs_dir / f"{name}_{number}"
+        else:
+            return path
+
+
+def open_run(path: Path) -> Run:
+    """The run in an existing directory, by its name and by what is stored inside; nothing is written.
+
+    A directory of another rl_games program (with an `nn/`) counts as a training run with an unknown task.
+
+    Raises:
+        UserError: there is no such directory, or it is not a run.
+    """
+    if not path.is_dir():
+        raise UserError(f"{path}: no such directory ({path.absolute()})")
+    run = _identify(path)
+    if run is None:
+        raise UserError(f"{path}: not a run directory (it has no nn/). Runs are named <Task>_train_<date>_<time>")
+    return run
+
+
+def _identify(path: Path) -> Run | None:
+    # What is stored wins over the name: people rename directories.
+    match = _NAME.fullmatch(path.name)
+    stored = read_json_dict(path / _IDENTITY)
+    if not match and stored.get("kind") not in KINDS and not (path / "nn").is_dir():
+        return None
+    known = match.groupdict() if match else {"task": "", "kind": "train"}
+    known |= {key: value for key, value in stored.items() if isinstance(value, str)}
+    kind = known["kind"] if known["kind"] in KINDS else "train"
+    return Run(path, known["task"], kind, known.get("run_id", ""))
+
+
+def list_runs(runs_dir: Path, kind: str | Sequence[str] | None = None, task: str | None = None) -> list[Run]:
+    """The runs in `runs_dir`, the one started last first; those of the given kind (or kinds) and task only.
+
+    Directories with other names are left out; so are links such as `latest_train`. A missing `runs_dir` has no runs.
+    """
+    kinds = KINDS if kind is None else (kind,) if isinstance(kind, str) else tuple(kind)
+    try:
+        paths = [path for path in runs_dir.iterdir() if _started(path.name) and path.is_dir()]
+    except OSError:
+        return []
+    runs = [run for run in map(_identify, paths) if run and run.kind in kinds and task in (None, run.task)]
+    return sorted(runs, key=lambda run: (run.started or (datetime.min, 0), run.name), reverse=True)
+
+
+def write_metadata(
+    run: Run, config_yaml: str, unresolved_yaml: str, overrides: Sequence[str], argv: Sequence[str]
+) -> None:
+    """Writes what explains the run: config.yaml and its unresolved twin, overrides.yaml, command.txt, git.txt.
+
+    `argv` is the command as typed (`sys.orig_argv`), `overrides` Hydra's. The values of keys with token, secret or
+    password in their names are replaced by `***` in every file. Git may be missing; git.txt then says so.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    secrets = secret_values([*overrides, *argv], config_yaml, unresolved_yaml)
+    lines = [f"- {json.dumps(text, ensure_ascii=False)}\n" for text in redact_arguments(overrides)]
+    texts = {
+        "config.yaml": redact_yaml(config_yaml),
+        "config_unresolved.yaml": redact_yaml(unresolved_yaml),
+        "overrides.yaml": "".join(lines) or "[]\n",
+        "command.txt": shlex.join(redact_arguments(argv)) + "\n",
+    }
+    for name, text in texts.items():
+        atomic_write_text(run.path / name, redact_values(text, secrets))
+    atomic_write_text(run.path / "git.txt", git_report(secrets))
+
+
+def _latest(runs_dir: Path, kind: str) -> Path:
+    return runs_dir / ("latest_test" if kind == "test" else "latest_train")
+
+
+def point_latest(runs_dir: Path, kind: str, run: Run) -> None:
+    """Makes `latest_train` (kinds train and continuous) or `latest_test` point to `run`; see `utils/links.py`.
+
+    Never raises for what the file system refuses: it warns once, and readers use the text twin or look for themselves.
+    """
+    point(_latest(runs_dir, kind), run.path)
+
+
+def read_latest(runs_dir: Path, kind: str) -> Path | None:
+    """The run directory that `latest_train` or `latest_test` points to, or that its twin names; None without one."""
+    pointer = _latest(runs_dir, kind)
+    for path in (read_pointer(pointer), pointer):
+        if path is not None and path.is_dir():  # the pointer itself: a copy made by something that follows links
+            return path
+    return None
+
+
+def latest_dangles(runs_dir: Path, kind: str) -> bool:
+    """True where there is a `latest_...` that leads nowhere."""
+    pointer = _latest(runs_dir, kind)
+    exists = os.path.lexists(pointer) or pointer.with_suffix(".txt").exists()
+    return exists and read_latest(runs_dir, kind) is None
