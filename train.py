@@ -42,7 +42,10 @@ def job(cfg: DictConfig) -> int:
             return run_test(config, provenance, stop, task, overrides)
         from rl.training import load_parent, run_training
 
-        return run_training(config, provenance, stop, load_parent(config, task))
+        parent = load_parent(config, task)
+        if config.resume and parent is not None:
+            config = parent.resumed(config, provenance, [override.partition("=")[0] for override in overrides])
+        return run_training(config, provenance, stop, parent)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import contextlib
 import os
 import sys
 import traceback
+import typing
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,10 +24,12 @@ from typing import NoReturn
 import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from cfg import compose
+from cfg.keys import Schema
 from cfg.overrides import split
+from cfg.schema import RootConfig
 from cfg.typed import hide_secrets, redacted
 from cfg.validate import unused_keys, validate
 from utils.errors import UserError, did_you_mean
@@ -87,12 +90,7 @@ def parse_options(arguments: list[str]) -> argparse.Namespace:
     parser.error = _refuse_option  # type: ignore[method-assign]
     options, unknown = parser.parse_known_intermixed_args(arguments)
     if unknown:
-        name = unknown[0].lstrip("-")
-        key = f" Keys are typed without dashes: {name if '=' in name else f'{name}=...'}"
-        raise UserError(
-            f"{unknown[0]}: unknown option. Allowed: {', '.join(OWN_OPTIONS)}."
-            f"{did_you_mean(unknown[0], OWN_OPTIONS) or key}"
-        )
+        raise _unknown_option(unknown[0])
     if sum(bool(getattr(options, c)) for c in COMMANDS) > 1:
         raise UserError("--multirun, --cfg, --info: only one of them is allowed at a time. Leave the others out.")
     for name in ("config_path", "config_name", "config_dir", "experimental_rerun"):
@@ -102,6 +100,15 @@ def parse_options(arguments: list[str]) -> argparse.Namespace:
                 "Allowed: presets of your own in its config/ directory, chosen with config=<name>."
             )
     return options
+
+
+def _unknown_option(option: str) -> UserError:
+    name, _, value = option.lstrip("-").partition("=")
+    key = Schema().right_path(name, "", [k.name for k in Schema().keys(RootConfig).values()])
+    near = "" if key else did_you_mean(option, OWN_OPTIONS)
+    written = key if "=" in key else f"{key or name}={value or '...'}"
+    hint = near or f" Keys are typed without dashes: {written}"
+    return UserError(f"{option}: unknown option. Allowed: {', '.join(OWN_OPTIONS)}.{hint}")
 
 
 def _refuse_option(message: str) -> NoReturn:
@@ -194,8 +201,9 @@ class Jobs:
         failed = [(shown, status) for shown, status in self.ended if status]
         if not self.sweep:
             return failed[0][1] if failed else 0
+        left = self.total - len(self.ended)
         if failed:
-            _say(f"{len(failed)} of {self.total} jobs failed:")
+            _say(f"{len(failed)} of {self.total} jobs failed{f', {left} did not run' if left else ''}:")
         for shown, status in failed:
             _say(f"  {shown or '(no overrides)'}: exit status {status}")
         statuses = {status for _, status in failed}
@@ -230,8 +238,8 @@ def explicit_overrides() -> list[str]:
     """The running job's `key=value` arguments as typed, without Hydra's own; [] outside of a job."""
     if not HydraConfig.initialized():
         return []
-    given = HydraConfig.get().overrides.task
-    return [_as_typed.get(o, o) for o in given if not _added_by_us(o)]
+    given = OmegaConf.to_container(HydraConfig.get().overrides.task, resolve=False)  # ${...} as it was typed
+    return [_as_typed.get(o, o) for o in typing.cast(list[str], given) if not _added_by_us(o)]
 
 
 def _added_by_us(override: str) -> bool:

@@ -33,6 +33,7 @@ from yaml import YAMLError
 from cfg import overrides as ov
 from cfg.keys import Key, Schema, is_mapping, section, strip_optional
 from cfg.schema import RootConfig, TaskConfig
+from cfg.typed import params_class, plain
 from cfg.values import check, plain_text
 from utils.errors import UserError, not_one_of
 
@@ -40,6 +41,7 @@ CFG_DIR = Path(__file__).resolve().parent
 GROUPS = ("config", "task", "train", "sim", "physics")
 VERSION_BASE = "1.3"
 FIXED = {"task.name": "task=<Name>"}  # keys that follow from a group
+NOISE = ("full_key:", "object_type=", "reference_type=", "See ", "To append")  # lines of Hydra that help nobody here
 COMPOSE_ERRORS = (HydraException, OmegaConfBaseException, YAMLError, AssertionError)
 
 
@@ -49,9 +51,10 @@ def thawed(cls: type) -> type:
     for key in Schema().keys(cls).values():
         hint, default = key.hint, key.default
         inner = section(hint)
-        if inner is not None:
-            hint = default_cls = thawed(inner)
-            members.append((key.name, hint, dataclasses.field(default_factory=default_cls)))
+        if inner is not None and not strip_optional(hint)[1]:
+            twin = thawed(inner)
+            given = vars(default) if isinstance(default, inner) else {}
+            members.append((key.name, twin, dataclasses.field(default_factory=functools.partial(twin, **given))))
             continue
         if not _omegaconf_knows(hint):
             hint = Any
@@ -67,12 +70,17 @@ def _omegaconf_knows(hint: Any) -> bool:
 
 def register() -> None:
     """Registers the schema with Hydra; may be called again."""
-    from tasks import TASKS  # imports torch: help and completion of names do without
+    from tasks import TASKS  # imports torch: help and wrong names do without
 
+    _register(tuple((name, task.Params) for name, task in TASKS.items()))
+
+
+@functools.cache
+def _register(params_of: tuple[tuple[str, type], ...]) -> None:
     store = ConfigStore.instance()
     store.store(name="schema", node=RootConfig)
-    for name, task in TASKS.items():
-        params = thawed(task.Params)
+    for name, cls in params_of:
+        params = thawed(cls)
         member = ("params", params, dataclasses.field(default_factory=params))
         node = dataclasses.make_dataclass(f"{name}Config", [member], bases=(TaskConfig,))
         store.store(group="schema/task", name=name, node=node)
@@ -88,8 +96,7 @@ def config_loader() -> Iterator[ConfigLoader]:
 def compose(arguments: Sequence[str] = ()) -> DictConfig:
     """The configuration of one run, as the command line would give it. Raises UserError for a wrong argument."""
     with config_loader() as loader:
-        prepared = _prepare(arguments, loader, multirun=False)
-        return _compose(prepared.overrides)
+        return _prepare(arguments, loader, multirun=False).samples[0]
 
 
 @dataclass(frozen=True)
@@ -110,21 +117,25 @@ def prepare(arguments: Sequence[str], multirun: bool = False) -> Prepared:
 
 
 def _prepare(arguments: Sequence[str], loader: ConfigLoader, multirun: bool) -> Prepared:
-    parsed = ov.parse(arguments, loader, GROUPS)
+    _refuse_bare_names(arguments, loader)
+    parsed = ov.parse(arguments, loader)
     sweep = multirun or any(o.key_or_group == "hydra.mode" and o.value() == "MULTIRUN" for o in parsed)
-    if not sweep:
-        ov.refuse_sweep(parsed)
     ours = [o for o in parsed if not o.is_hydra_override()]
     settings = [o for o in ours if not _check_group(o, loader, parsed)]
+    for override in ours if not sweep else ():
+        ov.refuse_sweep(override, override in settings and _holds_text(_find(override, Schema())))
     _check_settings(settings, Schema(), {})
     register()
-    bases = [_compose(job) for job in ov.jobs([o for o in ours if o.key_or_group in GROUPS])]
+    groups = [o for o in ours if o not in settings]
+    bases = [_compose(job) for job in ov.jobs(groups)] if _depends_on_groups(settings) else []
     for base in bases:
-        _check_settings(settings, Schema(_params_class(base)), _names(base))
+        _check_for_task(settings, base, any(o.key_or_group == "task" for o in groups))
     typed = {_normalised(o): str(o.input_line) for o in parsed}
     ready = [*_switched_on(settings, bases), *typed]
     reread = ov.OverridesParser.create(config_loader=loader).parse_overrides(ready)
     samples = [_compose(job) for job in ov.jobs(reread)]
+    for sample in samples:
+        plain(sample)
     return Prepared(ready, typed, sweep, ov.count_jobs(reread), samples)
 
 
@@ -146,19 +157,48 @@ def _check_group(override: Override, loader: ConfigLoader, parsed: Iterable[Over
     return True
 
 
+def _refuse_bare_names(arguments: Iterable[str], loader: ConfigLoader) -> None:
+    for argument in (a for a in arguments if "=" not in a):
+        for group in GROUPS:
+            options = loader.get_group_options(group, results_filter=ObjectType.CONFIG)
+            if argument in options:
+                raise UserError(f"{argument}: not key=value. Allowed: key=value. Write {group}={argument}")
+            if argument == group:
+                raise not_one_of(group, "", options)
+
+
+def _find(override: Override, schema: Schema, names: dict[str, list[str]] | None = None) -> Key:
+    return schema.find(override.key_or_group, str(override.input_line), names)
+
+
+def _holds_text(key: Key) -> bool:
+    return strip_optional(key.hint)[0] is str
+
+
 def _check_settings(settings: Iterable[Override], schema: Schema, names: dict[str, list[str]]) -> None:
     for override in settings:
-        key = schema.find(override.key_or_group, f"={override.get_value_string()}", names)
+        key = _find(override, schema, names)
         if key.path in FIXED:
             raise UserError(f"{override.input_line}: {key.path} follows from the group. Use {FIXED[key.path]}")
-        texty = strip_optional(key.hint)[0] is str
+        typed = None if override.is_sweep_override() else override.get_value_string()
         for value in ov.values(override):
-            if isinstance(value, dict) and key.path in names:
-                for name in value:
-                    schema.find(f"{key.path}.{plain_text(name)}", "=...", names)
-            if texty and isinstance(value, (bool, int, float)):
-                value = str(value) if override.is_sweep_override() else override.get_value_string()
-            check(key, value, schema)
+            for name in value if isinstance(value, dict) and key.path in names else ():
+                schema.find(f"{key.path}.{plain_text(name)}", str(override.input_line), names)
+            if _holds_text(key) and isinstance(value, (bool, int, float)):
+                value = typed or str(value)
+            check(key, value, schema, typed)
+
+
+def _check_for_task(settings: Iterable[Override], base: DictConfig, task_given: bool) -> None:
+    try:
+        _check_settings(settings, Schema(params_class({"task": base.task})), _names(base))
+    except UserError as error:
+        if task_given:
+            raise
+        name = base.task.name
+        raise UserError(
+            f"{error}\n(That is of task={name}, the default. For another task, add task=<Name>.)"
+        ) from error
 
 
 def _names(base: DictConfig) -> dict[str, list[str]]:
@@ -170,30 +210,31 @@ def _names(base: DictConfig) -> dict[str, list[str]]:
     }
 
 
-def _params_class(base: DictConfig) -> type:
-    from tasks import TASKS
-
-    return TASKS[base.task.name].Params
-
-
 def _normalised(override: Override) -> str:
     """The override as Hydra should see it: text stays text, and a known name may be new in its mapping."""
     if override.is_hydra_override() or override.key_or_group in GROUPS:
         return str(override.input_line)
     key = Schema().find(override.key_or_group)
-    text = ov.as_text(override) if strip_optional(key.hint)[0] is str else str(override.input_line)
+    text = ov.as_text(override) if _holds_text(key) else str(override.input_line)
     _, path, value = ov.split(text)
     parent = path.rpartition(".")[0]
     in_mapping = is_mapping(key.hint) or (parent and is_mapping(Schema().find(parent).hint))
     return f"{'++' if in_mapping else ''}{path}{value}"
 
 
+def _depends_on_groups(settings: Iterable[Override]) -> bool:
+    """Whether what may be set depends on the chosen groups: on the task, or on what their yaml leaves null."""
+    return any(o.key_or_group.startswith("task.") or any(_sets_inside(o, k) for k in _optional()) for o in settings)
+
+
+def _optional() -> list[Key]:
+    return [k for k in Schema().walk() if section(k.hint) and strip_optional(k.hint)[1]]
+
+
 def _switched_on(settings: Iterable[Override], bases: Sequence[DictConfig]) -> list[str]:
     """Overrides that make optional sections real where something in them is set: OmegaConf cannot merge into null."""
     found = []
-    for key in Schema().walk():
-        if not (section(key.hint) and strip_optional(key.hint)[1]):
-            continue
+    for key in _optional():
         touched = any(_sets_inside(o, key) for o in settings)
         if touched and any(OmegaConf.select(base, key.path) is None for base in bases):
             parent, _, name = key.path.rpartition(".")
@@ -215,16 +256,31 @@ def _compose(overrides: list[str]) -> DictConfig:
 
 def explained(error: BaseException) -> UserError:
     """A UserError for what Hydra or OmegaConf found wrong in the yaml files (arguments were judged before)."""
-    causes: list[BaseException] = []
-    cause: BaseException | None = error
-    while cause is not None:
-        causes.append(cause)
-        cause = cause.__cause__
-    texts = [line.strip() for c in causes for line in str(c).splitlines() if line.strip()]
-    where = next((t for t in texts if t.startswith("full_key:")), "")
-    kept = [
-        t for t in dict.fromkeys(texts) if not t.startswith(("full_key:", "object_type=", "reference_type=", "See "))
-    ]
-    reason = "; ".join(kept[:2]) or type(error).__name__
-    key = f" (key {where.partition(':')[2].strip()})" if where else ""
-    return UserError(f"The configuration cannot be composed: {reason}{key}.\nAllowed keys: python train.py --help")
+    texts = [line.strip() for cause in _causes(error) for line in str(cause).splitlines() if line.strip()]
+    key = next((t.partition(":")[2].strip() for t in texts if t.startswith("full_key:")), "")
+    kept = [t.rstrip(".:") for t in dict.fromkeys(texts) if not t.startswith(NOISE)]
+    reason = "; ".join(kept[:3]) or type(error).__name__
+    options = getattr(error, "options", None)
+    if options:
+        return UserError(f"The configuration cannot be composed: {kept[0]}. Allowed: {', '.join(options)}.")
+    return UserError(
+        f"The configuration cannot be composed: {reason}{f' (key {key})' if key else ''}.{_right_key(key)}\n"
+        "Allowed keys: python train.py --help; Hydra's own: python train.py --cfg hydra"
+    )
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def _right_key(path: str) -> str:
+    """The hint for a key in a yaml file that the schema does not have; '' where it is another fault."""
+    if not path or path.startswith("hydra"):
+        return ""
+    try:
+        Schema().find(path)
+    except UserError as unknown:
+        return str(unknown).splitlines()[0].partition("there is no such key.")[2]
+    return ""

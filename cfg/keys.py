@@ -8,7 +8,6 @@ schema.find("task.params.max_push")    # Key(path=..., hint=float, ...)
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import typing
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from cfg.schema import KeyDoc, RootConfig, TaskConfig
 from utils.errors import UserError, did_you_mean
 
 NO_DOC = KeyDoc(help="")
+PRESETS = "config"  # a group at the root that leaves no key behind
 
 ALIASES = {  # what other tools of this kind call it, folded -> what to type here
     "env": "task",
@@ -107,50 +107,52 @@ class Schema:
             if inner is not None:
                 yield from self.walk(inner, f"{key.path}.")
 
-    def find(self, path: str, value: str = "", names: dict[str, list[str]] | None = None) -> Key:
+    def find(self, path: str, typed: str = "", names: dict[str, list[str]] | None = None) -> Key:
         """The key at a dotted `path`.
 
-        `names` says which names the mappings hold ("task.rewards" -> terms); `value` is only shown. Raises
-        UserError with the nearest name where there is no such key.
+        `names` says which names the mappings hold ("task.rewards" -> terms); `typed` is the whole argument, for the
+        message. Raises UserError with the nearest name where there is no such key.
         """
         here: Any = RootConfig
         key = Key("", RootConfig, NO_DOC, None)
         for part in path.split("."):
             where = key.path
             if is_mapping(here):
-                self._mapping_name(path, part, value, where, (names or {}).get(where))
+                allowed = (names or {}).get(where)
+                if allowed is not None and part not in allowed:
+                    raise self.unknown(path, typed, where, allowed)
                 key = Key(f"{where}.{part}", typing.get_args(strip_optional(here)[0])[1], key.doc, None)
             elif (inner := section(here)) is not None:
                 siblings = self.keys(inner, f"{where}." if where else "")
                 if part not in siblings:
-                    raise self.unknown(path, value, where, list(siblings))
+                    raise self.unknown(path, typed, where, siblings)
                 key = siblings[part]
             elif here is not Any:
-                raise UserError(f"{path}{value}: {where} holds a value and has no keys of its own. Set {where}=...")
+                raise UserError(f"{typed or path}: {where} holds a value and has no keys of its own. Set {where}=...")
             here = key.hint
         return key
 
-    def _mapping_name(self, path: str, part: str, value: str, where: str, allowed: list[str] | None) -> None:
-        if allowed is not None and part not in allowed:
-            raise self.unknown(path, value, where, allowed)
-
-    def unknown(self, path: str, value: str, where: str, siblings: Iterable[str]) -> UserError:
+    def unknown(self, path: str, typed: str, where: str, siblings: Iterable[str]) -> UserError:
         """The error for a `path` that is not in the schema; `where` is the deepest section that is."""
-        names = list(siblings)
-        place = f"in {where}" if where else "at the root"
-        right = self._right_path(path, where, names)
+        names = [*siblings] if where else [PRESETS, *siblings]
+        value = f"={typed.partition('=')[2]}" if "=" in typed else ""
+        right = self.right_path(path, where, names)
         hint = f" Use {right}{'' if '=' in right else value}." if right else ""
-        near = did_you_mean(path[len(where) :].lstrip(".").split(".")[0], names) if not right else ""
-        lines = [f"{path}{value}: there is no such key.{hint}{near}"]
-        lines.append(f"Allowed {place}: {', '.join(names) or 'nothing'}. All keys: python train.py --help")
-        return UserError("\n".join(lines))
+        if not right:
+            missing = path[len(where) :].lstrip(".").split(".")[0]
+            hint = did_you_mean(missing, names).replace("mean ", f"mean {where}." if where else "mean ")
+        place = f"in {where}" if where else "at the root"
+        return UserError(
+            f"{typed or path}: there is no such key.{hint}\n"
+            f"Allowed {place}: {', '.join(names) or 'nothing'}. All keys: python train.py --help"
+        )
 
-    def _right_path(self, path: str, where: str, siblings: list[str]) -> str:
+    def right_path(self, path: str, where: str, siblings: Iterable[str]) -> str:
         """Where a name that was typed in the wrong place or style belongs; '' where that is not known."""
         leaf = path.rpartition(".")[2]
-        root = {k.name: k.path for k in self.keys(RootConfig).values()}
+        root = self.keys(RootConfig)
         if where and leaf in root:
-            return root[leaf]
+            return leaf
         same = [s for s in siblings if fold(s) == fold(path[len(where) :].lstrip("."))]
         if same:
             return f"{where}.{same[0]}" if where else same[0]
@@ -163,8 +165,3 @@ class Schema:
 def fold(name: str) -> str:
     """A name without case and underscores: num_envs and numEnvs are the same."""
     return name.replace("_", "").replace("-", "").casefold()
-
-
-def nearest(name: str, names: Iterable[str]) -> str:
-    """The nearest of `names`, or ''."""
-    return next(iter(difflib.get_close_matches(name, list(names), n=1)), "")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 
@@ -19,7 +20,7 @@ from hydra.errors import HydraException
 
 from utils.errors import UserError
 
-SWEEP_HINT = "Several values need -m (one job each)"
+KEY_SHAPE = re.compile(r"\w[\w$-]*([./]\w[\w$-]*)*(@[\w.:]*)?")
 
 
 def quoted(key: str, text: str) -> str:
@@ -40,8 +41,8 @@ def split(argument: str) -> tuple[str, str, str]:
     return argument[: len(argument) - len(name)], key, equals + value
 
 
-def parse(arguments: Sequence[str], loader: ConfigLoader | None = None, groups: Iterable[str] = ()) -> list[Override]:
-    """Hydra's reading of the arguments. `loader` is needed by glob sweeps, `groups` for a hint.
+def parse(arguments: Sequence[str], loader: ConfigLoader | None = None) -> list[Override]:
+    """Hydra's reading of the arguments; `loader` is needed by glob sweeps.
 
     Raises UserError for malformed and repeated arguments, deletions and `+defaults`.
     """
@@ -49,7 +50,7 @@ def parse(arguments: Sequence[str], loader: ConfigLoader | None = None, groups: 
     parsed: list[Override] = []
     seen: dict[str, str] = {}
     for argument in arguments:
-        _refuse_shape(argument, groups)
+        _refuse_shape(argument)
         try:
             override = parser.parse_overrides([argument])[0]
         except HydraException as error:
@@ -65,25 +66,26 @@ def parse(arguments: Sequence[str], loader: ConfigLoader | None = None, groups: 
     return parsed
 
 
-def _refuse_shape(argument: str, groups: Iterable[str]) -> None:
+def _refuse_shape(argument: str) -> None:
     _, key, value = split(argument)
     if not value and not argument.startswith("~"):
-        group = f" For a group, e.g. {next(iter(groups), 'task')}={argument}." if argument.isidentifier() else ""
-        raise UserError(f"{argument}: not key=value. Allowed: key=value, e.g. {key or 'seed'}=...{group}")
-    if not key or key != key.strip() or " " in key:
-        raise UserError(f"{argument}: no blanks around '='. Allowed: key=value. Write {key.strip() or 'key'}{value}")
+        raise UserError(f"{argument}: not key=value. Allowed: key=value, such as seed=0. Write {key or 'key'}=<value>")
+    if not key.strip():
+        raise UserError(f"{argument}: no key before '='. Allowed: key=value, such as seed=0")
+    if key != key.strip():
+        raise UserError(f"{argument}: no blanks around '='. Allowed: key=value. Write {key.strip()}{value}")
+    if not KEY_SHAPE.fullmatch(key):
+        raise UserError(f"{argument}: {key} cannot be a key. Allowed: names joined by dots, e.g. train.learning_rate")
 
 
 def _malformed(argument: str) -> UserError:
     _, key, value = split(argument)
-    allowed = "Hydra reads = , [ ] { } ( ) : quotes and other special characters as grammar"
-    if not key.replace(".", "").replace("_", "").replace("/", "").replace("@", "").isalnum() or ".." in key:
-        return UserError(f"{argument}: {key} cannot be a key. Allowed: names joined by dots, e.g. train.learning_rate")
     if value.startswith(("==", "=+=")):
         return UserError(f"{argument}: one '=' too many. Allowed: key=value. Write {key}={value.lstrip('=+')}")
+    text = value[1:].strip("\"'")
     return UserError(
-        f"{argument}: the value cannot be read; {allowed}. "
-        f"Quote it for Hydra, and that for the shell:\n    {typed_safely(key, value[1:].strip(chr(34) + chr(39)))}"
+        f"{argument}: the value cannot be read: blanks and = , : [ ] {{ }} ( ) ~ and quotes are Hydra's grammar.\n"
+        f"Allowed: the value in quotes, and the whole in quotes for the shell:\n    {typed_safely(key, text)}"
     )
 
 
@@ -119,16 +121,16 @@ def texts(override: Override) -> list[str]:
     return [f"{override.get_key_element()}={text}" for text in override.sweep_string_iterator()]
 
 
-def refuse_sweep(parsed: Iterable[Override]) -> None:
+def refuse_sweep(override: Override, is_text: bool) -> None:
     """Raises UserError for several values in one key, in a run without -m."""
-    for override in parsed:
-        if override.is_sweep_override():
-            key, raw = override.key_or_group, override.get_value_string()
-            raise UserError(
-                f"{override.input_line}: one value is allowed here. {SWEEP_HINT}: python train.py -m "
-                f"{override.input_line}\nFor one text with commas: {typed_safely(key, raw)}; "
-                f"for a list: {shlex.quote(f'{key}=[{raw}]')}"
-            )
+    if not override.is_sweep_override():
+        return
+    key, raw = override.key_or_group, override.get_value_string()
+    hint = f"\nFor one text with commas: {typed_safely(key, raw)}" if is_text else ""
+    raise UserError(
+        f"{override.input_line}: one value is allowed here. "
+        f"Several values need -m, one job each: python train.py -m {shlex.quote(str(override.input_line))}{hint}"
+    )
 
 
 def jobs(parsed: Sequence[Override]) -> list[list[str]]:

@@ -26,6 +26,10 @@ from utils.errors import UserError, not_one_of
 log = logging.getLogger(__name__)
 
 FROM_RUN = ("task", "train")
+SESSION = (  # keys that a resumed run takes from the command line where they are given there
+    "maxIterations", "saveInterval", "saveFrequency", "keepLast", "keepEvery", "logLevel", "device", "sim.threads",
+)  # fmt: skip
+ALWAYS_SESSION = ("mode", "checkpoint", "resume", "runsDir")
 
 
 def with_run_config(
@@ -52,6 +56,42 @@ def with_run_config(
     content = {part: copy.deepcopy(saved[part]) for part in FROM_RUN}
     _apply(content, overrides)
     return dataclasses.replace(config, **typed_parts(content, name))
+
+
+def resumed_config(config: RootConfig, session: dict[str, Any], saved: dict[str, Any], given: Iterable[str]) -> RootConfig:
+    """The run's own configuration, but for the few keys that may change while it is continued.
+
+    `session` is this command line's resolved configuration, `given` the paths of the keys that it names itself.
+    Raises UserError where one of those contradicts the run.
+    """
+    name = _task_name(saved)
+    given = [path for path in given if path not in ("config", *ALWAYS_SESSION)]
+    for path in given:
+        mine, theirs = _at(session, path), _at(saved, path)
+        if path not in SESSION and mine != theirs:
+            raise UserError(
+                f"{path}={_shown(mine)} contradicts the run, which has {_shown(theirs)}: resume=true continues it exactly. "
+                f"Leave {path} out, or start a new run from these weights: leave resume=true out."
+            )
+    content = {**saved, **{part: session[part] for part in ALWAYS_SESSION}}
+    for path in given:
+        parent, _, leaf = path.rpartition(".")
+        if path in SESSION:
+            (content[parent] if parent else content)[leaf] = _at(session, path)
+    parts = typed_parts({part: content[part] for part in FROM_RUN}, name)
+    rest = {k: v for k, v in content.items() if k not in FROM_RUN}
+    return dataclasses.replace(build(RootConfig, rest, Schema()), **parts)
+
+
+def _at(content: dict[str, Any], path: str) -> Any:
+    node: Any = content
+    for name in path.split("."):
+        node = node.get(name) if isinstance(node, dict) else None
+    return node
+
+
+def _shown(value: Any) -> Any:
+    return value.get("name", "{...}") if isinstance(value, dict) else value
 
 
 def typed_parts(content: dict[str, Any], task_name: str) -> dict[str, Any]:

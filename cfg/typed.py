@@ -30,11 +30,17 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         key = getattr(error, "full_key", "") or ""
         raise UserError(
-            f"{key}=${{...}}: an interpolation does not resolve: {reason}.\n"
-            "Allowed: the path of another key, such as ${numEnvs}, or ${oc.env:NAME}. "
-            "Quote the shell's $ with single quotes."
+            f"{key}={_raw(cfg, key)}: the interpolation does not resolve: {reason}.\n"
+            "Allowed: the path of another key, such as ${numEnvs}, or ${oc.env:NAME}, in single quotes for the shell."
         ) from error
     return typing.cast(dict[str, Any], content)
+
+
+def _raw(cfg: DictConfig, path: str) -> str:
+    node: Any = OmegaConf.to_container(cfg, resolve=False)
+    for part in path.split("."):
+        node = node.get(part) if isinstance(node, dict) else None
+    return str(node)
 
 
 def params_class(content: dict[str, Any]) -> type:

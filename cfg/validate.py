@@ -44,7 +44,7 @@ def validate(cfg: DictConfig) -> None:
     known = schema.keys(RootConfig)
     for name, value in content.items():
         if name not in known:
-            raise schema.unknown(name, f"={value}", "", known)
+            raise schema.unknown(name, f"{name}={value}", "", known)
         check(known[name], value, schema)
     _check_noise(content, schema)
     config = build(RootConfig, content, schema)
@@ -71,7 +71,8 @@ def _check_noise(content: dict[str, Any], schema: Schema) -> None:
     blocks = content["task"]["observations"]["policy"]
     for name, value in content["task"].get("noise", {}).items():
         if name not in blocks:
-            raise schema.unknown(f"task.noise.{name}", f"={value}", "task.noise", blocks)
+            path = f"task.noise.{name}"
+            raise schema.unknown(path, f"{path}={value}", "task.noise", blocks)
 
 
 def check_device(device: str) -> None:

@@ -9,11 +9,12 @@ typed, before it sees them, and once more after composition.
 from __future__ import annotations
 
 import math
+import shlex
 import typing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hydra.core.override_parser.types import QuotedString
+from hydra.core.override_parser.types import Quote, QuotedString
 
 from cfg.keys import Key, Schema, is_mapping, section, strip_optional
 from cfg.schema import KeyDoc
@@ -65,15 +66,19 @@ def _range(doc: KeyDoc) -> str:
     return f" of at least {doc.low:.12g}" if doc.low is not None else ""
 
 
-def check(key: Key, value: Any, schema: Schema | None = None) -> None:
-    """Raises UserError unless `value` may stand in `key`. `value` is plain, or what Hydra's parser made of it."""
-    _Check(schema or Schema(), key.path).value(key, value)
+def check(key: Key, value: Any, schema: Schema | None = None, typed: str | None = None) -> None:
+    """Raises UserError unless `value` may stand in `key`.
+
+    `value` is plain, or what Hydra's parser made of it; `typed` is how it was written, for the message.
+    """
+    _Check(schema or Schema(), key.path, typed).value(key, value)
 
 
 @dataclass(frozen=True)
 class _Check:
     schema: Schema
     asked: str  # the key that the user named; errors inside a list or mapping name their own path
+    typed: str | None  # the value as the user wrote it
 
     def value(self, key: Key, value: Any) -> None:
         inner, optional = strip_optional(key.hint)
@@ -89,7 +94,7 @@ class _Check:
         elif inner in _SCALARS:
             problem = _SCALARS[inner](key, value)
             if problem:
-                raise refuse(key, value, problem)
+                raise refuse(key, value, problem, self.typed if key.path == self.asked else None)
 
     def _section(self, key: Key, cls: type, value: Any) -> None:
         if not isinstance(value, dict):
@@ -100,7 +105,7 @@ class _Check:
         for name, item in value.items():
             text = plain_text(name)
             if text not in known:
-                raise self.schema.unknown(f"{key.path}.{text}", f"={show(item)}", key.path, known)
+                raise self.schema.unknown(f"{key.path}.{text}", f"{key.path}.{text}={show(item)}", key.path, known)
             self.value(known[text], item)
 
     def _container(self, key: Key, inner: Any, value: Any) -> None:
@@ -160,13 +165,14 @@ def _text(key: Key, value: Any) -> str:
 _SCALARS = {bool: _bool, int: _whole, float: _number, str: _text}
 
 
-def refuse(key: Key, value: Any, problem: str) -> UserError:
+def refuse(key: Key, value: Any, problem: str, typed: str | None = None) -> UserError:
     """The error for a value: what it is, what is allowed, what to type instead."""
-    near = did_you_mean(plain_text(value), key.doc.choices)
-    return UserError(f"{key.path}={show(value)}: {problem}. Allowed: {allowed(key)}.{near or _next_move(key, value)}")
+    shown = show(value) if typed is None else typed
+    hint = did_you_mean(plain_text(value), key.doc.choices) or _next_move(key, value, shown)
+    return UserError(f"{key.path}={shown}: {problem}. Allowed: {allowed(key)}.{hint}")
 
 
-def _next_move(key: Key, value: Any) -> str:
+def _next_move(key: Key, value: Any, shown: str) -> str:
     inner, optional = strip_optional(key.hint)
     text = plain_text(value)
     if optional and isinstance(value, (str, QuotedString)) and text.casefold() in NULL_WORDS:
@@ -177,4 +183,7 @@ def _next_move(key: Key, value: Any) -> str:
         return f" Write {key.path}=true or {key.path}=false."
     if inner in (int, float) and isinstance(value, QuotedString):
         return " Leave the quotes out."
+    if inner is str and isinstance(value, (list, dict)):
+        quoted = QuotedString(shown, Quote.double).with_quotes()
+        return f" To take it as text, quote it: {shlex.quote(f'{key.path}={quoted}')}"
     return f" For example {key.doc.example}." if key.doc.example else ""

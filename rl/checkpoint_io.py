@@ -192,10 +192,17 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     Raises:
         CheckpointError: in one line, the file and what is wrong with it, for whatever the file holds.
     """
-    path = Path(os.path.realpath(path))
+    path = _without_links(path)
     data = read_bytes(path)
     _check_sidecar(path, data)
     return _state_in(path.name, data)
+
+
+def _without_links(path: Path) -> Path:
+    try:
+        return Path(os.path.realpath(path))
+    except ValueError:  # a NUL in the name; opening it says so
+        return path
 
 
 def read_bytes(path: Path) -> bytes:
@@ -266,7 +273,7 @@ def _is_finite(tensor: torch.Tensor) -> bool:
 
 def checkpoint_fingerprint(path: Path) -> Hashable:
     """Changes whenever the file or its sidecar does (size, time or inode): the time to try again."""
-    path = Path(os.path.realpath(path))
+    path = _without_links(path)
     return tuple(_stamp(p) for p in (path, sidecar_of(path)))
 
 

@@ -165,6 +165,8 @@ def _check_members(members: list[zipfile.ZipInfo], size: int) -> None:
 
 def _check_globals(program: bytes) -> None:
     for opcode, argument, _ in pickletools.genops(program):
+        if opcode.name == "PROTO" and argument != 2:
+            raise CheckpointError(f"is pickled by protocol {argument}; PyTorch uses 2")
         if opcode.name in _GLOBAL_OPCODES and not _ALLOWED.fullmatch(str(argument)):
             name = str(argument).replace(" ", ".")
             raise CheckpointError(f"refers to {name!r}, which is not part of a checkpoint; nothing of it was run")

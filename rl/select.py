@@ -186,14 +186,14 @@ def _existing_path(selector: str, runs_dir: Path) -> Path | None:
     if not selector.strip():
         raise UserError(f"checkpoint={selector!r}: empty. Allowed: {', '.join(WORDS)}, a run, a .pth")
     typed = Path(os.path.expanduser(selector))
-    if typed.exists() and not _is_word_for_run(typed):
+    if typed.exists() and not _is_word_for_run(selector, typed):
         return typed
     return runs_dir / typed if (runs_dir / typed).exists() else None
 
 
-def _is_word_for_run(typed: Path) -> bool:
+def _is_word_for_run(selector: str, typed: Path) -> bool:
     """True for one word that happens to be a directory here too, but not a run."""
-    return len(typed.parts) == 1 and typed.is_dir() and not (typed / "nn").is_dir()
+    return "/" not in selector and typed.is_dir() and not (typed / "nn").is_dir()
 
 
 def _run_at(path: Path) -> Run:

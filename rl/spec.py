@@ -109,6 +109,11 @@ def difference(mine: PolicySpec, my_shapes: Shapes, other: PolicySpec | None, ot
             return f"its action is {other.action}, here it is {mine.action}"
         if other.observations != mine.observations:
             return f"its observation is {_blocks(other.observations)}, here it is {_blocks(mine.observations)}"
+    return shape_difference(my_shapes, other_shapes)
+
+
+def shape_difference(my_shapes: Shapes, other_shapes: Shapes) -> str | None:
+    """One line on how the parameters differ; None where names, shapes and dtypes are the same."""
     missing = [name for name in my_shapes if name not in other_shapes]
     extra = [name for name in other_shapes if name not in my_shapes]
     if missing or extra:

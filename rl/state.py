@@ -14,6 +14,7 @@ import torch
 from rl_games.algos_torch.torch_ext import AverageMeter
 from torch import Tensor
 
+from rl.spec import shape_difference, shapes_of
 from utils.errors import UserError
 from utils.seeding import generator_states, set_generator_states
 
@@ -73,10 +74,10 @@ def restore_learner(agent: Any, state: dict[str, Any], version: int) -> float | 
 def load_weights(agent: Any, state: dict[str, Any]) -> None:
     """Weights and normaliser only: what a new run from a checkpoint starts with. Strict; raises UserError."""
     model = getattr(agent.model, "_orig_mod", agent.model)
-    try:
-        model.load_state_dict(state["model"], strict=True)
-    except RuntimeError as error:
-        raise UserError(f"the checkpoint's network is not this run's: {' '.join(str(error).split())}") from error
+    differs = shape_difference(shapes_of(model.state_dict()), shapes_of(state["model"]))
+    if differs is not None:
+        raise UserError(f"the checkpoint's network is not this run's: {differs}")
+    model.load_state_dict(state["model"], strict=True)
 
 
 def capture_environment(agent: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ consistent directory whatever ends it.
 from __future__ import annotations
 
 import logging
+import shlex
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +15,10 @@ from typing import Any
 
 import torch
 
+from cfg.saved import resumed_config
 from cfg.schema import RootConfig
 from rl.agent import Iteration, IterationAbandoned, create_agent
-from rl.checkpoint import clean_temporaries, highest_version, read_checkpoint, read_env_state
+from rl.checkpoint import clean_temporaries, highest_version, meta_of, read_checkpoint, read_env_state
 from rl.curves import write_curves
 from rl.progress import Progress
 from rl.saver import SavePolicy, Saver
@@ -28,8 +30,10 @@ from sim.recorder import StateRecorder
 from tasks.build import make_env
 from tasks.env import Env
 from utils.errors import UserError
+from utils.files import atomic_write_text, strict_json
 from utils.lock import RunLock
 from utils.log import add_run_file, console, remove_run_file
+from utils.provenance import redact_arguments
 from utils.run import Run, create_run, open_run, write_metadata
 from utils.seeding import seed_everything
 from utils.signals import StopFlag
@@ -59,8 +63,28 @@ class Parent:
     @property
     def version(self) -> int | None:
         """Its policy version; None in a plain rl_games file."""
-        meta = self.state.get("livegym")
-        return meta["version"] if meta else None
+        meta = meta_of(self.state)
+        return meta.version if meta else None
+
+    def resumed(self, config: RootConfig, provenance: Provenance, given: list[str]) -> RootConfig:
+        """The configuration with which this run goes on; `given` are the keys that the command line names.
+
+        Raises UserError where it cannot go on, or where the command line contradicts it.
+        """
+        if self.run is None or "config" not in self.state:
+            raise UserError(
+                f"{self.file} is not part of a livegym run, so there is nothing to resume. "
+                "Start a new run from its weights: leave resume=true out."
+            )
+        return resumed_config(config, provenance.config, self.state["config"], given)
+
+    def check_task(self, task: str) -> None:
+        """Raises UserError where the weights are of another task."""
+        meta = meta_of(self.state)
+        if meta is not None and meta.task != task:
+            raise UserError(
+                f"{self.file} is of task {meta.task}, this run trains {task}. Add task={meta.task}, or choose a checkpoint of {task}."
+            )
 
 
 def load_parent(config: RootConfig, task: str | None) -> Parent | None:
@@ -84,7 +108,12 @@ def run_training(config: RootConfig, provenance: Provenance, stop: StopFlag, par
     if config.resume and parent is not None and parent.run is not None:
         run = parent.run
         with RunLock(run):
+            # only now does nobody else write: the checkpoint that was seen before may not be the newest any more
+            parent = load_parent(config, None) or parent
+            clean_temporaries(run.nn)
             return _Training(config, env, run, stop, provenance).continue_from(parent)
+    if parent is not None:
+        parent.check_task(config.task.name)
     run = create_run(Path(config.runsDir), config.task.name, "train")
     with RunLock(run):
         write_metadata(run, provenance.config_yaml, provenance.unresolved_yaml, provenance.overrides, provenance.argv)
@@ -96,6 +125,7 @@ class _Training:
 
     def __init__(self, config: RootConfig, env: Env, run: Run, stop: StopFlag, provenance: Provenance) -> None:
         self.config, self.env, self.run, self.stop = config, env, run, stop
+        self.argv = redact_arguments(provenance.argv)
         self.max_iterations = config.maxIterations or config.train.max_iterations
         self.spec = spec_of(env)
         self.agent = create_agent(env, config.train, self.max_iterations, config.device, stop)
@@ -108,6 +138,8 @@ class _Training:
         """A new run; from the parent's weights and normaliser where there is one."""
         if parent is not None:
             load_weights(self.agent, parent.state)
+            origin = {"file": str(parent.file.absolute()), "run_id": parent.run.run_id if parent.run else None}
+            atomic_write_text(self.run.parent_file, strict_json({**origin, "version": parent.version}))
             log.info("starting from the weights of %s", parent.file)
         return self._run(self._title("training"))
 
@@ -117,6 +149,7 @@ class _Training:
         self.saver.best_return = restore_learner(self.agent, parent.state, version)
         self.saver.saved_version = version
         self._restore_environments(parent)
+        log.info("resumed by: %s", shlex.join(self.argv))
         log.info("resuming %s at iteration %d (version %d)", self.run.path, self.agent.epoch_num, version)
         if self.agent.epoch_num >= self.max_iterations:
             raise UserError(

@@ -68,7 +68,7 @@ class Simulator(ABC):
     site_pos_w: Tensor  # (N, S, 3) m
     # forces, where required
     cfrc_ext: Tensor  # (N, B, 6) external torque then force on each body, as MuJoCo's cfrc_ext
-    unstable: Tensor  # (N,) bool: left the finite numbers in the last step
+    unstable: Tensor  # (N,) bool: left the finite numbers; such an environment stands still until it is set anew
 
     @abstractmethod
     def require(self, *fields: str) -> None:

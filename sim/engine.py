@@ -81,7 +81,9 @@ class Engine(Simulator):
     # one step, and what sets the state
 
     def step(self) -> None:
-        self.fields["unstable"].copy_(torch.from_numpy(self._advance()))
+        # an environment full of NaN costs MuJoCo about 25 times as much as a sound one: it waits for its reset
+        ids = np.flatnonzero(~self.unstable.numpy())
+        self.unstable[ids] = torch.from_numpy(self._advance(ids))
 
     def reset(self, env_ids: Tensor, qpos: Tensor, qvel: Tensor) -> None:
         ids = self._ids(env_ids)
@@ -98,6 +100,7 @@ class Engine(Simulator):
         # only what was written is taken over, or float32 would round states that nobody touched
         self._write_state(ids, _written(qpos, self.qpos[ids]), _written(qvel, self.qvel[ids]))
         self._refresh(ids)
+        self.unstable[ids] = False
 
     def snapshot(self, env_ids: Tensor) -> Snapshot:
         ids = self._ids(env_ids, ordered=False)
@@ -150,7 +153,7 @@ class Engine(Simulator):
 
     def _take_over(self, ids: np.ndarray) -> None:
         if self.model_fields:
-            self._apply_model(ids, needs_set_const(self.world.model, set(self.model_fields)))
+            self._apply_model(ids, needs_set_const(self.model_fields))
 
     # reading
 
@@ -238,8 +241,8 @@ class Engine(Simulator):
         """Allocates the environments of `model`, which will refresh `fields`."""
 
     @abstractmethod
-    def _advance(self) -> np.ndarray:
-        """One control step: refreshes every field, and returns which environments became unstable, (N,) bool."""
+    def _advance(self, ids: np.ndarray) -> np.ndarray:
+        """One control step of environments (n,): refreshes every field; (n,) bool, which became unstable."""
 
     @abstractmethod
     def _refresh(self, ids: np.ndarray) -> None:

@@ -30,7 +30,7 @@ Copies = list[tuple[np.ndarray, np.ndarray]]  # (float32 field, float64 array of
 
 # bad positions, velocities, accelerations and controls: the counters by which MuJoCo says NaN, infinite or huge
 FIRST_BAD = int(mujoco.mjtWarning.mjWARN_BADQPOS)
-NUMBER = 1  # column of a warning counter in Batch.warning; 0 is the last warning's detail
+DETAIL, NUMBER = 0, 1  # columns of a warning counter in Batch.warning
 
 
 class MujocoSimulator(Engine):
@@ -51,33 +51,40 @@ class MujocoSimulator(Engine):
         """Ends the worker threads; the fields stay readable."""
         del self.outputs, self.batch
 
-    def _advance(self) -> np.ndarray:
+    def _advance(self, ids: np.ndarray) -> np.ndarray:
         counts = self.batch.warning[:, :, NUMBER]
         before = counts.copy()
         np.copyto(self.batch.bind("ctrl"), self.fields["ctrl"].numpy())
         failed = np.zeros(0, dtype=np.int64)
         try:
-            self.batch.step(nstep=self.decimation, stage=self.world.stage)
+            self.batch.step(ids, nstep=self.decimation, stage=self.world.stage)
         except SimulationError as error:  # those keep their state; the others were stepped
             failed = error.ids
             log.warning("%s", error)
-        self.outputs.refresh_all()
-        return self._unstable(counts > before, failed)
-
-    def _unstable(self, warned: np.ndarray, failed: np.ndarray) -> np.ndarray:
-        """(N,) bool from the kinds of warnings (N, 7) of this step and the ids whose step raised an error."""
+        if len(ids) == self.num_envs:
+            self.outputs.refresh_all()
+        else:
+            self.outputs.refresh(ids, forces=True)
+        self._report(counts > before)
         # the counters miss what the last physics step itself produced
+        unstable = (counts[:, FIRST_BAD:] > before[:, FIRST_BAD:]).any(1) | ~self._finite()
+        unstable[failed] = True
+        return unstable[ids]
+
+    def _finite(self) -> np.ndarray:
+        """(N,) bool: whether the whole state is finite, by its sum."""
         with np.errstate(all="ignore"):
             total = self.fields["qpos"].numpy().sum(1) + self.fields["qvel"].numpy().sum(1)
-        unstable = warned[:, FIRST_BAD:].any(1) | ~np.isfinite(total)
-        unstable[failed] = True
+        return np.isfinite(total)
+
+    def _report(self, warned: np.ndarray) -> None:
+        """Logs other warnings of MuJoCo, of kinds (N, 7) that rose in this step: each kind once."""
         for kind in np.flatnonzero(warned[:, :FIRST_BAD].any(0)):
             if kind not in self.said:
                 self.said.add(int(kind))
                 env = int(np.flatnonzero(warned[:, kind])[0])
-                detail = int(self.batch.warning[env, kind, 0])
+                detail = int(self.batch.warning[env, kind, DETAIL])
                 log.warning("environment %d: %s (said once)", env, mujoco.mju_warningText(int(kind), detail))
-        return unstable
 
     def _refresh(self, ids: np.ndarray) -> None:
         if self.world.stage > mj.STAGE_NONE:
@@ -128,12 +135,13 @@ class Outputs:
             for velocity in self.velocity:
                 velocity.refresh_all()
 
-    def refresh(self, ids: np.ndarray) -> None:
-        """Casts the kinematic fields of environments `ids`, after a forward."""
-        for field, source in self.kinematic:
-            field[ids] = source[ids]
-        for velocity in self.velocity:
-            velocity.refresh(ids)
+    def refresh(self, ids: np.ndarray, forces: bool = False) -> None:
+        """Casts fields of environments `ids`: kinematic ones after a forward, all with `forces` after a step."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            for field, source in self.kinematic + (self.forces if forces else []):
+                field[ids] = source[ids]
+            for velocity in self.velocity:
+                velocity.refresh(ids)
 
 
 class BodyVelocity:

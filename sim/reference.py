@@ -29,8 +29,9 @@ class ReferenceSimulator(Engine):
         self.scratch = mujoco.MjData(model)
         self.out = {name: values.numpy() for name, values in fields.items()}
 
-    def _advance(self) -> np.ndarray:
-        return np.array([self._advance_one(i) for i in range(self.num_envs)])
+    def _advance(self, ids: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore"):  # an unstable environment's numbers; it is flagged
+            return np.array([self._advance_one(i) for i in ids], dtype=bool)
 
     def _advance_one(self, i: int) -> bool:
         """One control step of environment i; whether it became unstable."""

@@ -12,6 +12,7 @@ holds it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -69,6 +70,7 @@ class RunLock:
     def __init__(self, run: os.PathLike[str]) -> None:
         self.path = Path(run) / LOCK_NAME
         self._fd: int | None = None
+        self._owner = 0  # the process that acquired it
 
     @property
     def held(self) -> bool:
@@ -88,7 +90,7 @@ class RunLock:
             if time.monotonic() > deadline:
                 raise UserError(self._refusal())
             time.sleep(0.01)
-        self._fd = fd
+        self._fd, self._owner = fd, os.getpid()
         self._write_holder(fd)
         _live.add(self)
         return self
@@ -116,8 +118,12 @@ class RunLock:
     def release(self) -> None:
         """Gives the lock back; does nothing where it is not held. The file stays: removing it would split the lock."""
         fd, self._fd = self._fd, None
-        if fd is not None:
-            os.close(fd)
+        if fd is None:
+            return
+        if fcntl is not None and self._owner == os.getpid():
+            with contextlib.suppress(OSError):  # a child forked a moment ago may still have its copy open
+                fcntl.flock(fd, fcntl.LOCK_UN)
+        os.close(fd)
 
     def __enter__(self) -> RunLock:
         return self.acquire()

@@ -75,6 +75,11 @@ class Run:
         return self.path / "config.yaml"
 
     @property
+    def parent_file(self) -> Path:
+        """Which checkpoint a run started from, where it did."""
+        return self.path / "parent.json"
+
+    @property
     def results_file(self) -> Path:
         """The results of a test."""
         return self.path / "results.json"

@@ -1,0 +1,62 @@
+# Every verb makes what it needs: the first one also sets up .venv (a few minutes, once).
+#
+#   make train        train Cartpole (half a minute)         make test    the quick tests (a minute)
+#   make watch        watch what is being trained            make check   lint, types, structure
+#
+# PYTHON chooses the interpreter (3.11 or newer):  make train PYTHON=python3.12
+
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+READY := $(VENV)/.ready
+
+.PHONY: setup train watch test test-slow check format bench clean
+
+train: $(READY)
+	$(RUN) train.py config=train_headless task=Cartpole
+
+watch: $(READY)
+	$(RUN) train.py config=test testGamesNum=0 checkpoint=latest reloadInterval=2
+
+test: $(READY) tools
+	$(RUN) -m pytest -m "not slow"
+
+test-slow: $(READY) tools
+	$(RUN) -m pytest -m slow
+
+check: $(READY)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(RUN) -m pytest tests/test_house.py
+
+format: $(READY)
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+bench: $(READY)
+	$(RUN) -m benchmarks.env_step
+
+setup: $(READY)
+
+$(READY): setup.py constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "livegym needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Try: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "Python's venv module is missing. Try: sudo apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --upgrade pip
+	$(RUN) -m pip install --quiet --constraint constraints.txt torch
+	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $(READY)
+
+# Programs that the tests run for real.
+.PHONY: tools
+tools:
+	@missing=; for tool in git rsync unison scp; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	if [ -n "$$missing" ]; then \
+	  echo "the tests also run:$$missing. Try: sudo apt-get install git rsync unison openssh-client" >&2; exit 1; fi
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
