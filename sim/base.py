@@ -100,7 +100,7 @@ class Simulator(ABC):
     def forward(self, env_ids: Tensor) -> None:
         """Takes over what was written into `qpos` and `qvel` of environments (n,), sorted; force-like fields stay.
 
-        Values that were not written keep their full precision.
+        Values that were not written keep their full precision; `unstable` becomes False.
         """
 
     @abstractmethod

@@ -107,7 +107,7 @@ class Engine(Simulator):
         arrays = {"state": torch.from_numpy(self._rows(ids))}
         arrays |= {f"field:{name}": values[ids] for name, values in self.fields.items()}
         arrays |= {f"model:{name}": values[ids] for name, values in self.model_fields.items()}
-        return Snapshot(env_ids=torch.from_numpy(ids), arrays=arrays)
+        return Snapshot(env_ids=env_ids.clone(), arrays=arrays)
 
     def restore(self, snapshot: Snapshot, env_ids: Tensor | None = None) -> None:
         ids = self._ids(snapshot.env_ids if env_ids is None else env_ids, ordered=False)
@@ -280,7 +280,8 @@ class Engine(Simulator):
 def _written(state: np.ndarray, buffer: Tensor) -> np.ndarray:
     """`state` (float64), with the elements of `buffer` (float32) that no longer agree with it."""
     values = buffer.numpy()
-    return np.where(values == state.astype(np.float32), state, values)
+    with np.errstate(over="ignore"):  # an unstable environment's numbers
+        return np.where(values == state.astype(np.float32), state, values)
 
 
 def _silence_mujoco() -> None:

@@ -16,12 +16,10 @@ from checkpoint_samples import Shell, as_bytes, put, state, with_pickle
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from rl.checkpoint import (
-    CheckpointError,
-    read_checkpoint,
-)
+from rl.checkpoint import CheckpointError, read_checkpoint
 
 pytest_plugins = ["disk_fixtures"]
+
 FUZZ = settings(
     deadline=None, database=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -246,6 +246,11 @@ def test_an_unstable_environment_stands_still_until_it_is_set_anew(engine, tmp_p
     assert sim.unstable.tolist() == [False, True, False]
     sim.step()
     assert differing(broken, readings(sim), [1]) == []
+    sim.qpos[1], sim.qvel[1] = (x[1] for x in busy_states(sim))
+    sim.forward(torch.tensor([1]))
+    assert not sim.unstable.any()
+    drive(sim, 2)
+    assert "qpos" in differing(broken, readings(sim), [1])
 
 
 def test_all_environments_may_be_unstable(engine, tmp_path):

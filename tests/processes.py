@@ -1,0 +1,78 @@
+"""Real command lines in real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+TRAIN = Path(__file__).parent.parent / "train.py"
+SMALL = ("task=Cartpole", "numEnvs=32", "train.horizon_length=8")
+
+
+def run(cwd: Path, *arguments: str, timeout: float = 120, **options) -> subprocess.CompletedProcess[str]:
+    """Runs train.py to its end; stdout and stderr together in `.stdout`."""
+    return subprocess.run(
+        [sys.executable, str(TRAIN), *arguments],
+        cwd=cwd, timeout=timeout, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options,
+    )  # fmt: skip
+
+
+class Running:
+    """train.py in the background, with its output in a file; ended when the block is left."""
+
+    def __init__(self, cwd: Path, *arguments: str, name: str = "out", env: dict[str, str] | None = None) -> None:
+        self.log = cwd / f"{name}.log"
+        with self.log.open("w") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, str(TRAIN), *arguments],
+                cwd=cwd, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **(env or {})},
+            )  # fmt: skip
+
+    @property
+    def text(self) -> str:
+        return self.log.read_text()
+
+    def wait_for(self, words: str, timeout: float = 60, count: int = 1) -> None:
+        """Waits until `words` stand `count` times in the output."""
+        until(lambda: self.text.count(words) >= count, timeout, lambda: f"no {words!r} x {count} in:\n{self.text}", self)
+
+    def end(self, signum: int = signal.SIGINT, timeout: float = 30) -> int:
+        """Sends a signal and returns the exit status."""
+        self.process.send_signal(signum)
+        return self.process.wait(timeout)
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+
+def until(
+    holds: Callable[[], bool], timeout: float, what: Callable[[], str] = lambda: "", process: Running | None = None
+) -> None:
+    """Waits for a condition; fails with `what()` after `timeout` s, or when the process has ended without it."""
+    deadline = time.monotonic() + timeout
+    while not holds():
+        ended = process is not None and process.process.poll() is not None
+        if time.monotonic() > deadline or (ended and not holds()):
+            raise AssertionError(f"{'the process ended' if ended else f'not within {timeout} s'}: {what()}")
+        time.sleep(0.05)
+
+
+def runs(cwd: Path, kind: str = "train") -> list[Path]:
+    """Run directories by name."""
+    return sorted(p for p in (cwd / "runs").glob(f"*_{kind}_*") if p.is_dir())
+
+
+def results(cwd: Path) -> dict:
+    """results.json of the latest test."""
+    return json.loads((cwd / "runs" / "latest_test" / "results.json").read_text())
