@@ -1,8 +1,8 @@
 """livegym's command line: compose, check, name the run, run one mode.
 
-    python train.py config=train_headless task=Ant
-    python train.py config=test task=Ant testGamesNum=0 checkpoint=latest reloadInterval=2
-    python train.py --help
+python train.py config=train_headless task=Ant
+python train.py config=test task=Ant testGamesNum=0 checkpoint=latest reloadInterval=2
+python train.py --help
 """
 
 from __future__ import annotations

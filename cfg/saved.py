@@ -58,7 +58,9 @@ def with_run_config(
     return dataclasses.replace(config, **typed_parts(content, name))
 
 
-def resumed_config(config: RootConfig, session: dict[str, Any], saved: dict[str, Any], given: Iterable[str]) -> RootConfig:
+def resumed_config(
+    config: RootConfig, session: dict[str, Any], saved: dict[str, Any], given: Iterable[str]
+) -> RootConfig:
     """The run's own configuration, but for the few keys that may change while it is continued.
 
     `session` is this command line's resolved configuration, `given` the paths of the keys that it names itself.
@@ -70,7 +72,8 @@ def resumed_config(config: RootConfig, session: dict[str, Any], saved: dict[str,
         mine, theirs = _at(session, path), _at(saved, path)
         if path not in SESSION and mine != theirs:
             raise UserError(
-                f"{path}={_shown(mine)} contradicts the run, which has {_shown(theirs)}: resume=true continues it exactly. "
+                f"{path}={_shown(mine)} contradicts the run, which has {_shown(theirs)}: "
+                f"resume=true continues it exactly. "
                 f"Leave {path} out, or start a new run from these weights: leave resume=true out."
             )
     content = {**saved, **{part: session[part] for part in ALWAYS_SESSION}}
@@ -95,7 +98,10 @@ def _shown(value: Any) -> Any:
 
 
 def typed_parts(content: dict[str, Any], task_name: str) -> dict[str, Any]:
-    """`task` and `train` of a saved configuration as dataclasses. Raises UserError where a key without a default is missing."""
+    """`task` and `train` of a saved configuration as dataclasses.
+
+    Raises UserError where a key without a default is missing.
+    """
     from tasks import TASKS
 
     schema = Schema(TASKS[task_name].Params)

@@ -39,7 +39,11 @@ class Reporter:
         self.results.swaps.append(event)
         log.info(
             "now acting: version %s, epoch %s, reward in training %s (%s, loaded in %.0f ms)",
-            event.version, event.epoch, _number(event.reward), event.file, event.load_ms,
+            event.version,
+            event.epoch,
+            _number(event.reward),
+            event.file,
+            event.load_ms,
         )
 
     def on_step(self, step: Step, player: Player) -> None:
@@ -65,7 +69,11 @@ class Reporter:
         version, moments = max(self.results.by_version.items())
         log.info(
             "%d episodes, mean return %s; version %d: %d episodes, mean return %s",
-            self.results.returns.count, _number(self.results.returns.mean), version, moments.count, _number(moments.mean),
+            self.results.returns.count,
+            _number(self.results.returns.mean),
+            version,
+            moments.count,
+            _number(moments.mean),
         )
 
     def write(self) -> bool:

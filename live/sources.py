@@ -150,7 +150,8 @@ class CheckpointSource:
         self._refusals.append(SwapEvent(time.time(), "files", file.name, version, epoch, None, False, reason, 0.0))
         log.log(
             logging.WARNING if first else logging.DEBUG,
-            "%s. The old policy keeps acting; the file is tried again when it changes.", reason,
+            "%s. The old policy keeps acting; the file is tried again when it changes.",
+            reason,
         )
 
 

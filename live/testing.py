@@ -89,7 +89,9 @@ def wait_for_policy(config: RootConfig, stop: StopFlag, task: str | None) -> Fou
     Raises UserError where there is none and the test is not endless, or where what was named cannot be used.
     """
     if config.checkpoint is None:
-        raise UserError("config=test needs checkpoint=...: latest, best, a run or a .pth (or agent=zero|random to try a task).")
+        raise UserError(
+            "config=test needs checkpoint=...: latest, best, a run or a .pth (or agent=zero|random to try a task)."
+        )
     endless = config.testGamesNum == 0 and config.reloadInterval > 0
     told: str | None = None
     told_at = 0.0
@@ -149,10 +151,14 @@ def _check_spec(spec: PolicySpec, first: Candidate) -> None:
     if differs is None and abs(spec.control_dt - first.spec.control_dt) > 1e-9:
         differs = f"its control step is {first.spec.control_dt:g} s, here it is {spec.control_dt:g} s"
     if differs is not None:
-        raise UserError(f"{first.file} does not fit this environment: {differs}. Leave out the task.* keys that change it.")
+        raise UserError(
+            f"{first.file} does not fit this environment: {differs}. Leave out the task.* keys that change it."
+        )
 
 
-def _play(config: RootConfig, env: Env, actor: LivePolicy | ScriptedActor, found: Found | None, run: Run, stop: StopFlag) -> int:
+def _play(
+    config: RootConfig, env: Env, actor: LivePolicy | ScriptedActor, found: Found | None, run: Run, stop: StopFlag
+) -> int:
     acting = actor.acting.version if isinstance(actor, LivePolicy) else 0
     header = {
         "checkpoint": str(found.selection.file.absolute()) if found else None,

@@ -55,7 +55,7 @@ class Watcher:
         while not self._end.wait(self._interval):
             try:
                 self.look()
-            except Exception:  # noqa: BLE001 - a thread that died silently would stop following for good
+            except Exception:  # a thread that died silently would stop following for good
                 log.exception("looking for newer weights failed; trying again in %g s", self._interval)
 
     def __enter__(self) -> Watcher:

@@ -25,6 +25,7 @@ import torch
 from rl_games.algos_torch import torch_ext
 from rl_games.algos_torch.a2c_continuous import A2CAgent
 from rl_games.algos_torch.a2c_discrete import DiscreteA2CAgent
+from rl_games.common.a2c_common import A2CBase
 from rl_games.common.algo_observer import AlgoObserver
 from torch import Tensor
 
@@ -75,7 +76,7 @@ class BootstrappingShaper:
         return shaped if self.bonus is None else shaped + self.bonus
 
 
-class _Learning:
+class _Learning(A2CBase):
     """What both agents have in common; a mixin before rl_games' class."""
 
     version: int
@@ -136,14 +137,14 @@ class _Learning:
     def env_step(self, actions: Tensor) -> tuple[dict[str, Tensor], Tensor, Tensor, dict[str, Any]]:
         """One step, with the value of cut-off episodes left for the reward shaper."""
         self._check_patience()
-        obs, rewards, dones, infos = super().env_step(actions)  # type: ignore[misc]
+        obs, rewards, dones, infos = super().env_step(actions)
         self.rewards_shaper.bonus = self._cut_off_value(infos) if self.bootstrap else None
         return obs, rewards, dones, infos
 
     def train_actor_critic(self, input_dict: dict[str, Any]) -> Any:
         """One minibatch."""
         self._check_patience()
-        return super().train_actor_critic(input_dict)  # type: ignore[misc]
+        return super().train_actor_critic(input_dict)
 
     def _check_patience(self) -> None:
         if self.stop.requested and self.stop.seconds_since() > PATIENCE:
@@ -169,7 +170,10 @@ class DiscreteAgent(_Learning, DiscreteA2CAgent):
     """PPO with one or several discrete choices."""
 
 
-def create_agent(env: Env, train: PPOConfig, max_iterations: int, device: str, stop: StopFlag) -> ContinuousAgent | DiscreteAgent:
+Agent = ContinuousAgent | DiscreteAgent
+
+
+def create_agent(env: Env, train: PPOConfig, max_iterations: int, device: str, stop: StopFlag) -> Agent:
     """An agent over `env`, freshly initialised from the global generator.
 
     The library makes directories and an event file of its own when it is constructed; it is given a temporary one, as
@@ -189,7 +193,8 @@ def create_agent(env: Env, train: PPOConfig, max_iterations: int, device: str, s
             device=device,
         )
         config = params["config"]
-        config.update(env_info=vec_env.get_env_info(), vec_env=vec_env, reward_shaper=BootstrappingShaper(train.reward_scale))
+        config.update(env_info=vec_env.get_env_info(), vec_env=vec_env)
+        config["reward_shaper"] = BootstrappingShaper(train.reward_scale)
         config["features"]["observer"] = AlgoObserver()
         if env.layout.width("privileged"):
             config["central_value_config"] = central_value_params(train, config["minibatch_size"])

@@ -16,6 +16,7 @@ import contextlib
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from rl_games.algos_torch.model_builder import ModelBuilder
@@ -66,7 +67,7 @@ class Policy:
         self.spec = spec
         self.num_envs = num_envs
         self.device = torch.device(device)
-        self._model = _build(spec, train, num_envs).to(self.device).eval()
+        self._model: Any = _build(spec, train, num_envs).to(self.device).eval()
         self._model.requires_grad_(False)
         self.shapes: Shapes = shapes_of(self._model.state_dict())
 

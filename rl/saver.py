@@ -98,7 +98,9 @@ class Saver:
         except (OSError, CheckpointError) as error:
             self.best_return = best_before
             self._saved_at = time.monotonic() if self._saved_at is None else self._saved_at
-            log.warning("checkpoint of iteration %d not written: %s. Training goes on; the previous one stays.", it.epoch, error)
+            log.warning(
+                "checkpoint of iteration %d not written: %s. Training goes on; the previous one stays.", it.epoch, error
+            )
             return False
         self.saved_version, self._saved_at = it.version, time.monotonic()
         self._tidy(path, is_best=self.best_return != best_before)

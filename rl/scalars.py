@@ -12,12 +12,12 @@ import itertools
 import logging
 import math
 import os
+import time
 from pathlib import Path
 
 from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.summary import scalar
-import time
 
 log = logging.getLogger(__name__)
 _serial = itertools.count()

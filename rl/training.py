@@ -83,7 +83,8 @@ class Parent:
         meta = meta_of(self.state)
         if meta is not None and meta.task != task:
             raise UserError(
-                f"{self.file} is of task {meta.task}, this run trains {task}. Add task={meta.task}, or choose a checkpoint of {task}."
+                f"{self.file} is of task {meta.task}, this run trains {task}. "
+                f"Add task={meta.task}, or choose a checkpoint of {task}."
             )
 
 
@@ -161,7 +162,7 @@ class _Training:
     def _restore_environments(self, parent: Parent) -> None:
         state = read_env_state(self.run, parent.version or 0)
         if state is None:
-            log.warning("no environment state for version %s: episodes start anew, the learner goes on exactly.", parent.version)
+            log.warning("no environment state for version %s: episodes start anew.", parent.version)
             return
         try:
             restore_environment(self.agent, state)
@@ -210,7 +211,11 @@ class _Training:
         best = self.saver.best_return
         log.info(
             "%s after %d iterations, %s frames, %.1f s; best mean return %s; %s",
-            word, self.agent.epoch_num, f"{self.agent.frame:,}", seconds,
-            "none yet" if best is None else f"{best:.2f}", self.run.path,
+            word,
+            self.agent.epoch_num,
+            f"{self.agent.frame:,}",
+            seconds,
+            "none yet" if best is None else f"{best:.2f}",
+            self.run.path,
         )
         return self.stop.exit_status

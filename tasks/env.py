@@ -241,8 +241,12 @@ class Env:
         shown = ", ".join(str(i) for i in ids[:5].tolist()) + (", ..." if len(ids) > 5 else "")
         steps = self.episode_length[ids]
         log.warning(
-            "%s: %d environment(s) left the finite numbers (%s; first at step %d of the episode). Reset, counted as '%s'.",
-            self.config.name, len(ids), shown, int(steps[0]), UNSTABLE,
+            "%s: %d environment(s) left the finite numbers (%s; the first at step %d). Reset, counted as '%s'.",
+            self.config.name,
+            len(ids),
+            shown,
+            int(steps[0]),
+            UNSTABLE,
         )
         files = self._recorder.dump(ids, self._steps) if self._recorder is not None else []
         if files:

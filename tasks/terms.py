@@ -31,7 +31,8 @@ def check_names(what: str, in_python: Iterable[str], in_yaml: Iterable[str]) -> 
     for name in python:
         if name not in yaml:
             raise UserError(
-                f"{what} {name!r} is offered by the task but not named in the yaml (there: {', '.join(yaml) or 'none'}). "
+                f"{what} {name!r} is offered by the task but not named in the yaml, "
+                f"where there is: {', '.join(yaml) or 'none'}. "
                 f"Name it there: {_how_to_name(what)}"
             )
 
@@ -62,7 +63,9 @@ class ObservationLayout:
     groups: dict[str, tuple[str, ...]]
 
     @classmethod
-    def measure(cls, blocks: Mapping[str, Tensor], groups: Mapping[str, Sequence[str]], num_envs: int) -> ObservationLayout:
+    def measure(
+        cls, blocks: Mapping[str, Tensor], groups: Mapping[str, Sequence[str]], num_envs: int
+    ) -> ObservationLayout:
         """Checks the task's blocks against the yaml's groups, and measures their widths."""
         named = [name for names in groups.values() for name in names]
         check_names("observation block", blocks, dict.fromkeys(named))

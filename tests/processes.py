@@ -40,7 +40,9 @@ class Running:
 
     def wait_for(self, words: str, timeout: float = 60, count: int = 1) -> None:
         """Waits until `words` stand `count` times in the output."""
-        until(lambda: self.text.count(words) >= count, timeout, lambda: f"no {words!r} x {count} in:\n{self.text}", self)
+        until(
+            lambda: self.text.count(words) >= count, timeout, lambda: f"no {words!r} x {count} in:\n{self.text}", self
+        )
 
     def end(self, signum: int = signal.SIGINT, timeout: float = 30) -> int:
         """Sends a signal and returns the exit status."""

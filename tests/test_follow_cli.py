@@ -1,4 +1,4 @@
-"""A test that follows a training: over one directory, over rsync, unison, scp and slow copies, with damage on the way."""
+"""A test that follows a training: over one directory, rsync, unison, scp and slow copies, with damage on the way."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from rl.checkpoint import list_checkpoints
-from tests.processes import SMALL, Running, results, run, runs, until
+from tests.processes import SMALL, Running, results, run, runs
 
 pytestmark = pytest.mark.slow
 TEST = ("config=test", "testGamesNum=0", "checkpoint=latest", "reloadInterval=0.5")
@@ -272,7 +272,14 @@ def test_what_contradicts_the_run_is_refused_and_task_keys_apply_last(trained):
     assert other.returncode == 2
     assert "Ant" in other.stdout
     assert "Cartpole" in other.stdout
-    changed = run(trained, "config=test", "checkpoint=latest", "testGamesNum=1", "task.rewards.upright=3", "task.terminations.fell=false")
+    changed = run(
+        trained,
+        "config=test",
+        "checkpoint=latest",
+        "testGamesNum=1",
+        "task.rewards.upright=3",
+        "task.terminations.fell=false",
+    )
     assert changed.returncode == 0, changed.stdout
     spec = run(trained, "config=test", "checkpoint=latest", "testGamesNum=1", "task.decimation=4")
     assert spec.returncode == 2

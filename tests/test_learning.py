@@ -57,8 +57,6 @@ def test_a_run_shorter_than_an_episode_has_no_mean_return():
     assert [it.mean_return for it in trained(agent_of(length=1000))] == [None, None, None]
 
 
-
-
 def test_a_time_limit_adds_the_value_of_the_last_observation_not_of_the_one_before():
     agent = agent_of(num_envs=2, length=4)
     asked = []
@@ -86,7 +84,7 @@ def test_bootstrapping_can_be_switched_off():
 
 
 def test_advantages_do_not_flow_over_a_reset():
-    """Generalised advantage estimation by hand: gamma 0.5, lambda 1, values 0, rewards 1 2 4, an end after the second."""
+    """Generalised advantage estimation by hand: gamma 0.5, lambda 1, values 0, rewards 1 2 4, an end after 2."""
     agent = agent_of(dataclasses.replace(TINY, gamma=0.5, tau=1.0, horizon_length=3, num_minibatches=1), num_envs=1)
     rewards = torch.tensor([1.0, 2.0, 4.0]).reshape(3, 1, 1)
     ends_before_step = torch.tensor([0.0, 0.0, 1.0]).reshape(3, 1)
@@ -99,7 +97,9 @@ def test_advantages_do_not_flow_over_a_reset():
 @pytest.mark.slow
 def test_with_bootstrapping_a_constant_reward_is_worth_its_endless_sum():
     """Reward 1, only a time limit, gamma 0.9: the value is 1 / (1 - 0.9) = 10, whatever the limit."""
-    train = dataclasses.replace(TINY, gamma=0.9, learning_rate=3e-3, lr_schedule="constant", mini_epochs=8, horizon_length=16)
+    train = dataclasses.replace(
+        TINY, gamma=0.9, learning_rate=3e-3, lr_schedule="constant", mini_epochs=8, horizon_length=16
+    )
     agent = agent_of(train, iterations=150, num_envs=16, length=20, observations=ObservationGroups(["episode", "step"]))
     trained(agent)
     agent.set_eval()

@@ -43,7 +43,7 @@ def test_cartpole_ends_where_it_says(config, qpos, reason):
 
 
 def test_cartpole_moves_as_newton_says(config):
-    """A small push on cart and upright pole: x'' = F / (M + m - 3m/4 * correction), computed from the equations of motion."""
+    """A small push on a cart with an upright pole, by the equations of motion."""
     env = make(config, "task=Cartpole", "task.params.max_push=1.0")
     place(env, [0.0, 0.0], [0.0, 0.0])
     env.step(torch.ones(1, 1))

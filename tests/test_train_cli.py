@@ -64,7 +64,10 @@ def test_k_stop_resume_m_equals_k_plus_m_bit_for_bit(tmp_path):
     a, b = (read_checkpoint(list_checkpoints(only_run(p))[0].path) for p in (whole, parts))
     for state in (a, b):
         state.pop("config"), state.pop("livegym")
-        state["learner"].pop("best_return"), state.pop("last_mean_rewards")  # decided when saving, which was at other times
+        (
+            state["learner"].pop("best_return"),
+            state.pop("last_mean_rewards"),
+        )  # decided when saving, which was at other times
     assert differences(a, b) == []
     assert [value for _, value in curve(only_run(parts))] == [1, 2, 3, 4, 5, 6]
     steps = [step for step, _ in curve(only_run(parts))]
@@ -137,7 +140,9 @@ def test_a_new_run_starts_from_given_weights_and_names_its_parent(tmp_path):
     assert child != parent
     origin = json.loads((child / "parent.json").read_text())
     assert origin["run_id"] == json.loads((parent / "run.json").read_text())["run_id"]
-    wrong = run(tmp_path, "task=Ant", "numEnvs=4", "train.horizon_length=16", "maxIterations=1", f"checkpoint={parent.name}")
+    wrong = run(
+        tmp_path, "task=Ant", "numEnvs=4", "train.horizon_length=16", "maxIterations=1", f"checkpoint={parent.name}"
+    )
     assert wrong.returncode == 2
     assert "task=Cartpole" in wrong.stdout
 
@@ -201,7 +206,9 @@ def test_sweeps_run_each_job_in_its_own_directory_and_survive_a_bad_one(tmp_path
 def test_thirty_kills_lose_nothing(tmp_path):
     """kill -9 at random moments, each followed by a resume, while a test follows from before the first checkpoint."""
     dice = random.Random(0)
-    with Running(tmp_path, "config=test", "task=Cartpole", "testGamesNum=0", "checkpoint=latest", "reloadInterval=1", name="test") as test:
+    with Running(
+        tmp_path, "config=test", "task=Cartpole", "testGamesNum=0", "checkpoint=latest", "reloadInterval=1", name="test"
+    ) as test:
         versions = [0]
         for round_ in range(30):
             start = () if round_ == 0 else ("resume=true", "checkpoint=latest")

@@ -21,7 +21,7 @@ class _RunFile(logging.FileHandler):
 
     failed = False
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+    def handleError(self, record: logging.LogRecord) -> None:
         """Called by logging in place of raising."""
         error = sys.exc_info()[1]
         if not isinstance(error, OSError):
