@@ -1,0 +1,127 @@
+"""The house rules that a machine can hold: imports one way, sizes, docstrings, no broad except."""
+
+from __future__ import annotations
+
+import ast
+import re
+import statistics
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LAYERS = ["utils", "cfg.schema", "sim", "tasks", "cfg", "rl", "live", "web", "online", "viewers", "train"]
+"""Lowest first. A module may import its own layer and lower ones; nothing imports upwards."""
+PACKAGES = ("utils", "cfg", "sim", "tasks", "rl", "live", "web", "online", "viewers")
+MODULES = [*sorted(p for package in PACKAGES for p in (ROOT / package).rglob("*.py")), ROOT / "train.py"]
+
+MAX_FILE, MAX_FUNCTION, MEDIAN_FUNCTION, MAX_ATTRIBUTES = 300, 60, 10, 15
+
+
+CONTRACT = set(re.findall(r"def (\w+)", (ROOT / "sim" / "base.py").read_text()))
+"""Methods whose docstrings stand in the contract; the engines need not repeat them."""
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def layer_of(module: str) -> int | None:
+    fits = [i for i, layer in enumerate(LAYERS) if module == layer or module.startswith(f"{layer}.")]
+    return max(fits, key=lambda i: len(LAYERS[i])) if fits else None
+
+
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def imports(tree: ast.Module) -> list[str]:
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return found
+
+
+def functions(tree: ast.Module) -> list[ast.FunctionDef]:
+    return [n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
+
+
+def length(node: ast.AST) -> int:
+    return node.end_lineno - node.lineno + 1
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_imports_go_one_way(path):
+    mine = layer_of(name_of(path))
+    assert mine is not None, f"{path} is in no layer"
+    for imported in imports(tree_of(path)):
+        theirs = layer_of(imported)
+        assert theirs is None or theirs <= mine, f"{name_of(path)} imports {imported}, which is above it"
+
+
+def test_only_one_module_spells_rl_games_keys_and_one_knows_engines():
+    for path in MODULES:
+        text = path.read_text()
+        if name_of(path) != "rl.config":
+            assert '"minibatch_size_per_env"' not in text
+            assert '"full_experiment_name"' not in text
+        if not name_of(path).startswith("sim"):
+            assert "mujoco_batch" not in text
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_sizes(path):
+    assert len(path.read_text().splitlines()) <= MAX_FILE
+    if path.name == "train.py":
+        assert len(path.read_text().splitlines()) < 100
+    for function in functions(tree_of(path)):
+        assert length(function) <= MAX_FUNCTION, f"{function.name} has {length(function)} lines"
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.ClassDef):
+            assert len(attributes(node)) <= MAX_ATTRIBUTES, f"{node.name}: {sorted(attributes(node))}"
+
+
+def attributes(node: ast.ClassDef) -> set[str]:
+    """Names assigned on self in a class that is not a record of declared fields."""
+    targets = [t for n in ast.walk(node) if isinstance(n, (ast.Assign, ast.AnnAssign)) for t in _targets(n)]
+    return {t.attr for t in targets if isinstance(t, ast.Attribute) and getattr(t.value, "id", "") == "self"}
+
+
+def _targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return [e for t in targets for e in (t.elts if isinstance(t, ast.Tuple) else [t])]
+
+
+def test_the_median_function_fits_on_a_hand():
+    lengths = [length(f) for path in MODULES for f in functions(tree_of(path))]
+    assert statistics.median(lengths) <= MEDIAN_FUNCTION
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_what_is_public_has_a_docstring(path):
+    tree = tree_of(path)
+    assert ast.get_docstring(tree), f"{path} has no docstring"
+    classes = [n for n in tree.body if isinstance(n, ast.ClassDef) and not n.name.startswith("_")]
+    for node in [*tree.body, *(m for c in classes for m in c.body)]:
+        public = isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_")
+        inherited = getattr(node, "name", "") in CONTRACT and path.parent.name == "sim"
+        assert not public or inherited or ast.get_docstring(node), f"{name_of(path)}: {node.name} has no docstring"
+
+
+def is_broad(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler takes anything and keeps it; cleaning up and raising again is fine."""
+    if isinstance(handler.body[-1], ast.Raise) and handler.body[-1].exc is None:
+        return False
+    caught = handler.type
+    names = [caught] if not isinstance(caught, ast.Tuple) else caught.elts
+    return caught is None or any(getattr(n, "id", "") in ("Exception", "BaseException") for n in names)
+
+
+def test_broad_excepts_are_in_two_places_only():
+    """Where a sweep's job and the watching thread must outlive a bug, and report it whole."""
+    handlers = [(path, n) for path in MODULES for n in ast.walk(tree_of(path)) if isinstance(n, ast.ExceptHandler)]
+    assert {name_of(path) for path, handler in handlers if is_broad(handler)} <= {"cfg.cli", "live.watch"}
