@@ -36,6 +36,7 @@ class Reporter:
     def on_swap(self, event: SwapEvent, player: Player) -> None:
         """New weights act from the next step on: note it, and how the last version did."""
         self._trace.swap(event.version or 0, player.env.episode_length.tolist())
+        self._note_refusals()
         self.results.swaps.append(event)
         log.info(
             "now acting: version %s, epoch %s, reward in training %s (%s, loaded in %.0f ms)",
@@ -78,14 +79,17 @@ class Reporter:
 
     def write(self) -> bool:
         """Writes results.json, atomically; False (and a warning) where that failed."""
-        while not self.refusals.empty():
-            self.results.swaps.append(self.refusals.get())
+        self._note_refusals()
         try:
             atomic_write_text(self.file, strict_json(self.results.to_dict()))
         except OSError as error:
             log.warning("%s not written: %s", self.file, error)
             return False
         return True
+
+    def _note_refusals(self) -> None:
+        while not self.refusals.empty():
+            self.results.swaps.append(self.refusals.get())
 
     def print_table(self, console: Console) -> None:
         """The summary, for people."""

@@ -1,7 +1,7 @@
 """What a test found: every episode with the versions that acted in it, exact means, and every swap.
 
-An episode counts for the version that acted in most of its control steps; `versions` names all of them. The list of
-episodes is cut to the last 10,000; counts, means and standard errors are over all.
+An episode counts for the version that acted in most of its control steps; `versions` names all of them. The lists of
+episodes and swaps are cut to the last 10,000; counts, means and standard errors are over all.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from live.swap import SwapEvent
 from tasks.stats import EpisodeEnds
 
 EPISODES_KEPT = 10_000
+SWAPS_KEPT = 10_000
 
 
 @dataclass
@@ -70,7 +71,7 @@ class Results:
         """`header`: checkpoint, task, seed and what else describes the test."""
         self.reason_names, self.success_reason, self.header = reason_names, success_reason, header
         self.episodes: deque[dict[str, Any]] = deque(maxlen=EPISODES_KEPT)
-        self.swaps: list[SwapEvent] = []
+        self.swaps: deque[SwapEvent] = deque(maxlen=SWAPS_KEPT)
         self.returns, self.lengths = Moments(), Moments()
         self.reasons: Counter[str] = Counter()
         self.by_version: dict[int, Moments] = {}

@@ -1,0 +1,66 @@
+"""Every command that the documents show is run, as it stands there, in an empty directory."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.processes import Running, run
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"```bash\n(.*?)```", re.S)
+
+
+def commands(document: Path) -> list[str]:
+    lines = [
+        line.split("  #")[0].strip() for block in FENCE.findall(document.read_text()) for line in block.splitlines()
+    ]
+    return [line for line in lines if line]
+
+
+ALL = list(dict.fromkeys(command for document in DOCUMENTS for command in commands(document)))
+PYTHON = [c for c in ALL if c.startswith("python train.py")]
+MAKE = [c for c in ALL if c.startswith("make ")]
+
+
+def test_every_command_is_of_a_kind_that_is_tested_here():
+    others = [c for c in ALL if c not in PYTHON and c not in MAKE]
+    assert all("rsync" in c for c in others), others  # run for real in test_follow_cli.py
+
+
+@pytest.mark.parametrize("command", MAKE)
+def test_make_has_the_verb_and_it_runs_what_the_readme_promises(command):
+    shown = subprocess.run([*shlex.split(command), "-n"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    promised = {"make train": "config=train_headless task=Cartpole", "make test": 'pytest -m "not slow"'}
+    assert promised[command] in shown
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    cwd = tmp_path_factory.mktemp("readme")
+    for task, size in (("Ant", ("numEnvs=8", "train.horizon_length=16")), ("Cartpole", ())):
+        done = run(cwd, f"task={task}", *size, "maxIterations=2")
+        assert done.returncode == 0, done.stdout
+    return cwd
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", PYTHON)
+def test_the_command_runs(command, trained):
+    arguments = shlex.split(command)[2:]
+    endless = "testGamesNum=0" in arguments or (
+        "config=train_headless" in arguments
+        and not any(a.startswith(("maxIterations", "-m", "numEnvs")) for a in arguments)
+    )
+    if not endless:
+        done = run(trained, *arguments, timeout=300)
+        assert done.returncode == 0, done.stdout
+        return
+    with Running(trained, *arguments) as process:
+        process.wait_for("following" if "config=test" in arguments else "iteration 1/")
+        assert process.end() == (0 if "config=test" in arguments else 130)
