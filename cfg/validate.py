@@ -91,6 +91,8 @@ def check_device(device: str) -> None:
 
 
 def _check_start(config: RootConfig) -> None:
+    if config.keepLast == 0:
+        raise UserError("keepLast=0: the newest checkpoint is always kept. Allowed: 1 or more; null or -1 keeps all.")
     if not config.resume:
         return
     if config.mode != "train":

@@ -22,6 +22,7 @@ from rl.agent import Iteration
 from rl.checkpoint import (
     CheckpointError,
     CheckpointMeta,
+    find_latest_checkpoint_file,
     prune,
     prune_env_states,
     set_best,
@@ -30,6 +31,7 @@ from rl.checkpoint import (
 )
 from rl.spec import PolicySpec, shape_hash
 from rl.state import capture_environment, capture_learner, set_best_return
+from utils.errors import UserError
 from utils.run import Run, point_latest
 
 log = logging.getLogger(__name__)
@@ -95,7 +97,9 @@ class Saver:
             self.best_return = it.mean_return
         try:
             path = self._write(it)
-        except (OSError, CheckpointError) as error:
+        except CheckpointError as error:
+            raise self._diverged(it, error) from error
+        except OSError as error:
             self.best_return = best_before
             self._saved_at = time.monotonic() if self._saved_at is None else self._saved_at
             log.warning(
@@ -103,8 +107,21 @@ class Saver:
             )
             return False
         self.saved_version, self._saved_at = it.version, time.monotonic()
-        self._tidy(path, is_best=self.best_return != best_before)
+        try:
+            self._tidy(path, is_best=self.best_return != best_before)
+        except OSError as error:
+            log.warning("%s is saved, but tidying up behind it failed: %s", path, error)
         return True
+
+    def _diverged(self, it: Iteration, error: CheckpointError) -> UserError:
+        """Weights that are not finite cannot be learned back: going on would only waste the time."""
+        last = find_latest_checkpoint_file(self.run)
+        restart = f"checkpoint={last} train.learning_rate=<lower>" if last else "train.learning_rate=<lower>"
+        return UserError(
+            f"the policy diverged by iteration {it.epoch}: {error}. Training cannot go on from there. "
+            f"Start again from before it: python train.py task={self.spec.task} {restart}",
+            exit_code=1,
+        )
 
     def _capture(self) -> Captured:
         return capture_learner(self.agent), capture_environment(self.agent)

@@ -24,7 +24,7 @@ _serial = itertools.count()
 
 
 class ScalarWriter:
-    """Appends scalars to an event file in `directory`, beginning at step `start_step`."""
+    """Appends scalars to an event file in `directory`, going on after step `start_step`."""
 
     def __init__(self, directory: Path, start_step: int = 0) -> None:
         self.directory = directory
@@ -60,7 +60,9 @@ class ScalarWriter:
         except OSError as error:
             self._warn(error)
             return
-        self._write(Event(wall_time=time.time(), step=self._last_step, session_log=SessionLog(status=SessionLog.START)))
+        self._write(
+            Event(wall_time=time.time(), step=self._last_step + 1, session_log=SessionLog(status=SessionLog.START))
+        )
         if self._writer is not None and self._failed:
             log.info("TensorBoard curves are being written again.")
             self._failed = False

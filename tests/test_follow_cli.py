@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 
@@ -223,6 +224,57 @@ def test_a_training_is_followed_over_a_copying_loop_also_when_its_directory_move
         if loop.poll() is None:
             os.killpg(loop.pid, signal.SIGKILL)
         loop.wait()
+
+
+@pytest.fixture
+def ssh_server(tmp_path):
+    """A real sshd on loopback with a key of its own; yields the options that reach it."""
+    if shutil.which("sshd") is None and not os.path.exists("/usr/sbin/sshd"):
+        pytest.skip("sshd is not installed (Debian: openssh-server)")
+    if os.geteuid() == 0:
+        os.makedirs("/run/sshd", exist_ok=True)  # where sshd, run by root, separates privileges
+    keys = tmp_path / "keys"
+    keys.mkdir(mode=0o700)
+    for name in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", keys / name], check=True)
+    (keys / "authorized").write_text((keys / "user.pub").read_text())
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    settings = {
+        "Port": port, "ListenAddress": "127.0.0.1", "HostKey": keys / "host", "PidFile": keys / "pid", "UsePAM": "no",
+        "AuthorizedKeysFile": keys / "authorized", "PasswordAuthentication": "no", "StrictModes": "no",
+        "Subsystem": "sftp internal-sftp",
+    }  # fmt: skip
+    (keys / "config").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
+    server = subprocess.Popen(["/usr/sbin/sshd", "-D", "-e", "-f", keys / "config"], stderr=subprocess.PIPE, text=True)
+    try:
+        assert "listening" in server.stderr.readline()
+        yield [
+            "-P",
+            str(port),
+            "-i",
+            str(keys / "user"),
+            "-o",
+            "StrictHostKeyChecking=no",
+            "-o",
+            "UserKnownHostsFile=/dev/null",
+        ]
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def test_scp_brings_newer_weights(trained, tmp_path, ssh_server):
+    path, later = copy_without_checkpoints(trained, tmp_path)
+    with Running(tmp_path, *TEST) as test:
+        test.wait_for("following")
+        for name in later[:2]:
+            source = source_of(trained, name)
+            copy = ["scp", "-q", *ssh_server, f"127.0.0.1:{source}", f"127.0.0.1:{source}.json", str(path / "nn")]
+            subprocess.run(copy, check=True)
+            test.wait_for(f"({name}")
+        assert test.end() == 0
 
 
 def test_a_named_file_is_pinned_and_an_interval_of_zero_looks_never(trained, tmp_path):
