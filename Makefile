@@ -36,7 +36,7 @@ format: $(READY)
 	$(VENV)/bin/ruff format .
 
 bench: $(READY)
-	$(RUN) -m benchmarks.env_step
+	$(RUN) -m benchmarks.env_throughput
 
 setup: $(READY)
 

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 def job(cfg: DictConfig) -> int:
     """One run of one mode; returns the exit status. Heavy imports wait until the configuration is known to be valid."""
-    from cfg.typed import resolved_dict, to_typed, yaml_text
+    from cfg.typed import to_typed, yaml_text
     from cfg.validate import num_envs_of
     from utils.log import setup_logging
+    from utils.provenance import Provenance
     from utils.seeding import draw_seed
     from utils.signals import StopFlag
 
@@ -28,13 +29,9 @@ def job(cfg: DictConfig) -> int:
     cfg.numEnvs = num_envs_of(cfg)
     config = to_typed(cfg)
     setup_logging(config.logLevel)
-    from rl.training import Provenance
-
     overrides = cli.explicit_overrides()
     task = config.task.name if cli.is_explicit("task") else None
-    provenance = Provenance(
-        resolved_dict(cfg), yaml_text(cfg), yaml_text(cfg, resolve=False), overrides, list(sys.orig_argv)
-    )
+    provenance = Provenance(yaml_text(cfg), yaml_text(cfg, resolve=False), overrides, list(sys.orig_argv))
     with StopFlag() as stop:
         if config.mode == "test":
             from live.testing import run_test
@@ -44,7 +41,7 @@ def job(cfg: DictConfig) -> int:
 
         parent = load_parent(config, task)
         if config.resume and parent is not None:
-            config = parent.resumed(config, provenance, [override.partition("=")[0] for override in overrides])
+            config = parent.resumed(config, [override.partition("=")[0] for override in overrides])
         return run_training(config, provenance, stop, parent)
 
 

@@ -20,7 +20,7 @@ from omegaconf import MISSING, OmegaConf
 
 from cfg.keys import Schema, section
 from cfg.schema import PPOConfig, RootConfig, TaskConfig
-from cfg.typed import build
+from cfg.typed import as_dict, build
 from utils.errors import UserError, not_one_of
 
 log = logging.getLogger(__name__)
@@ -58,15 +58,13 @@ def with_run_config(
     return dataclasses.replace(config, **typed_parts(content, name))
 
 
-def resumed_config(
-    config: RootConfig, session: dict[str, Any], saved: dict[str, Any], given: Iterable[str]
-) -> RootConfig:
+def resumed_config(config: RootConfig, saved: dict[str, Any], given: Iterable[str]) -> RootConfig:
     """The run's own configuration, but for the few keys that may change while it is continued.
 
-    `session` is this command line's resolved configuration, `given` the paths of the keys that it names itself.
-    Raises UserError where one of those contradicts the run.
+    `config` is this command line's, `given` the paths of the keys that it names itself. Raises UserError where one of
+    those contradicts the run.
     """
-    name = _task_name(saved)
+    name, session = _task_name(saved), as_dict(config)
     given = [path for path in given if path not in ("config", *ALWAYS_SESSION)]
     for path in given:
         mine, theirs = _at(session, path), _at(saved, path)

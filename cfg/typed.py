@@ -6,6 +6,7 @@ text = yaml_text(cfg)             # resolved, secrets hidden, readable by any YA
 
 from __future__ import annotations
 
+import dataclasses
 import typing
 from typing import Any, TypeVar
 
@@ -104,9 +105,25 @@ def resolved_dict(cfg: DictConfig) -> dict[str, Any]:
     return typing.cast(dict[str, Any], redacted(plain(cfg)))
 
 
+def as_dict(config: RootConfig) -> dict[str, Any]:
+    """A typed configuration as plain values with secrets hidden: what is embedded in checkpoints."""
+    return typing.cast(dict[str, Any], redacted(_listed(dataclasses.asdict(config))))
+
+
+def _listed(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {k: _listed(v) for k, v in content.items()}
+    return [_listed(v) for v in content] if isinstance(content, (list, tuple)) else content
+
+
 def yaml_text(cfg: DictConfig, *, resolve: bool = True) -> str:
     """Strict YAML with secrets hidden; `resolve=False` keeps interpolations. Numbers are numbers to every reader."""
     content = resolved_dict(cfg) if resolve else redacted(OmegaConf.to_container(cfg, resolve=False))
+    return to_yaml(content)
+
+
+def to_yaml(content: dict[str, Any]) -> str:
+    """Strict YAML of plain values: numbers are numbers to every reader."""
     return OmegaConf.to_yaml(OmegaConf.create(content))
 
 

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import torch
 
 from cfg.saved import with_run_config
 from cfg.schema import RootConfig
+from cfg.typed import as_dict, to_yaml
 from live.play import Player, ScriptedActor, quotas
 from live.report import Reporter
 from live.results import Results
@@ -28,12 +29,12 @@ from rl.checkpoint import CheckpointError, read_checkpoint
 from rl.policy import Policy
 from rl.select import NothingYet, Selection, resolve_checkpoint
 from rl.spec import PolicySpec, difference, spec_of
-from rl.training import Provenance
 from tasks.build import make_env
 from tasks.env import Env
 from utils.errors import UserError
-from utils.log import add_run_file, console, remove_run_file
-from utils.run import Run, create_run, open_run, point_latest, write_metadata
+from utils.log import console, run_log
+from utils.provenance import Provenance
+from utils.run import Run, begin_run, open_run, point_latest
 from utils.seeding import seed_everything
 from utils.signals import StopFlag
 
@@ -72,15 +73,11 @@ def run_test(config: RootConfig, provenance: Provenance, stop: StopFlag, task: s
     torch.set_num_threads(config.train.torch_threads)
     env = make_env(config.task, config.sim, config.physics, config.numEnvs, config.seed)
     actor = _actor(config, env, found)
-    run = create_run(Path(config.runsDir), config.task.name, "test")
-    write_metadata(run, provenance.config_yaml, provenance.unresolved_yaml, provenance.overrides, provenance.argv)
+    provenance = replace(provenance, config_yaml=to_yaml(as_dict(config)))  # with what came from the run
+    run = begin_run(Path(config.runsDir), config.task.name, "test", provenance)
     point_latest(run.path.parent, "test", run)
-    handler = add_run_file(run.log_file)
-    try:
+    with run_log(run), contextlib.closing(env.sim):
         return _play(config, env, actor, found, run, stop)
-    finally:
-        env.sim.close()
-        remove_run_file(handler)
 
 
 def wait_for_policy(config: RootConfig, stop: StopFlag, task: str | None) -> Found | None:

@@ -65,12 +65,22 @@ class Saver:
         self._pointed = False
         self._kept: Captured | None = None
 
-    def after_iteration(self, it: Iteration) -> None:
-        """Saves where it is due."""
-        self._last = it
-        if self._due(it):
-            self.save()
-        self._kept = copy.deepcopy(self._capture()) if it.seconds > LONG_ITERATION else None
+    def after_iteration(self, it: Iteration) -> bool:
+        """Saves where it is due; True where a checkpoint was written. Raises UserError where the policy diverged."""
+        self._last, self._kept = it, None
+        saved = self._due(it) and self.save()
+        if it.seconds > LONG_ITERATION:
+            self._kept = copy.deepcopy(self._capture())
+        return saved
+
+    def abandon_iteration(self) -> None:
+        """The learner is in the middle of an iteration that will not end: only a state kept before it can be saved."""
+        if self._kept is None:
+            self._last = None
+        log.warning(
+            "the running iteration is too long to wait for and is dropped; version %d is what stays.",
+            self._last.version if self._last else self.saved_version,
+        )
 
     def age(self) -> float | None:
         """Seconds since the last checkpoint; None before the first."""

@@ -92,6 +92,9 @@ def capture_environment(agent: Any) -> dict[str, Any]:
 
 def restore_environment(agent: Any, state: dict[str, Any]) -> None:
     """The inverse of `capture_environment`. Raises ValueError where the number of environments differs."""
+    there = len(state["sums"]["dones"])
+    if there != agent.env.num_envs:
+        raise ValueError(f"it is of {there} environments, here are {agent.env.num_envs}")
     agent.env.load_state_dict(state["env"])
     device = agent.ppo_device
     for name in EPISODE_SUMS:

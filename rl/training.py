@@ -17,8 +17,17 @@ import torch
 
 from cfg.saved import resumed_config
 from cfg.schema import RootConfig
-from rl.agent import Iteration, IterationAbandoned, create_agent
-from rl.checkpoint import clean_temporaries, highest_version, meta_of, read_checkpoint, read_env_state
+from cfg.typed import as_dict
+from rl.agent import Agent, Iteration, IterationAbandoned, create_agent
+from rl.checkpoint import (
+    CheckpointError,
+    clean_temporaries,
+    highest_version,
+    meta_of,
+    newest_usable,
+    read_checkpoint,
+    read_env_state,
+)
 from rl.curves import write_curves
 from rl.progress import Progress
 from rl.saver import SavePolicy, Saver
@@ -32,24 +41,13 @@ from tasks.env import Env
 from utils.errors import UserError
 from utils.files import atomic_write_text, strict_json
 from utils.lock import RunLock
-from utils.log import add_run_file, console, remove_run_file
-from utils.provenance import redact_arguments
-from utils.run import Run, create_run, open_run, write_metadata
+from utils.log import console, run_log
+from utils.provenance import Provenance, redact_arguments
+from utils.run import Run, begin_run, open_run
 from utils.seeding import seed_everything
 from utils.signals import StopFlag
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Provenance:
-    """What explains a run later, written into its directory; see utils/run.py."""
-
-    config: dict[str, Any]  # resolved, embedded in every checkpoint
-    config_yaml: str
-    unresolved_yaml: str
-    overrides: list[str]
-    argv: list[str]
 
 
 @dataclass(frozen=True)
@@ -58,6 +56,7 @@ class Parent:
 
     run: Run | None
     file: Path
+    newest: bool  # it was chosen as the newest of its run, not by name
     state: dict[str, Any]
 
     @property
@@ -66,7 +65,7 @@ class Parent:
         meta = meta_of(self.state)
         return meta.version if meta else None
 
-    def resumed(self, config: RootConfig, provenance: Provenance, given: list[str]) -> RootConfig:
+    def resumed(self, config: RootConfig, given: list[str]) -> RootConfig:
         """The configuration with which this run goes on; `given` are the keys that the command line names.
 
         Raises UserError where it cannot go on, or where the command line contradicts it.
@@ -76,7 +75,7 @@ class Parent:
                 f"{self.file} is not part of a livegym run, so there is nothing to resume. "
                 "Start a new run from its weights: leave resume=true out."
             )
-        return resumed_config(config, provenance.config, self.state["config"], given)
+        return resumed_config(config, self.state["config"], given)
 
     def check_task(self, task: str) -> None:
         """Raises UserError where the weights are of another task."""
@@ -87,6 +86,11 @@ class Parent:
                 f"Add task={meta.task}, or choose a checkpoint of {task}."
             )
 
+    def reread(self) -> Parent:
+        """The same choice again, now that nobody else writes: the newest may have become another."""
+        usable = newest_usable(self.run) if self.newest and self.run is not None else None
+        return self if usable is None else Parent(self.run, usable.path, True, usable.state)
+
 
 def load_parent(config: RootConfig, task: str | None) -> Parent | None:
     """What `checkpoint` stands for, read; None where it is null. Raises UserError where nothing usable is there."""
@@ -96,7 +100,7 @@ def load_parent(config: RootConfig, task: str | None) -> Parent | None:
     if selection.note:
         log.info("%s", selection.note)
     run = open_run(selection.run) if selection.run is not None else None
-    return Parent(run, selection.file, read_checkpoint(selection.file))
+    return Parent(run, selection.file, selection.follow == "newest", read_checkpoint(selection.file))
 
 
 def run_training(config: RootConfig, provenance: Provenance, stop: StopFlag, parent: Parent | None) -> int:
@@ -106,116 +110,108 @@ def run_training(config: RootConfig, provenance: Provenance, stop: StopFlag, par
     seed_everything(config.seed)
     torch.set_num_threads(config.train.torch_threads)
     env = make_env(config.task, config.sim, config.physics, config.numEnvs, config.seed)
-    if config.resume and parent is not None and parent.run is not None:
-        run = parent.run
-        with RunLock(run):
-            # only now does nobody else write: the checkpoint that was seen before may not be the newest any more
-            parent = load_parent(config, None) or parent
-            clean_temporaries(run.nn)
-            return _Training(config, env, run, stop, provenance).continue_from(parent)
-    if parent is not None:
-        parent.check_task(config.task.name)
-    run = create_run(Path(config.runsDir), config.task.name, "train")
-    with RunLock(run):
-        write_metadata(run, provenance.config_yaml, provenance.unresolved_yaml, provenance.overrides, provenance.argv)
-        return _Training(config, env, run, stop, provenance).start(parent)
+    max_iterations = config.maxIterations or config.train.max_iterations
+    agent = create_agent(env, config.train, max_iterations, config.device, stop)
+    training = _Training(config, env, agent, stop)
+    try:
+        if config.resume and parent is not None and parent.run is not None:
+            return training.resume(parent.run, parent, provenance)
+        return training.start(parent, provenance)
+    finally:
+        env.sim.close()
 
 
 class _Training:
-    """One training in one locked run directory."""
+    """One training, in a directory that nobody else writes."""
 
-    def __init__(self, config: RootConfig, env: Env, run: Run, stop: StopFlag, provenance: Provenance) -> None:
-        self.config, self.env, self.run, self.stop = config, env, run, stop
-        self.argv = redact_arguments(provenance.argv)
-        self.max_iterations = config.maxIterations or config.train.max_iterations
-        self.spec = spec_of(env)
-        self.agent = create_agent(env, config.train, self.max_iterations, config.device, stop)
-        policy = SavePolicy(config.saveInterval, config.saveFrequency, config.keepLast, config.keepEvery)
-        self.saver = Saver(run, self.agent, self.spec, provenance.config, policy)
-        recorder = StateRecorder(env.sim, run.path / "unstable")
-        env.watch(recorder)
+    def __init__(self, config: RootConfig, env: Env, agent: Agent, stop: StopFlag) -> None:
+        self.config, self.env, self.agent, self.stop = config, env, agent, stop
 
-    def start(self, parent: Parent | None) -> int:
-        """A new run; from the parent's weights and normaliser where there is one."""
+    def start(self, parent: Parent | None, provenance: Provenance) -> int:
+        """A new run, from the parent's weights and normaliser where there is one; made once everything fits."""
         if parent is not None:
+            parent.check_task(self.config.task.name)
             load_weights(self.agent, parent.state)
-            origin = {"file": str(parent.file.absolute()), "run_id": parent.run.run_id if parent.run else None}
-            atomic_write_text(self.run.parent_file, strict_json({**origin, "version": parent.version}))
-            log.info("starting from the weights of %s", parent.file)
-        return self._run(self._title("training"))
+        run = begin_run(Path(self.config.runsDir), self.config.task.name, "train", provenance)
+        with RunLock(run), run_log(run):
+            if parent is not None:
+                origin = {"file": str(parent.file.absolute()), "run_id": parent.run.run_id if parent.run else None}
+                atomic_write_text(run.parent_file, strict_json({**origin, "version": parent.version}))
+                log.info("starting from the weights of %s", parent.file)
+            return self._run("training", self._saver(run))
 
-    def continue_from(self, parent: Parent) -> int:
-        """The parent's run, from where it was."""
-        version = max(parent.version or 0, highest_version(self.run.path))
-        self.saver.best_return = restore_learner(self.agent, parent.state, version)
-        self.saver.saved_version = version
-        self._restore_environments(parent)
-        log.info("resumed by: %s", shlex.join(self.argv))
-        log.info("resuming %s at iteration %d (version %d)", self.run.path, self.agent.epoch_num, version)
-        if self.agent.epoch_num >= self.max_iterations:
-            raise UserError(
-                f"{self.run.path} has done {self.agent.epoch_num} iterations of maxIterations={self.max_iterations}, "
-                f"which is the total. To go on: maxIterations={self.agent.epoch_num + 100}"
-            )
-        return self._run(self._title("resuming"))
+    def resume(self, run: Run, parent: Parent, provenance: Provenance) -> int:
+        """The parent's run, from where it was. Raises UserError where it is held, or has done its iterations."""
+        with RunLock(run), run_log(run):
+            parent = parent.reread()
+            clean_temporaries(run.nn)
+            version = max(parent.version or 0, highest_version(run))
+            best_return = restore_learner(self.agent, parent.state, version)
+            done, total = self.agent.epoch_num, self.agent.max_epochs
+            if done >= total:
+                raise UserError(
+                    f"{run.path} has done {done} iterations of maxIterations={total}, which is the total. "
+                    f"To go on: maxIterations={done + 100}"
+                )
+            log.info("resumed by: %s", shlex.join(redact_arguments(provenance.argv)))
+            log.info("going on from %s: iteration %d, version %d", parent.file, done, version)
+            self._restore_environments(run, parent)
+            saver = self._saver(run)
+            saver.best_return = best_return
+            return self._run("resuming", saver)
 
-    def _restore_environments(self, parent: Parent) -> None:
-        state = read_env_state(self.run, parent.version or 0)
-        if state is None:
-            log.warning("no environment state for version %s: episodes start anew.", parent.version)
-            return
+    def _restore_environments(self, run: Run, parent: Parent) -> None:
         try:
+            state = read_env_state(run, parent.version or 0)
+            if state is None:
+                log.warning("no environment state for version %s: episodes start anew.", parent.version)
+                return
             restore_environment(self.agent, state)
-        except ValueError as error:
-            log.warning("the environment state does not fit (%s): episodes start anew.", error)
+        except (ValueError, CheckpointError) as error:
+            log.warning("the environment state cannot be used (%s): episodes start anew.", error)
 
-    def _title(self, verb: str) -> str:
-        return f"{verb} {self.spec.task}, {self.env.num_envs} environments"
+    def _saver(self, run: Run) -> Saver:
+        c = self.config
+        self.env.watch(StateRecorder(self.env.sim, run.path / "unstable"))
+        policy = SavePolicy(c.saveInterval, c.saveFrequency, c.keepLast, c.keepEvery)
+        return Saver(run, self.agent, spec_of(self.env), as_dict(c), policy)
 
-    def _run(self, title: str) -> int:
-        handler = add_run_file(self.run.log_file)
-        writer = ScalarWriter(self.run.summaries, start_step=self.agent.frame)
+    def _run(self, verb: str, saver: Saver) -> int:
+        title = f"{verb} {self.config.task.name}, {self.env.num_envs} environments"
+        log.info("%s; %s", title, saver.run.path)
+        writer = ScalarWriter(saver.run.summaries, start_step=self.agent.frame)
+        start = time.monotonic()
         try:
-            log.info("%s; %s", title, self.run.path)
-            return self._iterate(title, writer)
+            with Progress(title, self.agent.max_epochs, saver.age, self.env.task.success_reason, console) as progress:
+                self._iterate(saver, writer, progress)
+            return self._finish(saver, time.monotonic() - start)
         finally:
             writer.close()
-            self.env.sim.close()
-            remove_run_file(handler)
 
-    def _iterate(self, title: str, writer: ScalarWriter) -> int:
-        success = self.env.task.success_reason
-        start = time.monotonic()
-        with Progress(title, self.max_iterations, self.saver.age, success, console) as progress:
+    def _iterate(self, saver: Saver, writer: ScalarWriter, progress: Progress) -> None:
+        def on_iteration(it: Iteration) -> None:
+            write_curves(writer, it)
+            if saver.after_iteration(it):
+                writer.flush()
+            progress.update(it)
 
-            def on_iteration(it: Iteration) -> None:
-                write_curves(writer, it)
-                saved = self.saver.saved_version
-                self.saver.after_iteration(it)
-                if self.saver.saved_version != saved:
-                    writer.flush()
-                progress.update(it)
+        try:
+            self.agent.train(on_iteration)
+        except IterationAbandoned:
+            saver.abandon_iteration()
 
-            try:
-                self.agent.train(on_iteration)
-            except IterationAbandoned:
-                log.warning("the running iteration is too long to wait for and is dropped.")
-        return self._finish(time.monotonic() - start)
-
-    def _finish(self, seconds: float) -> int:
+    def _finish(self, saver: Saver, seconds: float) -> int:
         """The last save, the closing line and the exit status."""
-        if not self.saver.save():
-            log.error("the last state (iteration %d) could not be saved in %s", self.agent.epoch_num, self.run.nn)
+        if not saver.save():
+            log.error("the last state (iteration %d) could not be saved in %s", self.agent.epoch_num, saver.run.nn)
             return 1
-        word = "stopped" if self.stop.requested else "finished"
-        best = self.saver.best_return
         log.info(
             "%s after %d iterations, %s frames, %.1f s; best mean return %s; %s",
-            word,
+            "stopped" if self.stop.requested else "finished",
             self.agent.epoch_num,
             f"{self.agent.frame:,}",
             seconds,
-            "none yet" if best is None else f"{best:.2f}",
-            self.run.path,
+            "none yet" if saver.best_return is None else f"{saver.best_return:.2f}",
+            saver.run.path,
         )
         return self.stop.exit_status

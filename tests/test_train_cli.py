@@ -90,6 +90,11 @@ def test_a_signal_saves_the_last_iteration(tmp_path, signum, status):
     again = run(tmp_path, "resume=true", "checkpoint=latest", f"maxIterations={newest.epoch + 2}")
     assert again.returncode == 0, again.stdout
     assert "episodes start anew" not in again.stdout
+    # a resumed run hands on the run's configuration, not that of the command line that resumed it
+    for total in (newest.epoch + 4, newest.epoch + 6):
+        again = run(tmp_path, "resume=true", "checkpoint=latest", f"maxIterations={total}")
+        assert again.returncode == 0, again.stdout
+        assert "32 environments" in again.stdout
 
 
 def test_a_second_signal_ends_at_once_and_harms_nothing(tmp_path):

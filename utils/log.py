@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
-from pathlib import Path
+from collections.abc import Iterator
 
 from rich.console import Console
 from rich.logging import RichHandler
+
+from utils.run import Run
 
 console = Console(stderr=True)
 """The one console: log lines and live displays share it, so that neither overwrites the other."""
@@ -47,15 +50,14 @@ def setup_logging(level: str) -> None:
     root.setLevel(level.upper())
 
 
-def add_run_file(path: Path) -> logging.Handler:
-    """Also appends log records to a run's file; hand the handler to `remove_run_file` at the end of the run."""
-    handler = _RunFile(path, delay=True)
+@contextlib.contextmanager
+def run_log(run: Run) -> Iterator[None]:
+    """Also appends log records to the run's file meanwhile."""
+    handler = _RunFile(run.log_file, delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.getLogger().addHandler(handler)
-    return handler
-
-
-def remove_run_file(handler: logging.Handler) -> None:
-    """Ends the run's file."""
-    logging.getLogger().removeHandler(handler)
-    handler.close()
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
+        handler.close()

@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 REDACTED = "***"
@@ -26,6 +27,16 @@ _INLINE = re.compile(
     rf"(?P<head>[\"']?{_SECRET}[\"']?\s*[:=]\s*)(?P<value>\"[^\"]*\"|'[^']*'|[^\s,}}\]]+)", re.IGNORECASE
 )
 _NOTHING = ("null", "~", "''", '""', "None", "???", REDACTED, f"'{REDACTED}'")
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What explains a run later; `utils/run.py` writes it into the directory."""
+
+    config_yaml: str  # resolved
+    unresolved_yaml: str
+    overrides: list[str]  # Hydra's, as typed
+    argv: list[str]  # the command as typed (`sys.orig_argv`)
 
 
 def redact_arguments(arguments: Iterable[str]) -> list[str]:

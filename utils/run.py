@@ -14,6 +14,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from pathlib import Path
 from utils.errors import UserError
 from utils.files import atomic_write_text, read_json_dict, strict_json
 from utils.links import point, read_pointer
-from utils.provenance import git_report, redact_arguments, redact_values, redact_yaml, secret_values
+from utils.provenance import Provenance, git_report, redact_arguments, redact_values, redact_yaml, secret_values
 
 TRAINING_KINDS = ("train", "continuous")
 KINDS = (*TRAINING_KINDS, "test")
@@ -177,24 +178,41 @@ def list_runs(runs_dir: Path, kind: str | Sequence[str] | None = None, task: str
     return sorted(runs, key=lambda run: (run.started or (datetime.min, 0), run.name), reverse=True)
 
 
-def write_metadata(
-    run: Run, config_yaml: str, unresolved_yaml: str, overrides: Sequence[str], argv: Sequence[str]
-) -> None:
+def begin_run(runs_dir: Path, task: str, kind: str, provenance: Provenance) -> Run:
+    """A new run directory that explains itself; nothing is left of it where that fails.
+
+    Raises:
+        UserError: it cannot be made or written.
+    """
+    run = create_run(runs_dir, task, kind)
+    try:
+        write_metadata(run, provenance)
+    except OSError as error:
+        shutil.rmtree(run.path, ignore_errors=True)
+        raise UserError(
+            f"runsDir={runs_dir}: {run.path.absolute()} cannot be written ({error.strerror or error}). "
+            "Free some space, or choose another place: runsDir=..."
+        ) from error
+    return run
+
+
+def write_metadata(run: Run, provenance: Provenance) -> None:
     """Writes what explains the run: config.yaml and its unresolved twin, overrides.yaml, command.txt, git.txt.
 
-    `argv` is the command as typed (`sys.orig_argv`), `overrides` Hydra's. The values of keys with token, secret or
-    password in their names are replaced by `***` in every file. Git may be missing; git.txt then says so.
+    The values of keys with token, secret or password in their names are replaced by `***` in every file. Git may be
+    missing; git.txt then says so.
 
     Raises:
         OSError: a file cannot be written.
     """
-    secrets = secret_values([*overrides, *argv], config_yaml, unresolved_yaml)
-    lines = [f"- {json.dumps(text, ensure_ascii=False)}\n" for text in redact_arguments(overrides)]
+    p = provenance
+    secrets = secret_values([*p.overrides, *p.argv], p.config_yaml, p.unresolved_yaml)
+    lines = [f"- {json.dumps(text, ensure_ascii=False)}\n" for text in redact_arguments(p.overrides)]
     texts = {
-        "config.yaml": redact_yaml(config_yaml),
-        "config_unresolved.yaml": redact_yaml(unresolved_yaml),
+        "config.yaml": redact_yaml(p.config_yaml),
+        "config_unresolved.yaml": redact_yaml(p.unresolved_yaml),
         "overrides.yaml": "".join(lines) or "[]\n",
-        "command.txt": shlex.join(redact_arguments(argv)) + "\n",
+        "command.txt": shlex.join(redact_arguments(p.argv)) + "\n",
     }
     for name, text in texts.items():
         atomic_write_text(run.path / name, redact_values(text, secrets))

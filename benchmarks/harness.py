@@ -1,0 +1,152 @@
+"""How every benchmark here is run, so that its ratios mean something.
+
+Each side of a comparison is a process of its own that prints one JSON line. Sides are interleaved, round by round, so
+that a machine that slows down slows both; reported are medians with minimum and maximum, and the median of the
+ratios within each round. Nothing is reported from a busy machine.
+
+    sides = {"livegym": Side("benchmarks.env_throughput", ["--side", "livegym"]), ...}
+    rounds = measure(sides, count=5)
+    summary(rounds, "steps_per_s")["livegym"].median
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+BUSY = 0.15  # share of all cores in use, above which nothing is measured
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side: a module that is run with `arguments` and prints its metrics as the last line, in JSON."""
+
+    module: str
+    arguments: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    python: str = sys.executable
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A metric over rounds."""
+
+    median: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.median:,.4g} [{self.low:,.4g} .. {self.high:,.4g}]"
+
+
+def arguments(description: str, **extra: Any) -> argparse.ArgumentParser:
+    """The options that every benchmark has."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: a look, not a result")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--force", action="store_true", help="measure although the machine is busy")
+    parser.add_argument("--side", help=argparse.SUPPRESS)
+    return parser
+
+
+def cpu_share(seconds: float = 1.0) -> float:
+    """The share of all cores that is in use, over some seconds."""
+
+    def times() -> tuple[int, int]:
+        fields = [int(x) for x in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+        return sum(fields), fields[3] + fields[4]
+
+    (all_before, idle_before), _ = times(), time.sleep(seconds)
+    all_after, idle_after = times()
+    return 1 - (idle_after - idle_before) / max(1, all_after - all_before)
+
+
+def refuse_busy_machine(force: bool) -> None:
+    """Ends the program where the machine is busy, for its figures would be worthless."""
+    share = cpu_share()
+    if share > BUSY and not force:
+        raise SystemExit(f"the machine is busy ({100 * share:.0f} % of its cores): quiet it, or --force to look anyway")
+
+
+def measure(sides: Mapping[str, Side], count: int) -> list[dict[str, dict[str, float]]]:
+    """`count` rounds; in each, every side once, in an order that turns. [round][side][metric]."""
+    names, rounds = list(sides), []
+    for index in range(count):
+        order = names[index % len(names) :] + names[: index % len(names)]
+        rounds.append({name: run_side(name, sides[name]) for name in order})
+        print(f"round {index + 1}/{count}: {_short(rounds[-1])}", file=sys.stderr)
+    return rounds
+
+
+def run_side(name: str, side: Side) -> dict[str, float]:
+    """One side in a fresh process. Raises RuntimeError with its output where it fails."""
+    command = [side.python, "-m", side.module, "--side", name, *side.arguments]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, **side.environment}, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"{name} failed ({' '.join(command)}):\n{done.stdout}\n{done.stderr}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def _short(sides: dict[str, dict[str, float]]) -> str:
+    return ", ".join(f"{name} {next(iter(metrics.values())):,.4g}" for name, metrics in sides.items())
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Median, minimum and maximum."""
+    return Spread(statistics.median(values), min(values), max(values))
+
+
+def summary(rounds: Sequence[dict[str, dict[str, float]]], metric: str) -> dict[str, Spread]:
+    """side -> the metric over all rounds."""
+    return {name: spread([r[name][metric] for r in rounds]) for name in rounds[0]}
+
+
+def ratios(rounds: Sequence[dict[str, dict[str, float]]], metric: str, ours: str, peer: str) -> Spread:
+    """ours / peer within each round."""
+    return spread([r[ours][metric] / r[peer][metric] for r in rounds])
+
+
+def machine() -> dict[str, str]:
+    """What the figures were measured on."""
+    names = ("torch", "mujoco", "rl-games", "gymnasium", "envpool", "stable-baselines3")
+    versions = {}
+    for name in names:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            versions[name] = "not installed"
+    cpu = next((line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")), platform.machine())
+    return {"cpu": cpu, "cores": str(os.cpu_count()), "python": platform.python_version(), **versions}
+
+
+def _cpuinfo() -> list[str]:
+    try:
+        return Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return []
+
+
+def report(options: argparse.Namespace, table: Sequence[Sequence[str]], figures: Mapping[str, Any]) -> None:
+    """Prints the table and the machine; writes `figures` where asked to."""
+    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
+    for row in table:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    print("machine:", ", ".join(f"{k} {v}" for k, v in machine().items()))
+    if options.json:
+        content = {**figures, "quick": options.quick, "date": time.strftime("%Y-%m-%d"), "machine": machine()}
+        options.json.write_text(json.dumps(content, indent=2) + "\n")
