@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 def job(cfg: DictConfig) -> int:
     """One run of one mode; returns the exit status. Heavy imports wait until the configuration is known to be valid."""
+    from cfg.overrides import split
     from cfg.typed import to_typed, yaml_text
     from cfg.validate import num_envs_of
     from utils.log import setup_logging
@@ -36,12 +37,15 @@ def job(cfg: DictConfig) -> int:
         if config.mode == "test":
             from live.testing import run_test
 
-            return run_test(config, provenance, stop, task, overrides)
+            status = run_test(config, provenance, stop, task, overrides)
+            if stop.requested and cli.in_sweep():
+                raise KeyboardInterrupt  # a test ends well on Ctrl+C, but the sweep must not go on
+            return status
         from rl.training import load_parent, run_training
 
         parent = load_parent(config, task)
         if config.resume and parent is not None:
-            config = parent.resumed(config, [override.partition("=")[0] for override in overrides])
+            config = parent.resumed(config, [split(override)[1] for override in overrides])
         return run_training(config, provenance, stop, parent)
 
 

@@ -24,6 +24,7 @@ from typing import NoReturn
 import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from cfg import compose
@@ -244,6 +245,11 @@ def explicit_overrides() -> list[str]:
 
 def _added_by_us(override: str) -> bool:
     return override.startswith("++") and override.endswith(":{}}") and override not in _as_typed
+
+
+def in_sweep() -> bool:
+    """Whether the running job is one of several."""
+    return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
 
 
 def is_explicit(key: str) -> bool:

@@ -65,6 +65,8 @@ def resumed_config(config: RootConfig, saved: dict[str, Any], given: Iterable[st
     those contradicts the run.
     """
     name, session = _task_name(saved), as_dict(config)
+    before = _typed(saved, name)
+    saved = as_dict(before)  # what an old run lacks has the schema's default
     given = [path for path in given if path not in ("config", *ALWAYS_SESSION)]
     for path in given:
         mine, theirs = _at(session, path), _at(saved, path)
@@ -79,9 +81,19 @@ def resumed_config(config: RootConfig, saved: dict[str, Any], given: Iterable[st
         parent, _, leaf = path.rpartition(".")
         if path in SESSION:
             (content[parent] if parent else content)[leaf] = _at(session, path)
-    parts = typed_parts({part: content[part] for part in FROM_RUN}, name)
+    return _typed(content, name)
+
+
+def _typed(content: dict[str, Any], task_name: str) -> RootConfig:
+    """A whole saved configuration as dataclasses."""
     rest = {k: v for k, v in content.items() if k not in FROM_RUN}
-    return dataclasses.replace(build(RootConfig, rest, Schema()), **parts)
+    _say_dropped(list(_unknown(rest, RootConfig, Schema(), "")))
+    return dataclasses.replace(build(RootConfig, rest, Schema()), **typed_parts(content, task_name))
+
+
+def _say_dropped(unknown: list[str]) -> None:
+    if unknown:
+        log.warning("dropped keys of the run that this version does not know: %s", ", ".join(unknown))
 
 
 def _at(content: dict[str, Any], path: str) -> Any:
@@ -105,11 +117,7 @@ def typed_parts(content: dict[str, Any], task_name: str) -> dict[str, Any]:
     schema = Schema(TASKS[task_name].Params)
     parts: dict[str, Any] = {}
     for part, cls in (("task", TaskConfig), ("train", PPOConfig)):
-        unknown = list(_unknown(content[part], cls, schema, part))
-        if unknown:
-            log.warning(
-                "the run's configuration has keys that this version does not know; dropped: %s", ", ".join(unknown)
-            )
+        _say_dropped(list(_unknown(content[part], cls, schema, part)))
         parts[part] = build(cls, content[part], schema)
         missing = [f.name for f in dataclasses.fields(cls) if getattr(parts[part], f.name) == MISSING]
         if missing:
@@ -149,6 +157,6 @@ def _unknown(content: dict[str, Any], cls: type, schema: Schema, path: str) -> I
     keys = schema.keys(cls)
     for name, value in content.items():
         if name not in keys:
-            yield f"{path}.{name}"
+            yield f"{path}.{name}".lstrip(".")
         elif (inner := section(keys[name].hint)) is not None and isinstance(value, dict):
             yield from _unknown(value, inner, schema, f"{path}.{name}")

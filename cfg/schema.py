@@ -127,7 +127,7 @@ class PPOConfig:
 class SimConfig:
     """Which engine moves the bodies."""
 
-    engine: str = key(MISSING, "simulation engine", choices=("mujoco", "reference"))
+    engine: str = key(MISSING, "simulation engine; sim=<name> sets it")
     threads: int = key(0, "physics threads; 0: all cores. Results do not depend on it", low=0)
 
 

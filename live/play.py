@@ -20,7 +20,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from live.swap import LivePolicy, SwapEvent
+from live.swap import SwapEvent
 from tasks.base import Box, Discrete
 from tasks.env import Env, Step
 from utils.signals import StopFlag
@@ -88,7 +88,7 @@ class Player:
     """One policy in one Env, until every quota is played or a stop is asked for. `quota` None: until the stop."""
 
     env: Env
-    actor: Actor | LivePolicy
+    actor: Actor
     quota: list[int] | None
 
     def __post_init__(self) -> None:

@@ -11,31 +11,35 @@ from rich.console import Console
 from rich.table import Table
 
 from live.play import Player
-from live.results import Results, VersionTrace
-from live.swap import SwapEvent
+from live.results import Label, Moments, Results, VersionTrace
+from live.swap import Candidate, SwapEvent
 from tasks.env import Step
 from utils.files import atomic_write_text, strict_json
 
 log = logging.getLogger(__name__)
 
 REPORT_INTERVAL = 10.0  # s between lines of an endless test
-WRITE_INTERVAL = 30.0  # s between writes of results.json while a test runs
 VERSIONS_SHOWN = 10
 
 
 class Reporter:
     """A listener of the control loop that keeps a test's results and tells of them."""
 
-    def __init__(self, results: Results, file: Path, num_envs: int, version: int, endless: bool) -> None:
+    def __init__(self, results: Results, file: Path, num_envs: int, first: Candidate | None, endless: bool) -> None:
+        """`first`: who acts at the beginning, None for a scripted agent; `endless`: tell how it goes now and then."""
         self.results, self.file = results, file
         self.refusals: queue.SimpleQueue[SwapEvent] = queue.SimpleQueue()
-        self._trace = VersionTrace(num_envs, version)
+        self._acting: Label = first.version if first else 0
+        self._first_run = first.run if first else ""
+        self._trace = VersionTrace(num_envs, self._acting)
         self._endless = endless
-        self._told = self._written = time.monotonic()
+        self._told = time.monotonic()
 
     def on_swap(self, event: SwapEvent, player: Player) -> None:
         """New weights act from the next step on: note it, and how the last version did."""
-        self._trace.swap(event.version or 0, player.env.episode_length.tolist())
+        version = event.version or 0
+        self._acting = version if event.run == self._first_run else f"{event.run}: {version}"
+        self._trace.swap(self._acting, player.env.episode_length.tolist())
         self._note_refusals()
         self.results.swaps.append(event)
         log.info(
@@ -55,26 +59,22 @@ class Reporter:
                 versions, version = self._trace.close(env_id, int(ends.lengths[index]))
                 if player.counts(env_id):
                     self.results.add(ends, index, versions, version)
-        now = time.monotonic()
-        if self._endless and now - self._told >= REPORT_INTERVAL:
-            self._told = now
+        if self._endless and time.monotonic() - self._told >= REPORT_INTERVAL:
+            self._told = time.monotonic()
             self._tell()
-        if now - self._written >= WRITE_INTERVAL:
-            self._written = now
-            self.write()
 
     def _tell(self) -> None:
         if not self.results.by_version:
             log.info("no episode has ended yet")
             return
-        version, moments = max(self.results.by_version.items())
+        version, moments = self._acting, self.results.by_version.get(self._acting, Moments())
         log.info(
-            "%d episodes, mean return %s; version %d: %d episodes, mean return %s",
+            "%d episodes, mean return %s; version %s: %d episodes, mean return %s",
             self.results.returns.count,
             _number(self.results.returns.mean),
             version,
             moments.count,
-            _number(moments.mean),
+            _number(moments.mean if moments.count else None),
         )
 
     def write(self) -> bool:
@@ -124,7 +124,7 @@ class Reporter:
         table = Table(title=f"the last {VERSIONS_SHOWN} versions", title_justify="left")
         for name in ("version", "episodes", "mean return", "standard error"):
             table.add_column(name, justify="right")
-        for version, m in sorted(self.results.by_version.items())[-VERSIONS_SHOWN:]:
+        for version, m in list(self.results.by_version.items())[-VERSIONS_SHOWN:]:
             table.add_row(str(version), str(m.count), _number(m.mean), _number(m.stderr))
         return table
 

@@ -39,28 +39,34 @@ class Moments:
         return math.sqrt(self._m2 / (self.count - 1) / self.count) if self.count > 1 else None
 
 
+Label = int | str
+"""A policy version; of a run that a test moved to, with that run's name before it."""
+
+
 class VersionTrace:
     """Which versions acted in each environment's open episode, and for how many steps."""
 
-    def __init__(self, num_envs: int, version: int) -> None:
-        self._versions: list[list[list[int]]] = [[[version, 0]] for _ in range(num_envs)]  # [version, first step]
+    def __init__(self, num_envs: int, version: Label) -> None:
+        self._versions: list[list[tuple[Label, int]]] = [
+            [(version, 0)] for _ in range(num_envs)
+        ]  # (version, first step)
 
-    def swap(self, version: int, episode_lengths: list[int]) -> None:
+    def swap(self, version: Label, episode_lengths: list[int]) -> None:
         """From these steps of the open episodes on, `version` acts."""
         for trace, length in zip(self._versions, episode_lengths, strict=True):
             if length == 0:
                 trace.clear()  # the old version has not acted in this episode
-            trace.append([version, length])
+            trace.append((version, length))
 
-    def close(self, env_id: int, length: int) -> tuple[list[int], int]:
+    def close(self, env_id: int, length: int) -> tuple[list[Label], Label]:
         """The versions of an ended episode in order, and the one that acted longest; the next one begins."""
         trace = self._versions[env_id]
-        steps: Counter[int] = Counter()
+        steps: Counter[Label] = Counter()
         ends = [start for _, start in trace[1:]] + [length]
         for (version, start), end in zip(trace, ends, strict=True):
             steps[version] += end - start
         versions = list(dict.fromkeys(version for version, _ in trace))
-        self._versions[env_id] = [[trace[-1][0], 0]]
+        self._versions[env_id] = [(trace[-1][0], 0)]
         return versions, steps.most_common(1)[0][0]
 
 
@@ -74,9 +80,9 @@ class Results:
         self.swaps: deque[SwapEvent] = deque(maxlen=SWAPS_KEPT)
         self.returns, self.lengths = Moments(), Moments()
         self.reasons: Counter[str] = Counter()
-        self.by_version: dict[int, Moments] = {}
+        self.by_version: dict[Label, Moments] = {}
 
-    def add(self, ends: EpisodeEnds, index: int, versions: list[int], version: int) -> None:
+    def add(self, ends: EpisodeEnds, index: int, versions: list[Label], version: Label) -> None:
         """Counts the ended episode at `index` of `ends`."""
         value, length = float(ends.returns[index]), int(ends.lengths[index])
         reason = self.reason_names[int(ends.reasons[index])]
@@ -107,7 +113,7 @@ class Results:
             "reasons": dict(self.reasons),
             "by_version": {
                 str(version): {"episodes": m.count, "return_mean": m.mean, "return_stderr": m.stderr}
-                for version, m in sorted(self.by_version.items())
+                for version, m in self.by_version.items()
             },
             "swaps": [asdict(event) for event in self.swaps],
             "episodes": list(self.episodes),

@@ -20,12 +20,13 @@ from rl.checkpoint import (
     best_checkpoint_file,
     checkpoint_fingerprint,
     list_checkpoints,
+    meta_of,
     read_checkpoint,
 )
 from rl.select import resolve_checkpoint
 from rl.spec import PolicySpec
 from utils.errors import UserError
-from utils.run import Run, open_run
+from utils.run import Run, open_run, read_latest
 
 log = logging.getLogger(__name__)
 
@@ -44,19 +45,21 @@ class Source(Protocol):
 
 
 def candidate_of(file: Path, state: dict[str, Any], load_ms: float) -> Candidate:
-    """A verified checkpoint's weights, with what is known of them. Raises UserError where its spec is unreadable.
+    """A verified checkpoint's weights, with what is known of them. Raises UserError where it does not say enough.
 
     A plain rl_games file has no version; its epoch stands in, so that later files of the same run are newer.
     """
-    meta = state.get("livegym", {})
-    epoch = int(meta.get("epoch", state.get("epoch", 0)))
+    meta = meta_of(state)
+    epoch = meta.epoch if meta else state.get("epoch", 0)
+    if type(epoch) is not int:
+        raise CheckpointError(f"{file.name}: has an epoch that is not a whole number ({epoch!r})")
     return Candidate(
         model=state["model"],
-        spec=PolicySpec.from_dict(state["spec"]) if "spec" in state else None,
-        run_id=meta.get("run_id", ""),
-        version=int(meta.get("version", epoch)),
+        spec=PolicySpec.from_dict(state["spec"]) if state.get("spec") else None,
+        run_id=meta.run_id if meta else "",
+        version=meta.version if meta else epoch,
         epoch=epoch,
-        reward=meta.get("reward"),
+        reward=meta.reward if meta else None,
         file=file,
         load_ms=load_ms,
     )
@@ -75,19 +78,21 @@ class CheckpointSource:
 
     def look(self, acting: Candidate) -> Candidate | None:
         """The first usable checkpoint that should act instead of `acting`."""
-        moved = self._move_to_latest()
-        for file, version, epoch in self._files(acting, moved):
-            print_of = checkpoint_fingerprint(file)
-            if self._bad.get(file) == print_of:
+        if self._follow_latest:
+            self._move_to_latest()
+        log.debug("looking in %s", self.run.nn)
+        for file, version, epoch in self._files(acting):
+            fingerprint = checkpoint_fingerprint(file)
+            if self._bad.get(file) == fingerprint:
                 continue
-            candidate = self._read(file, version, epoch, print_of)
+            candidate = self._read(file, version, epoch, fingerprint)
             if candidate is None:
                 continue
-            if not self._is_due(candidate, acting, moved):
-                self._bad[file] = print_of
-                log.info("%s holds version %d, which is not newer than what acts.", file.name, candidate.version)
-                continue
-            return candidate
+            if self._is_due(candidate, acting):
+                return candidate
+            self._bad[file] = fingerprint
+            log.info("%s holds version %d, which is not newer than what acts.", file.name, candidate.version)
+        self._forget_what_is_gone()
         return None
 
     def refuse(self, candidate: Candidate) -> None:
@@ -99,60 +104,73 @@ class CheckpointSource:
         events, self._refusals = self._refusals, []
         return events
 
-    def _move_to_latest(self) -> bool:
-        """Follows `latest` to another run where asked to; True where the run changed."""
-        if not self._follow_latest:
-            return False
+    def _move_to_latest(self) -> None:
+        """Follows `latest_train` to another run, once that has something to act with."""
+        pointed = read_latest(self._runs_dir, "train")
+        if pointed is not None and pointed.resolve() == self.run.path.resolve():
+            return
         try:
             selection = resolve_checkpoint("latest", self._runs_dir, self._task)
         except UserError as error:
             log.debug("followLatest: %s", error)
-            return False
-        if selection.run is None or selection.run.resolve() == self.run.path.resolve():
-            return False
-        log.info("a newer run: following %s from now on (before: %s)", selection.run, self.run.path)
-        self.run = open_run(selection.run)
-        return True
-
-    def _files(self, acting: Candidate, moved: bool) -> Iterator[tuple[Path, int | None, int | None]]:
-        """Files that may be due, the first to try first."""
-        if self.follow == "best":
-            best = best_checkpoint_file(self.run.path)
-            if best is not None and best.resolve() != acting.file.resolve():
-                yield best, None, None
             return
-        for entry in list_checkpoints(self.run.path):
-            if not moved and _order(entry) <= (acting.version, acting.epoch):
+        if selection.run is not None and selection.run.resolve() != self.run.path.resolve():
+            log.info("a newer run: following %s from now on (before: %s)", selection.run, self.run.path)
+            self.run = open_run(selection.run)
+
+    def _acts_here(self, acting: Candidate) -> bool:
+        """Whether what acts is of the run that is followed; versions of two runs cannot be compared."""
+        if acting.run_id and self.run.run_id:
+            return acting.run_id == self.run.run_id
+        return acting.file.parent.parent.resolve() == self.run.path.resolve()
+
+    def _files(self, acting: Candidate) -> Iterator[tuple[Path, int | None, int | None]]:
+        """(file, version, epoch) that may be due, the first to try first."""
+        if self.follow == "best":
+            best = best_checkpoint_file(self.run)
+            if best is not None and best.resolve() != acting.file.resolve():
+                yield best.resolve(), None, None
+            return
+        here = self._acts_here(acting)
+        for entry in list_checkpoints(self.run):
+            if here and _order(entry) <= (acting.version, acting.epoch):
                 return
             yield entry.path, entry.version, entry.epoch
 
-    def _is_due(self, candidate: Candidate, acting: Candidate, moved: bool) -> bool:
-        if self.follow == "best" or moved or candidate.run_id != acting.run_id:
+    def _is_due(self, candidate: Candidate, acting: Candidate) -> bool:
+        if self.follow == "best" or not self._acts_here(acting):
             return True
         return (candidate.version, candidate.epoch) > (acting.version, acting.epoch)
 
-    def _read(self, file: Path, version: int | None, epoch: int | None, print_of: object) -> Candidate | None:
+    def _read(self, file: Path, version: int | None, epoch: int | None, fingerprint: object) -> Candidate | None:
         start = time.perf_counter()
         try:
             state = read_checkpoint(file)
             return candidate_of(file, state, 1000 * (time.perf_counter() - start))
-        except (CheckpointError, UserError) as error:
-            self._bad[file] = print_of
+        except UserError as error:
+            self._bad[file] = fingerprint
             self._report(file, version, epoch, str(error))
             return None
 
     def _report(self, file: Path, version: int | None, epoch: int | None, reason: str) -> None:
-        """One warning and one event for each file and reason."""
+        """One warning for each file, and one event for each file and reason."""
         if (file, reason) in self._reported:
             return
         first = not any(path == file for path, _ in self._reported)
         self._reported.add((file, reason))
-        self._refusals.append(SwapEvent(time.time(), "files", file.name, version, epoch, None, False, reason, 0.0))
+        self._refusals.append(
+            SwapEvent(time.time(), "files", self.run.name, file.name, version, epoch, None, False, reason, 0.0)
+        )
         log.log(
             logging.WARNING if first else logging.DEBUG,
             "%s. The old policy keeps acting; the file is tried again when it changes.",
             reason,
         )
+
+    def _forget_what_is_gone(self) -> None:
+        for file in [file for file in self._bad if not file.exists()]:
+            del self._bad[file]
+            self._reported = {entry for entry in self._reported if entry[0] != file}
 
 
 def _order(entry: Entry) -> tuple[int, int]:

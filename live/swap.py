@@ -25,6 +25,7 @@ from torch import Tensor
 
 from rl.policy import Memory, Policy
 from rl.spec import PolicySpec
+from utils.run import run_of
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,12 @@ class Candidate:
     source: str = "files"
     load_ms: float = 0.0
 
+    @property
+    def run(self) -> str:
+        """The name of its run directory; empty for a lone file."""
+        run = run_of(self.file)
+        return run.name if run else ""
+
 
 @dataclass(frozen=True)
 class SwapEvent:
@@ -48,6 +55,7 @@ class SwapEvent:
 
     time: float  # s since the epoch
     source: str
+    run: str
     file: str
     version: int | None
     epoch: int | None
@@ -60,7 +68,7 @@ class SwapEvent:
     def of(cls, candidate: Candidate, accepted: bool, reason: str = "") -> SwapEvent:
         """The event of a candidate that was taken over or refused."""
         c = candidate
-        return cls(time.time(), c.source, c.file.name, c.version, c.epoch, c.reward, accepted, reason, c.load_ms)
+        return cls(time.time(), c.source, c.run, c.file.name, c.version, c.epoch, c.reward, accepted, reason, c.load_ms)
 
 
 class LivePolicy:

@@ -29,6 +29,7 @@ from rl.checkpoint import CheckpointError, read_checkpoint
 from rl.policy import Policy
 from rl.select import NothingYet, Selection, resolve_checkpoint
 from rl.spec import PolicySpec, difference, spec_of
+from sim.recorder import StateRecorder
 from tasks.build import make_env
 from tasks.env import Env
 from utils.errors import UserError
@@ -145,8 +146,6 @@ def _check_spec(spec: PolicySpec, first: Candidate) -> None:
         log.info("%s does not say what it was trained for (a plain rl_games file); sizes are checked.", first.file.name)
         return
     differs = difference(spec, {}, first.spec, {})
-    if differs is None and abs(spec.control_dt - first.spec.control_dt) > 1e-9:
-        differs = f"its control step is {first.spec.control_dt:g} s, here it is {spec.control_dt:g} s"
     if differs is not None:
         raise UserError(
             f"{first.file} does not fit this environment: {differs}. Leave out the task.* keys that change it."
@@ -156,7 +155,8 @@ def _check_spec(spec: PolicySpec, first: Candidate) -> None:
 def _play(
     config: RootConfig, env: Env, actor: LivePolicy | ScriptedActor, found: Found | None, run: Run, stop: StopFlag
 ) -> int:
-    acting = actor.acting.version if isinstance(actor, LivePolicy) else 0
+    acting = actor.acting if isinstance(actor, LivePolicy) else None
+    env.watch(StateRecorder(env.sim, run.unstable))
     header = {
         "checkpoint": str(found.selection.file.absolute()) if found else None,
         "agent": config.agent,
@@ -164,7 +164,7 @@ def _play(
         "seed": config.seed,
         "stochastic": config.stochastic,
     }
-    results = Results(env.reason_names, env.task.success_reason, header)
+    results = Results(env.reason_names, env.success_reason, header)
     endless = config.testGamesNum == 0
     reporter = Reporter(results, run.results_file, env.num_envs, acting, endless)
     player = Player(env, actor, None if endless else quotas(config.testGamesNum, env.num_envs))

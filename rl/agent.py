@@ -26,12 +26,11 @@ from rl_games.algos_torch import torch_ext
 from rl_games.algos_torch.a2c_continuous import A2CAgent
 from rl_games.algos_torch.a2c_discrete import DiscreteA2CAgent
 from rl_games.common.a2c_common import A2CBase
-from rl_games.common.algo_observer import AlgoObserver
 from torch import Tensor
 
 from cfg.schema import PPOConfig
 from rl.adapter import RlGamesEnv
-from rl.config import central_value_params, learner_params
+from rl.config import learner_params
 from tasks.base import Box
 from tasks.env import Env
 from tasks.stats import Report
@@ -84,7 +83,6 @@ class _Learning(A2CBase):
     stop: StopFlag
     bootstrap: bool
     restored_obs: dict[str, Tensor] | None
-    on_boundary: Callable[[], None] | None
 
     def begin(self, env: Env, stop: StopFlag, bootstrap: bool) -> None:
         """Names the environment and the flag that ends training; called once after construction."""
@@ -179,27 +177,20 @@ def create_agent(env: Env, train: PPOConfig, max_iterations: int, device: str, s
     The library makes directories and an event file of its own when it is constructed; it is given a temporary one, as
     runs are named in one place only (utils/run.py).
     """
-    spec = env.task.action_spec
-    vec_env = RlGamesEnv(env, device)
-    kind = ContinuousAgent if isinstance(spec, Box) else DiscreteAgent
+    kind = ContinuousAgent if isinstance(env.task.action_spec, Box) else DiscreteAgent
     with tempfile.TemporaryDirectory(prefix="livegym-") as scratch, contextlib.redirect_stdout(io.StringIO()) as said:
         params = learner_params(
             train,
-            spec,
-            name=env.config.name,
-            run_dir=Path(scratch) / "library",
-            num_envs=env.num_envs,
+            RlGamesEnv(env, device),
+            scratch=Path(scratch),
             max_iterations=max_iterations,
             device=device,
+            shaper=BootstrappingShaper(train.reward_scale),
         )
-        config = params["config"]
-        config.update(env_info=vec_env.get_env_info(), vec_env=vec_env)
-        config["reward_shaper"] = BootstrappingShaper(train.reward_scale)
-        config["features"]["observer"] = AlgoObserver()
-        if env.layout.width("privileged"):
-            config["central_value_config"] = central_value_params(train, config["minibatch_size"])
         agent = kind("run", params)
         agent.writer.close()
+        if agent.has_central_value:
+            agent.central_value_net.writter = None  # it would open the closed writer again
     log.debug("rl_games: %s", " | ".join(said.getvalue().split("\n")))
     if train.compile:
         agent.model = torch.compile(agent.model)

@@ -32,12 +32,13 @@ from rl.retention import (
     set_best,
     write_env_state,
 )
-from rl.safe_load import CheckpointError
+from rl.safe_load import CheckpointError, NotFinite
 
 __all__ = [
     "CheckpointError",
     "CheckpointMeta",
     "Entry",
+    "NotFinite",
     "Usable",
     "best_checkpoint_file",
     "checkpoint_fingerprint",

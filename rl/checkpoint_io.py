@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from rl.safe_load import LOAD_ERRORS, CheckpointError, in_one_line, load_bytes
+from rl.safe_load import LOAD_ERRORS, CheckpointError, NotFinite, in_one_line, load_bytes
 from utils.files import commit, commit_new, discard, read_json, stage_bytes, strict_json
 
 FORMAT = 1
@@ -112,7 +112,8 @@ def write_checkpoint(nn_dir: Path, state: dict[str, Any], meta: CheckpointMeta) 
     `state` has `model` (name -> tensor), `config`, `spec` and whatever the learner needs to go on.
 
     Raises:
-        CheckpointError: the model is not finite, or the name was written before; nothing was written.
+        NotFinite: the model is not finite; nothing was written.
+        CheckpointError: the name was written before; nothing was written.
         TypeError: a value is neither a tensor nor plain Python; named by its keys.
         OSError: it could not be written (disk full); nothing is left behind.
     """
@@ -243,7 +244,7 @@ def _state_in(name: str, data: bytes) -> dict[str, Any]:
             if not isinstance(state.get(key, {}), (dict, type(None))):
                 raise CheckpointError(f"has a '{key}' that is not a dictionary")
     except CheckpointError as error:
-        raise CheckpointError(f"{name}: {error}") from error
+        raise type(error)(f"{name}: {error}") from error
     return state
 
 
@@ -254,7 +255,7 @@ def _checked_model(model: dict[Any, Any]) -> dict[str, torch.Tensor]:
         if not isinstance(key, str) or not plain:
             raise CheckpointError(f"has a 'model' with {in_one_line(ValueError(key))!r}, which is not a tensor")
         if not _is_finite(tensor):
-            raise CheckpointError(f"has NaN or Infinity in {key!r}")
+            raise NotFinite(f"has NaN or Infinity in {key!r}")
         name = key.removeprefix(_COMPILED)
         if name in checked:
             raise CheckpointError(f"has {name!r} twice, with and without {_COMPILED!r}")

@@ -17,7 +17,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from rl_games.common.algo_observer import AlgoObserver
+
 from cfg.schema import NetworkConfig, PPOConfig
+from rl.adapter import RlGamesEnv
 from tasks.base import ActionSpec, Box, Discrete
 
 NEVER = 10**12  # iterations; an age that no training reaches
@@ -88,17 +91,21 @@ def model_params(network: NetworkConfig, spec: ActionSpec) -> dict[str, Any]:
 
 
 def learner_params(
-    train: PPOConfig, spec: ActionSpec, *, name: str, run_dir: Path, num_envs: int, max_iterations: int, device: str
+    train: PPOConfig, env: RlGamesEnv, *, scratch: Path, max_iterations: int, device: str, shaper: Any
 ) -> dict[str, Any]:
-    """The whole parameter tree of a learner, but for `env_info`, `vec_env`, `reward_shaper` and the observer."""
+    """The whole parameter tree of a learner.
+
+    `scratch`: a directory that the library may litter; `shaper`: called with rewards (N, 1), gives those learned from.
+    """
+    spec, name, num_envs = env.env.task.action_spec, env.env.config.name, env.env.num_envs
     seq_length = train.network.recurrent.sequence_length if train.network.recurrent else 1
     minibatch_size = num_envs * train.horizon_length // train.num_minibatches
     config: dict[str, Any] = {
         "name": name,
         "env_name": name,
         "device": device,
-        "train_dir": str(run_dir.parent),
-        "full_experiment_name": run_dir.name,
+        "train_dir": str(scratch),
+        "full_experiment_name": "library",
         "num_actors": num_envs,
         "horizon_length": train.horizon_length,
         "seq_length": seq_length,
@@ -133,8 +140,13 @@ def learner_params(
         "save_frequency": 0,
         "save_best_after": NEVER,
         "use_diagnostics": False,
-        "features": {},
+        "features": {"observer": AlgoObserver()},
+        "env_info": env.get_env_info(),
+        "vec_env": env,
+        "reward_shaper": shaper,
     }
+    if env.env.layout.width("privileged"):
+        config["central_value_config"] = central_value_params(train, minibatch_size)
     return {**model_params(train.network, spec), "config": config}
 
 
@@ -143,7 +155,10 @@ def _schedule(name: str) -> str | None:
 
 
 def central_value_params(train: PPOConfig, minibatch_size: int) -> dict[str, Any]:
-    """An asymmetric critic of its own: same layers, sees the privileged group."""
+    """An asymmetric critic of its own: same layers, sees the privileged group.
+
+    The library gives it a linear or a constant learning rate only; under `adaptive` it is constant.
+    """
     return {
         "minibatch_size": minibatch_size,
         "mini_epochs": train.mini_epochs,

@@ -22,6 +22,7 @@ from rl.checkpoint_io import NAME, checkpoint_fingerprint, meta_of, read_checkpo
 from rl.safe_load import CheckpointError
 from utils.files import read_json_dict
 from utils.links import read_pointer
+from utils.run import nn_of
 
 BEST = "best.pth"
 _FOREIGN_EPOCH = re.compile(r"_ep_(\d+)(?!\d)")
@@ -52,7 +53,7 @@ def list_checkpoints(run_dir: os.PathLike[str]) -> list[Entry]:
     Temporaries of any program, directories and links to files that are listed anyway (`best.pth`) are left out.
     """
     files: dict[str, Path] = {}
-    for path in sorted(_names(Path(run_dir) / "nn"), key=lambda p: (p.is_symlink(), p.name == BEST, p.name)):
+    for path in sorted(_names(nn_of(run_dir)), key=lambda p: (p.is_symlink(), p.name == BEST, p.name)):
         if path.is_file():
             files.setdefault(os.path.realpath(path), path)
     entries = [Entry(path, *_numbers(path)) for path in files.values()]
@@ -134,7 +135,7 @@ def best_checkpoint_file(run_dir: os.PathLike[str]) -> Path | None:
 
     None where no checkpoint has a reward yet.
     """
-    link = Path(run_dir) / "nn" / BEST
+    link = nn_of(run_dir) / BEST
     target = read_pointer(link)
     if target is not None and target.is_file():
         return target
@@ -154,7 +155,7 @@ def highest_version(run_dir: os.PathLike[str]) -> int:
 
     Sidecars and environment states whose checkpoint is gone count too: a version is never given out twice.
     """
-    nn_dir = Path(run_dir) / "nn"
+    nn_dir = nn_of(run_dir)
     names = {p.with_suffix("") if p.suffix == ".json" else p for p in _children(nn_dir) if not p.name.startswith(".")}
     numbers = [_numbers_outside(path) for path in names if path.suffix == ".pth"]
     states = [_ENV_STATE.fullmatch(path.name) for path in _children(Path(run_dir))]

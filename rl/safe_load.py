@@ -75,6 +75,10 @@ class CheckpointError(UserError):
     """A file that cannot be used as a checkpoint; the message says in one line what is wrong with it."""
 
 
+class NotFinite(CheckpointError):
+    """It holds NaN or Infinity."""
+
+
 class _Dtype:
     """Stands in for `numpy.dtype`: a number's kind, size and byte order."""
 

@@ -22,7 +22,8 @@ from rl.agent import Iteration
 from rl.checkpoint import (
     CheckpointError,
     CheckpointMeta,
-    find_latest_checkpoint_file,
+    NotFinite,
+    newest_usable,
     prune,
     prune_env_states,
     set_best,
@@ -32,6 +33,7 @@ from rl.checkpoint import (
 from rl.spec import PolicySpec, shape_hash
 from rl.state import capture_environment, capture_learner, set_best_return
 from utils.errors import UserError
+from utils.files import discard
 from utils.run import Run, point_latest
 
 log = logging.getLogger(__name__)
@@ -61,6 +63,8 @@ class Saver:
         self.best_return: float | None = None
         self.saved_version = agent.version  # nothing new to save before the first iteration
         self._saved_at: float | None = None
+        self._tried_at: float | None = None
+        self._failing = False
         self._last: Iteration | None = None
         self._pointed = False
         self._kept: Captured | None = None
@@ -87,9 +91,9 @@ class Saver:
         return None if self._saved_at is None else time.monotonic() - self._saved_at
 
     def _due(self, it: Iteration) -> bool:
-        age = self.age()
-        if age is None:
+        if self._tried_at is None:
             return True
+        age = time.monotonic() - self._tried_at
         if self.policy.frequency is not None:
             return it.epoch % self.policy.frequency == 0
         return age >= self.policy.interval or (self._improves(it) and age >= self.policy.interval / 4)
@@ -98,24 +102,26 @@ class Saver:
         return it.mean_return is not None and (self.best_return is None or it.mean_return > self.best_return)
 
     def save(self) -> bool:
-        """Writes the last iteration's checkpoint, and its environments; False where it could not be written."""
+        """Writes the last iteration's checkpoint, and its environments; False where it could not be written.
+
+        Raises UserError where the weights are not finite: no later iteration could mend that.
+        """
         it = self._last
         if it is None or self.saved_version == it.version:
             return True
+        self._tried_at = time.monotonic()
         best_before = self.best_return
         if self._improves(it):
             self.best_return = it.mean_return
         try:
             path = self._write(it)
-        except CheckpointError as error:
+        except NotFinite as error:
             raise self._diverged(it, error) from error
-        except OSError as error:
+        except (OSError, CheckpointError) as error:
             self.best_return = best_before
-            self._saved_at = time.monotonic() if self._saved_at is None else self._saved_at
-            log.warning(
-                "checkpoint of iteration %d not written: %s. Training goes on; the previous one stays.", it.epoch, error
-            )
+            self._say_failed(it, error)
             return False
+        self._failing = False
         self.saved_version, self._saved_at = it.version, time.monotonic()
         try:
             self._tidy(path, is_best=self.best_return != best_before)
@@ -123,10 +129,20 @@ class Saver:
             log.warning("%s is saved, but tidying up behind it failed: %s", path, error)
         return True
 
-    def _diverged(self, it: Iteration, error: CheckpointError) -> UserError:
+    def _say_failed(self, it: Iteration, error: Exception) -> None:
+        """One warning while the trouble lasts."""
+        log.log(
+            logging.DEBUG if self._failing else logging.WARNING,
+            "checkpoint of iteration %d not written: %s. Training goes on, the last one stays; tried again when due.",
+            it.epoch,
+            error,
+        )
+        self._failing = True
+
+    def _diverged(self, it: Iteration, error: NotFinite) -> UserError:
         """Weights that are not finite cannot be learned back: going on would only waste the time."""
-        last = find_latest_checkpoint_file(self.run)
-        restart = f"checkpoint={last} train.learning_rate=<lower>" if last else "train.learning_rate=<lower>"
+        last = newest_usable(self.run)
+        restart = f"checkpoint={last.path} train.learning_rate=<lower>" if last else "train.learning_rate=<lower>"
         return UserError(
             f"the policy diverged by iteration {it.epoch}: {error}. Training cannot go on from there. "
             f"Start again from before it: python train.py task={self.spec.task} {restart}",
@@ -151,8 +167,12 @@ class Saver:
             shape_hash=shape_hash(self.spec, state["model"]),
         )
         # first the environments: a kill between the two leaves the newest checkpoint with the state that belongs to it
-        write_env_state(self.run, it.version, environment)
-        return write_checkpoint(self.run.nn, state, meta)
+        written = write_env_state(self.run, it.version, environment)
+        try:
+            return write_checkpoint(self.run.nn, state, meta)
+        except (OSError, CheckpointError):
+            discard(written)
+            raise
 
     def _tidy(self, path: Path, is_best: bool) -> None:
         """What may follow a complete checkpoint, in the order in which a kill does least harm."""

@@ -26,7 +26,7 @@ from rl.listing import BEST, best_checkpoint_file, first_usable, list_checkpoint
 from rl.safe_load import CheckpointError
 from utils.errors import UserError, did_you_mean
 from utils.files import read_json_dict
-from utils.run import TRAINING_KINDS, Run, latest_dangles, list_runs, open_run, read_latest
+from utils.run import NN, TRAINING_KINDS, Run, latest_dangles, list_runs, nn_of, open_run, read_latest, run_of
 
 WORDS = ("latest", "latest_train", "latest_test", "best")
 
@@ -164,7 +164,7 @@ def _latest_test(runs_dir: Path, task: str | None) -> Selection:
     for run in _with_first(first, runs):
         file = _recorded_checkpoint(run, runs_dir)
         if file:
-            owner = file.parent.parent if file.parent.name == "nn" else None
+            owner = run_of(file)
             return Selection(owner, file, True, None, "; ".join(notes))
         notes.append(f"{run.name} is passed over: its results.json names no checkpoint that is still there")
     raise NothingYet(
@@ -193,12 +193,12 @@ def _existing_path(selector: str, runs_dir: Path) -> Path | None:
 
 def _is_word_for_run(selector: str, typed: Path) -> bool:
     """True for one word that happens to be a directory here too, but not a run."""
-    return "/" not in selector and typed.is_dir() and not (typed / "nn").is_dir()
+    return "/" not in selector and typed.is_dir() and not nn_of(typed).is_dir()
 
 
 def _run_at(path: Path) -> Run:
     path = Path(os.path.realpath(path)) if path.is_symlink() else path  # latest_train may move on; this run stays
-    return open_run(path.parent if path.name == "nn" else path)
+    return open_run(path.parent if path.name == NN else path)
 
 
 def _missing_file(selector: str) -> Selection:
@@ -217,7 +217,7 @@ def _named_file(selector: str, path: Path) -> Selection:
     if path.suffix != ".pth":
         raise UserError(f"checkpoint={selector}: {path.absolute()} is not a .pth file")
     file = Path(os.path.realpath(path)) if path.is_symlink() else path  # best.pth may move on; this file stays
-    return Selection(file.parent.parent if file.parent.name == "nn" else None, file, True, None)
+    return Selection(run_of(file), file, True, None)
 
 
 def _run_by_part(part: str, runs_dir: Path) -> Run:

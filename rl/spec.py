@@ -1,7 +1,7 @@
 """What a policy must fit: its observation blocks, its action spec, and a digest of both with its parameters.
 
-Two policies are interchangeable exactly where their shape hashes are equal. Where they are not, `difference` says in
-one line what differs, so that a refused swap can be understood without a debugger.
+The shape hash is for quick looks: policies with unequal hashes cannot be exchanged. `difference` decides, also by task
+and control rate, and says in one line what differs, so that a refusal can be understood without a debugger.
 """
 
 from __future__ import annotations
@@ -107,6 +107,8 @@ def difference(mine: PolicySpec, my_shapes: Shapes, other: PolicySpec | None, ot
             return f"it is a policy of task {other.task}, here acts {mine.task}"
         if other.action != mine.action:
             return f"its action is {other.action}, here it is {mine.action}"
+        if abs(other.control_dt - mine.control_dt) > 1e-9:
+            return f"its control step is {other.control_dt:g} s, here it is {mine.control_dt:g} s"
         if other.observations != mine.observations:
             return f"its observation is {_blocks(other.observations)}, here it is {_blocks(mine.observations)}"
     return shape_difference(my_shapes, other_shapes)

@@ -19,6 +19,7 @@ from utils.errors import UserError
 from utils.seeding import generator_states, set_generator_states
 
 METERS = ("game_rewards", "game_shaped_rewards", "game_lengths")
+CRITIC_COUNTERS = ("epoch_num", "frame", "lr")  # of the asymmetric critic; the library forgets them
 EPISODE_SUMS = ("current_rewards", "current_shaped_rewards", "current_lengths", "dones")
 
 
@@ -38,6 +39,8 @@ def capture_learner(agent: Any) -> dict[str, Any]:
         "meters": {name: _meter_state(getattr(agent, name)) for name in METERS},
         "generators": generator_states(),
     }
+    if agent.has_central_value:
+        state["learner"]["critic"] = {name: getattr(agent.central_value_net, name) for name in CRITIC_COUNTERS}
     return state
 
 
@@ -63,6 +66,8 @@ def restore_learner(agent: Any, state: dict[str, Any], version: int) -> float | 
     if agent.has_central_value:
         agent.central_value_net.load_state_dict(state["assymetric_vf_nets"])
         agent.central_value_net.optimizer.load_state_dict(state["assymetric_vf_optimizer"])
+        for name in CRITIC_COUNTERS:
+            setattr(agent.central_value_net, name, learner["critic"][name])
     agent.epoch_num, agent.frame, agent.version = int(state["epoch"]), int(state["frame"]), version
     agent.last_lr, agent.entropy_coef = learner["learning_rate"], learner["entropy_coef"]
     for name in METERS:

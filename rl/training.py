@@ -33,7 +33,7 @@ from rl.progress import Progress
 from rl.saver import SavePolicy, Saver
 from rl.scalars import ScalarWriter
 from rl.select import resolve_checkpoint
-from rl.spec import spec_of
+from rl.spec import PolicySpec, difference, spec_of
 from rl.state import load_weights, restore_environment, restore_learner
 from sim.recorder import StateRecorder
 from tasks.build import make_env
@@ -77,14 +77,19 @@ class Parent:
             )
         return resumed_config(config, self.state["config"], given)
 
-    def check_task(self, task: str) -> None:
-        """Raises UserError where the weights are of another task."""
-        meta = meta_of(self.state)
-        if meta is not None and meta.task != task:
+    def check_fits(self, spec: PolicySpec) -> None:
+        """Raises UserError where the weights are of another task, or see or do other things than `spec` says."""
+        if not self.state.get("spec"):
+            return  # a plain rl_games file: its shapes are all that can be checked
+        theirs = PolicySpec.from_dict(self.state["spec"])
+        if theirs.task != spec.task:
             raise UserError(
-                f"{self.file} is of task {meta.task}, this run trains {task}. "
-                f"Add task={meta.task}, or choose a checkpoint of {task}."
+                f"{self.file} is of task {theirs.task}, this run trains {spec.task}. "
+                f"Add task={theirs.task}, or choose a checkpoint of {spec.task}."
             )
+        differs = difference(spec, {}, theirs, {})
+        if differs is not None:
+            raise UserError(f"{self.file} does not fit: {differs}.")
 
     def reread(self) -> Parent:
         """The same choice again, now that nobody else writes: the newest may have become another."""
@@ -130,7 +135,7 @@ class _Training:
     def start(self, parent: Parent | None, provenance: Provenance) -> int:
         """A new run, from the parent's weights and normaliser where there is one; made once everything fits."""
         if parent is not None:
-            parent.check_task(self.config.task.name)
+            parent.check_fits(spec_of(self.env))
             load_weights(self.agent, parent.state)
         run = begin_run(Path(self.config.runsDir), self.config.task.name, "train", provenance)
         with RunLock(run), run_log(run):
@@ -172,7 +177,7 @@ class _Training:
 
     def _saver(self, run: Run) -> Saver:
         c = self.config
-        self.env.watch(StateRecorder(self.env.sim, run.path / "unstable"))
+        self.env.watch(StateRecorder(self.env.sim, run.unstable))
         policy = SavePolicy(c.saveInterval, c.saveFrequency, c.keepLast, c.keepEvery)
         return Saver(run, self.agent, spec_of(self.env), as_dict(c), policy)
 
@@ -182,7 +187,7 @@ class _Training:
         writer = ScalarWriter(saver.run.summaries, start_step=self.agent.frame)
         start = time.monotonic()
         try:
-            with Progress(title, self.agent.max_epochs, saver.age, self.env.task.success_reason, console) as progress:
+            with Progress(title, self.agent.max_epochs, saver.age, self.env.success_reason, console) as progress:
                 self._iterate(saver, writer, progress)
             return self._finish(saver, time.monotonic() - start)
         finally:

@@ -114,6 +114,12 @@ class Env:
         return self.sim.num_envs
 
     @property
+    def success_reason(self) -> str | None:
+        """The reason that means success; None where the task has none, or the yaml switches it off."""
+        reason = self.task.success_reason
+        return reason if reason in self.reasons.active else None
+
+    @property
     def reason_names(self) -> tuple[str, ...]:
         """Why an episode can end; indices in EpisodeEnds.reasons."""
         return self.reasons.names
@@ -168,7 +174,10 @@ class Env:
         return report
 
     def state_dict(self, env_ids: Tensor | None = None) -> dict[str, Any]:
-        """Everything that decides how environments (n,) go on, as tensors and plain values."""
+        """Everything that decides how environments (n,) go on, as tensors and plain values.
+
+        The generator is one for all environments: it is part of every state, also of a few environments'.
+        """
         ids = torch.arange(self.num_envs, device=self.sim.device) if env_ids is None else env_ids
         return {
             "sim": self.sim.snapshot(ids).arrays,
@@ -176,26 +185,36 @@ class Env:
             "episode_length": self.episode_length[ids].clone(),
             "episode_terms": self.stats.episode_terms[ids].clone(),
             "rng": self.rng.get_state(),
+            "steps": self._steps,
         }
 
     def load_state_dict(self, state: dict[str, Any], env_ids: Tensor | None = None) -> None:
         """Puts a `state_dict` of n environments into `env_ids` (n,), or into the first n.
 
-        Raises ValueError where the state is of another task or does not fit.
+        Raises ValueError where the state is of another task or does not fit; nothing is changed then.
         """
-        n = len(state["episode_length"])
-        ids = torch.arange(n, device=self.sim.device) if env_ids is None else env_ids
-        if len(ids) != n or n > self.num_envs or set(state["task"]) != set(self.task.buffers):
-            raise ValueError(
-                f"a state of {n} environments with buffers {sorted(state['task'])} does not fit "
-                f"{len(ids)} of {self.num_envs} with buffers {sorted(self.task.buffers)}"
-            )
+        ids = self._fitting_ids(state, env_ids)
         self.sim.restore(Snapshot(ids, state["sim"]), ids)
         for name, value in state["task"].items():
             self.task.buffers[name][ids] = value.to(self.sim.device)
         self.episode_length[ids] = state["episode_length"].to(self.sim.device)
         self.stats.episode_terms[ids] = state["episode_terms"].to(self.sim.device)
         self.rng.set_state(state["rng"])
+        self._steps = state["steps"]
+
+    def _fitting_ids(self, state: dict[str, Any], env_ids: Tensor | None) -> Tensor:
+        here = self.state_dict(torch.arange(1, device=self.sim.device))
+        missing = set(here) - set(state)
+        if missing:
+            raise ValueError(f"the state lacks {', '.join(sorted(missing))}")
+        n = len(state["episode_length"])
+        ids = torch.arange(n, device=self.sim.device) if env_ids is None else env_ids
+        if len(ids) != n or n > self.num_envs:
+            raise ValueError(f"a state of {n} environments does not fit {len(ids)} of {self.num_envs}")
+        theirs, mine = _row_shapes(state["task"]), _row_shapes(here["task"])
+        if theirs != mine:
+            raise ValueError(f"the state does not fit: its task buffers are {theirs}, here they are {mine}")
+        return ids  # the simulator checks its own part, before it changes anything
 
     def _observe(self) -> dict[str, Tensor]:
         """group -> (N, width); noise is added to what the policy sees only."""
@@ -253,8 +272,12 @@ class Env:
             log.warning("their last states are in %s", ", ".join(str(file) for file in files))
 
     def _reset_envs(self, env_ids: Tensor) -> None:
-        qpos, qvel = self.task.reset(env_ids, self.rng)
         for value in self.task.buffers.values():
             value[env_ids] = 0
+        qpos, qvel = self.task.reset(env_ids, self.rng)  # after that: a task may draw a goal into a buffer
         self.sim.reset(env_ids, qpos, qvel)
         self.episode_length[env_ids] = 0
+
+
+def _row_shapes(tensors: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(value.shape[1:]) for name, value in tensors.items()}

@@ -109,20 +109,24 @@ class RewardTerms:
 class TerminationReasons:
     """Decides which of the named reasons end an episode, and keeps them apart.
 
-    `names` has the active reasons in the yaml's order, then `unstable`, then `time_limit`; `index` of a reason is its
-    place there. Where several hold at once, the first counts; a failure in the last step counts as failure.
+    `names` has `unstable`, the active reasons in the yaml's order, then `time_limit`; a reason's index is its place
+    there. Where several hold at once, the first counts: what a task reads out of a state that is not finite means
+    nothing, and a failure in the last step counts as failure.
     """
 
     def __init__(self, sample: Mapping[str, Tensor], active: Mapping[str, bool], num_envs: int) -> None:
         """`sample` is one evaluation of the task's reasons. Raises UserError for names or shapes that do not fit."""
         check_names("termination reason", sample, active)
+        for name in (UNSTABLE, TIME_LIMIT):
+            if name in sample:
+                raise UserError(f"termination reason {name!r} is the environment's own; give the task's another name.")
         for name, value in sample.items():
             check_shape("termination reason", name, value, num_envs, dims=1)
             if value.dtype != torch.bool:
                 raise UserError(f"termination reason {name!r} has dtype {value.dtype}; it must be torch.bool.")
         self.active = tuple(name for name, on in active.items() if on)
-        self.names = (*self.active, UNSTABLE, TIME_LIMIT)
+        self.names = (UNSTABLE, *self.active, TIME_LIMIT)
 
     def table(self, reasons: Mapping[str, Tensor], unstable: Tensor, at_limit: Tensor) -> Tensor:
         """Reasons (N,) bool each -> (N, R) bool in the order of `names`."""
-        return torch.stack([*(reasons[name] for name in self.active), unstable, at_limit], dim=1)
+        return torch.stack([unstable, *(reasons[name] for name in self.active), at_limit], dim=1)

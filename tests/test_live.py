@@ -175,7 +175,7 @@ def test_quotas_are_as_equal_as_can_be():
 
 def recorded(env, player_quota, tmp_path, actor=None, stop=None):
     results = Results(env.reason_names, "failed", {"task": "Counting"})
-    reporter = Reporter(results, tmp_path / "results.json", env.num_envs, 1, endless=player_quota is None)
+    reporter = Reporter(results, tmp_path / "results.json", env.num_envs, candidate(1), endless=player_quota is None)
     player = Player(env, actor or ScriptedActor(env, "zero", 0), player_quota)
     player.attach(reporter)
     player.run(stop or StopFlag())

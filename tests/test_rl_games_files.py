@@ -28,16 +28,8 @@ def written_by_rl_games(tmp_path_factory) -> Path:
     cwd = tmp_path_factory.mktemp("library")
     c = to_typed(compose(["task=Cartpole"]))
     env = RlGamesEnv(make_env(c.task, c.sim, c.physics, 16, 0), "cpu")
-    params = learner_params(
-        c.train,
-        env.env.task.action_spec,
-        name="Cartpole",
-        run_dir=cwd / "r",
-        num_envs=16,
-        max_iterations=2,
-        device="cpu",
-    )
-    params["config"].update(env_info=env.get_env_info(), vec_env=env, reward_shaper={"scale_value": 0.1})
+    shaper = {"scale_value": 0.1}
+    params = learner_params(c.train, env, scratch=cwd, max_iterations=2, device="cpu", shaper=shaper)
     params["config"].update(
         torch_compile=False, save_frequency=1, save_best_after=0, lr_schedule=None, learning_rate=1e-3
     )
@@ -45,7 +37,7 @@ def written_by_rl_games(tmp_path_factory) -> Path:
         runner = Runner()
         runner.load_config({**params, "seed": 1})
         runner.run_train({"train": True})
-    return next((cwd / "r" / "nn").glob("last_Cartpole_ep_2*.pth"))
+    return next((cwd / "library" / "nn").glob("last_Cartpole_ep_2*.pth"))
 
 
 def moved(path: Path, to: Path, prefix: str = "", cuda: bool = False) -> Path:

@@ -1,1 +1,1 @@
-"""What every layer may use: errors, run directories, seeds, logging, rotations."""
+"""What every layer may use: errors, run directories, locks, signals, seeds, logging."""

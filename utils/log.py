@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.logging import RichHandler
 
+from utils.errors import UserError
 from utils.run import Run
 
 console = Console(stderr=True)
@@ -58,6 +59,18 @@ def run_log(run: Run) -> Iterator[None]:
     logging.getLogger().addHandler(handler)
     try:
         yield
+    except UserError as error:
+        _to_file(handler, f"ended by an error: {error}")
+        raise
+    except Exception:
+        _to_file(handler, "ended by an unexpected error", trace=True)
+        raise
     finally:
         logging.getLogger().removeHandler(handler)
         handler.close()
+
+
+def _to_file(handler: logging.Handler, text: str, trace: bool = False) -> None:
+    """Only to the run's file: the person is told by whoever catches the error."""
+    trouble = sys.exc_info() if trace else None
+    handler.handle(logging.LogRecord(__name__, logging.ERROR, __file__, 0, text, None, trouble))

@@ -31,6 +31,7 @@ KINDS = (*TRAINING_KINDS, "test")
 _NAME = re.compile(r"(?P<task>.+)_(?P<kind>train|test|continuous)_(?P<when>\d{8}_\d{6})(?:_(?P<number>\d+))?")
 _WHEN = "%Y%m%d_%H%M%S"
 _IDENTITY = "run.json"
+NN = "nn"
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,12 @@ class Run:
     @property
     def nn(self) -> Path:
         """Where the checkpoints are."""
-        return self.path / "nn"
+        return nn_of(self.path)
+
+    @property
+    def unstable(self) -> Path:
+        """Last states of environments that left the finite numbers."""
+        return self.path / "unstable"
 
     @property
     def summaries(self) -> Path:
@@ -89,6 +95,16 @@ class Run:
     def started(self) -> tuple[datetime, int] | None:
         """When the run was started and its number within that second, by its name; None for a foreign name."""
         return _started(self.name)
+
+
+def nn_of(run_dir: os.PathLike[str]) -> Path:
+    """Where the checkpoints of the run in `run_dir` are; see `Run.nn`."""
+    return Path(run_dir) / NN
+
+
+def run_of(file: Path) -> Path | None:
+    """The run directory that a checkpoint file lies in; None for a lone file."""
+    return file.parent.parent if file.parent.name == NN else None
 
 
 def _started(name: str) -> tuple[datetime, int] | None:
@@ -156,7 +172,7 @@ def _identify(path: Path) -> Run | None:
     # What is stored wins over the name: people rename directories.
     match = _NAME.fullmatch(path.name)
     stored = read_json_dict(path / _IDENTITY)
-    if not match and stored.get("kind") not in KINDS and not (path / "nn").is_dir():
+    if not match and stored.get("kind") not in KINDS and not nn_of(path).is_dir():
         return None
     known = match.groupdict() if match else {"task": "", "kind": "train"}
     known |= {key: value for key, value in stored.items() if isinstance(value, str)}

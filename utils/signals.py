@@ -1,4 +1,4 @@
-"""Ctrl+C and SIGTERM: the first asks to finish, the second ends the process at once.
+"""Ctrl+C, SIGTERM and SIGHUP: the first asks to finish, the second ends the process at once.
 
     with StopFlag() as stop:
         while not stop.requested:
@@ -13,28 +13,23 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-import threading
 import time
 from types import FrameType, TracebackType
 from typing import Any
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Ctrl+C, `kill`, and a terminal or an ssh session that is gone (unless nohup has it ignored)."""
+TICK = 0.05  # s, how late a wait notices a signal
 
 
 class StopFlag:
-    """Whether, when and by which signal the user asked to stop."""
+    """Whether, when and by which signal the user asked to stop; `requested` is True from then on."""
 
     def __init__(self) -> None:
         self.signum = 0
         self._asked_at = 0.0
-        self._event = threading.Event()
+        self.requested = False  # a plain flag: a handler must not wait for a lock that its own thread holds
         self._previous: dict[int, Any] = {}
-
-    @property
-    def requested(self) -> bool:
-        """True from the first signal (or `request`) on."""
-        return self._event.is_set()
 
     @property
     def exit_status(self) -> int:
@@ -49,21 +44,23 @@ class StopFlag:
         """Asks to stop, as a signal does."""
         self.signum = signum
         self._asked_at = time.monotonic()
-        self._event.set()
+        self.requested = True
 
     def wait(self, seconds: float) -> bool:
         """Sleeps up to `seconds`, less where a stop is asked for; True where it was."""
-        return self._event.wait(seconds)
+        end = time.monotonic() + seconds
+        while not self.requested and (left := end - time.monotonic()) > 0:
+            time.sleep(min(TICK, left))
+        return self.requested
 
     def _on_signal(self, signum: int, frame: FrameType | None) -> None:
         if self.requested:
-            sys.stderr.write("\x1b[?25h\nsecond signal: ending at once\n")  # a live display had hidden the cursor
-            sys.stderr.flush()
+            os.write(2, b"\x1b[?25h\nsecond signal: ending at once\n")  # a live display had hidden the cursor
             os._exit(128 + signum)
         self.request(signum)
 
     def __enter__(self) -> StopFlag:
-        for signum in SIGNALS:
+        for signum in (s for s in SIGNALS if signal.getsignal(s) is not signal.SIG_IGN):
             self._previous[signum] = signal.signal(signum, self._on_signal)
         return self
 
