@@ -167,6 +167,55 @@ def test_an_environment_that_breaks_is_ended_counted_recorded_and_reset(caplog):
     assert act(env).ended is None  # it goes on
 
 
+class WithGoal(Counting):
+    """Draws a goal into a buffer when an episode starts."""
+
+    def bind(self, sim):
+        super().bind(sim)
+        self.goal = self.buffer(sim, "goal")
+
+    def reset(self, env_ids, rng):
+        self.goal[env_ids] = 7.0
+        return super().reset(env_ids, rng)
+
+
+def test_what_a_task_draws_at_a_reset_is_there_in_the_episode():
+    env = counting_env(task=WithGoal, length=2)
+    env.reset()
+    for _ in range(5):
+        assert env.task.goal.tolist() == [7.0, 7.0]
+        act(env)
+
+
+def test_a_broken_state_is_neither_success_nor_failure_of_the_task():
+    class BreaksWhereItFails(Breaking):
+        success_reason = "failed"
+
+    env = counting_env(task=BreaksWhereItFails, params=CountingParams(fail_at=2))
+    env.reset()
+    act(env)
+    step = act(env)
+    assert [env.reason_names[r] for r in step.ended.reasons] == ["failed", "unstable"]
+
+
+@pytest.mark.parametrize("name", ["unstable", "time_limit"])
+def test_the_environments_own_reasons_cannot_be_a_tasks(name):
+    class Named(Counting):
+        def terminate(self, state):
+            return {name: torch.zeros(state.num_envs, dtype=torch.bool)}
+
+    with pytest.raises(UserError, match=f"{name}.*environment's own"):
+        counting_env(task=Named, terminations={name: True})
+
+
+def test_success_means_nothing_where_the_yaml_switches_its_reason_off():
+    class Succeeding(Counting):
+        success_reason = "failed"
+
+    assert counting_env(task=Succeeding).success_reason == "failed"
+    assert counting_env(task=Succeeding, terminations={"failed": False}).success_reason is None
+
+
 def test_a_state_goes_on_bit_for_bit_also_in_a_smaller_env():
     env = counting_env(num_envs=4, length=6, noise={"step": 0.1})
     env.reset()

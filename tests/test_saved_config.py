@@ -1,0 +1,104 @@
+"""A run's configuration in a later session: what comes from where, and what contradicts."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from cfg.saved import resumed_config, with_run_config
+from cfg.typed import as_dict
+from utils.errors import UserError
+
+
+@pytest.fixture
+def session(config):
+    return config("config=test", "seed=5")
+
+
+@pytest.fixture
+def saved(config):
+    return as_dict(config("task=Ant", "numEnvs=16", "train.network.units=[7]", "seed=0"))
+
+
+def test_a_test_takes_task_and_training_from_the_run_and_the_rest_from_the_session(session, saved):
+    config = with_run_config(session, saved, None, [])
+    assert (config.task.name, config.train.network.units) == ("Ant", [7])
+    assert (config.numEnvs, config.seed) == (4, 5)
+    assert session.task.name == "Cartpole"  # not changed
+
+
+def test_task_keys_of_the_command_line_apply_last(session, saved):
+    config = with_run_config(session, saved, "Ant", ["task.rewards.control=0", "seed=5"])
+    assert config.task.rewards["control"] == 0
+    assert config.task.rewards["forward"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("task", "overrides", "words"),
+    [
+        ("Cartpole", [], ["task=Cartpole", "Ant"]),
+        (None, ["train.learning_rate=1"], ["train.learning_rate=1", "run"]),
+    ],
+)
+def test_what_contradicts_a_test_is_refused(session, saved, task, overrides, words):
+    with pytest.raises(UserError) as error:
+        with_run_config(session, saved, task, overrides)
+    assert all(word in str(error.value) for word in words)
+
+
+def test_a_plain_file_needs_its_task_named(session):
+    with pytest.raises(UserError, match="task=<Task>"):
+        with_run_config(session, None, None, [])
+    assert with_run_config(session, None, "Cartpole", []) is session
+
+
+def test_old_and_unknown_keys_are_met_with_defaults_and_a_word(session, saved, caplog):
+    old = copy.deepcopy(saved)
+    del old["train"]["tau"], old["task"]["noise"]
+    old["train"]["forgotten"], old["task"]["params"]["gone"] = 1, 2
+    config = with_run_config(session, old, None, [])
+    assert (config.train.tau, config.task.noise) == (0.95, {})
+    assert "train.forgotten" in caplog.text
+    assert "task.params.gone" in caplog.text
+
+
+def test_a_key_without_a_default_is_asked_for(session, saved):
+    del saved["task"]["decimation"]
+    with pytest.raises(UserError, match=r"task\.decimation"):
+        with_run_config(session, saved, None, [])
+
+
+@pytest.mark.parametrize("broken", [{}, {"task": {}, "train": {}}, {"task": {"name": "Nope"}, "train": {}}])
+def test_a_configuration_that_is_none_is_refused(session, broken):
+    with pytest.raises(UserError):
+        with_run_config(session, broken, None, [])
+
+
+def test_a_resumed_run_keeps_its_own_configuration_but_for_session_keys(config, saved):
+    session = config("maxIterations=9", "saveInterval=3", "sim.threads=2", "checkpoint=x", "resume=true")
+    given = ["maxIterations", "saveInterval", "sim.threads", "checkpoint", "resume"]
+    resumed = resumed_config(session, saved, given)
+    assert (resumed.task.name, resumed.numEnvs, resumed.seed, resumed.train.network.units) == ("Ant", 16, 0, [7])
+    assert (resumed.maxIterations, resumed.saveInterval, resumed.sim.threads) == (9, 3.0, 2)
+    assert (resumed.checkpoint, resumed.resume) == ("x", True)
+    again = resumed_config(session, as_dict(resumed), ["resume", "checkpoint"])
+    assert (again.maxIterations, again.numEnvs) == (9, 16)  # what was given once stays given
+
+
+@pytest.mark.parametrize("override", ["numEnvs=8", "seed=1", "train.gamma=0.5", "physics=fast"])
+def test_what_contradicts_a_resumed_run_is_refused(config, saved, override):
+    with pytest.raises(UserError, match="contradicts the run"):
+        resumed_config(config(override), saved, [override.partition("=")[0]])
+
+
+def test_the_same_value_is_no_contradiction_also_where_an_old_run_lacks_the_key(config, saved):
+    del saved["keepEvery"], saved["train"]["gamma"]
+    resumed = resumed_config(config("numEnvs=16", "train.gamma=0.99"), saved, ["numEnvs", "train.gamma"])
+    assert resumed.train.gamma == 0.99
+
+
+def test_what_a_resumed_run_no_longer_knows_is_said(config, saved, caplog):
+    saved["oldRootKey"] = 1
+    resumed_config(config(), saved, [])
+    assert "oldRootKey" in caplog.text

@@ -1,0 +1,148 @@
+"""Which weights a watcher offers, from real files in a run directory."""
+
+from __future__ import annotations
+
+import dataclasses
+import queue
+from pathlib import Path
+
+import pytest
+import torch
+
+from live.sources import CheckpointSource, candidate_of
+from live.watch import Watcher
+from rl.checkpoint import CheckpointMeta, read_checkpoint, set_best, write_checkpoint
+from rl.spec import shape_hash
+from tests.test_live import candidate, live_of, policy_of, spec_with
+from utils.errors import UserError
+from utils.run import Run, create_run, point_latest
+
+
+@pytest.fixture
+def runs(tmp_path) -> Path:
+    return tmp_path / "runs"
+
+
+def save(run: Run, version: int, epoch: int | None = None, spec=None, **changes) -> Path:
+    spec = spec or spec_with()
+    model = policy_of(spec).state()
+    meta = CheckpointMeta(
+        task="Counting", run_id=run.run_id, version=version, epoch=epoch or version, frame=0,
+        shape_hash=shape_hash(spec, model), reward=float(version),
+    )  # fmt: skip
+    state = {"model": model, "config": {}, "spec": spec.to_dict(), "epoch": epoch or version, **changes}
+    return write_checkpoint(run.nn, state, meta)
+
+
+def acting(run: Run, version: int):
+    return candidate(version, run_id=run.run_id, file=run.nn / f"Counting_v{version}_ep{version}.pth")
+
+
+def source_of(run: Run, follow="newest", follow_latest=False) -> CheckpointSource:
+    return CheckpointSource(run, follow, run.path.parent, "Counting", follow_latest)
+
+
+def test_the_highest_version_is_offered_once(runs):
+    run = create_run(runs, "Counting", "train")
+    save(run, 2), save(run, 10), save(run, 9)
+    source = source_of(run)
+    assert source.look(acting(run, 1)).version == 10
+    assert source.look(acting(run, 10)) is None
+
+
+def test_after_a_resume_from_an_older_checkpoint_the_version_decides_and_not_the_epoch(runs):
+    run = create_run(runs, "Counting", "train")
+    save(run, 50), save(run, 51, epoch=20)
+    assert source_of(run).look(acting(run, 50)).epoch == 20
+
+
+def test_a_damaged_newest_file_does_not_hide_a_good_one_before_it(runs):
+    run = create_run(runs, "Counting", "train")
+    save(run, 2)
+    save(run, 3).write_bytes(b"garbage")
+    source = source_of(run)
+    assert source.look(acting(run, 1)).version == 2
+    assert [(r.file, r.accepted) for r in source.refusals()] == [("Counting_v3_ep3.pth", False)]
+    assert source.look(acting(run, 2)) is None  # not read again
+    assert source.refusals() == []
+
+
+def test_a_foreign_file_that_says_nonsense_does_not_end_the_following(runs):
+    run = create_run(runs, "Counting", "train")
+    torch.save({"model": policy_of().state(), "epoch": "many"}, run.nn / "last_X_ep_99_.pth")
+    save(run, 2)
+    source = source_of(run)
+    assert source.look(acting(run, 1)).version == 2
+    assert "epoch" in source.refusals()[0].reason
+    with pytest.raises(UserError, match="epoch"):
+        candidate_of(run.nn / "last_X_ep_99_.pth", read_checkpoint(run.nn / "last_X_ep_99_.pth"), 0.0)
+
+
+def test_a_copy_under_a_higher_name_is_not_newer_than_what_is_in_it(runs):
+    run = create_run(runs, "Counting", "train")
+    path = save(run, 2)
+    (run.nn / "last_Counting_ep_9999.pth").write_bytes(path.read_bytes())
+    source = source_of(run)
+    assert source.look(acting(run, 2)) is None
+    assert source.look(acting(run, 1)).version == 2
+
+
+def test_following_the_latest_goes_on_in_the_new_run_also_after_a_refusal(runs):
+    old, new = create_run(runs, "Counting", "train"), create_run(runs, "Counting", "train")
+    save(old, 500), save(new, 1)
+    point_latest(runs, "train", new)
+    source = source_of(old, follow_latest=True)
+    first = source.look(acting(old, 500))
+    assert (first.version, first.run) == (1, new.name)
+    source.refuse(first)
+    save(new, 2)
+    assert source.look(acting(old, 500)).version == 2  # 500 was another run's
+
+
+def test_without_being_asked_to_nothing_is_followed_elsewhere(runs):
+    old, new = create_run(runs, "Counting", "train"), create_run(runs, "Counting", "train")
+    save(old, 5), save(new, 6)
+    point_latest(runs, "train", new)
+    assert source_of(old).look(acting(old, 5)) is None
+
+
+def test_the_best_follows_its_pointer_also_to_a_lower_version(runs):
+    run = create_run(runs, "Counting", "train")
+    save(run, 7)
+    set_best(run.nn, save(run, 3))
+    source = source_of(run, follow="best")
+    assert source.look(acting(run, 7)).version == 3
+    assert source.look(acting(run, 3)) is None
+
+
+def test_what_was_reported_is_forgotten_with_its_file(runs):
+    run = create_run(runs, "Counting", "train")
+    bad = save(run, 3)
+    bad.write_bytes(b"garbage")
+    source = source_of(run)
+    source.look(acting(run, 1))
+    bad.unlink()
+    source.look(acting(run, 1))
+    assert source._bad == {}
+    assert source._reported == set()
+
+
+def test_the_watcher_offers_refuses_and_survives(runs, caplog):
+    run = create_run(runs, "Counting", "train")
+    live = live_of(dataclasses.replace(candidate(1), run_id=run.run_id, file=run.nn / "Counting_v1_ep1.pth"))
+    events: queue.SimpleQueue = queue.SimpleQueue()
+    watcher = Watcher(live, source_of(run), 60.0, events)
+    save(run, 2)
+    watcher.look()
+    assert live.busy
+    save(run, 3)
+    watcher.look()  # the last one was not adopted yet: wait
+    assert live.adopt().version == 2
+    watcher.look()
+    assert live.adopt().version == 3
+    save(run, 4, spec=dataclasses.replace(spec_with(), control_dt=0.5))
+    watcher.look()
+    watcher.look()
+    assert live.adopt() is None
+    assert "control step is 0.5 s, here it is 0.1 s" in events.get().reason
+    assert events.empty()  # refused once
