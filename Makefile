@@ -1,7 +1,8 @@
 # Every verb makes what it needs: the first one also sets up .venv (a few minutes, once).
 #
-#   make train        train Cartpole (half a minute)         make test    the quick tests (a minute)
-#   make watch        watch what is being trained            make check   lint, types, structure
+#   make train    train Cartpole (about 10 s)       make test       the quick tests (about a minute)
+#   make watch    watch what is being trained       make test-slow  whole processes, kills, copies (minutes)
+#   make bench    speed beside the bare physics     make check      lint, types, structure
 #
 # PYTHON chooses the interpreter (3.11 or newer):  make train PYTHON=python3.12
 
@@ -11,7 +12,11 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: setup train watch test test-slow check format bench clean
+.DEFAULT_GOAL := help
+.PHONY: help setup train watch test test-slow check format bench clean
+
+help:
+	@sed -n '/^#   make/s/^#   //p' Makefile
 
 train: $(READY)
 	$(RUN) train.py config=train_headless task=Cartpole

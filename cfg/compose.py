@@ -16,14 +16,12 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import hydra
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import MISSING, DictConfig, OmegaConf
@@ -31,14 +29,13 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from cfg import overrides as ov
+from cfg.groups import CFG_DIR, GROUPS, check_group, refuse_bare_names
 from cfg.keys import Key, Schema, is_mapping, section, strip_optional
 from cfg.schema import RootConfig, TaskConfig
 from cfg.typed import params_class, plain
 from cfg.values import check, plain_text
-from utils.errors import UserError, not_one_of
+from utils.errors import UserError
 
-CFG_DIR = Path(__file__).resolve().parent
-GROUPS = ("config", "task", "train", "sim", "physics")
 VERSION_BASE = "1.3"
 FIXED = {"task.name": "task=<Name>"}  # keys that follow from a group
 NOISE = ("full_key:", "object_type=", "reference_type=", "See ", "To append")  # lines of Hydra that help nobody here
@@ -117,11 +114,11 @@ def prepare(arguments: Sequence[str], multirun: bool = False) -> Prepared:
 
 
 def _prepare(arguments: Sequence[str], loader: ConfigLoader, multirun: bool) -> Prepared:
-    _refuse_bare_names(arguments, loader)
+    refuse_bare_names(arguments, loader)
     parsed = ov.parse(arguments, loader)
     sweep = multirun or any(o.key_or_group == "hydra.mode" and o.value() == "MULTIRUN" for o in parsed)
     ours = [o for o in parsed if not o.is_hydra_override()]
-    settings = [o for o in ours if not _check_group(o, loader, parsed)]
+    settings = [o for o in ours if not check_group(o, loader, parsed)]
     for override in ours if not sweep else ():
         ov.refuse_sweep(override, override in settings and _holds_text(_find(override, Schema())))
     _check_settings(settings, Schema(), {})
@@ -137,34 +134,6 @@ def _prepare(arguments: Sequence[str], loader: ConfigLoader, multirun: bool) -> 
     for sample in samples:
         plain(sample)
     return Prepared(ready, typed, sweep, ov.count_jobs(reread), samples)
-
-
-def _check_group(override: Override, loader: ConfigLoader, parsed: Iterable[Override]) -> bool:
-    """Whether the override chooses from a group. Raises UserError for a name that the group does not have."""
-    group = override.key_or_group
-    if group not in GROUPS and "/" not in group:
-        return False
-    if group not in GROUPS:
-        raise not_one_of("group", group, GROUPS)
-    if any(o.key_or_group == "hydra.searchpath" for o in parsed):
-        return True  # there may be more than we know of; Hydra checks
-    options = loader.get_group_options(group, results_filter=ObjectType.CONFIG)
-    for value in ov.values(override):
-        if not isinstance(value, (list, dict)) and plain_text(value) in options:
-            continue
-        shown = override.get_value_string() if not override.is_sweep_override() else plain_text(value)
-        raise not_one_of(group, shown, options)
-    return True
-
-
-def _refuse_bare_names(arguments: Iterable[str], loader: ConfigLoader) -> None:
-    for argument in (a for a in arguments if "=" not in a):
-        for group in GROUPS:
-            options = loader.get_group_options(group, results_filter=ObjectType.CONFIG)
-            if argument in options:
-                raise UserError(f"{argument}: not key=value. Allowed: key=value. Write {group}={argument}")
-            if argument == group:
-                raise not_one_of(group, "", options)
 
 
 def _find(override: Override, schema: Schema, names: dict[str, list[str]] | None = None) -> Key:

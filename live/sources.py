@@ -75,11 +75,15 @@ class CheckpointSource:
         self._bad: dict[Path, object] = {}  # file -> fingerprint of what could not be used
         self._reported: set[tuple[Path, str]] = set()
         self._refusals: list[SwapEvent] = []
+        pointed = read_latest(runs_dir, "train")
+        self._hinted = {pointed.name} if pointed else set()  # what was there before is no news
 
     def look(self, acting: Candidate) -> Candidate | None:
         """The first usable checkpoint that should act instead of `acting`."""
         if self._follow_latest:
             self._move_to_latest()
+        else:
+            self._hint_at_latest()
         log.debug("looking in %s", self.run.nn)
         for file, version, epoch in self._files(acting):
             fingerprint = checkpoint_fingerprint(file)
@@ -117,6 +121,14 @@ class CheckpointSource:
         if selection.run is not None and selection.run.resolve() != self.run.path.resolve():
             log.info("a newer run: following %s from now on (before: %s)", selection.run, self.run.path)
             self.run = open_run(selection.run)
+
+    def _hint_at_latest(self) -> None:
+        """Says once that there is a newer run, for a test that stays with its own."""
+        pointed = read_latest(self._runs_dir, "train")
+        if pointed is None or pointed.name in self._hinted or pointed.resolve() == self.run.path.resolve():
+            return
+        self._hinted.add(pointed.name)
+        log.info("there is a newer run, %s; this test stays with %s (followLatest=true moves)", pointed, self.run.name)
 
     def _acts_here(self, acting: Candidate) -> bool:
         """Whether what acts is of the run that is followed; versions of two runs cannot be compared."""

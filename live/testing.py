@@ -183,6 +183,8 @@ def _following(config: RootConfig, actor: Any, found: Found | None, reporter: Re
     """Watches for newer weights meanwhile, where the checkpoint was not pinned and looking was not switched off."""
     selection = found.selection if found else None
     if selection is None or selection.run is None or selection.follow is None or config.reloadInterval == 0:
+        if selection is not None and selection.pinned:
+            log.info("a named file is pinned: newer weights are not followed.")
         yield
         return
     run, runs_dir = open_run(selection.run), Path(config.runsDir)

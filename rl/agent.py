@@ -58,6 +58,7 @@ class Iteration:
     update_seconds: float
     mean_return: float | None
     mean_length: float | None
+    mean_is_full: bool  # over as many episodes as the mean is meant to be, not over the first and shortest ones
     losses: dict[str, float] = field(default_factory=dict)
     report: Report = field(default_factory=Report)
 
@@ -120,6 +121,7 @@ class _Learning(A2CBase):
             update_seconds=result[2],
             mean_return=float(self.game_rewards.get_mean().item()) if has_episodes else None,
             mean_length=float(self.game_lengths.get_mean().item()) if has_episodes else None,
+            mean_is_full=bool(self.game_rewards.current_size >= self.games_to_track),
             losses=self._losses(result),
             report=self.env.drain_report(),
         )

@@ -1,9 +1,10 @@
 """When checkpoints are written, which is the best, and what happens when the disk says no.
 
 A checkpoint is written after the first iteration, then every `saveInterval` seconds (or every `saveFrequency`
-iterations), on signals and at the end. The best is decided among those by the mean return, which exists once an
-episode has ended; a new best is worth a checkpoint of its own after a quarter of the interval. A failed write is a
-warning: training goes on, the previous checkpoint stays, and the next one is tried when it is due.
+iterations), on signals and at the end. The best is decided among those by the mean return, once that is a mean of
+`games_to_track` episodes (the first ones to end are the shortest, and tell nothing); a new best is worth a checkpoint
+of its own after a quarter of the interval. A failed write is a warning: training goes on, the previous checkpoint
+stays, and the next one is tried when it is due.
 
 A stop does not wait for an iteration that takes long. So that it can still save the last complete one, the state is
 copied after each iteration where iterations are long, which costs them nothing that can be felt.
@@ -99,7 +100,9 @@ class Saver:
         return age >= self.policy.interval or (self._improves(it) and age >= self.policy.interval / 4)
 
     def _improves(self, it: Iteration) -> bool:
-        return it.mean_return is not None and (self.best_return is None or it.mean_return > self.best_return)
+        if it.mean_return is None or not it.mean_is_full:
+            return False
+        return self.best_return is None or it.mean_return > self.best_return
 
     def save(self) -> bool:
         """Writes the last iteration's checkpoint, and its environments; False where it could not be written.

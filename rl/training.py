@@ -219,4 +219,6 @@ class _Training:
             "none yet" if saver.best_return is None else f"{saver.best_return:.2f}",
             saver.run.path,
         )
+        if self.stop.requested:
+            log.info("to go on: python train.py resume=true checkpoint=%s", saver.run.name)
         return self.stop.exit_status

@@ -57,11 +57,12 @@ def test_a_frequency_counts_iterations(saving):
 
 def test_the_best_is_decided_by_the_mean_return_and_never_without_an_episode(saving):
     s = saving(frequency=1)
+    s.step(mean_return=9.0, mean_is_full=False)  # of the first few episodes, which are the shortest
     for value in (None, 2.0, 5.0, 4.0):
-        s.step(mean_return=value)
+        s.step(mean_return=value, mean_is_full=True)
     assert s.saver.best_return == 5.0
-    assert (s.run.nn / "best.txt").read_text().strip() == "Counting_v3_ep3.pth"
-    assert read_checkpoint(s.run.nn / "Counting_v3_ep3.pth")["learner"]["best_return"] == 5.0
+    assert (s.run.nn / "best.txt").read_text().strip() == "Counting_v4_ep4.pth"
+    assert read_checkpoint(s.run.nn / "Counting_v4_ep4.pth")["learner"]["best_return"] == 5.0
 
 
 def test_a_failing_disk_is_one_warning_is_tried_when_due_and_leaves_nothing(saving, caplog):

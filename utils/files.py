@@ -181,7 +181,7 @@ def strict_json(value: Any) -> str:
     Raises:
         TypeError: a value of a kind that JSON has no word for, named by its type.
     """
-    return json.dumps(_plain(value), allow_nan=False, indent=2, sort_keys=True) + "\n"
+    return json.dumps(_plain(value), allow_nan=False, indent=2) + "\n"
 
 
 def _plain(value: Any) -> Any:

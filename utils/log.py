@@ -49,6 +49,7 @@ def setup_logging(level: str) -> None:
         shown.setFormatter(logging.Formatter(_FORMAT, _DATE))
     root.addHandler(shown)
     root.setLevel(level.upper())
+    logging.getLogger("hydra").setLevel(logging.WARNING)  # its lines about jobs say again what ours say
 
 
 @contextlib.contextmanager
