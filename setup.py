@@ -26,6 +26,6 @@ setup(
         "gpu": ["mujoco-warp~=3.17"],
         "web": ["viser", "mjviser", "fastapi", "uvicorn", "pydantic"],
         "dev": ["pytest", "pytest-xdist", "hypothesis", "ruff", "mypy", "types-PyYAML", "imageio"],
-        "bench": ["envpool", "stable-baselines3", "imageio"],
+        "bench": ["envpool", "stable-baselines3", "imageio", "matplotlib"],
     },
 )

@@ -27,7 +27,8 @@ log = logging.getLogger(__name__)
 
 FROM_RUN = ("task", "train")
 SESSION = (  # keys that a resumed run takes from the command line where they are given there
-    "maxIterations", "saveInterval", "saveFrequency", "keepLast", "keepEvery", "logLevel", "device", "sim.threads",
+    "maxIterations", "saveInterval", "saveFrequency", "keepLast", "keepEvery", "logLevel", "checks", "device",
+    "sim.threads",
 )  # fmt: skip
 ALWAYS_SESSION = ("mode", "checkpoint", "resume", "runsDir")
 

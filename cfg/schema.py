@@ -210,4 +210,5 @@ class RootConfig:
         None, "also keep every n-th iteration's checkpoint for good", unit="iterations", low=1, mode="train"
     )
     runsDir: str = key("runs", "where run directories are, from where you typed", example="runsDir=/data/runs")
+    checks: bool = key(False, "stop at the operation that first makes a NaN while learning; slow")
     logLevel: str = key("info", "least severity that is shown", choices=("debug", "info", "warning", "error"))

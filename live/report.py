@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from live.play import Player
-from live.results import Label, Moments, Results, VersionTrace
+from live.results import Label, Results, VersionTrace
 from live.swap import Candidate, SwapEvent
 from tasks.env import Step
 from utils.files import atomic_write_text, strict_json
@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 REPORT_INTERVAL = 10.0  # s between lines of an endless test
 VERSIONS_SHOWN = 10
+RECENT = 20  # episodes in the moving mean of an endless test
 
 
 class Reporter:
@@ -67,14 +68,14 @@ class Reporter:
         if not self.results.by_version:
             log.info("no episode has ended yet")
             return
-        version, moments = self._acting, self.results.by_version.get(self._acting, Moments())
+        recent = [e["return"] for e in list(self.results.episodes)[-RECENT:]]
         log.info(
-            "%d episodes, mean return %s; version %s: %d episodes, mean return %s",
+            "%d episodes, mean return %s; of the last %d: %s; acting: version %s",
             self.results.returns.count,
             _number(self.results.returns.mean),
-            version,
-            moments.count,
-            _number(moments.mean if moments.count else None),
+            len(recent),
+            _number(sum(recent) / len(recent)),
+            self._acting,
         )
 
     def write(self) -> bool:

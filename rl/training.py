@@ -114,6 +114,7 @@ def run_training(config: RootConfig, provenance: Provenance, stop: StopFlag, par
     assert config.numEnvs is not None
     seed_everything(config.seed)
     torch.set_num_threads(config.train.torch_threads)
+    torch.autograd.set_detect_anomaly(config.checks, check_nan=config.checks)
     env = make_env(config.task, config.sim, config.physics, config.numEnvs, config.seed)
     max_iterations = config.maxIterations or config.train.max_iterations
     agent = create_agent(env, config.train, max_iterations, config.device, stop)

@@ -33,6 +33,12 @@ def test_every_command_is_of_a_kind_that_is_tested_here():
     assert all("rsync" in c for c in others), others  # run for real in test_follow_cli.py
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.name)
+def test_what_a_document_links_to_exists(document):
+    for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
+        assert "://" in target or (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
 @pytest.mark.parametrize("command", MAKE)
 def test_make_has_the_verb_and_it_runs_what_the_readme_promises(command):
     shown = subprocess.run([*shlex.split(command), "-n"], cwd=ROOT, capture_output=True, text=True, check=True).stdout

@@ -1,0 +1,49 @@
+"""Draws what a following test saw: the return of every episode over the policy version that began it.
+
+python -m benchmarks.plot_by_version runs/Ant_test_.../results.json docs/images/ant-by-version.png
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+
+def main() -> None:
+    """Reads results.json, writes a PNG. Needs matplotlib (extra `bench`)."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results", type=Path)
+    parser.add_argument("picture", type=Path)
+    parser.add_argument("--window", type=int, default=20, help="episodes in the moving mean")
+    options = parser.parse_args()
+    draw(json.loads(options.results.read_text()), options.picture, options.window)
+
+
+def draw(results: dict, picture: Path, window: int) -> None:
+    """Each episode as a dot, and the moving mean of `window` episodes."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    episodes = [e for e in results["episodes"] if isinstance(e["versions"][0], int)]
+    versions = [e["versions"][0] for e in episodes]
+    returns = [e["return"] for e in episodes]
+    means = [sum(part) / len(part) for i in range(len(returns)) if (part := returns[max(0, i - window + 1) : i + 1])]
+    figure, axes = pyplot.subplots(figsize=(8, 3.6), dpi=150)
+    axes.scatter(versions, returns, s=8, color="#9db8d9", label="one episode")
+    axes.plot(versions, means, color="#1f4e8c", linewidth=2, label=f"mean of {window} episodes")
+    swaps = sum(s["accepted"] for s in results["swaps"])
+    axes.set_title(f"{results['task']}: one running test, {swaps} swaps, nothing reset", loc="left")
+    axes.set_xlabel("policy version at the start of the episode")
+    axes.set_ylabel("return")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="upper left")
+    figure.tight_layout()
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(picture)
+
+
+if __name__ == "__main__":
+    main()
