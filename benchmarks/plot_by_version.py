@@ -28,6 +28,7 @@ def draw(results: dict, picture: Path, window: int) -> None:
     from matplotlib import pyplot
 
     episodes = [e for e in results["episodes"] if isinstance(e["versions"][0], int)]
+    episodes.sort(key=lambda e: e["versions"][0])  # they are listed in the order in which they ended
     versions = [e["versions"][0] for e in episodes]
     returns = [e["return"] for e in episodes]
     means = [sum(part) / len(part) for i in range(len(returns)) if (part := returns[max(0, i - window + 1) : i + 1])]

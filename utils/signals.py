@@ -60,7 +60,9 @@ class StopFlag:
         self.request(signum)
 
     def __enter__(self) -> StopFlag:
-        for signum in (s for s in SIGNALS if signal.getsignal(s) is not signal.SIG_IGN):
+        for signum in SIGNALS:
+            if signum == signal.SIGHUP and signal.getsignal(signum) is signal.SIG_IGN:
+                continue  # nohup: the terminal may go. SIGINT is ignored in any script's background job, and is meant
             self._previous[signum] = signal.signal(signum, self._on_signal)
         return self
 
