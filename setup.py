@@ -21,11 +21,12 @@ setup(
         "tensorboardX",
         "mujoco>=3.17,!=4.0.0",  # 4.0.0: wrong Newton Hessian with sparse Jacobians
         "rich",
+        "matplotlib",  # config=runs draws curves
     ],
     extras_require={
         "gpu": ["mujoco-warp~=3.17"],
         "web": ["viser", "mjviser", "fastapi", "uvicorn", "pydantic"],
         "dev": ["pytest", "pytest-xdist", "hypothesis", "ruff", "mypy", "types-PyYAML", "imageio"],
-        "bench": ["envpool", "stable-baselines3", "imageio", "matplotlib"],
+        "bench": ["envpool", "stable-baselines3", "imageio"],
     },
 )

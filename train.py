@@ -41,6 +41,11 @@ def job(cfg: DictConfig) -> int:
             if stop.requested and cli.in_sweep():
                 raise KeyboardInterrupt  # a test ends well on Ctrl+C, but the sweep must not go on
             return status
+        if config.mode == "runs":
+            from rl.overview import manage_runs
+            from utils.log import console
+
+            return manage_runs(config, task, console)
         from rl.training import load_parent, run_training
 
         parent = load_parent(config, task)

@@ -150,7 +150,7 @@ class RootConfig:
     train: PPOConfig = MISSING
     sim: SimConfig = MISSING
     physics: PhysicsConfig = MISSING
-    mode: str = key("train", "what is done; the presets set it", choices=("train", "test"))
+    mode: str = key("train", "what is done; the presets set it", choices=("train", "test", "runs"))
     checkpoint: Optional[str] = key(
         None,
         "latest, latest_train, latest_test, best, a run directory, a unique part of a run's name, or a .pth. "
@@ -210,5 +210,14 @@ class RootConfig:
         None, "also keep every n-th iteration's checkpoint for good", unit="iterations", low=1, mode="train"
     )
     runsDir: str = key("runs", "where run directories are, from where you typed", example="runsDir=/data/runs")
+    runsSelect: Optional[str] = key(
+        None, "a part of the names of the runs that are meant; null: all", mode="runs", example="runsSelect=Ant_train"
+    )
+    runsPlot: Optional[str] = key(
+        None, "draw their curves into this picture (.png, .svg, .pdf)", mode="runs", example="runsPlot=curves.png"
+    )
+    runsTag: str = key("rewards/step", "which curve is drawn; TensorBoard's name of it", mode="runs")
+    runsPin: Optional[str] = key(None, "pin a run against deletion, or take the pin off", mode="runs")
+    runsDelete: Optional[str] = key(None, "delete a run; never a live or a pinned one", mode="runs")
     checks: bool = key(False, "stop at the operation that first makes a NaN while learning; slow")
     logLevel: str = key("info", "least severity that is shown", choices=("debug", "info", "warning", "error"))

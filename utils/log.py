@@ -49,7 +49,8 @@ def setup_logging(level: str) -> None:
         shown.setFormatter(logging.Formatter(_FORMAT, _DATE))
     root.addHandler(shown)
     root.setLevel(level.upper())
-    logging.getLogger("hydra").setLevel(logging.WARNING)  # its lines about jobs say again what ours say
+    for library in ("hydra", "tensorboard", "matplotlib"):
+        logging.getLogger(library).setLevel(logging.WARNING)  # what they say otherwise is about themselves
 
 
 @contextlib.contextmanager

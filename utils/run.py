@@ -22,13 +22,13 @@ from datetime import datetime
 from pathlib import Path
 
 from utils.errors import UserError
-from utils.files import atomic_write_text, read_json_dict, strict_json
-from utils.links import point, read_pointer
+from utils.files import atomic_write_text, discard, read_json_dict, strict_json
+from utils.links import point, read_pointer, twin_of
 from utils.provenance import Provenance, git_report, redact_arguments, redact_values, redact_yaml, secret_values
 
 TRAINING_KINDS = ("train", "continuous")
 KINDS = (*TRAINING_KINDS, "test")
-_NAME = re.compile(r"(?P<task>.+)_(?P<kind>train|test|continuous)_(?P<when>\d{8}_\d{6})(?:_(?P<number>\d+))?")
+_NAME = re.compile(r"(?P<task>[^.].*)_(?P<kind>train|test|continuous)_(?P<when>\d{8}_\d{6})(?:_(?P<number>\d+))?")
 _WHEN = "%Y%m%d_%H%M%S"
 _IDENTITY = "run.json"
 NN = "nn"
@@ -80,6 +80,11 @@ class Run:
     def config_file(self) -> Path:
         """The resolved configuration."""
         return self.path / "config.yaml"
+
+    @property
+    def pin_file(self) -> Path:
+        """There where the run must not be deleted."""
+        return self.path / "pinned"
 
     @property
     def parent_file(self) -> Path:
@@ -245,6 +250,14 @@ def point_latest(runs_dir: Path, kind: str, run: Run) -> None:
     Never raises for what the file system refuses: it warns once, and readers use the text twin or look for themselves.
     """
     point(_latest(runs_dir, kind), run.path)
+
+
+def unpoint_latest(runs_dir: Path, kind: str) -> None:
+    """Removes `latest_train` or `latest_test` and its twin: there is nothing left that they could name."""
+    pointer = _latest(runs_dir, kind)
+    if pointer.is_symlink():
+        discard(pointer)
+    discard(twin_of(pointer))
 
 
 def read_latest(runs_dir: Path, kind: str) -> Path | None:
