@@ -1,0 +1,164 @@
+"""Gymnasium's MuJoCo environments as bare benchmark tasks: same models, observations, rewards, endings and resets.
+
+They are not in the task table: nobody trains them here, they only say what a peer's step computes, so that both sides
+of a comparison do the same work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from cfg.schema import ObservationGroups, PhysicsConfig, SimConfig, TaskConfig
+from sim import create
+from sim.base import Simulator
+from tasks.ant import Ant, AntParams
+from tasks.base import Box, Task
+from tasks.env import Env
+
+ASSETS = Path(find_spec("gymnasium").origin).parent / "envs" / "mujoco" / "assets"
+
+
+@dataclass(frozen=True)
+class NoParams:
+    """Nothing to set."""
+
+
+class HalfCheetah(Task):
+    """HalfCheetah-v5: run forward; never ends early."""
+
+    Params = NoParams
+
+    @property
+    def action_spec(self) -> Box:
+        """Six torques."""
+        return Box(6)
+
+    def model_path(self) -> Path:
+        """Gymnasium's model."""
+        return ASSETS / "half_cheetah.xml"
+
+    def bind(self, sim: Simulator) -> None:
+        """Remembers where it was."""
+        self.sim = sim
+        self.x_before = self.buffer(sim, "x_before")
+
+    def reset(self, env_ids: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Uniform positions, normal velocities."""
+        n = len(env_ids)
+        return 0.1 * (2 * torch.rand(n, 9, generator=rng) - 1), 0.1 * torch.randn(n, 9, generator=rng)
+
+    def control(self, action: Tensor) -> Tensor:
+        """Torques as they are."""
+        self.x_before.copy_(self.sim.qpos[:, 0])
+        return action
+
+    def observe(self, state: Simulator) -> dict[str, Tensor]:
+        """17 numbers."""
+        return {"pose": state.qpos[:, 1:], "velocity": state.qvel}
+
+    def reward(self, state: Simulator, action: Tensor) -> dict[str, Tensor]:
+        """Speed minus effort."""
+        return {
+            "forward": (state.qpos[:, 0] - self.x_before) / state.control_dt,
+            "control": action.square().sum(1),
+        }
+
+    def terminate(self, state: Simulator) -> dict[str, Tensor]:
+        """Never."""
+        return {}
+
+
+class InvertedPendulum(Task):
+    """InvertedPendulum-v5: a model of Cartpole's size."""
+
+    Params = NoParams
+
+    @property
+    def action_spec(self) -> Box:
+        """One force; the peer's range is +-3, ours +-1."""
+        return Box(1)
+
+    def model_path(self) -> Path:
+        """Gymnasium's model."""
+        return ASSETS / "inverted_pendulum.xml"
+
+    def bind(self, sim: Simulator) -> None:
+        """Positions and velocities are enough."""
+
+    def reset(self, env_ids: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Nearly upright."""
+        noise = 0.01 * (2 * torch.rand(len(env_ids), 4, generator=rng) - 1)
+        return noise[:, :2], noise[:, 2:]
+
+    def control(self, action: Tensor) -> Tensor:
+        """To the model's range."""
+        return 3 * action
+
+    def observe(self, state: Simulator) -> dict[str, Tensor]:
+        """4 numbers."""
+        return {"pose": state.qpos, "velocity": state.qvel}
+
+    def reward(self, state: Simulator, action: Tensor) -> dict[str, Tensor]:
+        """One a step while upright."""
+        return {"upright": (state.qpos[:, 1].abs() <= 0.2).float()}
+
+    def terminate(self, state: Simulator) -> dict[str, Tensor]:
+        """More than 0.2 rad off."""
+        return {"fell": state.qpos[:, 1].abs() > 0.2}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One environment with its settings and the peer's name of it."""
+
+    task: type[Task]
+    params: object
+    peer: str
+    decimation: int
+    steps: int  # an episode
+    timestep: float  # s
+    policy: tuple[str, ...]
+    rewards: dict[str, float]
+    terminations: dict[str, bool]
+    num_envs: int
+
+
+BENCHES = {
+    "ant": Bench(
+        Ant, AntParams(), "Ant-v5", 5, 1000, 0.01, ("pose", "velocity", "external_force"),
+        {"forward": 1.0, "healthy": 1.0, "control": -0.5, "contact": -5e-4}, {"unhealthy": True}, 128,
+    ),
+    "halfcheetah": Bench(
+        HalfCheetah, NoParams(), "HalfCheetah-v5", 5, 1000, 0.01, ("pose", "velocity"),
+        {"forward": 1.0, "control": -0.1}, {}, 128,
+    ),
+    "pendulum": Bench(
+        InvertedPendulum, NoParams(), "InvertedPendulum-v5", 2, 1000, 0.02, ("pose", "velocity"),
+        {"upright": 1.0}, {"fell": True}, 512,
+    ),
+}  # fmt: skip
+
+
+def make(name: str, num_envs: int | None = None, threads: int = 0) -> Env:
+    """The Env of one benchmark."""
+    b = BENCHES[name]
+    n = num_envs or b.num_envs
+    config = TaskConfig(
+        name=name,
+        num_envs=n,
+        episode_length_s=b.steps * b.timestep * b.decimation,
+        decimation=b.decimation,
+        observations=ObservationGroups(list(b.policy)),
+        noise={},
+        rewards=b.rewards,
+        terminations=b.terminations,
+        params=b.params,
+    )
+    task = b.task(b.params)
+    sim = create(SimConfig("mujoco", threads), PhysicsConfig(), task.model_path(), n, b.decimation)
+    return Env(task, sim, config, seed=0)
