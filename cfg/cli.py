@@ -140,6 +140,8 @@ def _hydra_main(task: Callable[[DictConfig], None], arguments: list[str]) -> int
         return _status(end)
     except compose.COMPOSE_ERRORS as error:
         raise compose.explained(error) from error
+    except OSError as error:  # jobs report their own: this is the sweep's directory
+        raise UserError(f"the sweep's directory cannot be made ({error}). Choose another place: runsDir=...") from error
     finally:
         sys.argv = typed
     return 0

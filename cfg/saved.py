@@ -13,7 +13,7 @@ import copy
 import dataclasses
 import logging
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import MISSING, OmegaConf
@@ -21,10 +21,12 @@ from omegaconf import MISSING, OmegaConf
 from cfg.keys import Schema, section
 from cfg.schema import PPOConfig, RootConfig, TaskConfig
 from cfg.typed import as_dict, build
+from cfg.values import check
 from utils.errors import UserError, not_one_of
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 FROM_RUN = ("task", "train")
 SESSION = (  # keys that a resumed run takes from the command line where they are given there
     "maxIterations", "saveInterval", "saveFrequency", "keepLast", "keepEvery", "logLevel", "checks", "device",
@@ -68,9 +70,9 @@ def resumed_config(config: RootConfig, saved: dict[str, Any], given: Iterable[st
     name, session = _task_name(saved), as_dict(config)
     before = _typed(saved, name)
     saved = as_dict(before)  # what an old run lacks has the schema's default
-    given = [path for path in given if path not in ("config", *ALWAYS_SESSION)]
+    given = [path for path in given if path not in ("config", "train", *ALWAYS_SESSION)]
     for path in given:
-        mine, theirs = _at(session, path), _at(saved, path)
+        mine, theirs = (_identity(part, path, given) for part in (session, saved))
         if path not in SESSION and mine != theirs:
             raise UserError(
                 f"{path}={_shown(mine)} contradicts the run, which has {_shown(theirs)}: "
@@ -87,14 +89,40 @@ def resumed_config(config: RootConfig, saved: dict[str, Any], given: Iterable[st
 
 def _typed(content: dict[str, Any], task_name: str) -> RootConfig:
     """A whole saved configuration as dataclasses."""
+    parts = typed_parts(content, task_name)
     rest = {k: v for k, v in content.items() if k not in FROM_RUN}
-    _say_dropped(list(_unknown(rest, RootConfig, Schema(), "")))
-    return dataclasses.replace(build(RootConfig, rest, Schema()), **typed_parts(content, task_name))
+    return dataclasses.replace(_checked(rest, RootConfig, Schema(), ""), **parts)
 
 
-def _say_dropped(unknown: list[str]) -> None:
-    if unknown:
-        log.warning("dropped keys of the run that this version does not know: %s", ", ".join(unknown))
+def _checked(content: Any, cls: type[T], schema: Schema, path: str) -> T:
+    """One section as its dataclass, without keys that the schema does not know. Raises UserError for a wrong value."""
+    if not isinstance(content, dict):
+        raise UserError(f"the run's configuration has no {path} section; it cannot be used.")
+    kept = _known(content, cls, schema, path)
+    keys = schema.keys(cls, f"{path}." if path else "")
+    for name, value in kept.items():
+        try:
+            check(keys[name], value, schema)
+        except UserError as error:
+            raise UserError(f"the run's configuration is damaged: {error}") from error
+    return build(cls, kept, schema)
+
+
+def _known(content: dict[str, Any], cls: type, schema: Schema, path: str) -> dict[str, Any]:
+    """The keys that the schema knows; says which ones are dropped."""
+    dropped = list(_unknown(content, cls, schema, path))
+    if dropped:
+        log.warning("dropped keys of the run that this version does not know: %s", ", ".join(dropped))
+    return _without(content, cls, schema)
+
+
+def _without(content: dict[str, Any], cls: type, schema: Schema) -> dict[str, Any]:
+    keys, kept = schema.keys(cls), {}
+    for name, value in content.items():
+        if name in keys:
+            inner = section(keys[name].hint)
+            kept[name] = _without(value, inner, schema) if inner and isinstance(value, dict) else value
+    return kept
 
 
 def _at(content: dict[str, Any], path: str) -> Any:
@@ -104,29 +132,53 @@ def _at(content: dict[str, Any], path: str) -> Any:
     return node
 
 
+def _identity(content: dict[str, Any], path: str, given: list[str]) -> Any:
+    """What of a key must be equal: of a group the name that was chosen; keys inside count where they are given."""
+    value = _at(content, path)
+    if path in ("task", "sim"):
+        return value["name" if path == "task" else "engine"]
+    if path == "physics":
+        return {name: v for name, v in value.items() if f"physics.{name}" not in given}
+    return value
+
+
 def _shown(value: Any) -> Any:
-    return value.get("name", "{...}") if isinstance(value, dict) else value
+    if not isinstance(value, dict):
+        return value
+    return "{" + ", ".join(f"{name}: {v}" for name, v in value.items() if v is not None) + "}"
 
 
 def typed_parts(content: dict[str, Any], task_name: str) -> dict[str, Any]:
     """`task` and `train` of a saved configuration as dataclasses.
 
-    Raises UserError where a key without a default is missing.
+    Raises UserError where a key without a default is missing, or a value is not one.
     """
     from tasks import TASKS
 
     schema = Schema(TASKS[task_name].Params)
-    parts: dict[str, Any] = {}
-    for part, cls in (("task", TaskConfig), ("train", PPOConfig)):
-        _say_dropped(list(_unknown(content[part], cls, schema, part)))
-        parts[part] = build(cls, content[part], schema)
-        missing = [f.name for f in dataclasses.fields(cls) if getattr(parts[part], f.name) == MISSING]
-        if missing:
-            raise UserError(
-                f"the run's configuration lacks {part}.{missing[0]}, which has no default. "
-                f"Give it on the command line: {part}.{missing[0]}=..."
-            )
+    task = content["task"]
+    if isinstance(task, dict) and task.get("params") is None:
+        task = {**task, "params": {}}  # every parameter of a task has a default
+    parts = {
+        "task": _checked(task, TaskConfig, schema, "task"),
+        "train": _checked(content["train"], PPOConfig, schema, "train"),
+    }
+    missing = [path for part, value in parts.items() for path in _missing(value, part)]
+    if missing:
+        raise UserError(
+            f"the run's configuration lacks {missing[0]}, which has no default. "
+            f"Give it on the command line: {missing[0]}=..."
+        )
     return parts
+
+
+def _missing(value: Any, path: str) -> Iterator[str]:
+    for f in dataclasses.fields(value):
+        inner = getattr(value, f.name)
+        if isinstance(inner, str) and inner == MISSING:
+            yield f"{path}.{f.name}"
+        elif dataclasses.is_dataclass(inner):
+            yield from _missing(inner, f"{path}.{f.name}")
 
 
 def _task_name(saved: dict[str, Any]) -> str:

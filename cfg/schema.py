@@ -53,10 +53,10 @@ class TaskConfig:
 
     name: str = key(MISSING, "the task's name in the task table")
     num_envs: int = key(MISSING, "environments in training where numEnvs is not given", low=1)
-    episode_length_s: float = key(MISSING, "time limit of an episode (truncation)", unit="s", above=0)
+    episode_length_s: float = key(MISSING, "time limit of an episode (truncation)", unit="s", above=0, high=1e6)
     decimation: int = key(MISSING, "physics steps per control step at physics=default", low=1)
     observations: ObservationGroups = field(default_factory=ObservationGroups)
-    noise: dict[str, float] = key({}, "block -> standard deviation of Gaussian noise, in the block's unit")
+    noise: dict[str, float] = key({}, "block -> standard deviation of Gaussian noise, in the block's unit", low=0)
     rewards: dict[str, float] = key(MISSING, "reward term -> weight; 0 logs a term without counting it")
     terminations: dict[str, bool] = key(MISSING, "termination reason -> whether it ends the episode")
     params: Any = key(MISSING, "the task's own parameters")
@@ -76,7 +76,7 @@ class RecurrentConfig:
 class NetworkConfig:
     """The shape of policy and critic."""
 
-    units: list[int] = key([64, 64], "hidden layer sizes")
+    units: list[int] = key([64, 64], "hidden layer sizes", low=1, high=65536)
     activation: str = key(
         "elu", "activation of the hidden layers", choices=("elu", "relu", "tanh", "selu", "swish", "gelu")
     )
@@ -90,7 +90,7 @@ class PPOConfig:
     """How the policy is improved: proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347) by rl_games."""
 
     network: NetworkConfig = field(default_factory=NetworkConfig)
-    max_iterations: int = key(MISSING, "iterations where maxIterations is not given", low=1)
+    max_iterations: int = key(1000, "iterations where maxIterations is not given", low=1)
     horizon_length: int = key(16, "control steps per environment and iteration", low=1)
     num_minibatches: int = key(1, "minibatches per epoch; divides numEnvs x horizon_length", low=1)
     mini_epochs: int = key(8, "passes over each batch", low=1)

@@ -1,7 +1,8 @@
 """What a test found: every episode with the versions that acted in it, exact means, and every swap.
 
 An episode counts for the version that acted in most of its control steps; `versions` names all of them. The lists of
-episodes and swaps are cut to the last 10,000; counts, means and standard errors are over all.
+episodes and swaps are cut to the last 10,000, `by_version` to the last 1,000 versions; counts, means and standard
+errors are over all.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tasks.stats import EpisodeEnds
 
 EPISODES_KEPT = 10_000
 SWAPS_KEPT = 10_000
+VERSIONS_KEPT = 1_000
 
 
 @dataclass
@@ -92,6 +94,8 @@ class Results:
         self.lengths.add(length)
         self.reasons[reason] += 1
         self.by_version.setdefault(version, Moments()).add(value)
+        if len(self.by_version) > VERSIONS_KEPT:
+            del self.by_version[next(iter(self.by_version))]  # the oldest
 
     @property
     def success_rate(self) -> float | None:

@@ -159,8 +159,8 @@ class CheckpointSource:
         try:
             state = read_checkpoint(file)
             return candidate_of(file, state, 1000 * (time.perf_counter() - start))
-        except UserError as error:
-            self._bad[file] = fingerprint
+        except (UserError, ValueError, TypeError, LookupError, RuntimeError) as error:
+            self._bad[file] = fingerprint  # whatever is odd in one file must not hide the good ones after it
             self._report(file, version, epoch, str(error))
             return None
 

@@ -25,9 +25,8 @@ from live.results import Results
 from live.sources import CheckpointSource, candidate_of
 from live.swap import Candidate, LivePolicy
 from live.watch import Watcher
-from rl.checkpoint import CheckpointError, read_checkpoint
 from rl.policy import Policy
-from rl.select import NothingYet, Selection, resolve_checkpoint
+from rl.select import NothingYet, Selection, read_selected
 from rl.spec import PolicySpec, difference, spec_of
 from sim.recorder import StateRecorder
 from tasks.build import make_env
@@ -42,7 +41,6 @@ from utils.signals import StopFlag
 log = logging.getLogger(__name__)
 
 WAIT_INTERVAL = 1.0  # s between looks for a first checkpoint
-READ_ATTEMPTS = 3
 REMIND_INTERVAL = 60.0  # s between lines that say so
 
 
@@ -109,19 +107,11 @@ def wait_for_policy(config: RootConfig, stop: StopFlag, task: str | None) -> Fou
 def find_policy(config: RootConfig, task: str | None) -> Found:
     """Resolves `checkpoint` and reads it. Raises NothingYet where it may still come, UserError otherwise."""
     assert config.checkpoint is not None
-    for attempt in range(READ_ATTEMPTS):
-        start = time.perf_counter()
-        selection = resolve_checkpoint(config.checkpoint, Path(config.runsDir), task)
-        try:
-            state = read_checkpoint(selection.file)
-        except CheckpointError:
-            if selection.pinned or attempt == READ_ATTEMPTS - 1:
-                raise
-            continue  # a live run may have pruned it meanwhile
-        if selection.note:
-            log.info("%s", selection.note)
-        return Found(selection, state, 1000 * (time.perf_counter() - start))
-    raise AssertionError("unreachable")
+    start = time.perf_counter()
+    selection, state = read_selected(config.checkpoint, Path(config.runsDir), task)
+    if selection.note:
+        log.info("%s", selection.note)
+    return Found(selection, state, 1000 * (time.perf_counter() - start))
 
 
 def _actor(config: RootConfig, env: Env, found: Found | None) -> LivePolicy | ScriptedActor:
@@ -172,7 +162,10 @@ def _play(
     with _following(config, actor, found, reporter):
         player.run(stop)
     written = reporter.write()
-    reporter.print_table(console)
+    try:
+        reporter.print_table(console)
+    except OSError as error:  # the terminal, or the reader of a pipe, is gone; the results are not
+        log.warning("the table could not be shown: %s", error)
     if written:
         log.info("results: %s", run.results_file)
     return 0 if written else 1

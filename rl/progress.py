@@ -66,7 +66,8 @@ class Progress:
         self._saved_age = saved_age
         self._rate = Throughput(max_iterations)
         self._console = console or Console(stderr=True)
-        self._live = Live(console=self._console, refresh_per_second=REFRESH_RATE) if self._console.is_terminal else None
+        self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
+        self._shown_at = 0.0
         self._last_line = 0.0
         self._success: float | None = None
 
@@ -76,10 +77,25 @@ class Progress:
         if self.success_reason is not None and it.report.episodes:
             self._success = it.report.reason_counts[self.success_reason] / it.report.episodes
         if self._live is not None:
-            self._live.update(self._table(it))
+            self._draw(self._live, it)
         elif time.monotonic() - self._last_line >= PLAIN_INTERVAL or it.epoch in (1, self._rate.max_iterations):
             self._last_line = time.monotonic()
             log.info("%s", ", ".join(f"{name} {value}" for name, value in self._facts(it).items()))
+
+    def _draw(self, live: Live, it: Iteration) -> None:
+        """Redraws the table, not too often; gives up drawing where the terminal is gone."""
+        now = time.monotonic()
+        if now - self._shown_at < 1 / REFRESH_RATE and it.epoch < self._rate.max_iterations:
+            return
+        self._shown_at = now
+        self._guarded(lambda: live.update(self._table(it), refresh=True))
+
+    def _guarded(self, draw: Callable[[], None]) -> None:
+        try:
+            draw()
+        except OSError as error:  # an ssh session that went away takes its terminal along, not the training
+            self._live = None
+            log.warning("the display is gone (%s); training goes on without it.", error)
 
     def _facts(self, it: Iteration) -> dict[str, str]:
         age = self._saved_age()
@@ -106,9 +122,9 @@ class Progress:
 
     def __enter__(self) -> Progress:
         if self._live is not None:
-            self._live.start()
+            self._guarded(self._live.start)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         if self._live is not None:
-            self._live.stop()
+            self._guarded(self._live.stop)

@@ -12,15 +12,18 @@ import itertools
 import logging
 import math
 import os
+import re
+import socket
 import time
 from pathlib import Path
 
-from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.record_writer import RecordWriter
 from tensorboardX.summary import scalar
 
 log = logging.getLogger(__name__)
 _serial = itertools.count()
+_STAMP = re.compile(r"events\.out\.tfevents\.(\d{10})\.")
 
 
 class ScalarWriter:
@@ -28,7 +31,7 @@ class ScalarWriter:
 
     def __init__(self, directory: Path, start_step: int = 0) -> None:
         self.directory = directory
-        self._writer: EventsWriter | None = None
+        self._writer: RecordWriter | None = None
         self._failed = False
         self._last_step = start_step
         self._open()
@@ -54,22 +57,28 @@ class ScalarWriter:
             self._writer = None
 
     def _open(self) -> None:
-        suffix = f".{os.getpid()}.{next(_serial)}"
+        name = f"events.out.tfevents.{self._stamp()}.{socket.gethostname()}.{os.getpid()}.{next(_serial)}"
         try:
-            self._writer = EventsWriter(str(self.directory / "events"), filename_suffix=suffix)
+            self._writer = RecordWriter(str(self.directory / name))
         except OSError as error:
             self._warn(error)
             return
-        self._write(
-            Event(wall_time=time.time(), step=self._last_step + 1, session_log=SessionLog(status=SessionLog.START))
-        )
+        self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
+        marker = SessionLog(status=SessionLog.START)
+        self._write(Event(wall_time=time.time(), step=self._last_step + 1, session_log=marker))
         if self._writer is not None and self._failed:
             log.info("TensorBoard curves are being written again.")
             self._failed = False
 
+    def _stamp(self) -> int:
+        """Seconds since 1970, but later than every file here: TensorBoard reads them in the order of their names."""
+        stamps = [_STAMP.match(file.name) for file in self.directory.glob("events.out.tfevents.*")]
+        return max([int(time.time()), *(int(stamp[1]) + 1 for stamp in stamps if stamp)])
+
     def _write(self, event: Event) -> None:
-        if self._writer is not None:
-            self._guarded(lambda: self._writer.write_event(event))
+        writer = self._writer
+        if writer is not None:
+            self._guarded(lambda: writer.write(event.SerializeToString()))
 
     def _guarded(self, action) -> None:
         try:

@@ -16,10 +16,12 @@ Reading makes nothing. Where there is nothing *yet*, `NothingYet` is raised, so 
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PureWindowsPath
+from typing import Any
 
 from rl.checkpoint_io import read_checkpoint
 from rl.listing import BEST, best_checkpoint_file, first_usable, list_checkpoints
@@ -28,6 +30,7 @@ from utils.errors import UserError, did_you_mean
 from utils.files import read_json_dict
 from utils.run import NN, TRAINING_KINDS, Run, latest_dangles, list_runs, nn_of, open_run, read_latest, run_of
 
+READ_ATTEMPTS = 5
 WORDS = ("latest", "latest_train", "latest_test", "best")
 
 
@@ -56,6 +59,8 @@ def resolve_checkpoint(selector: str, runs_dir: Path, task: str | None = None) -
         NothingYet: there is no such run or no usable checkpoint in it so far.
         UserError: the selector means nothing, or several runs.
     """
+    if runs_dir.is_dir() and not os.access(runs_dir, os.R_OK | os.X_OK):
+        raise UserError(f"runsDir={runs_dir}: {runs_dir.absolute()} cannot be read (no permission).")
     if selector in ("latest", "latest_train"):
         return _latest(runs_dir, task)
     if selector == "best":
@@ -68,6 +73,23 @@ def resolve_checkpoint(selector: str, runs_dir: Path, task: str | None = None) -
     if path is None:
         return _in_named_run(_run_by_part(selector, runs_dir))
     return _in_named_run(_run_at(path)) if path.is_dir() else _named_file(selector, path)
+
+
+def read_selected(selector: str, runs_dir: Path, task: str | None = None) -> tuple[Selection, dict[str, Any]]:
+    """What `selector` stands for, and the state in that file; tried again where a live run prunes it meanwhile.
+
+    Raises:
+        NothingYet, UserError: as `resolve_checkpoint`; also where the file cannot be used.
+    """
+    for _ in range(READ_ATTEMPTS - 1):
+        selection = resolve_checkpoint(selector, runs_dir, task)
+        try:
+            return selection, read_checkpoint(selection.file)
+        except CheckpointError:
+            if selection.pinned:
+                raise
+    selection = resolve_checkpoint(selector, runs_dir, task)
+    return selection, read_checkpoint(selection.file)
 
 
 def _latest(runs_dir: Path, task: str | None) -> Selection:
@@ -186,6 +208,11 @@ def _existing_path(selector: str, runs_dir: Path) -> Path | None:
     if not selector.strip():
         raise UserError(f"checkpoint={selector!r}: empty. Allowed: {', '.join(WORDS)}, a run, a .pth")
     typed = Path(os.path.expanduser(selector))
+    try:
+        os.stat(typed)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+            raise UserError(f"checkpoint={selector[:80]}: cannot be looked up ({error.strerror}).") from error
     if typed.exists() and not _is_word_for_run(selector, typed):
         return typed
     return runs_dir / typed if (runs_dir / typed).exists() else None

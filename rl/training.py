@@ -25,14 +25,13 @@ from rl.checkpoint import (
     highest_version,
     meta_of,
     newest_usable,
-    read_checkpoint,
     read_env_state,
 )
 from rl.curves import write_curves
 from rl.progress import Progress
 from rl.saver import SavePolicy, Saver
 from rl.scalars import ScalarWriter
-from rl.select import resolve_checkpoint
+from rl.select import read_selected
 from rl.spec import PolicySpec, difference, spec_of
 from rl.state import load_weights, restore_environment, restore_learner
 from sim.recorder import StateRecorder
@@ -101,11 +100,11 @@ def load_parent(config: RootConfig, task: str | None) -> Parent | None:
     """What `checkpoint` stands for, read; None where it is null. Raises UserError where nothing usable is there."""
     if config.checkpoint is None:
         return None
-    selection = resolve_checkpoint(config.checkpoint, Path(config.runsDir), task)
+    selection, state = read_selected(config.checkpoint, Path(config.runsDir), task)
     if selection.note:
-        log.info("%s", selection.note)
+        log.warning("%s", selection.note)  # a training that starts from something else than expected is expensive
     run = open_run(selection.run) if selection.run is not None else None
-    return Parent(run, selection.file, selection.follow == "newest", read_checkpoint(selection.file))
+    return Parent(run, selection.file, selection.follow == "newest", state)
 
 
 def run_training(config: RootConfig, provenance: Provenance, stop: StopFlag, parent: Parent | None) -> int:
@@ -173,7 +172,7 @@ class _Training:
                 log.warning("no environment state for version %s: episodes start anew.", parent.version)
                 return
             restore_environment(self.agent, state)
-        except (ValueError, CheckpointError) as error:
+        except (ValueError, LookupError, TypeError, CheckpointError) as error:
             log.warning("the environment state cannot be used (%s): episodes start anew.", error)
 
     def _saver(self, run: Run) -> Saver:

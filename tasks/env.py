@@ -19,10 +19,8 @@ reset; its reward in that step counts as 0. It is never healed silently.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,21 +28,10 @@ from torch import Tensor
 from cfg.schema import TaskConfig
 from sim.base import Simulator, Snapshot
 from tasks.base import Box, Discrete, Task
+from tasks.stability import Recorder, StabilityWatch
 from tasks.stats import EpisodeEnds, EpisodeStats, Report
-from tasks.terms import UNSTABLE, ObservationLayout, RewardTerms, TerminationReasons
+from tasks.terms import ObservationLayout, RewardTerms, TerminationReasons
 from utils.errors import UserError
-
-log = logging.getLogger(__name__)
-
-
-class Recorder(Protocol):
-    """Keeps the last states, to explain an environment that left the finite numbers (sim/recorder.py)."""
-
-    def push(self) -> None:
-        """One control step was made."""
-
-    def dump(self, env_ids: Tensor, step: int) -> list[Path]:
-        """Writes down the last states of environments (n,), which still hold the bad one."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +65,7 @@ class Env:
         task.bind(sim)
         sim.start()
         self.episode_length = torch.zeros(sim.num_envs, dtype=torch.int64, device=sim.device)
-        self._unstable_count = self._steps = 0
-        self._recorder: Recorder | None = None
+        self.stability = StabilityWatch(config.name, sim.num_envs)
         self._reset_envs(torch.arange(sim.num_envs, device=sim.device))
         self._measure()
 
@@ -106,7 +92,7 @@ class Env:
 
     def watch(self, recorder: Recorder) -> None:
         """Lets a recorder follow every step from here on."""
-        self._recorder = recorder
+        self.stability.recorder = recorder
 
     @property
     def num_envs(self) -> int:
@@ -145,9 +131,7 @@ class Env:
         self.sim.ctrl.copy_(self.task.control(action))
         self.sim.step()
         self.episode_length += 1
-        self._steps += 1
-        if self._recorder is not None:
-            self._recorder.push()
+        self.stability.stepped()
 
         weighted = self.terms.weighted(self.task.reward(self.sim, action))  # (N, T)
         final_obs = self._observe()
@@ -169,9 +153,7 @@ class Env:
 
     def drain_report(self) -> Report:
         """Statistics since the last call."""
-        report = self.stats.drain(self._unstable_count)
-        self._unstable_count = 0
-        return report
+        return self.stats.drain(self.stability.take_count())
 
     def state_dict(self, env_ids: Tensor | None = None) -> dict[str, Any]:
         """Everything that decides how environments (n,) go on, as tensors and plain values.
@@ -185,7 +167,7 @@ class Env:
             "episode_length": self.episode_length[ids].clone(),
             "episode_terms": self.stats.episode_terms[ids].clone(),
             "rng": self.rng.get_state(),
-            "steps": self._steps,
+            "steps": self.stability.steps,
         }
 
     def load_state_dict(self, state: dict[str, Any], env_ids: Tensor | None = None) -> None:
@@ -200,7 +182,7 @@ class Env:
         self.episode_length[ids] = state["episode_length"].to(self.sim.device)
         self.stats.episode_terms[ids] = state["episode_terms"].to(self.sim.device)
         self.rng.set_state(state["rng"])
-        self._steps = state["steps"]
+        self.stability.steps = state["steps"]
 
     def _fitting_ids(self, state: dict[str, Any], env_ids: Tensor | None) -> Tensor:
         here = self.state_dict(torch.arange(1, device=self.sim.device))
@@ -249,27 +231,13 @@ class Env:
             unstable |= ~torch.isfinite(value.sum(1))
         if unstable.any():
             ids = unstable.nonzero().squeeze(1)
-            self._report_unstable(ids)
+            self.stability.report(ids, self.episode_length[ids])
             weighted[ids] = 0.0
             for value in obs.values():
                 value[ids] = 0.0
+        else:
+            self.stability.all_finite()
         return unstable
-
-    def _report_unstable(self, ids: Tensor) -> None:
-        self._unstable_count += len(ids)
-        shown = ", ".join(str(i) for i in ids[:5].tolist()) + (", ..." if len(ids) > 5 else "")
-        steps = self.episode_length[ids]
-        log.warning(
-            "%s: %d environment(s) left the finite numbers (%s; the first at step %d). Reset, counted as '%s'.",
-            self.config.name,
-            len(ids),
-            shown,
-            int(steps[0]),
-            UNSTABLE,
-        )
-        files = self._recorder.dump(ids, self._steps) if self._recorder is not None else []
-        if files:
-            log.warning("their last states are in %s", ", ".join(str(file) for file in files))
 
     def _reset_envs(self, env_ids: Tensor) -> None:
         for value in self.task.buffers.values():

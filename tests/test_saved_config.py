@@ -102,3 +102,46 @@ def test_what_a_resumed_run_no_longer_knows_is_said(config, saved, caplog):
     saved["oldRootKey"] = 1
     resumed_config(config(), saved, [])
     assert "oldRootKey" in caplog.text
+
+
+def test_naming_the_runs_own_groups_is_no_contradiction_where_the_run_was_customised(config):
+    saved = as_dict(config("task=Cartpole", "task.rewards.upright=2", "train.gamma=0.9", "sim.threads=1"))
+    session = config("task=Cartpole", "sim=mujoco", "train=CartpolePPO")
+    resumed = resumed_config(session, saved, ["task", "sim", "train"])
+    assert (resumed.task.rewards["upright"], resumed.train.gamma, resumed.sim.threads) == (2.0, 0.9, 1)
+    with pytest.raises(UserError, match="sim=reference contradicts"):
+        resumed_config(config("sim=reference"), saved, ["sim"])
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("task.decimation", 0),
+        ("task.decimation", "two"),
+        ("task.rewards", "none"),
+        ("task.rewards", {"forward": "x"}),
+        ("task.episode_length_s", None),
+        ("task.observations", ["pose"]),
+        ("train.network.units", None),
+        ("train.network.units", [-1]),
+        ("task", "Ant"),
+    ],
+)
+def test_a_damaged_configuration_is_an_error_and_no_traceback(session, saved, path, value):
+    node = saved
+    *parents, leaf = path.split(".")
+    for name in parents:
+        node = node[name]
+    node[leaf] = value
+    with pytest.raises(UserError):
+        with_run_config(session, saved, None, [])
+
+
+def test_missing_parameters_take_their_defaults_and_a_missing_section_is_named(config, session, saved):
+    saved["task"]["params"] = None
+    assert with_run_config(session, saved, None, []).task.params.start_noise == 0.1
+    del saved["train"]["max_iterations"]
+    with_run_config(session, saved, None, [])
+    saved["sim"] = "mujoco"
+    with pytest.raises(UserError, match="sim"):
+        resumed_config(config(), saved, [])

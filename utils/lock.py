@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import socket
 import time
@@ -32,6 +33,8 @@ except ImportError:  # Windows: viewers work there, training is not protected
     fcntl = None  # type: ignore[assignment]
 
 LOCK_NAME = "run.lock"
+log = logging.getLogger(__name__)
+
 PATIENCE_S = 0.25  # longer than somebody who only looks (`lock_holder`) ever has the lock
 
 _live: weakref.WeakSet[RunLock] = weakref.WeakSet()
@@ -113,7 +116,10 @@ class RunLock:
     def _write_holder(self, fd: int) -> None:
         holder = LockHolder(os.getpid(), socket.gethostname(), boot_id(), time.time())
         os.ftruncate(fd, 0)
-        os.write(fd, json.dumps(asdict(holder)).encode() + b"\n")
+        try:
+            os.write(fd, json.dumps(asdict(holder)).encode() + b"\n")
+        except OSError as error:  # a full disk: the lock holds all the same, it only does not say by whom
+            log.warning("%s: the holder could not be noted (%s)", self.path, error.strerror or error)
 
     def release(self) -> None:
         """Gives the lock back; does nothing where it is not held. The file stays: removing it would split the lock."""

@@ -25,14 +25,32 @@ class _RunFile(logging.FileHandler):
 
     failed = False
 
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes a record; the file is opened with the first one, which may fail like any write."""
+        try:
+            super().emit(record)
+        except OSError:
+            self.handleError(record)
+
+    def close(self) -> None:
+        """Closes the file, whether or not its last lines could still be written."""
+        try:
+            super().close()
+        except OSError as error:
+            self._say(error)
+
+    def _say(self, error: OSError) -> None:
+        if not self.failed:
+            self.failed = True
+            sys.stderr.write(f"the log file {self.baseFilename} cannot be written ({error.strerror})\n")
+
     def handleError(self, record: logging.LogRecord) -> None:
         """Called by logging in place of raising."""
         error = sys.exc_info()[1]
-        if not isinstance(error, OSError):
+        if isinstance(error, OSError):
+            self._say(error)
+        else:
             super().handleError(record)
-        elif not self.failed:
-            self.failed = True
-            sys.stderr.write(f"the log file {self.baseFilename} cannot be written ({error.strerror})\n")
 
 
 def setup_logging(level: str) -> None:

@@ -129,6 +129,7 @@ def create_run(runs_dir: Path, task: str, kind: str, when: datetime | None = Non
     if kind not in KINDS:
         raise ValueError(f"kind={kind!r}, allowed: {KINDS}")
     when = when or datetime.now()
+    path: Path | None = None
     try:
         runs_dir.mkdir(parents=True, exist_ok=True)
         path = _make_exclusively(runs_dir, f"{task}_{kind}_{when.strftime(_WHEN)}")
@@ -138,9 +139,11 @@ def create_run(runs_dir: Path, task: str, kind: str, when: datetime | None = Non
         for directory in (run.nn, run.summaries) if kind in TRAINING_KINDS else ():
             directory.mkdir()
     except OSError as error:
-        reason = error.strerror or error
+        if path is not None:
+            shutil.rmtree(path, ignore_errors=True)
         raise UserError(
-            f"runsDir={runs_dir}: no run directory can be made in {runs_dir.absolute()} ({reason})"
+            f"runsDir={runs_dir}: no run directory can be made in {runs_dir.absolute()} ({error.strerror or error}). "
+            "Choose a place that can be written: runsDir=..."
         ) from error
     return run
 

@@ -1,0 +1,91 @@
+"""What is done about environments that left the finite numbers: counted, recorded, told, and not too often.
+
+Every one is counted. Warnings are limited, for a bad parameter can break thousands of environments a second. Where no
+environment stays finite for long, there is nothing to learn from, and going on would only waste the time.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+from typing import Protocol
+
+from torch import Tensor
+
+from tasks.terms import UNSTABLE
+from utils.errors import UserError
+
+log = logging.getLogger(__name__)
+
+HOPELESS = 100  # steps in a row in which no environment stayed finite
+INTERVAL = 10.0  # s between warnings
+
+
+class Recorder(Protocol):
+    """Keeps the last states, to explain an environment that left the finite numbers (sim/recorder.py)."""
+
+    def push(self) -> None:
+        """One control step was made."""
+
+    def dump(self, env_ids: Tensor, step: int) -> list[Path]:
+        """Writes down the last states of environments (n,), which still hold the bad one."""
+
+
+class StabilityWatch:
+    """Follows the environments of one Env."""
+
+    def __init__(self, name: str, num_envs: int) -> None:
+        self.name, self.num_envs = name, num_envs
+        self.recorder: Recorder | None = None
+        self.count = 0  # since it was last taken
+        self.steps = 0  # control steps, also over a resume
+        self._in_a_row = 0
+        self._told_at: float | None = None
+
+    def stepped(self) -> None:
+        """One control step was made, before any reset."""
+        self.steps += 1
+        if self.recorder is not None:
+            self.recorder.push()
+
+    def take_count(self) -> int:
+        """How many environments left the finite numbers since the last call."""
+        count, self.count = self.count, 0
+        return count
+
+    def all_finite(self) -> None:
+        """No environment left the finite numbers in this step."""
+        self._in_a_row = 0
+
+    def report(self, env_ids: Tensor, episode_steps: Tensor) -> None:
+        """Environments (n,) left the finite numbers at steps (n,) of their episodes, and still hold the bad state.
+
+        Raises UserError where no environment has stayed finite for long.
+        """
+        self.count += len(env_ids)
+        self._in_a_row = self._in_a_row + 1 if len(env_ids) == self.num_envs else 0
+        if self._in_a_row >= HOPELESS:
+            raise UserError(
+                f"{self.name}: every environment left the finite numbers in each of {HOPELESS} steps. "
+                "Look at the task's parameters and reward weights, or try physics=accurate.",
+                exit_code=1,
+            )
+        now = time.monotonic()
+        if self._told_at is None or now - self._told_at >= INTERVAL:
+            self._told_at = now
+            self._tell(env_ids, int(episode_steps[0]))
+
+    def _tell(self, env_ids: Tensor, first_step: int) -> None:
+        shown = ", ".join(str(i) for i in env_ids[:5].tolist()) + (", ..." if len(env_ids) > 5 else "")
+        log.warning(
+            "%s: %d environment(s) left the finite numbers (%s; the first at step %d). Reset, counted as '%s'.",
+            self.name,
+            len(env_ids),
+            shown,
+            first_step,
+            UNSTABLE,
+        )
+        files = self.recorder.dump(env_ids, self.steps) if self.recorder is not None else []
+        if files:
+            log.warning("their last states are in %s", ", ".join(str(file) for file in files))

@@ -1,0 +1,178 @@
+"""Terminals that go away, disks that are full, states that make no sense: what must not end a run does not."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from live.results import VERSIONS_KEPT, Results
+from rl.progress import Progress
+from rl.scalars import ScalarWriter
+from tasks.stability import HOPELESS
+from tests.dummy import CountingParams, counting_env
+from tests.test_learning import agent_of
+from tests.test_live import EpisodeEnds
+from utils import signals
+from utils.errors import UserError
+from utils.lock import RunLock, lock_holder
+from utils.log import run_log
+from utils.provenance import Provenance
+from utils.run import begin_run, create_run
+
+
+class Gone(io.StringIO):
+    """A terminal whose other end has closed."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        raise OSError(5, "Input/output error")
+
+
+def test_a_terminal_that_goes_away_takes_the_display_along_and_nothing_else(caplog):
+    agent = agent_of(iterations=3)
+    console = Console(file=Gone(), force_terminal=True)
+    with Progress("training", 3, lambda: None, None, console) as progress:
+        agent.train(progress.update)
+    assert agent.epoch_num == 3
+    assert sum("display is gone" in r.message for r in caplog.records) == 1
+
+
+@pytest.fixture
+def full(tmp_path):
+    """A file system of its own without a byte left; `None` yields room again when removed."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a file system needs root")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], check=True)
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def fill(disk):
+    with (disk / "filler").open("wb", buffering=0) as out:
+        try:
+            while True:
+                out.write(b"x" * 4096)
+        except OSError:
+            return
+
+
+def test_a_log_on_a_full_disk_costs_its_lines_and_no_more(full, capsys):
+    run = create_run(full, "Counting", "train")
+    fill(full)
+    with run_log(run):
+        for _ in range(2000):
+            logging.getLogger("test").warning("a line that cannot be written %s", "x" * 50)
+    assert capsys.readouterr().err.count("cannot be written (No space") == 1
+
+
+def test_a_lock_on_a_full_disk_holds_all_the_same(full):
+    run = create_run(full, "Counting", "train")
+    fill(full)
+    with RunLock(run):
+        assert lock_holder(run) is not None
+
+
+def test_a_run_that_cannot_be_begun_leaves_nothing(full):
+    fill(full)
+    with pytest.raises(UserError, match="runsDir="):
+        begin_run(full, "Counting", "train", Provenance("", "", [], []))
+    assert [p.name for p in full.iterdir()] == ["filler"]
+
+
+def test_curves_go_on_when_the_disk_has_room_again(full, caplog):
+    writer = ScalarWriter(full)
+    writer.add_scalar("a", 1.0, 1)
+    writer.flush()
+    fill(full)
+    for step in range(2, 2000):
+        writer.add_scalar("a", float(step), step)
+    writer.flush()
+    (full / "filler").unlink()
+    writer.flush()
+    writer.add_scalar("a", 5.0, 5000)
+    writer.close()
+    events = EventAccumulator(str(full))
+    events.Reload()
+    steps = [e.step for e in events.Scalars("a")]
+    assert steps[0] == 1
+    assert steps[-1] == 5000
+    assert sum("cannot be written" in r.message for r in caplog.records) == 1
+
+
+def test_curves_survive_a_clock_that_goes_back(tmp_path, monkeypatch):
+    first = ScalarWriter(tmp_path)
+    for step in (1, 2, 3):
+        first.add_scalar("a", step, step)
+    first.close()
+    now = time.time()
+    monkeypatch.setattr("rl.scalars.time.time", lambda: now - 2 * 86400)
+    second = ScalarWriter(tmp_path, start_step=3)
+    second.add_scalar("a", 4, 4)
+    second.close()
+    monkeypatch.undo()
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    assert [e.step for e in events.Scalars("a")] == [1, 2, 3, 4]
+
+
+class AllBreaking(counting_env().task.__class__):
+    """Nothing stays finite."""
+
+    def reward(self, state, action):
+        terms = super().reward(state, action)
+        terms["alive"][:] = torch.nan
+        return terms
+
+
+def test_where_nothing_stays_finite_it_is_said_once_and_then_ended(caplog):
+    env = counting_env(task=AllBreaking, params=CountingParams())
+    env.reset()
+    for _ in range(HOPELESS - 1):
+        env.step(env.zero_action())
+    with pytest.raises(UserError, match="every environment left the finite numbers") as error:
+        env.step(env.zero_action())
+    assert error.value.exit_code == 1
+    assert sum("left the finite numbers" in r.message for r in caplog.records) == 1
+    assert env.drain_report().unstable == 2 * HOPELESS
+
+
+def test_versions_in_the_results_are_bounded():
+    results = Results(("failed",), None, {"task": "t"})
+    for version in range(VERSIONS_KEPT + 5):
+        ends = EpisodeEnds(torch.tensor([0]), torch.tensor([1.0]), torch.tensor([1]), torch.tensor([0]))
+        results.add(ends, 0, [version], version)
+    assert len(results.by_version) == VERSIONS_KEPT
+    assert min(results.by_version) == 5
+    assert results.returns.count == VERSIONS_KEPT + 5
+
+
+def test_a_script_can_stop_its_background_job_though_it_ignores_sigint():
+    """A job that a script starts with & inherits SIGINT as ignored; nohup does the same with SIGHUP, and means it."""
+    code = (
+        "import os, signal\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN); signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        "from utils.signals import StopFlag\n"
+        "with StopFlag() as stop:\n"
+        "    os.kill(os.getpid(), signal.SIGHUP); assert not stop.wait(0.2)\n"
+        "    os.kill(os.getpid(), signal.SIGINT); assert stop.wait(5.0)\n"
+        "    print(stop.exit_status)\n"
+    )
+    root = Path(signals.__file__).parent.parent
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "130"
