@@ -213,6 +213,8 @@ def _existing_path(selector: str, runs_dir: Path) -> Path | None:
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ENOTDIR):
             raise UserError(f"checkpoint={selector[:80]}: cannot be looked up ({error.strerror}).") from error
+    except ValueError as error:
+        raise UserError(f"checkpoint={selector[:80]!r}: cannot be a path ({error}).") from error
     if typed.exists() and not _is_word_for_run(selector, typed):
         return typed
     return runs_dir / typed if (runs_dir / typed).exists() else None
