@@ -41,6 +41,7 @@ format: $(READY)
 	$(VENV)/bin/ruff format .
 
 bench: $(READY)
+	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(RUN) -m benchmarks.env_throughput
 
 setup: $(READY)
