@@ -17,10 +17,10 @@ from omegaconf.errors import OmegaConfBaseException
 from cfg.keys import Schema, section, strip_optional
 from cfg.schema import RootConfig
 from utils.errors import UserError, not_one_of
+from utils.files import atomic_write_text
+from utils.provenance import REDACTED, SECRET_WORDS
 
 T = TypeVar("T")
-SECRET_WORDS = ("token", "secret", "password")
-HIDDEN = "***"
 
 
 def plain(cfg: DictConfig) -> dict[str, Any]:
@@ -92,11 +92,11 @@ def is_secret(name: str) -> bool:
 def redacted(content: Any) -> Any:
     """A copy in which the values of secret keys are hidden, also in lists of `key=value` texts."""
     if isinstance(content, dict):
-        return {k: HIDDEN if is_secret(str(k)) and v is not None else redacted(v) for k, v in content.items()}
+        return {k: REDACTED if is_secret(str(k)) and v is not None else redacted(v) for k, v in content.items()}
     if isinstance(content, list):
         return [redacted(v) for v in content]
     if isinstance(content, str) and "=" in content and is_secret(content.partition("=")[0]):
-        return f"{content.partition('=')[0]}={HIDDEN}"
+        return f"{content.partition('=')[0]}={REDACTED}"
     return content
 
 
@@ -132,6 +132,4 @@ def hide_secrets(path: Any) -> None:
     content = yaml.safe_load(path.read_text())
     hidden = redacted(content)
     if hidden != content:
-        temporary = path.with_name(f".{path.name}.tmp")
-        temporary.write_text(yaml.safe_dump(hidden, sort_keys=False))
-        temporary.replace(path)
+        atomic_write_text(path, yaml.safe_dump(hidden, sort_keys=False))

@@ -15,13 +15,11 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from cfg.keys import Key, Schema, is_mapping, section
+from cfg.keys import Schema, section
 from cfg.schema import PPOConfig, RootConfig
-from cfg.typed import build, params_class, plain, resolved_dict, to_typed, yaml_text
+from cfg.typed import build, params_class, plain
 from cfg.values import check
 from utils.errors import UserError
-
-__all__ = ["num_envs_of", "resolved_dict", "to_typed", "unused_keys", "validate", "yaml_text"]
 
 TEST_ENVS = 4  # environments of a test that names no number
 ENGINE_DEVICE = re.compile(r"cpu|cuda(:\d+)?")
@@ -154,8 +152,3 @@ def unused_keys(cfg: DictConfig, is_explicit: Callable[[str], bool]) -> list[str
         for key in Schema().keys(RootConfig).values()
         if key.doc.mode not in ("", cfg.mode) and is_explicit(key.path)
     ]
-
-
-def leaf_keys(schema: Schema) -> list[Key]:
-    """The keys that hold values: no sections, no mappings."""
-    return [k for k in schema.walk() if section(k.hint) is None and not is_mapping(k.hint)]

@@ -31,7 +31,7 @@ from utils.files import commit, commit_new, discard, read_json, stage_bytes, str
 FORMAT = 1
 META_KEY = "livegym"
 NAME = re.compile(r"(?P<task>.+)_v(?P<version>\d+)_ep(?P<epoch>\d+)\.pth")
-_COMPILED = "_orig_mod."
+COMPILED = "_orig_mod."
 _SCALARS = (type(None), bool, int, float, str)
 
 
@@ -256,9 +256,9 @@ def _checked_model(model: dict[Any, Any]) -> dict[str, torch.Tensor]:
             raise CheckpointError(f"has a 'model' with {in_one_line(ValueError(key))!r}, which is not a tensor")
         if not _is_finite(tensor):
             raise NotFinite(f"has NaN or Infinity in {key!r}")
-        name = key.removeprefix(_COMPILED)
+        name = key.removeprefix(COMPILED)
         if name in checked:
-            raise CheckpointError(f"has {name!r} twice, with and without {_COMPILED!r}")
+            raise CheckpointError(f"has {name!r} twice, with and without {COMPILED!r}")
         checked[name] = tensor.detach()
     if not checked:
         raise CheckpointError("has an empty 'model'")

@@ -26,7 +26,7 @@ from utils.run import nn_of
 
 BEST = "best.pth"
 _FOREIGN_EPOCH = re.compile(r"_ep_(\d+)(?!\d)")
-_ENV_STATE = re.compile(r"env_state_v(\d+)\.pt")
+ENV_STATE = re.compile(r"env_state_v(\d+)\.pt")
 _UNKNOWN = -1  # sorts after everything that says its epoch
 
 
@@ -158,7 +158,7 @@ def highest_version(run_dir: os.PathLike[str]) -> int:
     nn_dir = nn_of(run_dir)
     names = {p.with_suffix("") if p.suffix == ".json" else p for p in _children(nn_dir) if not p.name.startswith(".")}
     numbers = [_numbers_outside(path) for path in names if path.suffix == ".pth"]
-    states = [_ENV_STATE.fullmatch(path.name) for path in _children(Path(run_dir))]
+    states = [ENV_STATE.fullmatch(path.name) for path in _children(Path(run_dir))]
     versions = [n[0] for n in numbers if n] + [int(m[1]) for m in states if m]
     return max(versions, default=0)
 

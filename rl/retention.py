@@ -10,18 +10,15 @@ with the newest checkpoint, so one is kept. What cannot be deleted is logged onc
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import Any
 
 from rl.checkpoint_io import NAME, plain_copy, read_bytes, sidecar_of, to_bytes
-from rl.listing import BEST, Entry, best_checkpoint_file, list_checkpoints
+from rl.listing import BEST, ENV_STATE, Entry, best_checkpoint_file, list_checkpoints
 from rl.safe_load import CheckpointError, load_bytes
 from utils import files
 from utils.files import atomic_write_bytes, remove_file
 from utils.links import point
-
-_ENV_STATE = re.compile(r"env_state_v(\d+)\.pt")
 
 
 def set_best(nn_dir: Path, path: Path) -> None:
@@ -95,6 +92,6 @@ def read_env_state(run_dir: os.PathLike[str], version: int) -> dict[str, Any] | 
 
 def prune_env_states(run_dir: os.PathLike[str], version: int) -> list[Path]:
     """Removes environment states older than `version`; call it once the checkpoint of `version` is complete."""
-    matches = [(path, _ENV_STATE.fullmatch(path.name)) for path in Path(run_dir).iterdir()]
+    matches = [(path, ENV_STATE.fullmatch(path.name)) for path in Path(run_dir).iterdir()]
     old = [path for path, match in matches if match and int(match[1]) < version]
     return [path for path in old if remove_file(path)]

@@ -14,6 +14,7 @@ import torch
 from rl_games.algos_torch.torch_ext import AverageMeter
 from torch import Tensor
 
+from rl.checkpoint_io import COMPILED
 from rl.spec import shape_difference, shapes_of
 from utils.errors import UserError
 from utils.seeding import generator_states, set_generator_states
@@ -25,7 +26,7 @@ EPISODE_SUMS = ("current_rewards", "current_shaped_rewards", "current_lengths", 
 
 def plain_keys(state: dict[str, Any]) -> dict[str, Any]:
     """A state dictionary without the prefix that torch.compile puts before every key."""
-    return {key.removeprefix("_orig_mod."): value for key, value in state.items()}
+    return {key.removeprefix(COMPILED): value for key, value in state.items()}
 
 
 def capture_learner(agent: Any) -> dict[str, Any]:

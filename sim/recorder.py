@@ -11,8 +11,8 @@ Each file is a compressed .npz: `qpos` (T, nq), `qvel` (T, nv), `ctrl` (T, nu), 
 
 from __future__ import annotations
 
+import io
 import logging
-import os
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from sim.base import Simulator
+from utils.files import atomic_write_bytes
 
 log = logging.getLogger(__name__)
 FIELDS = ("qpos", "qvel", "ctrl")
@@ -75,10 +76,6 @@ class StateRecorder:
 
 def _write_whole(file: Path, arrays: dict[str, Any]) -> None:
     """Writes an .npz that is there complete or not at all."""
-    unfinished = file.with_suffix(".tmp")
-    try:
-        with unfinished.open("wb") as stream:
-            np.savez_compressed(stream, **arrays)
-        os.replace(unfinished, file)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    stream = io.BytesIO()
+    np.savez_compressed(stream, **arrays)
+    atomic_write_bytes(file, stream.getvalue())

@@ -12,23 +12,20 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from cfg.compose import compose, config_loader, prepare, register, thawed
-from cfg.keys import Schema
+from cfg.keys import Key, Schema, is_mapping, section
 from cfg.overrides import quoted
 from cfg.schema import PPOConfig, RecurrentConfig, RootConfig, TaskConfig
-from cfg.typed import build, plain
-from cfg.validate import (
-    check_sizes,
-    leaf_keys,
-    num_envs_of,
-    resolved_dict,
-    to_typed,
-    validate,
-    yaml_text,
-)
+from cfg.typed import build, plain, resolved_dict, to_typed, yaml_text
+from cfg.validate import check_sizes, num_envs_of, validate
 from tasks import TASKS
 from utils.errors import UserError
 
 COMPOSED = compose()
+
+
+def leaf_keys(schema: Schema) -> list[Key]:
+    """The keys that hold values: no sections, no mappings."""
+    return [k for k in schema.walk() if section(k.hint) is None and not is_mapping(k.hint)]
 
 
 def test_a_preset_wins_over_the_defaults_and_the_command_line_over_both():

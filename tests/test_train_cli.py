@@ -7,7 +7,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import time
 
 import pytest
@@ -15,6 +14,7 @@ import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from rl.checkpoint import list_checkpoints, read_checkpoint
+from tests.disk_fixtures import tmpfs
 from tests.processes import SMALL, Running, run, runs, until
 
 pytestmark = pytest.mark.slow
@@ -153,12 +153,7 @@ def test_a_new_run_starts_from_given_weights_and_names_its_parent(tmp_path):
 
 
 def test_a_full_disk_is_a_warning_and_a_failed_end(tmp_path):
-    if os.geteuid() != 0:
-        pytest.skip("mounting a file system needs root")
-    disk = tmp_path / "runs"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)], check=True)
-    try:
+    with tmpfs(tmp_path / "runs", "4m"):
         with Running(tmp_path, *LONG, "saveInterval=0.5", "keepLast=null") as training:
             training.wait_for("not written", timeout=90)
             at = training.text.count("\n")
@@ -170,8 +165,6 @@ def test_a_full_disk_is_a_warning_and_a_failed_end(tmp_path):
         for entry in entries:
             read_checkpoint(entry.path)
         assert "Traceback" not in training.text
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 def test_a_run_directory_that_vanishes_does_not_end_training_but_its_end_says_so(tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import logging
-import os
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from live.results import VERSIONS_KEPT, Results
 from rl.progress import Progress
 from rl.scalars import ScalarWriter
 from tasks.stability import HOPELESS
+from tests.disk_fixtures import tmpfs
 from tests.dummy import CountingParams, counting_env
 from tests.test_learning import agent_of
 from tests.test_live import EpisodeEnds
@@ -51,16 +51,9 @@ def test_a_terminal_that_goes_away_takes_the_display_along_and_nothing_else(capl
 
 @pytest.fixture
 def full(tmp_path):
-    """A file system of its own without a byte left; `None` yields room again when removed."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a file system needs root")
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], check=True)
-    try:
+    """A file system of its own with little room, for `fill` to fill."""
+    with tmpfs(tmp_path / "disk", "256k") as disk:
         yield disk
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 def fill(disk):

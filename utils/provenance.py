@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REDACTED = "***"
+SECRET_WORDS = ("token", "secret", "password")
 CODE = Path(__file__).resolve().parent.parent
 GIT_TIMEOUT_S = 20.0
 DIFF_LIMIT = 2_000_000  # characters; a generated file must not fill the disk run by run
 
-_SECRET = r"[\w.\-/@+~]*(?:token|secret|password)[\w.\-]*"
+_SECRET = rf"[\w.\-/@+~]*(?:{'|'.join(SECRET_WORDS)})[\w.\-]*"
 _IS_SECRET = re.compile(_SECRET, re.IGNORECASE)
 _YAML_LINE = re.compile(rf"^(?P<head>[ \-]*[\"']?{_SECRET}[\"']?[ ]*:[ ]*)(?P<value>\S.*)?$", re.IGNORECASE)
 _INLINE = re.compile(
