@@ -1,8 +1,9 @@
 """A whole environment step (physics, observations, rewards, endings, resets) beside the peers' on the same models.
 
-Sides: `livegym`; `mujoco.batch`, the bare physics at the same forward stage, with resets but nothing else; `envpool`
-and `gymnasium`, each in the best of several modes, which a short probe finds. Steps are control steps of one
-environment.
+Sides: `livegym`; `mujoco.batch`, the bare physics at the same forward stage, with resets but nothing else; `mjbatch`,
+the same with that library, in an environment of its own, for it needs another MuJoCo; `envpool` and `gymnasium`. Each
+in the best of several modes (numbers of environments, batch sizes), which a short probe finds. Steps are control steps
+of one environment.
 
     python -m benchmarks.env_throughput --quick
 """
@@ -11,17 +12,38 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import Side, arguments, measure, ratios, refuse_busy_machine, report, summary
+from benchmarks.harness import Side, arguments, environment, measure, ratios, refuse_busy_machine, report, summary
 
 SECONDS = {True: 2.0, False: 8.0}  # of stepping, by --quick
 ACTIONS = 64  # batches of random actions, drawn beforehand
-ENVPOOL_MODES = ((128, 128), (64, 32), (32, 16), (16, 8), (8, 4))  # (environments, batch); equal: synchronous
+BATCHES = (128, 512, 2048)  # environments
+ENVPOOL_MODES = (
+    (2048, 2048),
+    (512, 512),
+    (128, 128),
+    (64, 32),
+    (32, 16),
+    (16, 8),
+    (8, 4),
+)  # (environments, batch); equal: synchronous
 GYMNASIUM_MODES = (("sync", 8), ("async", 2), ("async", 4), ("async", 8))
+EPISODE = 1000  # control steps
+PHYSICS_ENDS = {  # an episode of the bare physics ends where this column of qpos leaves [least, most]; reset noise
+    "ant": (2, 0.2, 1.0, 0.1),
+    "halfcheetah": (0, -np.inf, np.inf, 0.1),
+    "humanoid": (2, 1.0, 2.0, 0.01),
+    "pendulum": (1, -0.2, 0.2, 0.01),
+}
+PHYSICS_STEPS = {"ant": 5, "halfcheetah": 5, "humanoid": 5, "pendulum": 2}  # a control step
 Rate = Callable[[str, float], float]
 
 
@@ -43,43 +65,77 @@ def livegym(name: str, seconds: float) -> float:
     from benchmarks.tasks import make
 
     torch.set_num_threads(1)
-    env = make(name)
-    env.reset()
-    rng = torch.Generator().manual_seed(0)
-    actions = [2 * torch.rand(env.zero_action().shape, generator=rng) - 1 for _ in range(ACTIONS)]
-    return rate(lambda k: env.step(actions[k]), env.num_envs, seconds)
+
+    def mode(num_envs: int, limit: float) -> float:
+        env = make(name, num_envs)
+        env.reset()
+        rng = torch.Generator().manual_seed(0)
+        actions = [2 * torch.rand(env.zero_action().shape, generator=rng) - 1 for _ in range(ACTIONS)]
+        found = rate(lambda k: env.step(actions[k]), num_envs, limit)
+        env.sim.close()
+        return found
+
+    return mode(max(BATCHES, key=lambda n: mode(n, seconds / 4)), seconds)
 
 
 def bare(name: str, seconds: float) -> float:
     """`mujoco.batch` with the same fields bound, the same stage and the same ends of episodes."""
-    import torch
-
     from benchmarks.tasks import make
 
-    env = make(name)
-    env.reset()
-    sim, task, n = env.sim, env.task, env.num_envs
-    batch, stage = sim.batch, sim.world.stage
+    def mode(num_envs: int, limit: float) -> float:
+        env = make(name, num_envs)
+        stage, decimation = env.sim.world.stage, env.sim.decimation
+        return bare_rate(name, env.sim.batch, num_envs, decimation, limit, {"stage": stage})
+
+    return mode(max(BATCHES, key=lambda n: mode(n, seconds / 4)), seconds)
+
+
+def bare_rate(name: str, batch: Any, num_envs: int, nstep: int, limit: float, stage: dict[str, int]) -> float:
+    """Steps/s of a batch of physics with random controls, ends of episodes and resets, and nothing else.
+
+    `batch` is mujoco.batch's or mjbatch's Batch: what is used here they have in common, but for `stage`.
+    """
     ctrl, qpos, qvel = batch.bind("ctrl"), batch.bind("qpos"), batch.bind("qvel")
     rng = np.random.default_rng(0)
     low, high = batch.model.actuator_ctrlrange.T
-    actions = [rng.uniform(low, high, (n, len(low))) for _ in range(ACTIONS)]
-    length = np.zeros(n, dtype=int)
+    actions = [rng.uniform(low, high, (num_envs, len(low))) for _ in range(ACTIONS)]
+    length = np.zeros(num_envs, dtype=int)
+    column, least, most, noise = PHYSICS_ENDS[name]
+    start = batch.model.qpos0
+
+    def begin(ids: np.ndarray) -> None:
+        qpos[ids] = start + noise * rng.uniform(-1, 1, (len(ids), len(start)))
+        qvel[ids] = noise * rng.standard_normal((len(ids), qvel.shape[1]))
+        batch.forward(ids, **stage)
+        length[ids] = 0
 
     def step(k: int) -> None:
         ctrl[:] = actions[k]
-        batch.step(nstep=sim.decimation, stage=stage)
+        batch.step(nstep=nstep, **stage)
         length[:] += 1
-        sim.qpos.copy_(torch.from_numpy(qpos))  # what the task's rule of ending reads
-        held = [value.numpy() for value in task.terminate(sim).values()]
-        ended = np.flatnonzero(np.any([*held, length >= env.max_length], axis=0))
+        watched = qpos[:, column]
+        ended = np.flatnonzero((watched < least) | (watched > most) | (length >= EPISODE))
         if len(ended):
-            start = task.reset(torch.from_numpy(ended), env.rng)
-            qpos[ended], qvel[ended] = start[0].numpy(), start[1].numpy()
-            batch.forward(ended, stage=stage)
-            length[ended] = 0
+            begin(ended)
 
-    return rate(step, n, seconds)
+    begin(np.arange(num_envs))
+    return rate(step, num_envs, limit)
+
+
+def mjbatch(name: str, seconds: float) -> float:
+    """mjbatch on the same model; runs without livegym, in mjbatch's own environment."""
+    import mujoco
+    from mjbatch import Batch
+
+    path, nstep = Path(sys.argv[sys.argv.index("--xml") + 1]), PHYSICS_STEPS[name]
+    model = mujoco.MjModel.from_xml_path(str(path))
+
+    def mode(num_envs: int, limit: float) -> float:
+        batch = Batch(model, num_envs)
+        batch.model = model
+        return bare_rate(name, batch, num_envs, nstep, limit, {})
+
+    return mode(max(BATCHES, key=lambda n: mode(n, seconds / 4)), seconds)
 
 
 def envpool(name: str, seconds: float) -> float:
@@ -132,32 +188,51 @@ def gymnasium(name: str, seconds: float) -> float:
     return mode(*best, seconds)
 
 
-SIDES: dict[str, Rate] = {"livegym": livegym, "mujoco.batch": bare, "envpool": envpool, "gymnasium": gymnasium}
+SIDES: dict[str, Rate] = {
+    "livegym": livegym,
+    "mujoco.batch": bare,
+    "mjbatch": mjbatch,
+    "envpool": envpool,
+    "gymnasium": gymnasium,
+}
+
+
+def write_model(name: str, folder: Path) -> Path:
+    """The model of one benchmark as our Env runs it, with the sensors that it adds."""
+    from benchmarks.tasks import make
+
+    env = make(name, 1)
+    file = folder / f"{name}.xml"
+    file.write_text(env.sim.model_xml())
+    env.sim.close()
+    return file
 
 
 def main() -> None:
     """Prints the table; with --side, measures one side of one model and prints its JSON."""
     parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--model", help=argparse.SUPPRESS)
+    parser.add_argument("--model", choices=list(PHYSICS_ENDS), help="only this one")
+    parser.add_argument("--xml", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.side:
         print(json.dumps({"steps_per_s": SIDES[options.side](options.model, SECONDS[options.quick])}))
         return
-    from benchmarks.tasks import BENCHES
-
     refuse_busy_machine(options.force)
+    other = {"mjbatch": environment("mjbatch", ["mjbatch==0.1.4"])}
     table, figures = [["model", "livegym steps/s", *(f"/ {peer}" for peer in list(SIDES)[1:])]], {}
-    for model in BENCHES:
-        extra = ["--model", model, *(["--quick"] if options.quick else [])]
-        sides = {name: Side("benchmarks.env_throughput", extra) for name in SIDES}
-        rounds = measure(sides, 2 if options.quick else options.rounds)
-        figures[f"steps_per_s_{model}"] = summary(rounds, "steps_per_s")["livegym"].median
-        row = [model, str(summary(rounds, "steps_per_s")["livegym"])]
-        for peer in list(SIDES)[1:]:
-            ratio = ratios(rounds, "steps_per_s", "livegym", peer)
-            row.append(str(ratio))
-            figures[f"ratio_{peer.replace('mujoco.', '')}_{model}"] = ratio.median
-        table.append(row)
+    with tempfile.TemporaryDirectory(prefix="livegym-bench-") as folder:
+        for model in [options.model] if options.model else PHYSICS_ENDS:
+            xml = str(write_model(model, Path(folder)))
+            extra = ["--model", model, "--xml", xml, *(["--quick"] if options.quick else [])]
+            sides = {s: Side("benchmarks.env_throughput", extra, {}, other.get(s, sys.executable)) for s in SIDES}
+            rounds = measure(sides, 2 if options.quick else options.rounds)
+            figures[f"steps_per_s_{model}"] = summary(rounds, "steps_per_s")["livegym"].median
+            row = [model, str(summary(rounds, "steps_per_s")["livegym"])]
+            for peer in list(SIDES)[1:]:
+                ratio = ratios(rounds, "steps_per_s", "livegym", peer)
+                row.append(str(ratio))
+                figures[f"ratio_{peer.replace('.', '_')}_{model}"] = ratio.median
+            table.append(row)
     report(options, table, figures)
 
 

@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
@@ -37,6 +38,25 @@ class Side:
     arguments: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     python: str = sys.executable
+
+
+def environment(name: str, requirements: Sequence[str]) -> str:
+    """The Python of a virtual environment with `requirements`, made on first use: for peers that need other versions.
+
+    Raises subprocess.CalledProcessError where it cannot be made; nothing is left of it then.
+    """
+    folder = ROOT / "benchmarks" / ".environments" / name
+    python, ready = folder / "bin" / "python", folder / "ready"
+    if not ready.exists():
+        print(f"making an environment for {name}: {' '.join(requirements)}", file=sys.stderr)
+        try:
+            subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+            subprocess.run([str(python), "-m", "pip", "install", "--quiet", *requirements], check=True)
+        except subprocess.CalledProcessError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        ready.touch()
+    return str(python)
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,76 @@ class InvertedPendulum(Task):
         return {"fell": state.qpos[:, 1].abs() > 0.2}
 
 
+class Humanoid(Task):
+    """Humanoid-v5: run forward, stay up."""
+
+    Params = NoParams
+
+    @property
+    def action_spec(self) -> Box:
+        """17 torques; the peer's range is +-0.4, ours +-1."""
+        return Box(17)
+
+    def model_path(self) -> Path:
+        """Gymnasium's model."""
+        return ASSETS / "humanoid.xml"
+
+    def bind(self, sim: Simulator) -> None:
+        """Inertias, velocities and external forces of all bodies; the gears of the motors."""
+        sim.require("cinert", "cvel", "cfrc_ext")
+        self.sim = sim
+        model = sim.world.model
+        self.torso_centre = model.body_ipos[1].tolist()  # m
+        self.gear = torch.tensor(model.actuator_gear[:, 0], dtype=torch.float32)  # (17,), in the order of the motors
+        self.start = torch.cat([sim.default_qpos, torch.zeros(model.nv)])
+        self.x_before = self.buffer(sim, "x_before")  # (N,) m, of the centre of mass
+
+    def reset(self, env_ids: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+        """The model's pose, with uniform noise."""
+        state = self.start + 0.01 * (2 * torch.rand(len(env_ids), len(self.start), generator=rng) - 1)
+        return state[:, :24], state[:, 24:]
+
+    def control(self, action: Tensor) -> Tensor:
+        """To the model's range."""
+        self.x_before.copy_(self._centre(self.sim))
+        return 0.4 * action
+
+    def observe(self, state: Simulator) -> dict[str, Tensor]:
+        """348 numbers. Each joint has one motor, so that its actuator force is gear times control."""
+        return {
+            "pose": state.qpos[:, 2:],
+            "velocity": state.qvel,
+            "inertia": state.cinert[:, 1:].flatten(1),
+            "spatial_velocity": state.cvel[:, 1:].flatten(1),
+            "actuator_force": state.ctrl * self.gear,
+            "external_force": state.cfrc_ext[:, 1:].flatten(1),
+        }
+
+    def reward(self, state: Simulator, action: Tensor) -> dict[str, Tensor]:
+        """Run, stay up, spend little, tread lightly."""
+        return {
+            "forward": (self._centre(state) - self.x_before) / state.control_dt,
+            "healthy": (~self._unhealthy(state)).float(),
+            "control": (0.4 * action).square().sum(1),
+            "contact": (5e-7 * state.cfrc_ext.square().sum((1, 2))).clamp(max=10.0),
+        }
+
+    def terminate(self, state: Simulator) -> dict[str, Tensor]:
+        """Too low or too high."""
+        return {"unhealthy": self._unhealthy(state)}
+
+    def _centre(self, state: Simulator) -> Tensor:
+        """(N,) m: x of the centre of mass. cinert has the torso's mass times its offset from there."""
+        w, x, y, z = state.qpos[:, 3:7].unbind(1)
+        dx, _, dz = self.torso_centre  # in the torso's frame
+        torso_x = state.qpos[:, 0] + (1 - 2 * (y * y + z * z)) * dx + 2 * (x * z + w * y) * dz
+        return torso_x - state.cinert[:, 1, 6] / state.cinert[:, 1, 9]
+
+    def _unhealthy(self, state: Simulator) -> Tensor:
+        height = state.qpos[:, 2]
+        return (height < 1.0) | (height > 2.0)
+
+
 @dataclass(frozen=True)
 class Bench:
     """One environment with its settings and the peer's name of it."""
@@ -136,6 +206,11 @@ BENCHES = {
     "halfcheetah": Bench(
         HalfCheetah, NoParams(), "HalfCheetah-v5", 5, 1000, 0.01, ("pose", "velocity"),
         {"forward": 1.0, "control": -0.1}, {}, 128,
+    ),
+    "humanoid": Bench(
+        Humanoid, NoParams(), "Humanoid-v5", 5, 1000, 0.003,
+        ("pose", "velocity", "inertia", "spatial_velocity", "actuator_force", "external_force"),
+        {"forward": 1.25, "healthy": 5.0, "control": -0.1, "contact": -1.0}, {"unhealthy": True}, 128,
     ),
     "pendulum": Bench(
         InvertedPendulum, NoParams(), "InvertedPendulum-v5", 2, 1000, 0.02, ("pose", "velocity"),

@@ -119,7 +119,9 @@ class PPOConfig:
     normalize_advantage: bool = key(True, "advantages of a batch to mean 0, variance 1")
     value_bootstrap: bool = key(True, "at a time limit, add the discounted value of the episode's last observation")
     games_to_track: int = key(100, "episodes in the reported mean reward", low=1)
-    torch_threads: int = key(1, "threads of one tensor operation; 1 is fastest for small networks on a CPU", low=1)
+    torch_threads: int = key(
+        1, "threads of one tensor operation in an update: 2 pay on two idle cores, and cost where one is busy", low=1
+    )
     compile: bool = key(False, "torch.compile the network: pays on a GPU with wide layers, costs seconds at start")
 
 

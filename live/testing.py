@@ -69,7 +69,7 @@ def run_test(config: RootConfig, provenance: Provenance, stop: StopFlag, task: s
     assert config.numEnvs is not None
     assert config.seed is not None
     seed_everything(config.seed)
-    torch.set_num_threads(config.train.torch_threads)
+    torch.set_num_threads(1)  # more would wait in the way of the physics' own threads
     env = make_env(config.task, config.sim, config.physics, config.numEnvs, config.seed)
     actor = _actor(config, env, found)
     provenance = replace(provenance, config_yaml=to_yaml(as_dict(config)))  # with what came from the run

@@ -16,7 +16,7 @@ import io
 import logging
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,16 @@ class BootstrappingShaper:
         return shaped if self.bonus is None else shaped + self.bonus
 
 
+@contextlib.contextmanager
+def _torch_threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 class _Learning(A2CBase):
     """What both agents have in common; a mixin before rl_games' class."""
 
@@ -133,6 +143,16 @@ class _Learning(A2CBase):
         names += ["losses/entropy", "info/kl"]
         means = {n: torch_ext.mean_list(v).item() for n, v in zip(names, result[4:-2], strict=True) if len(v)}
         return {**means, "info/last_lr": float(self.last_lr)}
+
+    def play_steps(self) -> Any:
+        """One rollout, with one thread a tensor operation: more would wait in the way of the physics' own threads."""
+        with _torch_threads(1):
+            return super().play_steps()
+
+    def play_steps_rnn(self) -> Any:
+        """The same with a recurrent policy."""
+        with _torch_threads(1):
+            return super().play_steps_rnn()
 
     def env_step(self, actions: Tensor) -> tuple[dict[str, Tensor], Tensor, Tensor, dict[str, Any]]:
         """One step, with the value of cut-off episodes left for the reward shaper."""

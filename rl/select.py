@@ -207,8 +207,8 @@ def _recorded_checkpoint(run: Run, runs_dir: Path) -> Path | None:
 def _existing_path(selector: str, runs_dir: Path) -> Path | None:
     if not selector.strip():
         raise UserError(f"checkpoint={selector!r}: empty. Allowed: {', '.join(WORDS)}, a run, a .pth")
-    typed = Path(os.path.expanduser(selector))
     try:
+        typed = Path(os.path.expanduser(selector))
         os.stat(typed)
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ENOTDIR):

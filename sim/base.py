@@ -32,7 +32,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-KINEMATIC_FIELDS = ("qpos", "qvel", "ctrl", "body_pos_w", "body_quat_w", "body_vel_w", "site_pos_w")
+KINEMATIC_FIELDS = ("qpos", "qvel", "ctrl", "body_pos_w", "body_quat_w", "body_vel_w", "site_pos_w", "cinert", "cvel")
 FORCE_FIELDS = ("cfrc_ext", "contact_force_w")
 
 
@@ -66,6 +66,8 @@ class Simulator(ABC):
     body_quat_w: Tensor  # (N, B, 4) wxyz
     body_vel_w: Tensor  # (N, B, 6): linear m/s, then angular rad/s, of the body frame's origin, world axes
     site_pos_w: Tensor  # (N, S, 3) m
+    cinert: Tensor  # (N, B, 10) inertia (6), mass x offset (3), mass, about the tree's centre of mass, as in MuJoCo
+    cvel: Tensor  # (N, B, 6) angular rad/s, then linear m/s, at the tree's centre of mass, as in MuJoCo
     # forces, where required
     cfrc_ext: Tensor  # (N, B, 6) external torque then force on each body, as MuJoCo's cfrc_ext
     unstable: Tensor  # (N,) bool: left the finite numbers; such an environment stands still until it is set anew

@@ -82,8 +82,11 @@ class Engine(Simulator):
 
     def step(self) -> None:
         # an environment full of NaN costs MuJoCo about 25 times as much as a sound one: it waits for its reset
-        ids = np.flatnonzero(~self.unstable.numpy())
-        self.unstable[ids] = torch.from_numpy(self._advance(ids))
+        unstable = self.unstable.numpy()
+        ids = np.flatnonzero(~unstable) if unstable.any() else None
+        became_unstable = self._advance(ids)
+        if became_unstable is not None:
+            unstable |= became_unstable
 
     def reset(self, env_ids: Tensor, qpos: Tensor, qvel: Tensor) -> None:
         ids = self._ids(env_ids)
@@ -233,7 +236,7 @@ class Engine(Simulator):
 
     def _is_force(self, name: str) -> bool:
         if name.startswith("sensor:"):
-            return mj.sensor_stage(self.world.model, name.removeprefix("sensor:")) == mj.STAGE_ACC
+            return name.removeprefix("sensor:") in self.world.acceleration_sensors
         return name in FORCE_FIELDS
 
     @abstractmethod
@@ -241,8 +244,8 @@ class Engine(Simulator):
         """Allocates the environments of `model`, which will refresh `fields`."""
 
     @abstractmethod
-    def _advance(self, ids: np.ndarray) -> np.ndarray:
-        """One control step of environments (n,): refreshes every field; (n,) bool, which became unstable."""
+    def _advance(self, ids: np.ndarray | None) -> np.ndarray | None:
+        """A control step of environments (n,), None: all; refreshes every field. (N,) what became unstable, if any."""
 
     @abstractmethod
     def _refresh(self, ids: np.ndarray) -> None:

@@ -38,6 +38,8 @@ FIELD_STAGE = {
     "body_quat_w": STAGE_POS,
     "body_vel_w": STAGE_VEL,
     "site_pos_w": STAGE_POS,
+    "cinert": STAGE_POS,
+    "cvel": STAGE_VEL,
     "cfrc_ext": STAGE_NONE,
 }
 ALWAYS = ("qpos", "qvel", "ctrl", "unstable")  # fields that need no require
@@ -74,6 +76,7 @@ class World:
         apply_physics(self.spec, physics)
         self.model = compile_spec(self.spec, path)
         self.stage = STAGE_NONE
+        self.acceleration_sensors: frozenset[str] = frozenset()  # of the needed ones: force-like
 
     def build(self, needs: Needs) -> mujoco.MjModel:
         """Compiles again with the sensors that `needs` takes; ids of bodies, joints and sites stay."""
@@ -83,6 +86,8 @@ class World:
             add_acceleration_sensor(self.spec)
         self.model = compile_spec(self.spec, self.path)
         self.stage = forward_stage(self.model, needs)
+        late = (name for name in needs.sensors if sensor_stage(self.model, name) == STAGE_ACC)
+        self.acceleration_sensors = frozenset(late)
         return self.model
 
     def names(self, kind: str) -> list[str]:
@@ -181,6 +186,8 @@ def allocate(model: mujoco.MjModel, needs: Needs, num_envs: int) -> dict[str, Te
         "body_quat_w": (bodies, 4),
         "body_vel_w": (bodies, 6),
         "site_pos_w": (sites, 3),
+        "cinert": (bodies, 10),
+        "cvel": (bodies, 6),
         "cfrc_ext": (bodies, 6),
     }
     shapes = {name: shape for name, shape in shapes.items() if name in ALWAYS or name in needs.fields}

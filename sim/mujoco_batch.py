@@ -51,7 +51,7 @@ class MujocoSimulator(Engine):
         """Ends the worker threads; the fields stay readable."""
         del self.outputs, self.batch
 
-    def _advance(self, ids: np.ndarray) -> np.ndarray:
+    def _advance(self, ids: np.ndarray | None) -> np.ndarray | None:
         counts = self.batch.warning[:, :, NUMBER]
         before = counts.copy()
         np.copyto(self.batch.bind("ctrl"), self.fields["ctrl"].numpy())
@@ -61,15 +61,23 @@ class MujocoSimulator(Engine):
         except SimulationError as error:  # those keep their state; the others were stepped
             failed = error.ids
             log.warning("%s", error)
-        if len(ids) == self.num_envs:
+        if ids is None:
             self.outputs.refresh_all()
         else:
             self.outputs.refresh(ids, forces=True)
-        self._report(counts > before)
+        warned = counts > before
+        if not failed.size and self._all_finite() and not warned.any():
+            return None
+        self._report(warned)
         # the counters miss what the last physics step itself produced
-        unstable = (counts[:, FIRST_BAD:] > before[:, FIRST_BAD:]).any(1) | ~self._finite()
+        unstable = warned[:, FIRST_BAD:].any(1) | ~self._finite()
         unstable[failed] = True
-        return unstable[ids]
+        return unstable
+
+    def _all_finite(self) -> bool:
+        """Whether every state is finite, by one sum; a sum that merely overflows is looked at more closely."""
+        with np.errstate(all="ignore"):
+            return bool(np.isfinite(self.fields["qpos"].numpy().sum() + self.fields["qvel"].numpy().sum()))
 
     def _finite(self) -> np.ndarray:
         """(N,) bool: whether the whole state is finite, by its sum."""
@@ -178,7 +186,7 @@ def _origin_velocity(cvel: np.ndarray, arm: np.ndarray, out: np.ndarray) -> None
 def _sources(batch: Batch, model: mujoco.MjModel, fields: dict[str, Tensor], contacts: list[str]) -> dict[str, Any]:
     """The batch's live float64 array behind each required field, (N, ...)."""
     names = {"qpos": "qpos", "qvel": "qvel", "body_pos_w": "xpos", "body_quat_w": "xquat", "site_pos_w": "site_xpos"}
-    names["cfrc_ext"] = "cfrc_ext"
+    names |= {name: name for name in ("cfrc_ext", "cinert", "cvel")}
     sources = {field: batch.bind(names[field]) for field in fields if field in names}
     for field in fields:
         if field.startswith("sensor:"):

@@ -18,6 +18,13 @@ from sim.engine import Engine
 
 STATE = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 BAD = [int(getattr(mujoco.mjtWarning, f"mjWARN_{name}")) for name in ("BADQPOS", "BADQVEL", "BADQACC", "BADCTRL")]
+KINEMATICS = {  # field -> where MjData has it
+    "body_pos_w": "xpos",
+    "body_quat_w": "xquat",
+    "site_pos_w": "site_xpos",
+    "cinert": "cinert",
+    "cvel": "cvel",
+}
 
 
 class ReferenceSimulator(Engine):
@@ -29,9 +36,12 @@ class ReferenceSimulator(Engine):
         self.scratch = mujoco.MjData(model)
         self.out = {name: values.numpy() for name, values in fields.items()}
 
-    def _advance(self, ids: np.ndarray) -> np.ndarray:
+    def _advance(self, ids: np.ndarray | None) -> np.ndarray | None:
+        unstable = np.zeros(self.num_envs, dtype=bool)
         with np.errstate(over="ignore"):  # an unstable environment's numbers; it is flagged
-            return np.array([self._advance_one(i) for i in ids], dtype=bool)
+            for i in range(self.num_envs) if ids is None else ids:
+                unstable[i] = self._advance_one(i)
+        return unstable
 
     def _advance_one(self, i: int) -> bool:
         """One control step of environment i; whether it became unstable."""
@@ -69,9 +79,9 @@ class ReferenceSimulator(Engine):
     def _read_kinematics(self, i: int) -> None:
         self.out["qpos"][i], self.out["qvel"][i] = self.datas[i].qpos, self.datas[i].qvel
         model, data = self.models[i], self._forwarded(i)
-        for name, value in (("body_pos_w", data.xpos), ("body_quat_w", data.xquat), ("site_pos_w", data.site_xpos)):
+        for name, value in KINEMATICS.items():
             if name in self.out:
-                self.out[name][i] = value
+                self.out[name][i] = getattr(data, value)
         if "body_vel_w" in self.out:
             self.out["body_vel_w"][i] = [body_velocity(model, data, body) for body in range(model.nbody)]
         self._read_sensors(i, data, forces=False)

@@ -225,10 +225,11 @@ class Env:
     def _find_unstable(self, weighted: Tensor, obs: dict[str, Tensor]) -> Tensor:
         """(N,) bool; reports such environments, and zeroes their rewards and observations in place."""
         unstable = self.sim.unstable.clone()
-        # a sum is finite only where every summand is: one reduction instead of one comparison per number
-        unstable |= ~torch.isfinite(weighted.sum(1))
-        for value in obs.values():
-            unstable |= ~torch.isfinite(value.sum(1))
+        # a sum is finite only where every summand is: one reduction for all, and row by row only where that fails
+        total = weighted.sum() + sum(value.sum() for value in obs.values())
+        if not torch.isfinite(total):
+            for value in (weighted, *obs.values()):
+                unstable |= ~torch.isfinite(value.sum(1))
         if unstable.any():
             ids = unstable.nonzero().squeeze(1)
             self.stability.report(ids, self.episode_length[ids])

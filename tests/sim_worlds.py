@@ -40,7 +40,7 @@ BUSY = f"""<mujoco>{OPTION}<worldbody>{FLOOR}
 <actuator><motor name="shoulder" joint="shoulder" ctrlrange="-9 9"/><motor name="elbow" joint="elbow"/></actuator>
 <sensor><framepos name="hand_pos" objtype="site" objname="hand"/><gyro name="hand_gyro" site="hand"/>
 <accelerometer name="hand_acc" site="hand"/></sensor></mujoco>"""
-BUSY_FIELDS = ("body_pos_w", "body_quat_w", "body_vel_w", "site_pos_w", "cfrc_ext")
+BUSY_FIELDS = ("body_pos_w", "body_quat_w", "body_vel_w", "site_pos_w", "cinert", "cvel", "cfrc_ext")
 BUSY_SENSORS = ("hand_pos", "hand_gyro", "hand_acc")
 
 PENDULUM = f"""<mujoco>{OPTION}<worldbody>

@@ -1,0 +1,114 @@
+"""PPO frames/s on Ant: a whole training (physics, policy, updates, curves, checkpoints) beside the peers' trainings.
+
+All sides learn Gymnasium's Ant-v5 with the network, horizon, minibatch and number of passes that rl_games ships for
+it. Sides: `livegym`, `train.py` itself; `rl_games`, its Runner on EnvPool at its best settings; `rl_games_defaults`,
+the same with the library's own threads and compiling; `sb3`, Stable-Baselines3 on Gymnasium. Each in the best of
+several modes. `--busy` adds the first three again with one core taken by somebody else.
+
+    python -m benchmarks.ppo_throughput --quick
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.harness import Side, arguments, measure, ratios, refuse_busy_machine, report, summary
+from benchmarks.peers import EPOCHS, HORIZON, MINIBATCH, UNITS
+from benchmarks.trainings import Training
+
+SECONDS = {True: 20.0, False: 60.0}  # of training after the first iterations, by --quick
+PROBE = 15.0  # s, to find the best mode
+WARM_UP = 40.0  # s that starting (and compiling) may take
+SKIP = 3  # iterations that are not counted
+TAG = "performance/step_inference_rl_update_fps"  # ours and rl_games'
+Mode = Sequence[str]
+
+PEERS = [sys.executable, "-m", "benchmarks.peers"]
+
+
+def ours(num_envs: int, threads: int) -> list[str]:
+    """Our command line with rl_games' settings of Ant."""
+    return [
+        sys.executable, "train.py", "config=train_headless", "task=Ant", f"numEnvs={num_envs}", "seed=1",
+        f"train.network.units=[{','.join(map(str, UNITS))}]", "train.network.initial_log_std=0",
+        f"train.horizon_length={HORIZON}", f"train.num_minibatches={num_envs * HORIZON // MINIBATCH}",
+        f"train.mini_epochs={EPOCHS}", f"train.torch_threads={threads}", "maxIterations=1000000",
+    ]  # fmt: skip
+
+
+def rl_games(actors: int, threads: int) -> list[str]:
+    """rl_games' own settings of Ant, without compiling, which costs on a CPU."""
+    return [*PEERS, "rl_games", "--actors", str(actors), "--threads", str(threads)]
+
+
+MODES: dict[str, tuple[str, list[Mode]]] = {  # side -> (tag of its curve, commands)
+    "livegym": (TAG, [ours(n, threads) for n in (128, 256) for threads in (1, 2)]),
+    "rl_games": (TAG, [rl_games(n, threads) for n in (128, 256) for threads in (1, 2)]),
+    "rl_games_defaults": (TAG, [[*PEERS, "rl_games", "--actors", "64", "--defaults"]]),
+    "sb3": (
+        "time/fps",
+        [[*PEERS, "sb3", "--vector", v, "--envs", n] for v, n in (("dummy", "8"), ("subproc", "2"), ("subproc", "4"))],
+    ),
+}
+
+
+def rate(tag: str, command: Mode, seconds: float) -> float:
+    """Frames/s of one training over `seconds`, its start left out."""
+    with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
+        folder = Path(name)
+        where = [f"runsDir={folder}"] if "train.py" in command else ["--folder", name]
+        training = Training([*command, *where], folder, tag)
+        curve = training.run(lambda c: len(c) > SKIP and c.wall[-1] - c.wall[SKIP] >= seconds, WARM_UP + 2 * seconds)
+        return curve.rate(SKIP)
+
+
+def best(side: str, seconds: float) -> float:
+    """Frames/s of a side in its best mode."""
+    tag, commands = MODES[side]
+    chosen = commands[0] if len(commands) == 1 else max(commands, key=lambda c: rate(tag, c, PROBE))
+    print(f"{side}: {' '.join(chosen[1:])}", file=sys.stderr)
+    return rate(tag, chosen, seconds)
+
+
+def main() -> None:
+    """Prints the table; with --side, measures one side and prints its JSON."""
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--busy", action="store_true", help="also measure with one core taken by somebody else")
+    options = parser.parse_args()
+    if options.side:
+        print(json.dumps({"frames_per_s": best(options.side, SECONDS[options.quick])}))
+        return
+    refuse_busy_machine(options.force)
+    quick = ["--quick"] if options.quick else []
+    sides = {name: Side("benchmarks.ppo_throughput", quick) for name in MODES}
+    count = 1 if options.quick else options.rounds
+    rounds = measure(sides, count)
+    table, figures = [["with", "frames/s", "livegym /"]], {}
+    for name in MODES:
+        ratio = ratios(rounds, "frames_per_s", "livegym", name)
+        table.append([name, str(summary(rounds, "frames_per_s")[name]), str(ratio)])
+        figures[f"ratio_{name}_fps"] = ratio.median
+    figures["frames_per_s"] = summary(rounds, "frames_per_s")["livegym"].median
+    if options.busy:
+        taken = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        try:
+            rounds = measure({n: sides[n] for n in ("livegym", "rl_games", "rl_games_defaults")}, count)
+        finally:
+            taken.kill()
+            taken.wait()
+        for name in ("livegym", "rl_games", "rl_games_defaults"):
+            ratio = ratios(rounds, "frames_per_s", "livegym", name)
+            table.append([f"{name}, one core busy", str(summary(rounds, "frames_per_s")[name]), str(ratio)])
+            figures[f"ratio_{name}_busy_fps"] = ratio.median
+    del figures["ratio_livegym_fps"]
+    figures.pop("ratio_livegym_busy_fps", None)
+    report(options, table, figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Seconds until a task is learned, from the command to the first curve point that says so.
+
+Cartpole to a mean return of 475 over the last 100 episodes: `train.py` beside Stable-Baselines3 with rl-zoo's settings
+on the same task. Ant to 500 and to 1000: `train.py` beside rl_games with its own settings for it on EnvPool, the same
+mean on both sides (the undiscounted return of the last 100 training episodes).
+
+Each round is a training with another seed. Times are given with the start of the process (imports, compiling) and
+without it (from the first point of the curves).
+
+    python -m benchmarks.time_to_solve --quick
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.harness import Side, arguments, measure, ratios, refuse_busy_machine, report, summary
+from benchmarks.trainings import Training
+
+PEERS = [sys.executable, "-m", "benchmarks.peers"]
+OURS = [sys.executable, "train.py", "config=train_headless"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What has to be reached, by whom, and when it is given up."""
+
+    thresholds: tuple[float, ...]  # mean return
+    peer: str
+    seeds: int
+    limit: float  # s
+    commands: dict[str, tuple[list[str], str]]  # side -> (command, tag of the curve)
+
+
+PROBLEMS = {
+    "cartpole": Problem(
+        (475.0,),
+        "sb3",
+        5,
+        120.0,
+        {
+            "livegym": ([*OURS, "task=Cartpole", "maxIterations=1000"], "rewards/step"),
+            "sb3": ([*PEERS, "sb3_cartpole"], "rollout/ep_rew_mean"),
+        },
+    ),
+    "ant": Problem(
+        (500.0, 1000.0),
+        "rl_games",
+        3,
+        900.0,
+        {
+            "livegym": ([*OURS, "task=Ant", "maxIterations=100000"], "rewards/step"),
+            "rl_games": ([*PEERS, "rl_games", "--actors", "64"], "rewards/step"),
+        },
+    ),
+}
+
+
+def solve(problem: Problem, side: str, seed: int) -> dict[str, float]:
+    """`seconds_<threshold>` with the start, `training_seconds_<threshold>` without; the limit where it was missed."""
+    command, tag = problem.commands[side]
+    with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
+        folder = Path(name)
+        where = [f"runsDir={folder}", f"seed={seed}"] if "train.py" in command else ["--folder", name, f"--seed={seed}"]
+        training = Training([*command, *where], folder, tag)
+        goal = problem.thresholds[-1]
+        curve = training.run(lambda c: any(value >= goal for value in c.value), problem.limit)
+        found: dict[str, float] = {}
+        for threshold in problem.thresholds:
+            whole = curve.seconds_to(threshold, training.start)
+            found[f"seconds_{threshold:g}"] = problem.limit if whole is None else whole
+            begun = curve.wall[0] - training.start if len(curve) else problem.limit
+            found[f"training_seconds_{threshold:g}"] = found[f"seconds_{threshold:g}"] - begun
+            found[f"reached_{threshold:g}"] = float(whole is not None)
+        return found
+
+
+def main() -> None:
+    """Prints the table; with --side, measures one side of one problem and prints its JSON."""
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--problem", choices=list(PROBLEMS), help="only this one")
+    parser.add_argument("--seed", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.side:
+        print(json.dumps(solve(PROBLEMS[options.problem], options.side, options.seed)))
+        return
+    refuse_busy_machine(options.force)
+    table, figures = [["to", "livegym s", "peer s", "ratio", "ratio without start"]], {}
+    for name, problem in PROBLEMS.items():
+        if options.problem not in (None, name):
+            continue
+        rounds = []
+        for seed in range(1, 1 + (1 if options.quick else problem.seeds)):
+            extra = ["--problem", name, "--seed", str(seed)]
+            rounds += measure({s: Side("benchmarks.time_to_solve", extra) for s in problem.commands}, 1)
+        for threshold in problem.thresholds:
+            key = f"{threshold:g}"
+            times = summary(rounds, f"seconds_{key}")
+            whole = ratios(rounds, f"seconds_{key}", "livegym", problem.peer)
+            training = ratios(rounds, f"training_seconds_{key}", "livegym", problem.peer)
+            table.append([f"{name} {key}", str(times["livegym"]), str(times[problem.peer]), str(whole), str(training)])
+            label = f"{problem.peer}_{name}" + (f"_{key}" if len(problem.thresholds) > 1 else "")
+            figures[f"ratio_{label}_time"] = whole.median
+            figures[f"ratio_{label}_training_time"] = training.median
+            figures[f"seconds_{name}_{key}"] = times["livegym"].median
+            for side in problem.commands:
+                figures[f"reached_{side}_{name}_{key}"] = sum(r[side][f"reached_{key}"] for r in rounds) / len(rounds)
+    report(options, table, figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""Whole trainings as processes, ours and the peers', measured by the same thing: the curves that they write.
+
+Both write TensorBoard events, each with its wall-clock time and its step in frames, so a speed and a time to a reward
+are read from the same kind of file on both sides and include all that a training does.
+
+    training = Training([sys.executable, "train.py", ...], folder, tag="rewards/step")
+    curve = training.run(enough=lambda c: c.value[-1] >= 500, limit=900)
+    curve.rate(skip=3)                           # frames/s between two events
+    curve.seconds_to(500, since=training.start)  # s, None where it was not reached
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+POLL = 5.0  # s between looks at the curves: reading them costs both sides the same
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One scalar over a training."""
+
+    wall: Sequence[float] = ()  # s, wall clock
+    frame: Sequence[int] = ()
+    value: Sequence[float] = ()
+
+    def __len__(self) -> int:
+        return len(self.wall)
+
+    def rate(self, skip: int) -> float:
+        """Frames/s from event `skip` to the last one. Raises ValueError where there are too few."""
+        if len(self) < skip + 2:
+            raise ValueError(f"{len(self)} events are too few to skip {skip}: train for longer")
+        return (self.frame[-1] - self.frame[skip]) / (self.wall[-1] - self.wall[skip])
+
+    def seconds_to(self, threshold: float, since: float) -> float | None:
+        """Seconds from `since` to the first event that reaches `threshold`; None where none does."""
+        reached = (wall - since for wall, value in zip(self.wall, self.value, strict=True) if value >= threshold)
+        return next(reached, None)
+
+
+def read_curve(folder: Path, tag: str) -> Curve:
+    """The scalar `tag` out of the event files anywhere below `folder`; empty where there is none yet."""
+    from tensorboard.backend.event_processing.event_accumulator import SCALARS, EventAccumulator
+
+    events = []
+    for directory in sorted({file.parent for file in folder.rglob("events.out.tfevents.*")}):
+        accumulator = EventAccumulator(str(directory), size_guidance={SCALARS: 0}).Reload()
+        if tag in accumulator.Tags()["scalars"]:
+            events += accumulator.Scalars(tag)
+    return Curve([e.wall_time for e in events], [e.step for e in events], [e.value for e in events])
+
+
+@dataclass
+class Training:
+    """A command that writes its curves below `folder`, ended as soon as they show enough."""
+
+    command: Sequence[str]
+    folder: Path
+    tag: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    start: float = 0.0  # s, wall clock, when the process was started
+
+    def run(self, enough: Callable[[Curve], bool], limit: float) -> Curve:
+        """Runs until `enough` says so, the command ends, or `limit` seconds have passed; the curve up to there.
+
+        Raises RuntimeError with the output where the command failed by itself.
+        """
+        log = self.folder / "output.txt"
+        with log.open("w") as output:
+            self.start = time.time()
+            process = subprocess.Popen(
+                self.command,
+                cwd=ROOT,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **self.environment},
+                start_new_session=True,
+            )
+            try:
+                while process.poll() is None and time.time() - self.start < limit:
+                    time.sleep(POLL)
+                    if enough(read_curve(self.folder, self.tag)):
+                        break
+            finally:
+                ended = process.poll()
+                if ended is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        if ended:
+            raise RuntimeError(f"{' '.join(self.command)} failed ({ended}):\n{log.read_text()[-3000:]}")
+        return read_curve(self.folder, self.tag)
