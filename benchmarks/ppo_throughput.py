@@ -23,7 +23,7 @@ from benchmarks.trainings import Training
 
 SECONDS = {True: 20.0, False: 60.0}  # of training after the first iterations, by --quick
 PROBE = 15.0  # s, to find the best mode
-WARM_UP = 40.0  # s that starting (and compiling) may take
+WARM_UP = 240.0  # s that starting may take: with one core busy, compiling alone takes minutes
 SKIP = 3  # iterations that are not counted
 TAG = "performance/step_inference_rl_update_fps"  # ours and rl_games'
 Mode = Sequence[str]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,8 @@ log = logging.getLogger(__name__)
 
 LONG_ITERATION = 2.0  # s, from which on the state at its end is kept until the next one ends
 
+SCARCE = 20  # checkpoints; less room than for so many on the disk is warned of
+
 Captured = tuple[dict[str, Any], dict[str, Any]]
 """Learner state and environment state of the same moment."""
 
@@ -65,7 +68,7 @@ class Saver:
         self.saved_version = agent.version  # nothing new to save before the first iteration
         self._saved_at: float | None = None
         self._tried_at: float | None = None
-        self._failing = False
+        self._failing = self._scarce = False
         self._last: Iteration | None = None
         self._pointed = False
         self._kept: Captured | None = None
@@ -187,3 +190,17 @@ class Saver:
         prune_env_states(self.run, self.saved_version)
         prune(self.run.nn, self.policy.keep_last, self.policy.keep_every)
         log.debug("saved %s", path)
+        self._look_at_the_room_left(path.stat().st_size)
+
+    def _look_at_the_room_left(self, size: int) -> None:
+        """Warns before the disk is full, not after: once, until there is room again."""
+        free = shutil.disk_usage(self.run.nn).free
+        scarce = free < SCARCE * size
+        if scarce and not self._scarce:
+            log.warning(
+                "only %.1f MB are free at %s, and a checkpoint takes %.1f MB: make room, or lower keepLast.",
+                free / 1e6,
+                self.run.path,
+                size / 1e6,
+            )
+        self._scarce = scarce

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 
 import pytest
 import torch
@@ -10,9 +11,10 @@ import torch
 from rl.checkpoint import list_checkpoints, read_checkpoint, read_env_state
 from rl.saver import LONG_ITERATION, SavePolicy, Saver
 from rl.spec import spec_of
+from tests.disk_fixtures import tmpfs
 from tests.test_learning import agent_of
 from utils.errors import UserError
-from utils.run import create_run, read_latest
+from utils.run import create_run, open_run, read_latest
 
 
 @pytest.fixture
@@ -79,6 +81,19 @@ def test_a_failing_disk_is_one_warning_is_tried_when_due_and_leaves_nothing(savi
     assert s.step()
     assert s.saved == [1, 10]
     assert s.saver.save()  # nothing new
+
+
+def test_little_room_is_warned_of_before_the_disk_is_full(saving, caplog, tmp_path):
+    s = saving(frequency=1)
+    with tmpfs(tmp_path / "disk", "4m") as disk:
+        shutil.copytree(s.run.path, disk / s.run.name)
+        s.saver.run = open_run(disk / s.run.name)
+        with caplog.at_level(logging.WARNING):
+            s.step()
+            assert not caplog.records  # plenty
+            (disk / "others").write_bytes(bytes(shutil.disk_usage(disk).free - 100_000))
+            assert all([s.step(), s.step()])  # it still fits
+    assert sum("make room" in r.message for r in caplog.records) == 1
 
 
 def test_before_the_first_checkpoint_there_is_no_age(saving):

@@ -1,0 +1,161 @@
+"""How speed and memory go with the number of environments, how long a start takes, and what watching itself costs.
+
+Ant: environment steps/s, PPO frames/s (horizon 16, minibatches of 2,048 or less) and resident memory for numEnvs from
+1 to 16,384. Then, for Cartpole: seconds from the command to the first finished iteration, and the share of an
+iteration that TensorBoard, the progress display and checkpoints take. There is no peer here: these are curves, not
+comparisons.
+
+    python -m benchmarks.scaling --quick
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.harness import Side, arguments, measure, refuse_busy_machine, report, summary
+from benchmarks.trainings import Training
+
+ENVS = (1, 4, 16, 64, 256, 1024, 4096, 16384)
+HORIZON, MINIBATCH = 16, 2048
+SECONDS = {True: 3.0, False: 10.0}
+
+
+def peak_mb() -> float:
+    """The largest resident memory of this process so far, MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+
+
+def env_steps(num_envs: int, seconds: float) -> dict[str, float]:
+    """Environment steps/s of Ant."""
+    import torch
+
+    from benchmarks.env_throughput import ACTIONS, rate
+    from benchmarks.tasks import make
+
+    torch.set_num_threads(1)
+    env = make("ant", num_envs)
+    env.reset()
+    rng = torch.Generator().manual_seed(0)
+    actions = [2 * torch.rand(env.zero_action().shape, generator=rng) - 1 for _ in range(ACTIONS)]
+    return {"per_s": rate(lambda k: env.step(actions[k]), num_envs, seconds), "memory_mb": peak_mb()}
+
+
+def ppo_frames(num_envs: int, seconds: float) -> dict[str, float]:
+    """Frames/s of PPO on Ant, without curves and checkpoints."""
+    import torch
+
+    from benchmarks.tasks import make
+    from cfg.schema import NetworkConfig, PPOConfig
+    from rl.agent import Iteration, create_agent
+    from utils.signals import StopFlag
+
+    torch.set_num_threads(1)
+    minibatches = max(1, num_envs * HORIZON // MINIBATCH)
+    network = NetworkConfig(units=[256, 128, 64])
+    config = PPOConfig(network=network, horizon_length=HORIZON, num_minibatches=minibatches, mini_epochs=4)
+    seen: list[Iteration] = []
+    agent = create_agent(make("ant", num_envs), config, 10**6, "cpu", StopFlag())
+
+    def on_iteration(iteration: Iteration) -> None:
+        seen.append(iteration)
+        if len(seen) > 2 and sum(i.seconds for i in seen[1:]) > seconds:
+            agent.max_epochs = agent.epoch_num  # ends the training after this iteration
+
+    agent.train(on_iteration)
+    return {"per_s": sum(i.frames for i in seen[1:]) / sum(i.seconds for i in seen[1:]), "memory_mb": peak_mb()}
+
+
+def start_up() -> dict[str, float]:
+    """Seconds from the command to the first point of the curves, and to the end of a training of one iteration."""
+    with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
+        command = [sys.executable, "train.py", "config=train_headless", "task=Cartpole", "maxIterations=1"]
+        training = Training([*command, f"runsDir={name}"], Path(name), "info/epochs")
+        begun = time.time()
+        curve = training.run(lambda c: False, 60.0)
+        return {"first_iteration_s": curve.wall[0] - begun}
+
+
+def shares(seconds: float) -> dict[str, float]:
+    """The share of a Cartpole training that curves, display and checkpoints take, with the default settings."""
+    import rl.training as training
+    from cfg.compose import compose
+    from cfg.typed import to_typed
+    from rl.progress import Progress
+    from rl.saver import Saver
+    from utils.provenance import Provenance
+    from utils.signals import StopFlag
+
+    spent: dict[str, float] = {}
+
+    def timed(name: str, function: Callable) -> Callable:
+        def wrapped(*args: object) -> object:
+            start = time.perf_counter()
+            try:
+                return function(*args)
+            finally:
+                spent[name] = spent.get(name, 0.0) + time.perf_counter() - start
+
+        return wrapped
+
+    training.write_curves = timed("tensorboard", training.write_curves)
+    Progress.update = timed("progress", Progress.update)  # type: ignore[method-assign]
+    Saver.after_iteration = timed("checkpoints", Saver.after_iteration)  # type: ignore[method-assign]
+    with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name, StopFlag() as stop:
+        iterations = max(20, int(15 * seconds))
+        given = ["config=train_headless", "task=Cartpole", "seed=1", "numEnvs=512", f"maxIterations={iterations}"]
+        config = to_typed(compose([*given, f"runsDir={name}", "saveInterval=5"]))
+        start = time.perf_counter()
+        training.run_training(config, Provenance("", "", [], []), stop, None)
+        whole = time.perf_counter() - start
+    return {f"{name}_share": value / whole for name, value in spent.items()}
+
+
+def _measured(options: argparse.Namespace) -> dict[str, float]:
+    seconds = SECONDS[options.quick]
+    if options.side == "start_up":
+        return start_up()
+    if options.side == "shares":
+        return shares(seconds)
+    return {"env": env_steps, "ppo": ppo_frames}[options.side](options.envs, seconds)
+
+
+def main() -> None:
+    """Prints the table; with --side, measures one point and prints its JSON."""
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--envs", type=int, default=1, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.side:
+        print(json.dumps(_measured(options)))
+        return
+    refuse_busy_machine(options.force)
+    quick = ["--quick"] if options.quick else []
+    count = 1 if options.quick else options.rounds
+    table, figures = [["numEnvs", "env steps/s", "MB", "PPO frames/s", "MB"]], {}
+    for n in ENVS:
+        sides = {side: Side("benchmarks.scaling", ["--envs", str(n), *quick]) for side in ("env", "ppo")}
+        rounds = measure(sides, count)
+        speed, memory = summary(rounds, "per_s"), summary(rounds, "memory_mb")
+        row = [str(n)]
+        for side in sides:
+            row += [str(speed[side]), f"{memory[side].median:,.0f}"]
+            figures[f"{side}_per_s_{n}"], figures[f"{side}_mb_{n}"] = speed[side].median, memory[side].median
+        table.append(row)
+    found = measure({"start_up": Side("benchmarks.scaling", quick)}, 5)
+    first = summary(found, "first_iteration_s")["start_up"]
+    table.append(["command to first iteration, s", str(first), "", "", ""])
+    figures["first_iteration_s"] = first.median
+    for key, value in measure({"shares": Side("benchmarks.scaling", quick)}, 1)[0]["shares"].items():
+        table.append([key.replace("_share", "") + ", share of training", f"{100 * value:.2f} %", "", "", ""])
+        figures[key] = value
+    report(options, table, figures)
+
+
+if __name__ == "__main__":
+    main()
