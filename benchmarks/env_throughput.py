@@ -25,7 +25,7 @@ from benchmarks.harness import Side, arguments, environment, measure, ratios, re
 
 SECONDS = {True: 2.0, False: 8.0}  # of stepping, by --quick
 ACTIONS = 64  # batches of random actions, drawn beforehand
-BATCHES = (128, 512, 2048)  # environments
+BATCHES = (128, 512, 2048, 8192)  # environments
 ENVPOOL_MODES = (
     (2048, 2048),
     (512, 512),
