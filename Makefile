@@ -42,7 +42,7 @@ format: $(READY)
 
 bench: $(READY)
 	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
-	$(RUN) -m benchmarks.env_throughput
+	$(RUN) -m benchmarks.env_throughput --quick
 
 setup: $(READY)
 

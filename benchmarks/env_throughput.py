@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks.harness import Side, arguments, environment, measure, ratios, refuse_busy_machine, report, summary
 
-SECONDS = {True: 2.0, False: 8.0}  # of stepping, by --quick
+SECONDS = {True: 2.0, False: 4.0}  # of stepping, by --quick
 ACTIONS = 64  # batches of random actions, drawn beforehand
 BATCHES = (128, 512, 2048, 8192)  # environments
 ENVPOOL_MODES = (
