@@ -1,9 +1,9 @@
 """A whole environment step (physics, observations, rewards, endings, resets) beside the peers' on the same models.
 
 Sides: `livegym`; `mujoco.batch`, the bare physics at the same forward stage, with resets but nothing else; `mjbatch`,
-the same with that library, in an environment of its own, for it needs another MuJoCo; `envpool` and `gymnasium`. Each
-in the best of several modes (numbers of environments, batch sizes), which a short probe finds. Steps are control steps
-of one environment.
+that library without a forward stage, which it does not have, in an environment of its own, for it needs another
+MuJoCo; `envpool` and `gymnasium`. Each in the best of several modes (numbers of environments, batch sizes), which a
+short probe finds. Steps are control steps of one environment, from its 100th on.
 
     python -m benchmarks.env_throughput --quick
 """
@@ -25,17 +25,23 @@ from benchmarks.harness import Side, arguments, environment, measure, ratios, re
 
 SECONDS = {True: 2.0, False: 4.0}  # of stepping, by --quick
 ACTIONS = 64  # batches of random actions, drawn beforehand
-BATCHES = (128, 512, 2048, 8192)  # environments
-ENVPOOL_MODES = (
-    (2048, 2048),
+BATCHES = {  # environments
+    "ant": (128, 512),
+    "halfcheetah": (512, 2048, 8192),
+    "humanoid": (128, 512),
+    "pendulum": (512, 2048, 8192),
+}
+WARM_STEPS = 100  # of each environment, before anything is timed: a robot that still falls touches nothing and is cheap
+PROBE = 1.0  # s of timed stepping, to find the best mode
+ENVPOOL_MODES = (  # (environments, batch); equal: synchronous
     (512, 512),
     (128, 128),
     (64, 32),
     (32, 16),
     (16, 8),
     (8, 4),
-)  # (environments, batch); equal: synchronous
-GYMNASIUM_MODES = (("sync", 8), ("async", 2), ("async", 4), ("async", 8))
+)
+GYMNASIUM_MODES = (("sync", 8), ("async", 2), ("async", 4), ("async", 8), ("async", 16))
 EPISODE = 1000  # control steps
 PHYSICS_ENDS = {  # an episode of the bare physics ends where this column of qpos leaves [least, most]; reset noise
     "ant": (2, 0.2, 1.0, 0.1),
@@ -47,15 +53,15 @@ PHYSICS_STEPS = {"ant": 5, "halfcheetah": 5, "humanoid": 5, "pendulum": 2}  # a 
 Rate = Callable[[str, float], float]
 
 
-def rate(step: Callable[[int], None], size: int, seconds: float) -> float:
-    """Environment steps per second of `step(k)`, which advances `size` environments; a fifth of the time warms up."""
-    for limit in (seconds / 5, seconds):
-        start, count = time.perf_counter(), 0
-        while time.perf_counter() - start < limit:
-            step(count % ACTIONS)
-            count += 1
-        elapsed = time.perf_counter() - start
-    return size * count / elapsed
+def rate(step: Callable[[int], None], size: int, num_envs: int, seconds: float) -> float:
+    """Environment steps/s of `step(k)`, which advances `size` of `num_envs` environments, once all are warm."""
+    for k in range(-(-WARM_STEPS * num_envs // size)):
+        step(k % ACTIONS)
+    start, count = time.perf_counter(), 0
+    while time.perf_counter() - start < seconds:
+        step(count % ACTIONS)
+        count += 1
+    return size * count / (time.perf_counter() - start)
 
 
 def livegym(name: str, seconds: float) -> float:
@@ -71,11 +77,11 @@ def livegym(name: str, seconds: float) -> float:
         env.reset()
         rng = torch.Generator().manual_seed(0)
         actions = [2 * torch.rand(env.zero_action().shape, generator=rng) - 1 for _ in range(ACTIONS)]
-        found = rate(lambda k: env.step(actions[k]), num_envs, limit)
+        found = rate(lambda k: env.step(actions[k]), num_envs, num_envs, limit)
         env.sim.close()
         return found
 
-    return mode(max(BATCHES, key=lambda n: mode(n, seconds / 4)), seconds)
+    return mode(max(BATCHES[name], key=lambda n: mode(n, PROBE)), seconds)
 
 
 def bare(name: str, seconds: float) -> float:
@@ -87,7 +93,7 @@ def bare(name: str, seconds: float) -> float:
         stage, decimation = env.sim.world.stage, env.sim.decimation
         return bare_rate(name, env.sim.batch, num_envs, decimation, limit, {"stage": stage})
 
-    return mode(max(BATCHES, key=lambda n: mode(n, seconds / 4)), seconds)
+    return mode(max(BATCHES[name], key=lambda n: mode(n, PROBE)), seconds)
 
 
 def bare_rate(name: str, batch: Any, num_envs: int, nstep: int, limit: float, stage: dict[str, int]) -> float:
@@ -119,7 +125,7 @@ def bare_rate(name: str, batch: Any, num_envs: int, nstep: int, limit: float, st
             begin(ended)
 
     begin(np.arange(num_envs))
-    return rate(step, num_envs, limit)
+    return rate(step, num_envs, num_envs, limit)
 
 
 def mjbatch(name: str, seconds: float) -> float:
@@ -135,7 +141,7 @@ def mjbatch(name: str, seconds: float) -> float:
         batch.model = model
         return bare_rate(name, batch, num_envs, nstep, limit, {})
 
-    return mode(max(BATCHES, key=lambda n: mode(n, seconds / 4)), seconds)
+    return mode(max(BATCHES[name], key=lambda n: mode(n, PROBE)), seconds)
 
 
 def envpool(name: str, seconds: float) -> float:
@@ -161,11 +167,11 @@ def envpool(name: str, seconds: float) -> float:
             pool.send(actions[k], ids)
             ids = pool.recv()[-1]["env_id"]
 
-        found = rate(step, batch, limit)
+        found = rate(step, batch, num_envs, limit)
         pool.close()
         return found
 
-    best = max(ENVPOOL_MODES, key=lambda m: mode(*m, seconds / 10))
+    best = max(ENVPOOL_MODES, key=lambda m: mode(*m, PROBE))
     return mode(*best, seconds)
 
 
@@ -180,11 +186,11 @@ def gymnasium(name: str, seconds: float) -> float:
         env.action_space.seed(0)
         actions = [env.action_space.sample() for _ in range(ACTIONS)]
         env.reset(seed=0)
-        found = rate(lambda k: env.step(actions[k]), num_envs, limit)
+        found = rate(lambda k: env.step(actions[k]), num_envs, num_envs, limit)
         env.close()
         return found
 
-    best = max(GYMNASIUM_MODES, key=lambda m: mode(*m, seconds / 10))
+    best = max(GYMNASIUM_MODES, key=lambda m: mode(*m, PROBE))
     return mode(*best, seconds)
 
 

@@ -16,6 +16,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -72,7 +73,8 @@ class Spread:
 
 
 def arguments(description: str, **extra: Any) -> argparse.ArgumentParser:
-    """The options that every benchmark has."""
+    """The options that every benchmark has. From here on SIGTERM ends it as Ctrl+C does: with all that it started."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: a look, not a result")
     parser.add_argument("--rounds", type=int, default=5)
@@ -114,12 +116,17 @@ def measure(sides: Mapping[str, Side], count: int) -> list[dict[str, dict[str, f
 def run_side(name: str, side: Side) -> dict[str, float]:
     """One side in a fresh process. Raises RuntimeError with its output where it fails."""
     command = [side.python, "-m", side.module, "--side", name, *side.arguments]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, **side.environment}, check=False
-    )
-    if done.returncode:
-        raise RuntimeError(f"{name} failed ({' '.join(command)}):\n{done.stdout}\n{done.stderr}")
-    return json.loads(done.stdout.strip().splitlines()[-1])
+    environment = {**os.environ, **side.environment}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=ROOT, text=True, env=environment, **pipes) as process:
+        try:
+            output, errors = process.communicate()
+        except BaseException:
+            process.terminate()  # so that it can end what it started itself
+            raise
+    if process.returncode:
+        raise RuntimeError(f"{name} failed ({' '.join(command)}):\n{output}\n{errors}")
+    return json.loads(output.strip().splitlines()[-1])
 
 
 def _short(sides: dict[str, dict[str, float]]) -> str:

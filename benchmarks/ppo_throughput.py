@@ -48,7 +48,7 @@ def rl_games(actors: int, threads: int) -> list[str]:
 
 MODES: dict[str, tuple[str, list[Mode]]] = {  # side -> (tag of its curve, commands)
     "livegym": (TAG, [ours(n, threads) for n in (128, 256) for threads in (1, 2)]),
-    "rl_games": (TAG, [rl_games(n, threads) for n in (128, 256) for threads in (1, 2)]),
+    "rl_games": (TAG, [rl_games(n, threads) for n in (64, 128, 256) for threads in (1, 2)]),
     "rl_games_defaults": (TAG, [[*PEERS, "rl_games", "--actors", "64", "--defaults"]]),
     "sb3": (
         "time/fps",

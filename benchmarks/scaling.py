@@ -44,7 +44,7 @@ def env_steps(num_envs: int, seconds: float) -> dict[str, float]:
     env.reset()
     rng = torch.Generator().manual_seed(0)
     actions = [2 * torch.rand(env.zero_action().shape, generator=rng) - 1 for _ in range(ACTIONS)]
-    return {"per_s": rate(lambda k: env.step(actions[k]), num_envs, seconds), "memory_mb": peak_mb()}
+    return {"per_s": rate(lambda k: env.step(actions[k]), num_envs, num_envs, seconds), "memory_mb": peak_mb()}
 
 
 def ppo_frames(num_envs: int, seconds: float) -> dict[str, float]:
@@ -73,7 +73,7 @@ def ppo_frames(num_envs: int, seconds: float) -> dict[str, float]:
 
 
 def start_up() -> dict[str, float]:
-    """Seconds from the command to the first point of the curves, and to the end of a training of one iteration."""
+    """Seconds from the command to the first point of the curves."""
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
         command = [sys.executable, "train.py", "config=train_headless", "task=Cartpole", "maxIterations=1"]
         training = Training([*command, f"runsDir={name}"], Path(name), "info/epochs")

@@ -1,8 +1,9 @@
 """Seconds until a task is learned, from the command to the first curve point that says so.
 
 Cartpole to a mean return of 475 over the last 100 episodes: `train.py` beside Stable-Baselines3 with rl-zoo's settings
-on the same task. Ant to 500 and to 1000: `train.py` beside rl_games with its own settings for it on EnvPool, the same
-mean on both sides (the undiscounted return of the last 100 training episodes).
+on the same task. Ant to 500 and to 1000: `train.py` with our settings beside rl_games with those that it ships for Ant
+on EnvPool (its learning settings; one thread and no compiling, which is faster here); the same mean on both sides
+(the undiscounted return of the last 100 training episodes).
 
 Each round is a training with another seed. Times are given with the start of the process (imports, compiling) and
 without it (from the first point of the curves).

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-POLL = 5.0  # s between looks at the curves: reading them costs both sides the same
+POLL = 5.0  # s between looks at the curves; reading them takes tens of milliseconds, on either side
 
 
 @dataclass(frozen=True)

@@ -131,10 +131,12 @@ class CheckpointSource:
         log.info("there is a newer run, %s; this test stays with %s (followLatest=true moves)", pointed, self.run.name)
 
     def _acts_here(self, acting: Candidate) -> bool:
-        """Whether what acts is of the run that is followed; versions of two runs cannot be compared."""
-        if acting.run_id and self.run.run_id:
-            return acting.run_id == self.run.run_id
-        return acting.file.parent.parent.resolve() == self.run.path.resolve()
+        """Whether what acts is of the run that is followed; versions of two runs cannot be compared.
+
+        A file that somebody put into this run's directory counts as its own, or it would be new at every look.
+        """
+        same_run = bool(acting.run_id) and acting.run_id == self.run.run_id
+        return same_run or acting.file.parent.parent.resolve() == self.run.path.resolve()
 
     def _files(self, acting: Candidate) -> Iterator[tuple[Path, int | None, int | None]]:
         """(file, version, epoch) that may be due, the first to try first."""

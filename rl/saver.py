@@ -190,7 +190,8 @@ class Saver:
         prune_env_states(self.run, self.saved_version)
         prune(self.run.nn, self.policy.keep_last, self.policy.keep_every)
         log.debug("saved %s", path)
-        self._look_at_the_room_left(path.stat().st_size)
+        environments = sum(file.stat().st_size for file in self.run.path.glob("env_state_*"))
+        self._look_at_the_room_left(path.stat().st_size + environments)
 
     def _look_at_the_room_left(self, size: int) -> None:
         """Warns before the disk is full, not after: once, until there is room again."""
@@ -198,7 +199,7 @@ class Saver:
         scarce = free < SCARCE * size
         if scarce and not self._scarce:
             log.warning(
-                "only %.1f MB are free at %s, and a checkpoint takes %.1f MB: make room, or lower keepLast.",
+                "only %.3g MB are free at %s, and a checkpoint takes %.3g MB: make room, or lower keepLast.",
                 free / 1e6,
                 self.run.path,
                 size / 1e6,

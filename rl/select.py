@@ -226,8 +226,12 @@ def _is_word_for_run(selector: str, typed: Path) -> bool:
 
 
 def _run_at(path: Path) -> Run:
-    path = Path(os.path.realpath(path)) if path.is_symlink() else path  # latest_train may move on; this run stays
-    return open_run(path.parent if path.name == NN else path)
+    path = _target(path)  # latest_train may move on; this run stays
+    return open_run(_target(path.parent) if path.name == NN else path)
+
+
+def _target(path: Path) -> Path:
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 def _missing_file(selector: str) -> Selection:
@@ -245,7 +249,7 @@ def _missing_file(selector: str) -> Selection:
 def _named_file(selector: str, path: Path) -> Selection:
     if path.suffix != ".pth":
         raise UserError(f"checkpoint={selector}: {path.absolute()} is not a .pth file")
-    file = Path(os.path.realpath(path)) if path.is_symlink() else path  # best.pth may move on; this file stays
+    file = _target(path)  # best.pth may move on; this file stays
     return Selection(run_of(file), file, True, None)
 
 

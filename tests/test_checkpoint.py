@@ -77,7 +77,7 @@ def test_weights_that_are_not_finite_are_never_written(run, bad):
     [
         ({"last_mean_rewards": np.float64(1.0)}, r"state\['last_mean_rewards'\] is a numpy.float64"),
         ({"learner": {"meters": [1, {2}]}}, r"state\['learner'\]\['meters'\]\[1\] is a builtins.set"),
-        ({"config": {"path": Path("x")}}, r"state\['config'\]\['path'\] is a pathlib.PosixPath"),
+        ({"config": {"path": Path("x")}}, r"state\['config'\]\['path'\] is a pathlib\.(_local\.)?PosixPath"),
         ({"learner": {(1, 2): 3}}, r"state\['learner'\] has a key of type tuple"),
     ],
 )
@@ -215,7 +215,7 @@ def test_what_is_no_readable_file_is_refused(run):
         ("directory", "is not a file"),
         ("gone", "No such file"),
         ("loop", "Too many levels"),
-        ("nul\0", "null byte"),
+        ("nul\0", "null (byte|character)"),
     ]:
         with pytest.raises(CheckpointError, match=message):
             read_checkpoint(run / "nn" / f"{name}.pth")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,12 +26,20 @@ def commands(document: Path) -> list[str]:
 
 ALL = list(dict.fromkeys(command for document in DOCUMENTS for command in commands(document)))
 PYTHON = [c for c in ALL if c.startswith("python train.py")]
+BENCHMARKS = [c for c in ALL if c.startswith(".venv/bin/python -m benchmarks.")]
 MAKE = [c for c in ALL if c.startswith("make ")]
 
 
 def test_every_command_is_of_a_kind_that_is_tested_here():
-    others = [c for c in ALL if c not in PYTHON and c not in MAKE]
+    others = [c for c in ALL if c not in PYTHON and c not in MAKE and c not in BENCHMARKS]
     assert all("rsync" in c for c in others), others  # run for real in test_follow_cli.py
+
+
+@pytest.mark.parametrize("command", BENCHMARKS)
+def test_the_benchmark_is_there_and_knows_its_options(command):
+    options = shlex.split(command)[1:]
+    done = subprocess.run([sys.executable, *options, "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert all(option in done.stdout for option in options if option.startswith("--"))
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.name)
@@ -43,6 +52,7 @@ def test_what_a_document_links_to_exists(document):
 def test_make_has_the_verb_and_it_runs_what_the_readme_promises(command):
     shown = subprocess.run([*shlex.split(command), "-n"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     promised = {"make train": "config=train_headless task=Cartpole", "make test": 'pytest -m "not slow"'}
+    promised["make bench"] = "-m benchmarks.env_throughput --quick"
     assert promised[command] in shown
 
 

@@ -206,7 +206,8 @@ def test_a_run_directory_can_be_named_in_many_ways(runs, tmp_path):
     new_run(runs, "20250802_000000", versions=(1,))
     point_latest(runs, "train", run)
     names = ["runs/Ant_train_20250801_095943", "runs/Ant_train_20250801_095943/", f"{tmp_path}/{run.path}"]
-    names += ["runs/Ant_train_20250801_095943/nn", "Ant_train_20250801_095943", "0801", "095943", "runs/latest_train"]
+    names += ["runs/Ant_train_20250801_095943/nn", "Ant_train_20250801_095943", "0801", "095943"]
+    names += ["runs/latest_train", "runs/latest_train/", "runs/latest_train/nn"]
     for name in names:
         selection = resolve_checkpoint(name, runs)
         assert selection.run.resolve() == run.path.resolve(), name

@@ -56,6 +56,19 @@ def test_after_a_resume_from_an_older_checkpoint_the_version_decides_and_not_the
     assert source_of(run).look(acting(run, 50)).epoch == 20
 
 
+def test_a_file_of_another_run_that_was_copied_here_is_offered_once(runs):
+    run, other = (create_run(runs, "Counting", "train") for _ in range(2))
+    save(run, 2)
+    copied = run.nn / save(other, 20).name
+    copied.write_bytes((other.nn / copied.name).read_bytes())
+    source = source_of(run)
+    offered = source.look(acting(run, 2))
+    assert (offered.version, offered.run_id) == (20, other.run_id)
+    assert source.look(offered) is None
+    save(run, 21)
+    assert source.look(offered).version == 21
+
+
 def test_a_damaged_newest_file_does_not_hide_a_good_one_before_it(runs):
     run = create_run(runs, "Counting", "train")
     save(run, 2)
