@@ -90,7 +90,7 @@ def test_little_room_is_warned_of_before_the_disk_is_full(saving, caplog, tmp_pa
         s.saver.run = open_run(disk / s.run.name)
         with caplog.at_level(logging.WARNING):
             s.step()
-            assert not caplog.records  # plenty
+            assert "make room" not in caplog.text  # plenty
             saved = sum(f.stat().st_size for f in s.saver.run.path.rglob("*") if f.suffix in (".pth", ".pt"))
             (disk / "others").write_bytes(bytes(shutil.disk_usage(disk).free - 10 * saved))
             assert all([s.step(), s.step()])  # it still fits
