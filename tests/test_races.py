@@ -152,7 +152,7 @@ def test_one_environment_plays_what_many_trained(tmp_path):
         assert len(results(tmp_path)["episodes"]) == 1
     refused = run(tmp_path, "task=Cartpole", "numEnvs=7", "train.num_minibatches=3", "train.horizon_length=8")
     assert refused.returncode != 0
-    assert "numEnvs x horizon_length = 56" in refused.stdout
+    assert "numEnvs=7 x train.horizon_length=8 = 56 steps" in refused.stdout
 
 
 def test_an_exception_keeps_every_finished_iteration_in_the_curves(tmp_path):
