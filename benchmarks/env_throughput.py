@@ -49,8 +49,7 @@ PHYSICS_ENDS = {  # an episode of the bare physics ends where this column of qpo
     "humanoid": (2, 1.0, 2.0, 0.01),
     "pendulum": (1, -0.2, 0.2, 0.01),
 }
-PHYSICS_STEPS = {"ant": 5, "halfcheetah": 5, "humanoid": 5, "pendulum": 2}  # a control step
-Rate = Callable[[str, float], float]
+Rate = Callable[..., float]  # (model, seconds) -> steps/s
 
 
 def rate(step: Callable[[int], None], size: int, num_envs: int, seconds: float) -> float:
@@ -64,24 +63,30 @@ def rate(step: Callable[[int], None], size: int, num_envs: int, seconds: float) 
     return size * count / (time.perf_counter() - start)
 
 
-def livegym(name: str, seconds: float) -> float:
-    """Our Env."""
+def env_rate(name: str, num_envs: int, seconds: float) -> float:
+    """Steps/s of our Env with so many environments, under random actions."""
     import torch
 
     from benchmarks.tasks import make
 
     torch.set_num_threads(1)
+    env = make(name, num_envs)
+    env.reset()
+    rng = torch.Generator().manual_seed(0)
+    actions = [2 * torch.rand(env.zero_action().shape, generator=rng) - 1 for _ in range(ACTIONS)]
+    found = rate(lambda k: env.step(actions[k]), num_envs, num_envs, seconds)
+    env.sim.close()
+    return found
 
-    def mode(num_envs: int, limit: float) -> float:
-        env = make(name, num_envs)
-        env.reset()
-        rng = torch.Generator().manual_seed(0)
-        actions = [2 * torch.rand(env.zero_action().shape, generator=rng) - 1 for _ in range(ACTIONS)]
-        found = rate(lambda k: env.step(actions[k]), num_envs, num_envs, limit)
-        env.sim.close()
-        return found
 
+def best_batch(name: str, mode: Callable[[int, float], float], seconds: float) -> float:
+    """`mode(num_envs, seconds)` with the number of environments that a probe finds fastest."""
     return mode(max(BATCHES[name], key=lambda n: mode(n, PROBE)), seconds)
+
+
+def livegym(name: str, seconds: float) -> float:
+    """Our Env."""
+    return best_batch(name, lambda num_envs, limit: env_rate(name, num_envs, limit), seconds)
 
 
 def bare(name: str, seconds: float) -> float:
@@ -93,7 +98,7 @@ def bare(name: str, seconds: float) -> float:
         stage, decimation = env.sim.world.stage, env.sim.decimation
         return bare_rate(name, env.sim.batch, num_envs, decimation, limit, {"stage": stage})
 
-    return mode(max(BATCHES[name], key=lambda n: mode(n, PROBE)), seconds)
+    return best_batch(name, mode, seconds)
 
 
 def bare_rate(name: str, batch: Any, num_envs: int, nstep: int, limit: float, stage: dict[str, int]) -> float:
@@ -128,20 +133,19 @@ def bare_rate(name: str, batch: Any, num_envs: int, nstep: int, limit: float, st
     return rate(step, num_envs, num_envs, limit)
 
 
-def mjbatch(name: str, seconds: float) -> float:
-    """mjbatch on the same model; runs without livegym, in mjbatch's own environment."""
+def mjbatch(name: str, seconds: float, xml: str, nstep: int) -> float:
+    """mjbatch on the same model, `nstep` physics steps a control step; runs without livegym, where torch is not."""
     import mujoco
     from mjbatch import Batch
 
-    path, nstep = Path(sys.argv[sys.argv.index("--xml") + 1]), PHYSICS_STEPS[name]
-    model = mujoco.MjModel.from_xml_path(str(path))
+    model = mujoco.MjModel.from_xml_path(xml)
 
     def mode(num_envs: int, limit: float) -> float:
         batch = Batch(model, num_envs)
         batch.model = model
         return bare_rate(name, batch, num_envs, nstep, limit, {})
 
-    return mode(max(BATCHES[name], key=lambda n: mode(n, PROBE)), seconds)
+    return best_batch(name, mode, seconds)
 
 
 def envpool(name: str, seconds: float) -> float:
@@ -219,17 +223,22 @@ def main() -> None:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--model", choices=list(PHYSICS_ENDS), help="only this one")
     parser.add_argument("--xml", help=argparse.SUPPRESS)
+    parser.add_argument("--nstep", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.side:
-        print(json.dumps({"steps_per_s": SIDES[options.side](options.model, SECONDS[options.quick])}))
+        physics = {"xml": options.xml, "nstep": options.nstep} if options.side == "mjbatch" else {}
+        print(json.dumps({"steps_per_s": SIDES[options.side](options.model, SECONDS[options.quick], **physics)}))
         return
+    from benchmarks.tasks import BENCHES
+
     refuse_busy_machine(options.force)
     other = {"mjbatch": environment("mjbatch", ["mjbatch==0.1.4"])}
     table, figures = [["model", "livegym steps/s", *(f"/ {peer}" for peer in list(SIDES)[1:])]], {}
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as folder:
         for model in [options.model] if options.model else PHYSICS_ENDS:
             xml = str(write_model(model, Path(folder)))
-            extra = ["--model", model, "--xml", xml, *(["--quick"] if options.quick else [])]
+            extra = ["--model", model, "--xml", xml, "--nstep", str(BENCHES[model].decimation)]
+            extra += ["--quick"] if options.quick else []
             sides = {s: Side("benchmarks.env_throughput", extra, {}, other.get(s, sys.executable)) for s in SIDES}
             rounds = measure(sides, 2 if options.quick else options.rounds)
             figures[f"steps_per_s_{model}"] = summary(rounds, "steps_per_s")["livegym"].median

@@ -30,7 +30,6 @@ def rl_games(options: argparse.Namespace) -> None:
     if not options.defaults:
         params["torch_threads"] = options.threads
         params["config"]["torch_compile"] = False
-    params["network"]["space"]["continuous"]["sigma_init"]["val"] = options.log_std
     config = params["config"]
     config["env_config"] = {"env_name": "Ant-v5", "env_type": "gymnasium", "seed": options.seed}
     config |= {"device": "cpu", "device_name": "cpu", "num_actors": options.actors, "train_dir": str(options.folder)}
@@ -104,7 +103,6 @@ def main() -> None:
     parser.add_argument("--actors", type=int, default=64)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--defaults", action="store_true", help="rl_games' own threads and compiling")
-    parser.add_argument("--log-std", type=float, default=0.0)
     parser.add_argument("--vector", choices=("dummy", "subproc"), default="subproc")
     parser.add_argument("--envs", type=int, default=4)
     options = parser.parse_args()

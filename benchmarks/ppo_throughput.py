@@ -14,12 +14,12 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.harness import Side, arguments, measure, ratios, refuse_busy_machine, report, summary
 from benchmarks.peers import EPOCHS, HORIZON, MINIBATCH, UNITS
-from benchmarks.trainings import Training
+from benchmarks.trainings import OURS, PEERS, Training
 
 SECONDS = {True: 20.0, False: 60.0}  # of training after the first iterations, by --quick
 PROBE = 15.0  # s, to find the best mode
@@ -28,13 +28,11 @@ SKIP = 3  # iterations that are not counted
 TAG = "performance/step_inference_rl_update_fps"  # ours and rl_games'
 Mode = Sequence[str]
 
-PEERS = [sys.executable, "-m", "benchmarks.peers"]
-
 
 def ours(num_envs: int, threads: int) -> list[str]:
     """Our command line with rl_games' settings of Ant."""
     return [
-        sys.executable, "train.py", "config=train_headless", "task=Ant", f"numEnvs={num_envs}", "seed=1",
+        *OURS, "task=Ant", f"numEnvs={num_envs}",
         f"train.network.units=[{','.join(map(str, UNITS))}]", "train.network.initial_log_std=0",
         f"train.horizon_length={HORIZON}", f"train.num_minibatches={num_envs * HORIZON // MINIBATCH}",
         f"train.mini_epochs={EPOCHS}", f"train.torch_threads={threads}", "maxIterations=1000000",
@@ -60,9 +58,7 @@ MODES: dict[str, tuple[str, list[Mode]]] = {  # side -> (tag of its curve, comma
 def rate(tag: str, command: Mode, seconds: float) -> float:
     """Frames/s of one training over `seconds`, its start left out."""
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
-        folder = Path(name)
-        where = [f"runsDir={folder}"] if "train.py" in command else ["--folder", name]
-        training = Training([*command, *where], folder, tag)
+        training = Training(command, Path(name), tag)
         curve = training.run(lambda c: len(c) > SKIP and c.wall[-1] - c.wall[SKIP] >= seconds, WARM_UP + 2 * seconds)
         return curve.rate(SKIP)
 
@@ -87,26 +83,26 @@ def main() -> None:
     quick = ["--quick"] if options.quick else []
     sides = {name: Side("benchmarks.ppo_throughput", quick) for name in MODES}
     count = 1 if options.quick else options.rounds
-    rounds = measure(sides, count)
     table, figures = [["with", "frames/s", "livegym /"]], {}
-    for name in MODES:
-        ratio = ratios(rounds, "frames_per_s", "livegym", name)
-        table.append([name, str(summary(rounds, "frames_per_s")[name]), str(ratio)])
-        figures[f"ratio_{name}_fps"] = ratio.median
-    figures["frames_per_s"] = summary(rounds, "frames_per_s")["livegym"].median
+
+    def add(names: Iterable[str], words: str, key: str) -> None:
+        rounds = measure({name: sides[name] for name in names}, count)
+        for name, found in summary(rounds, "frames_per_s").items():
+            ratio = ratios(rounds, "frames_per_s", "livegym", name)
+            table.append([f"{name}{words}", str(found), str(ratio)])
+            if name == "livegym":
+                figures[f"frames_per_s{key}"] = found.median
+            else:
+                figures[f"ratio_{name}{key}_fps"] = ratio.median
+
+    add(sides, "", "")
     if options.busy:
         taken = subprocess.Popen([sys.executable, "-c", "while True: pass"])
         try:
-            rounds = measure({n: sides[n] for n in ("livegym", "rl_games", "rl_games_defaults")}, count)
+            add(("livegym", "rl_games", "rl_games_defaults"), ", one core busy", "_busy")
         finally:
             taken.kill()
             taken.wait()
-        for name in ("livegym", "rl_games", "rl_games_defaults"):
-            ratio = ratios(rounds, "frames_per_s", "livegym", name)
-            table.append([f"{name}, one core busy", str(summary(rounds, "frames_per_s")[name]), str(ratio)])
-            figures[f"ratio_{name}_busy_fps"] = ratio.median
-    del figures["ratio_livegym_fps"]
-    figures.pop("ratio_livegym_busy_fps", None)
     report(options, table, figures)
 
 

@@ -13,14 +13,14 @@ from __future__ import annotations
 import argparse
 import json
 import resource
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.env_throughput import env_rate
 from benchmarks.harness import Side, arguments, measure, refuse_busy_machine, report, summary
-from benchmarks.trainings import Training
+from benchmarks.trainings import OURS, Training
 
 ENVS = (1, 4, 16, 64, 256, 1024, 4096, 16384)
 HORIZON, MINIBATCH = 16, 2048
@@ -34,17 +34,7 @@ def peak_mb() -> float:
 
 def env_steps(num_envs: int, seconds: float) -> dict[str, float]:
     """Environment steps/s of Ant."""
-    import torch
-
-    from benchmarks.env_throughput import ACTIONS, rate
-    from benchmarks.tasks import make
-
-    torch.set_num_threads(1)
-    env = make("ant", num_envs)
-    env.reset()
-    rng = torch.Generator().manual_seed(0)
-    actions = [2 * torch.rand(env.zero_action().shape, generator=rng) - 1 for _ in range(ACTIONS)]
-    return {"per_s": rate(lambda k: env.step(actions[k]), num_envs, num_envs, seconds), "memory_mb": peak_mb()}
+    return {"per_s": env_rate("ant", num_envs, seconds), "memory_mb": peak_mb()}
 
 
 def ppo_frames(num_envs: int, seconds: float) -> dict[str, float]:
@@ -75,8 +65,7 @@ def ppo_frames(num_envs: int, seconds: float) -> dict[str, float]:
 def start_up() -> dict[str, float]:
     """Seconds from the command to the first point of the curves."""
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
-        command = [sys.executable, "train.py", "config=train_headless", "task=Cartpole", "maxIterations=1"]
-        training = Training([*command, f"runsDir={name}"], Path(name), "info/epochs")
+        training = Training([*OURS, "task=Cartpole", "maxIterations=1"], Path(name), "info/epochs")
         begun = time.time()
         curve = training.run(lambda c: False, 60.0)
         return {"first_iteration_s": curve.wall[0] - begun}

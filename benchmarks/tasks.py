@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -28,19 +29,28 @@ class NoParams:
     """Nothing to set."""
 
 
-class HalfCheetah(Task):
-    """HalfCheetah-v5: run forward; never ends early."""
+class GymnasiumTask(Task):
+    """A task without parameters on one of Gymnasium's models."""
 
     Params = NoParams
+    model: ClassVar[str]  # file name
+    actions: ClassVar[int]
 
     @property
     def action_spec(self) -> Box:
-        """Six torques."""
-        return Box(6)
+        """As many as the model has motors."""
+        return Box(self.actions)
 
     def model_path(self) -> Path:
         """Gymnasium's model."""
-        return ASSETS / "half_cheetah.xml"
+        return ASSETS / self.model
+
+
+class HalfCheetah(GymnasiumTask):
+    """HalfCheetah-v5: run forward; never ends early."""
+
+    model = "half_cheetah.xml"
+    actions = 6  # torques
 
     def bind(self, sim: Simulator) -> None:
         """Remembers where it was."""
@@ -73,19 +83,11 @@ class HalfCheetah(Task):
         return {}
 
 
-class InvertedPendulum(Task):
+class InvertedPendulum(GymnasiumTask):
     """InvertedPendulum-v5: a model of Cartpole's size."""
 
-    Params = NoParams
-
-    @property
-    def action_spec(self) -> Box:
-        """One force; the peer's range is +-3, ours +-1."""
-        return Box(1)
-
-    def model_path(self) -> Path:
-        """Gymnasium's model."""
-        return ASSETS / "inverted_pendulum.xml"
+    model = "inverted_pendulum.xml"
+    actions = 1  # a force; the peer's range is +-3, ours +-1
 
     def bind(self, sim: Simulator) -> None:
         """Positions and velocities are enough."""
@@ -112,19 +114,11 @@ class InvertedPendulum(Task):
         return {"fell": state.qpos[:, 1].abs() > 0.2}
 
 
-class Humanoid(Task):
+class Humanoid(GymnasiumTask):
     """Humanoid-v5: run forward, stay up."""
 
-    Params = NoParams
-
-    @property
-    def action_spec(self) -> Box:
-        """17 torques; the peer's range is +-0.4, ours +-1."""
-        return Box(17)
-
-    def model_path(self) -> Path:
-        """Gymnasium's model."""
-        return ASSETS / "humanoid.xml"
+    model = "humanoid.xml"
+    actions = 17  # torques; the peer's range is +-0.4, ours +-1
 
     def bind(self, sim: Simulator) -> None:
         """Inertias, velocities and external forces of all bodies; the gears of the motors."""

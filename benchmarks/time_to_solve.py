@@ -15,16 +15,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.harness import Side, arguments, measure, ratios, refuse_busy_machine, report, summary
-from benchmarks.trainings import Training
-
-PEERS = [sys.executable, "-m", "benchmarks.peers"]
-OURS = [sys.executable, "train.py", "config=train_headless"]
+from benchmarks.trainings import OURS, PEERS, Training
 
 
 @dataclass(frozen=True)
@@ -66,9 +62,7 @@ def solve(problem: Problem, side: str, seed: int) -> dict[str, float]:
     """`seconds_<threshold>` with the start, `training_seconds_<threshold>` without; the limit where it was missed."""
     command, tag = problem.commands[side]
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
-        folder = Path(name)
-        where = [f"runsDir={folder}", f"seed={seed}"] if "train.py" in command else ["--folder", name, f"--seed={seed}"]
-        training = Training([*command, *where], folder, tag)
+        training = Training(command, Path(name), tag, seed)
         goal = problem.thresholds[-1]
         curve = training.run(lambda c: any(value >= goal for value in c.value), problem.limit)
         found: dict[str, float] = {}

@@ -3,7 +3,7 @@
 Both write TensorBoard events, each with its wall-clock time and its step in frames, so a speed and a time to a reward
 are read from the same kind of file on both sides and include all that a training does.
 
-    training = Training([sys.executable, "train.py", ...], folder, tag="rewards/step")
+    training = Training([*OURS, "task=Ant"], folder, tag="rewards/step", seed=1)
     curve = training.run(enough=lambda c: c.value[-1] >= 500, limit=900)
     curve.rate(skip=3)                           # frames/s between two events
     curve.seconds_to(500, since=training.start)  # s, None where it was not reached
@@ -14,12 +14,16 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from benchmarks.harness import ROOT
+
+OURS = (sys.executable, "train.py", "config=train_headless")
+PEERS = (sys.executable, "-m", "benchmarks.peers")
 POLL = 5.0  # s between looks at the curves; reading them takes tens of milliseconds, on either side
 
 
@@ -60,12 +64,12 @@ def read_curve(folder: Path, tag: str) -> Curve:
 
 @dataclass
 class Training:
-    """A command that writes its curves below `folder`, ended as soon as they show enough."""
+    """A command, OURS or PEERS with more words, that writes below `folder`; ended as soon as its curve shows enough."""
 
     command: Sequence[str]
     folder: Path
     tag: str
-    environment: Mapping[str, str] = field(default_factory=dict)
+    seed: int = 1
     start: float = 0.0  # s, wall clock, when the process was started
 
     def run(self, enough: Callable[[Curve], bool], limit: float) -> Curve:
@@ -77,11 +81,10 @@ class Training:
         with log.open("w") as output:
             self.start = time.time()
             process = subprocess.Popen(
-                self.command,
+                [*self.command, *self._where()],
                 cwd=ROOT,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **self.environment},
                 start_new_session=True,
             )
             try:
@@ -97,3 +100,9 @@ class Training:
         if ended:
             raise RuntimeError(f"{' '.join(self.command)} failed ({ended}):\n{log.read_text()[-3000:]}")
         return read_curve(self.folder, self.tag)
+
+    def _where(self) -> list[str]:
+        """Folder and seed in the command's own words."""
+        if tuple(self.command[: len(OURS)]) == OURS:
+            return [f"runsDir={self.folder}", f"seed={self.seed}"]
+        return ["--folder", str(self.folder), "--seed", str(self.seed)]

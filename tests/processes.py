@@ -8,17 +8,21 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 TRAIN = Path(__file__).parent.parent / "train.py"
 SMALL = ("task=Cartpole", "numEnvs=32", "train.horizon_length=8")
 
 
-def run(cwd: Path, *arguments: str, timeout: float = 120, **options) -> subprocess.CompletedProcess[str]:
-    """Runs train.py to its end; stdout and stderr together in `.stdout`."""
+def run(
+    cwd: Path, *arguments: str, timeout: float = 120, under: Sequence[str] = (), **options
+) -> subprocess.CompletedProcess[str]:
+    """Runs train.py to its end, `under` another command where given; stdout and stderr together in `.stdout`."""
     return subprocess.run(
-        [sys.executable, str(TRAIN), *arguments],
+        [*under, sys.executable, str(TRAIN), *arguments],
         cwd=cwd, timeout=timeout, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options,
     )  # fmt: skip
 
@@ -68,6 +72,12 @@ def until(
         if time.monotonic() > deadline or (ended and not holds()):
             raise AssertionError(f"{'the process ended' if ended else f'not within {timeout} s'}: {what()}")
         time.sleep(0.05)
+
+
+def scalars(folder: Path, tag: str) -> list[tuple[int, float]]:
+    """(step, value) of every point of a TensorBoard curve in the event files of `folder`."""
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
+    return [(event.step, event.value) for event in events.Scalars(tag)]
 
 
 def runs(cwd: Path, kind: str = "train") -> list[Path]:

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from rl.checkpoint import list_checkpoints, read_checkpoint
-from tests.processes import SMALL, TRAIN, Running, results, run, runs, until
+from tests.processes import SMALL, TRAIN, Running, results, run, runs, scalars, until
 from utils.run import open_run
 
 pytestmark = pytest.mark.slow
@@ -102,14 +102,7 @@ def test_two_hundred_launches_with_retention_while_a_test_follows(tmp_path):
 def test_a_run_begun_on_a_clock_that_was_ahead_does_not_hide_what_came_after_it(tmp_path):
     """B3 and a clock set right: the link tells which training was begun last, the name would tell another."""
     for when in ("2025-09-30 23:50:00", "2025-10-01 00:00:10", "2027-01-09 12:00:00", "2026-02-01 08:00:00"):
-        done = subprocess.run(
-            ["faketime", when, sys.executable, str(TRAIN), *SMALL, "maxIterations=2"],
-            cwd=tmp_path,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=120,
-        )
+        done = run(tmp_path, *SMALL, "maxIterations=2", under=("faketime", when))
         assert done.returncode == 0, done.stdout
     names = [path.name.split("_train_")[1][:8] for path in runs(tmp_path)]
     assert names == ["20250930", "20251001", "20260201", "20270109"]
@@ -128,11 +121,8 @@ def test_a_resume_on_a_clock_an_hour_behind_goes_on_and_is_followed(tmp_path):
     assert done.returncode == 0, done.stdout
     with Running(tmp_path, *ENDLESS) as test:
         test.wait_for("following")
-        behind = subprocess.run(
-            ["faketime", "-f", "-1h", sys.executable, str(TRAIN), "resume=true", "checkpoint=latest",
-             "maxIterations=12", "saveFrequency=1"],
-            cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
-        )  # fmt: skip
+        going_on = ("resume=true", "checkpoint=latest", "maxIterations=12", "saveFrequency=1")
+        behind = run(tmp_path, *going_on, under=("faketime", "-f", "-1h"))
         assert behind.returncode == 0, behind.stdout
         until(lambda: "version 12" in test.text, 30, lambda: test.text)
         assert test.end() == 0
@@ -157,12 +147,9 @@ def test_one_environment_plays_what_many_trained(tmp_path):
 
 def test_an_exception_keeps_every_finished_iteration_in_the_curves(tmp_path):
     """Q1: a training that fails (here: nothing stays finite, for 100 steps) closes its curves."""
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
     done = run(tmp_path, *SMALL, "maxIterations=100", "task.params.max_push=1e300")
     assert done.returncode == 1, done.stdout
     assert "left the finite numbers in each of 100 steps" in done.stdout
     (path,) = runs(tmp_path)
-    accumulator = EventAccumulator(str(path / "summaries"), size_guidance={"scalars": 0}).Reload()
-    epochs = [event.value for event in accumulator.Scalars("info/epochs")]
+    epochs = [value for _, value in scalars(path / "summaries", "info/epochs")]
     assert epochs == list(range(1, 100 // 8 + 1))

@@ -11,20 +11,17 @@ import time
 
 import pytest
 import yaml
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from rl.checkpoint import list_checkpoints, read_checkpoint
 from tests.disk_fixtures import tmpfs
-from tests.processes import SMALL, Running, run, runs, until
+from tests.processes import SMALL, Running, run, runs, scalars, until
 
 pytestmark = pytest.mark.slow
 LONG = (*SMALL, "maxIterations=100000")
 
 
 def curve(run_dir, tag="info/epochs"):
-    events = EventAccumulator(str(run_dir / "summaries"))
-    events.Reload()
-    return [(e.step, e.value) for e in events.Scalars(tag)]
+    return scalars(run_dir / "summaries", tag)
 
 
 def only_run(cwd):

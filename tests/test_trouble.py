@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import torch
 from rich.console import Console
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from live.results import VERSIONS_KEPT, Results
 from rl.progress import Progress
@@ -20,6 +19,7 @@ from rl.scalars import ScalarWriter
 from tasks.stability import HOPELESS
 from tests.disk_fixtures import tmpfs
 from tests.dummy import CountingParams, counting_env
+from tests.processes import scalars
 from tests.test_learning import agent_of
 from tests.test_live import EpisodeEnds
 from utils import signals
@@ -100,9 +100,7 @@ def test_curves_go_on_when_the_disk_has_room_again(full, caplog):
     writer.flush()
     writer.add_scalar("a", 5.0, 5000)
     writer.close()
-    events = EventAccumulator(str(full))
-    events.Reload()
-    steps = [e.step for e in events.Scalars("a")]
+    steps = [step for step, _ in scalars(full, "a")]
     assert steps[0] == 1
     assert steps[-1] == 5000
     assert sum("cannot be written" in r.message for r in caplog.records) == 1
@@ -119,9 +117,7 @@ def test_curves_survive_a_clock_that_goes_back(tmp_path, monkeypatch):
     second.add_scalar("a", 4, 4)
     second.close()
     monkeypatch.undo()
-    events = EventAccumulator(str(tmp_path))
-    events.Reload()
-    assert [e.step for e in events.Scalars("a")] == [1, 2, 3, 4]
+    assert [step for step, _ in scalars(tmp_path, "a")] == [1, 2, 3, 4]
 
 
 class AllBreaking(counting_env().task.__class__):
