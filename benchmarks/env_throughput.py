@@ -240,7 +240,7 @@ def main() -> None:
             extra = ["--model", model, "--xml", xml, "--nstep", str(BENCHES[model].decimation)]
             extra += ["--quick"] if options.quick else []
             sides = {s: Side("benchmarks.env_throughput", extra, {}, other.get(s, sys.executable)) for s in SIDES}
-            rounds = measure(sides, 2 if options.quick else options.rounds)
+            rounds = measure(sides, 2 if options.quick else options.rounds, not options.force)
             figures[f"steps_per_s_{model}"] = summary(rounds, "steps_per_s")["livegym"].median
             row = [model, str(summary(rounds, "steps_per_s")["livegym"])]
             for peer in list(SIDES)[1:]:

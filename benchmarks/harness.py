@@ -29,6 +29,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 BUSY = 0.15  # share of all cores in use, above which nothing is measured
+QUIET_WITHIN = 60.0  # s that a round waits for a quiet machine
 
 
 @dataclass(frozen=True)
@@ -103,10 +104,23 @@ def refuse_busy_machine(force: bool) -> None:
         raise SystemExit(f"the machine is busy ({100 * share:.0f} % of its cores): quiet it, or --force to look anyway")
 
 
-def measure(sides: Mapping[str, Side], count: int) -> list[dict[str, dict[str, float]]]:
-    """`count` rounds; in each, every side once, in an order that turns. [round][side][metric]."""
+def wait_for_quiet() -> None:
+    """Waits until nothing else runs; ends the program where that does not come about within QUIET_WITHIN seconds."""
+    deadline = time.monotonic() + QUIET_WITHIN
+    while cpu_share() > BUSY:
+        if time.monotonic() > deadline:
+            refuse_busy_machine(force=False)
+
+
+def measure(sides: Mapping[str, Side], count: int, quiet: bool = True) -> list[dict[str, dict[str, float]]]:
+    """`count` rounds; in each, every side once, in an order that turns. [round][side][metric].
+
+    Each round begins on a quiet machine, unless `quiet` is False.
+    """
     names, rounds = list(sides), []
     for index in range(count):
+        if quiet:
+            wait_for_quiet()
         order = names[index % len(names) :] + names[: index % len(names)]
         rounds.append({name: run_side(name, sides[name]) for name in order})
         print(f"round {index + 1}/{count}: {_short(rounds[-1])}", file=sys.stderr)

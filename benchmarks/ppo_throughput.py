@@ -85,8 +85,8 @@ def main() -> None:
     count = 1 if options.quick else options.rounds
     table, figures = [["with", "frames/s", "livegym /"]], {}
 
-    def add(names: Iterable[str], words: str, key: str) -> None:
-        rounds = measure({name: sides[name] for name in names}, count)
+    def add(names: Iterable[str], words: str, key: str, quiet: bool) -> None:
+        rounds = measure({name: sides[name] for name in names}, count, quiet)
         for name, found in summary(rounds, "frames_per_s").items():
             ratio = ratios(rounds, "frames_per_s", "livegym", name)
             table.append([f"{name}{words}", str(found), str(ratio)])
@@ -95,11 +95,11 @@ def main() -> None:
             else:
                 figures[f"ratio_{name}{key}_fps"] = ratio.median
 
-    add(sides, "", "")
+    add(sides, "", "", quiet=not options.force)
     if options.busy:
         taken = subprocess.Popen([sys.executable, "-c", "while True: pass"])
         try:
-            add(("livegym", "rl_games", "rl_games_defaults"), ", one core busy", "_busy")
+            add(("livegym", "rl_games", "rl_games_defaults"), ", one core busy", "_busy", quiet=False)
         finally:
             taken.kill()
             taken.wait()

@@ -194,7 +194,7 @@ def main() -> None:
     for size in UNITS:
         extra = ["--size", size, *quick]
         sides = {name: Side("benchmarks.reload", extra) for name in ("quiet", "watcher", "in_loop", "file_to_action")}
-        rounds = measure(sides, count)
+        rounds = measure(sides, count, not options.force)
         for name in sides:
             found = [summary(rounds, metric)[name] for metric in ("p50_ms", "p99_ms", "max_ms")]
             table.append([f"{name}, {size}", *(str(spread) for spread in found)])
@@ -202,7 +202,9 @@ def main() -> None:
             figures[f"{key}_p99_ms"], figures[f"{key}_max_ms"] = found[1].median, found[2].high
         ratio = ratios(rounds, "p99_ms", "watcher", "quiet")
         figures[f"ratio_watcher_quiet_p99_{size.replace(' ', '').replace('.', '_').lower()}"] = ratio.median
-    found = measure({"memory": Side("benchmarks.reload", ["--size", "0.2 MB", *quick])}, 1)[0]["memory"]
+    found = measure({"memory": Side("benchmarks.reload", ["--size", "0.2 MB", *quick])}, 1, not options.force)[0][
+        "memory"
+    ]
     growth = found["late_mb"] - found["early_mb"]
     count_of = f"memory after {found['reloads']:.0f} reloads, and since a tenth of them"
     table.append([count_of, f"{found['late_mb']:.1f} MB", f"{growth:+.2f} MB", ""])
@@ -214,7 +216,7 @@ def _measured(options: argparse.Namespace) -> dict[str, float]:
     if options.side == "memory":
         return memory(1000 if options.quick else 10_000)
     if options.side == "file_to_action":
-        return file_to_action(options.size, 30 if options.quick else 200)
+        return file_to_action(options.size, 200 if options.quick else 1000)
     return step_latency(options.side, options.size, SECONDS[options.quick])
 
 

@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import pty
 import resource
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -72,7 +75,10 @@ def start_up() -> dict[str, float]:
 
 
 def shares(seconds: float) -> dict[str, float]:
-    """The share of a Cartpole training that curves, display and checkpoints take, with the default settings."""
+    """The share of a Cartpole training that curves, display and checkpoints take, with the default settings.
+
+    Its stderr is a terminal, which another process empties, so that the display is drawn.
+    """
     import rl.training as training
     from cfg.compose import compose
     from cfg.typed import to_typed
@@ -81,6 +87,10 @@ def shares(seconds: float) -> dict[str, float]:
     from utils.provenance import Provenance
     from utils.signals import StopFlag
 
+    screen, terminal = pty.openpty()
+    drain = subprocess.Popen(["cat"], stdin=screen, stdout=subprocess.DEVNULL)
+    os.dup2(terminal, 2)
+    os.environ["TERM"] = "xterm-256color"
     spent: dict[str, float] = {}
 
     def timed(name: str, function: Callable) -> Callable:
@@ -103,6 +113,8 @@ def shares(seconds: float) -> dict[str, float]:
         start = time.perf_counter()
         training.run_training(config, Provenance("", "", [], []), stop, None)
         whole = time.perf_counter() - start
+    drain.terminate()
+    drain.wait()
     return {f"{name}_share": value / whole for name, value in spent.items()}
 
 
@@ -129,18 +141,18 @@ def main() -> None:
     table, figures = [["numEnvs", "env steps/s", "MB", "PPO frames/s", "MB"]], {}
     for n in ENVS:
         sides = {side: Side("benchmarks.scaling", ["--envs", str(n), *quick]) for side in ("env", "ppo")}
-        rounds = measure(sides, count)
+        rounds = measure(sides, count, not options.force)
         speed, memory = summary(rounds, "per_s"), summary(rounds, "memory_mb")
         row = [str(n)]
         for side in sides:
             row += [str(speed[side]), f"{memory[side].median:,.0f}"]
             figures[f"{side}_per_s_{n}"], figures[f"{side}_mb_{n}"] = speed[side].median, memory[side].median
         table.append(row)
-    found = measure({"start_up": Side("benchmarks.scaling", quick)}, 5)
+    found = measure({"start_up": Side("benchmarks.scaling", quick)}, 5, not options.force)
     first = summary(found, "first_iteration_s")["start_up"]
     table.append(["command to first iteration, s", str(first), "", "", ""])
     figures["first_iteration_s"] = first.median
-    for key, value in measure({"shares": Side("benchmarks.scaling", quick)}, 1)[0]["shares"].items():
+    for key, value in measure({"shares": Side("benchmarks.scaling", quick)}, 1, not options.force)[0]["shares"].items():
         table.append([key.replace("_share", "") + ", share of training", f"{100 * value:.2f} %", "", "", ""])
         figures[key] = value
     report(options, table, figures)

@@ -92,19 +92,23 @@ def main() -> None:
         rounds = []
         for seed in range(1, 1 + (1 if options.quick else problem.seeds)):
             extra = ["--problem", name, "--seed", str(seed)]
-            rounds += measure({s: Side("benchmarks.time_to_solve", extra) for s in problem.commands}, 1)
+            sides = {s: Side("benchmarks.time_to_solve", extra) for s in problem.commands}
+            rounds += measure(sides, 1, not options.force)
         for threshold in problem.thresholds:
             key = f"{threshold:g}"
+            missed = {s: sum(not r[s][f"reached_{key}"] for r in rounds) for s in problem.commands}
+            words = "".join(f" ({s} missed it {m}x)" for s, m in missed.items() if m)
             times = summary(rounds, f"seconds_{key}")
             whole = ratios(rounds, f"seconds_{key}", "livegym", problem.peer)
             training = ratios(rounds, f"training_seconds_{key}", "livegym", problem.peer)
-            table.append([f"{name} {key}", str(times["livegym"]), str(times[problem.peer]), str(whole), str(training)])
+            found = (times["livegym"], times[problem.peer], whole, training)
+            table.append([f"{name} {key}{words}", *map(str, found)])
             label = f"{problem.peer}_{name}" + (f"_{key}" if len(problem.thresholds) > 1 else "")
             figures[f"ratio_{label}_time"] = whole.median
             figures[f"ratio_{label}_training_time"] = training.median
             figures[f"seconds_{name}_{key}"] = times["livegym"].median
             for side in problem.commands:
-                figures[f"reached_{side}_{name}_{key}"] = sum(r[side][f"reached_{key}"] for r in rounds) / len(rounds)
+                figures[f"reached_{side}_{name}_{key}"] = 1 - missed[side] / len(rounds)
     report(options, table, figures)
 
 

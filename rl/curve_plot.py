@@ -9,6 +9,7 @@ from typing import Any
 from utils.errors import UserError, did_you_mean
 from utils.run import Run
 
+FORMATS = (".png", ".svg", ".pdf")
 POINTS = 1000  # of a curve that are drawn; more are thinned
 
 
@@ -34,6 +35,8 @@ def draw_curves(runs: Sequence[Run], picture: Path, tag: str) -> int:
 
     Raises UserError where no run has it (naming those that there are), or where the picture cannot be written.
     """
+    if picture.suffix not in FORMATS:
+        raise UserError(f"runsPlot={picture}: the name must end with one of {', '.join(FORMATS)}.")
     curves = {run.name: read_curve(run, tag) for run in runs}
     curves = {name: curve for name, curve in curves.items() if curve[0]}
     if not curves:

@@ -17,6 +17,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -85,11 +86,24 @@ def manage_runs(config: RootConfig, task: str | None, console: Console) -> int:
         return _pin(find_run(runs, "runsPin", config.runsPin))
     if config.runsDelete is not None:
         return _delete(find_run(runs, "runsDelete", config.runsDelete), runs_dir)
-    chosen = [run for run in runs if config.runsSelect is None or config.runsSelect in run.name]
+    chosen = _selected(runs, config.runsSelect)
     if config.runsPlot is not None:
         return _plot(chosen, Path(config.runsPlot), config.runsTag)
     console.print(runs_table([facts_of(run) for run in chosen], runs_dir))
     return 0
+
+
+def _selected(runs: list[Run], part: str | None) -> list[Run]:
+    if part is None:
+        return runs
+    chosen = [run for run in runs if part in run.name]
+    if not chosen:
+        names = [run.name for run in runs]
+        raise UserError(
+            f"runsSelect={part}: no run has that in its name. There are: {', '.join(names[:10]) or 'none'}."
+            f"{did_you_mean(part, names)}"
+        )
+    return chosen
 
 
 def find_run(runs: list[Run], key: str, name: str) -> Run:
@@ -106,12 +120,14 @@ def find_run(runs: list[Run], key: str, name: str) -> Run:
 
 def runs_table(facts: list[Facts], runs_dir: Path) -> Table:
     """One row a run, newest first."""
-    table = Table(title=f"{runs_dir.absolute()}: {len(facts)} runs", title_justify="left")
-    table.add_column("run", no_wrap=True)
+    table = Table(
+        title=f"{runs_dir.absolute()}: {len(facts)} runs", title_justify="left", box=box.SIMPLE_HEAD, padding=0
+    )
+    table.add_column("run", overflow="fold")
     for name in ("task", "state"):
-        table.add_column(name)
-    for name in ("age", "version", "checkpoints", "best return", "size"):
-        table.add_column(name, justify="right")
+        table.add_column(name, no_wrap=True)
+    for name in ("age", "version", "files", "best", "size"):  # short: eighty columns hold a row
+        table.add_column(name, justify="right", no_wrap=True)
     for f in facts:
         state = ", ".join(word for word, holds in (("live", f.live), ("pinned", f.pinned)) if holds)
         best = "–" if f.best_return is None else f"{f.best_return:.2f}"
@@ -125,7 +141,9 @@ def _age(run: Run) -> str:
         return "–"
     hours, seconds = divmod(max(0, round(time.time() - run.started[0].timestamp())), 3600)
     days, hours = divmod(hours, 24)
-    return f"{days} d {hours} h" if days else f"{hours} h {seconds // 60} min"
+    if days:
+        return f"{days} d {hours} h"
+    return f"{hours} h {seconds // 60} min" if hours else f"{seconds // 60} min"
 
 
 def _mebibytes(size: int) -> str:

@@ -30,6 +30,7 @@ Copies = list[tuple[np.ndarray, np.ndarray]]  # (float32 field, float64 array of
 
 # bad positions, velocities, accelerations and controls: the counters by which MuJoCo says NaN, infinite or huge
 FIRST_BAD = int(mujoco.mjtWarning.mjWARN_BADQPOS)
+DEFAULT_FROM = {"qpos0", "body_pos", "body_quat", "eq_active0"}  # model fields that a default state is made of
 DETAIL, NUMBER = 0, 1  # columns of a warning counter in Batch.warning
 
 
@@ -42,6 +43,8 @@ class MujocoSimulator(Engine):
 
     def _open(self, model: mujoco.MjModel, fields: dict[str, Tensor]) -> None:
         self.batch = Batch(model, self.num_envs, self.threads)
+        self.batch.reset(stage=mj.STAGE_NONE)
+        self.default_row = self.batch.state[0].copy()  # (nstate,) float64
         self.outputs = Outputs(_sources(self.batch, model, fields, self.needs.contacts), fields, self._is_force)
         if "body_vel_w" in fields:
             self.outputs.velocity.append(BodyVelocity(self.batch, fields["body_vel_w"]))
@@ -100,7 +103,11 @@ class MujocoSimulator(Engine):
         self.outputs.refresh(ids)
 
     def _set_default(self, ids: np.ndarray) -> None:
-        self.batch.reset(ids, stage=mj.STAGE_NONE)
+        if DEFAULT_FROM & self.model_fields.keys():  # each environment has its own
+            self.batch.reset(ids, stage=mj.STAGE_NONE)
+        else:  # the same, without mj_resetData's clearing of all that the next step computes anyway
+            self.batch.state[ids] = self.default_row
+            self.batch.warning[ids] = 0
 
     def _state(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return self.batch.bind("qpos")[ids], self.batch.bind("qvel")[ids]

@@ -198,9 +198,11 @@ class Env:
             raise ValueError(f"the state does not fit: its task buffers are {theirs}, here they are {mine}")
         return ids  # the simulator checks its own part, before it changes anything
 
-    def _observe(self) -> dict[str, Tensor]:
-        """group -> (N, width); noise is added to what the policy sees only."""
+    def _observe(self, env_ids: Tensor | None = None) -> dict[str, Tensor]:
+        """group -> (n, width) of environments (n,), None: all; noise is added to what the policy sees only."""
         blocks = self.task.observe(self.sim)
+        if env_ids is not None:
+            blocks = {name: block[env_ids] for name, block in blocks.items()}
         groups = {}
         for group, names in self.layout.groups.items():
             parts = [self._noisy(n, blocks[n]) if group == "policy" else blocks[n] for n in names]
@@ -215,11 +217,9 @@ class Env:
 
     def _renewed(self, final_obs: dict[str, Tensor], ended_ids: Tensor) -> dict[str, Tensor]:
         """The last observations with the rows of ended episodes replaced by first ones."""
-        first = self._observe()
-        obs = {}
-        for group, value in final_obs.items():
-            obs[group] = value.clone()
-            obs[group][ended_ids] = first[group][ended_ids]
+        obs = {group: value.clone() for group, value in final_obs.items()}
+        for group, first in self._observe(ended_ids).items():
+            obs[group][ended_ids] = first
         return obs
 
     def _find_unstable(self, weighted: Tensor, obs: dict[str, Tensor]) -> Tensor:

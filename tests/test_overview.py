@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import os
+import re
 
 import pytest
 from rich.console import Console
 
-from rl.overview import facts_of, find_run, manage_runs
+from rl.overview import facts_of, find_run, manage_runs, runs_table
 from rl.scalars import ScalarWriter
 from tests.checkpoint_samples import new_run
 from utils.errors import UserError
@@ -104,6 +105,22 @@ def test_curves_of_the_chosen_runs_are_drawn(manage, runs, tmp_path):
         manage(f"runsPlot={picture}", "runsTag=rewards/stepp")
     with pytest.raises(UserError, match="cannot be written"):
         manage(f"runsPlot={tmp_path / 'no' / 'such.png'}")
+    with pytest.raises(UserError, match=r"one of \.png, \.svg, \.pdf"):
+        manage("runsPlot=curves")
+
+
+def test_a_selection_of_nothing_is_told_as_such(manage, runs):
+    for extra in ([], ["runsPlot=curves.png"]):
+        with pytest.raises(UserError, match=f"runsSelect=Antt_train: no run.*{names(runs)[0]}"):
+            manage("runsSelect=Antt_train", *extra)
+
+
+def test_a_row_of_the_table_fits_eighty_columns(runs):
+    out = io.StringIO()
+    console = Console(file=out, width=80)
+    console.print(runs_table([facts_of(run) for run in list_runs(runs)], runs))
+    for name in names(runs):
+        assert re.search(rf"^ ?{name} .*MiB *$", out.getvalue(), re.MULTILINE), out.getvalue()
 
 
 def test_without_a_runs_directory_it_says_so(config, tmp_path):

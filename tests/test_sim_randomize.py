@@ -109,3 +109,17 @@ def test_randomised_gravity_is_each_environments_own(engine, tmp_path):
     sim.apply_randomization(torch.arange(3))
     sim.step()
     assert sim.qvel[:, 2].tolist() == pytest.approx([-0.004, -0.008, -0.016], rel=1e-5)
+
+
+@pytest.mark.parametrize("heights", [[1.0, 1.0, 1.0], [1.0, 2.0, 3.0]])
+def test_a_reset_puts_a_mocap_body_where_its_own_model_has_it(engine, tmp_path, heights):
+    world = '<body name="target" mocap="true" pos="0 0 1"><geom size=".1" contype="0"/></body>'
+    sim = make(PENDULUM.replace("<worldbody>", f"<worldbody>{world}"), tmp_path, engine)
+    sim.require("body_pos_w")
+    sim.start()
+    target = sim.body_ids(["target"])[0]
+    if heights[1] != 1.0:
+        sim.randomize("body_pos")[:, target, 2] = torch.tensor(heights).double()
+        sim.apply_randomization(torch.arange(3))
+    sim.reset(torch.arange(3), torch.zeros(3, 1), torch.zeros(3, 1))
+    assert sim.body_pos_w[:, target, 2].tolist() == heights
