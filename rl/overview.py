@@ -120,9 +120,8 @@ def find_run(runs: list[Run], key: str, name: str) -> Run:
 
 def runs_table(facts: list[Facts], runs_dir: Path) -> Table:
     """One row a run, newest first."""
-    table = Table(
-        title=f"{runs_dir.absolute()}: {len(facts)} runs", title_justify="left", box=box.SIMPLE_HEAD, padding=0
-    )
+    title = f"{runs_dir.absolute()}: {len(facts)} runs"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0)
     table.add_column("run", overflow="fold")
     for name in ("task", "state"):
         table.add_column(name, no_wrap=True)

@@ -28,7 +28,7 @@ def test_sides_are_processes_in_an_order_that_turns(tmp_path):
         "import json, sys, time\nprint('noise')\nprint(json.dumps({'at': time.monotonic(), 'n': len(sys.argv)}))\n"
     )
     side = Side("side", ["x"], {"PYTHONPATH": str(tmp_path)}, sys.executable)
-    rounds = measure({"a": side, "b": side}, 2)
+    rounds = measure({"a": side, "b": side}, 2, quiet=False)
     assert rounds[0]["a"]["at"] < rounds[0]["b"]["at"]
     assert rounds[1]["b"]["at"] < rounds[1]["a"]["at"]
     assert rounds[0]["a"]["n"] == 4  # --side a x
