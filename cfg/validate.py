@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from cfg.keys import Schema, section
 from cfg.schema import PPOConfig, RootConfig
@@ -145,9 +145,24 @@ def _around(n: int, sorted_numbers: list[int]) -> list[int]:
     return below + [d for d in sorted_numbers if d > n][:1]
 
 
+STRONGER = (  # (key, what replaces it)
+    ("saveInterval", "saveFrequency"),
+    ("train.max_iterations", "maxIterations"),
+    ("task.num_envs", "numEnvs"),
+)
+
+
 def unused_keys(cfg: DictConfig, is_explicit: Callable[[str], bool]) -> list[str]:
-    """A sentence for each root key that was given but has no effect in this mode."""
-    return [
+    """A sentence for each key that was given but has no effect: in this mode, or beside another one."""
+    beside = [
+        f"{weak}={OmegaConf.select(cfg, weak)} has no effect: {strong}={OmegaConf.select(cfg, strong)} replaces it"
+        for weak, strong in STRONGER
+        if is_explicit(weak) and is_explicit(strong)
+    ]
+    schedule = cfg.train.lr_schedule
+    if is_explicit("train.kl_threshold") and schedule != "adaptive":
+        beside.append(f"train.kl_threshold has no effect: it belongs to train.lr_schedule=adaptive, not {schedule}")
+    return beside + [
         f"{key.path}={cfg[key.name]} has no effect in mode={cfg.mode}: it belongs to mode={key.doc.mode}"
         for key in Schema().keys(RootConfig).values()
         if key.doc.mode not in ("", cfg.mode) and is_explicit(key.path)

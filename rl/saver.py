@@ -33,7 +33,7 @@ from rl.checkpoint import (
     write_env_state,
 )
 from rl.spec import PolicySpec, shape_hash
-from rl.state import capture_environment, capture_learner, set_best_return
+from rl.state import capture_environment, capture_learner, not_finite, set_best_return
 from utils.errors import UserError
 from utils.files import discard
 from utils.run import Run, point_latest
@@ -160,6 +160,9 @@ class Saver:
 
     def _write(self, it: Iteration) -> Path:
         state, environment = self._kept or self._capture()
+        broken = not_finite(state)  # a critic or an optimizer, too, would make the next iteration's policy so
+        if broken is not None:
+            raise NotFinite(f"has NaN or Infinity in {broken}")
         set_best_return(state, self.best_return)
         state["config"], state["spec"] = self.config, self.spec.to_dict()
         meta = CheckpointMeta(

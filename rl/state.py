@@ -8,6 +8,8 @@ k + m iterations equal k, stop, resume, m, bit for bit.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -19,6 +21,11 @@ from rl.spec import shape_difference, shapes_of
 from utils.errors import UserError
 from utils.seeding import generator_states, set_generator_states
 
+log = logging.getLogger(__name__)
+
+NEEDED = ("model", "optimizer", "epoch", "frame", "learner")
+CRITIC_NEEDED = ("assymetric_vf_nets", "assymetric_vf_optimizer")
+FROM_WEIGHTS = "Start a new run from its weights instead: leave out resume=true."
 METERS = ("game_rewards", "game_shaped_rewards", "game_lengths")
 CRITIC_COUNTERS = ("epoch_num", "frame", "lr")  # of the asymmetric critic; the library forgets them
 EPISODE_SUMS = ("current_rewards", "current_shaped_rewards", "current_lengths", "dones")
@@ -56,16 +63,11 @@ def restore_learner(agent: Any, state: dict[str, Any], version: int) -> float | 
 
     Raises UserError where the state is not a livegym learner's or does not fit the agent.
     """
-    if "learner" not in state or "optimizer" not in state:
-        raise UserError(
-            "this checkpoint has weights but no learner state, so it cannot be resumed. "
-            "Start a new run from it instead: leave out resume=true."
-        )
+    check_learner(agent, state)
     learner = state["learner"]
     load_weights(agent, state)
     agent.optimizer.load_state_dict(state["optimizer"])
     if agent.has_central_value:
-        agent.central_value_net.load_state_dict(state["assymetric_vf_nets"])
         agent.central_value_net.optimizer.load_state_dict(state["assymetric_vf_optimizer"])
         for name in CRITIC_COUNTERS:
             setattr(agent.central_value_net, name, learner["critic"][name])
@@ -77,13 +79,86 @@ def restore_learner(agent: Any, state: dict[str, Any], version: int) -> float | 
     return learner["best_return"]
 
 
+def check_learner(agent: Any, state: dict[str, Any]) -> None:
+    """Raises UserError where a state is not whole, not finite, or not this agent's: before anything is changed."""
+    expected = capture_learner(agent)
+    set_best_return(expected, None)
+    lacking = [key for key in (*NEEDED, *CRITIC_NEEDED[: 2 * agent.has_central_value]) if key not in state]
+    if "model" in state:
+        _check_weights(agent, state)
+    lacking += [f"learner.{key}" for key in expected["learner"] if key not in state.get("learner", {})]
+    if lacking:
+        raise UserError(f"this checkpoint has no {', '.join(lacking)}, so it cannot be resumed. {FROM_WEIGHTS}")
+    optimizers = {"optimizer": agent.optimizer}
+    if agent.has_central_value:
+        optimizers["assymetric_vf_optimizer"] = agent.central_value_net.optimizer
+    for name, optimizer in optimizers.items():
+        differs = _optimizer_difference(optimizer, state[name])
+        if differs is not None:
+            raise UserError(f"this checkpoint's {name} does not fit: {differs}. {FROM_WEIGHTS}")
+    broken = not_finite(state)
+    if broken is not None:
+        raise UserError(f"this checkpoint has NaN or Infinity in {broken}, so it cannot be resumed. {FROM_WEIGHTS}")
+
+
+def _optimizer_difference(optimizer: torch.optim.Optimizer, found: dict[str, Any]) -> str | None:
+    """How Adam's state differs from what these parameters need; torch itself would take it as it is."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    moments = found.get("state", {})
+    if set(moments) != set(range(len(parameters))):
+        return f"it is of {len(moments)} parameters, here are {len(parameters)}"
+    for index, parameter in enumerate(parameters):
+        for name in ("exp_avg", "exp_avg_sq"):
+            shape = getattr(moments[index].get(name), "shape", None)
+            if shape != parameter.shape:
+                return f"{name} of parameter {index} is {shape and list(shape)}, here it is {list(parameter.shape)}"
+    return None
+
+
+def not_finite(state: dict[str, Any]) -> str | None:
+    """The first tensor of a captured learner that has NaN or Infinity, by its keys; None where all are finite."""
+    for top in (*NEEDED, *CRITIC_NEEDED):
+        for name, tensor in _tensors(state.get(top), top):
+            if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+                return name
+    return None
+
+
+def _tensors(value: Any, name: str) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(value, Tensor):
+        yield name, value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _tensors(inner, f"{name}.{key}")
+
+
 def load_weights(agent: Any, state: dict[str, Any]) -> None:
-    """Weights and normaliser only: what a new run from a checkpoint starts with. Strict; raises UserError."""
-    model = getattr(agent.model, "_orig_mod", agent.model)
-    differs = shape_difference(shapes_of(model.state_dict()), shapes_of(state["model"]))
-    if differs is not None:
-        raise UserError(f"the checkpoint's network is not this run's: {differs}")
-    model.load_state_dict(state["model"], strict=True)
+    """Weights and normaliser, of the asymmetric critic too: what a new run from a checkpoint starts with.
+
+    Strict; raises UserError. A checkpoint without an asymmetric critic leaves this agent's as it is, with a warning.
+    """
+    _check_weights(agent, state)
+    _actor(agent).load_state_dict(state["model"], strict=True)
+    if not agent.has_central_value:
+        return
+    if "assymetric_vf_nets" in state:
+        agent.central_value_net.load_state_dict(state["assymetric_vf_nets"], strict=True)
+    else:
+        log.warning("the checkpoint has no critic over privileged observations: it begins anew.")
+
+
+def _actor(agent: Any) -> torch.nn.Module:
+    return getattr(agent.model, "_orig_mod", agent.model)
+
+
+def _check_weights(agent: Any, state: dict[str, Any]) -> None:
+    pairs = [("network", _actor(agent), state["model"])]
+    if agent.has_central_value and "assymetric_vf_nets" in state:
+        pairs.append(("critic", agent.central_value_net, state["assymetric_vf_nets"]))
+    for what, mine, theirs in pairs:
+        differs = shape_difference(shapes_of(mine.state_dict()), shapes_of(theirs))
+        if differs is not None:
+            raise UserError(f"the checkpoint's {what} is not this run's: {differs}")
 
 
 def capture_environment(agent: Any) -> dict[str, Any]:

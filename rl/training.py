@@ -219,6 +219,8 @@ class _Training:
             "none yet" if saver.best_return is None else f"{saver.best_return:.2f}",
             saver.run.path,
         )
-        if self.stop.requested:
-            log.info("to go on: python train.py resume=true checkpoint=%s", saver.run.name)
+        if self.stop.requested and saver.saved_version:
+            log.info("to go on: python train.py resume=true checkpoint=%s", shlex.quote(str(saver.run.path)))
+        elif self.stop.requested:
+            log.info("no iteration was finished, so there is nothing to go on from.")
         return self.stop.exit_status
