@@ -46,12 +46,14 @@ def job(cfg: DictConfig) -> int:
             from utils.log import console
 
             return manage_runs(config, task, console)
+        from live.learner import BusObserver
         from rl.training import load_parent, run_training
 
         parent = load_parent(config, task)
         if config.resume and parent is not None:
             config = parent.resumed(config, [split(override)[1] for override in overrides])
-        return run_training(config, provenance, stop, parent)
+        observers = [BusObserver(config.publishInterval)] if config.publishInterval > 0 else []
+        return run_training(config, provenance, stop, parent, observers)
 
 
 if __name__ == "__main__":

@@ -25,8 +25,9 @@ from benchmarks.harness import Side, arguments, measure, ratios, refuse_busy_mac
 from cfg.compose import compose
 from cfg.schema import NetworkConfig
 from cfg.typed import as_dict, to_typed
+from live.candidate import Candidate
 from live.sources import CheckpointSource, candidate_of
-from live.swap import Candidate, LivePolicy
+from live.swap import LivePolicy
 from live.watch import Watcher
 from rl.checkpoint import CheckpointMeta, read_checkpoint, write_checkpoint
 from rl.policy import Policy
@@ -108,6 +109,9 @@ class Again:
         """None."""
         return []
 
+    def wait(self, timeout: float) -> None:
+        """There is always something new."""
+
 
 def quantiles(values: list[float]) -> dict[str, float]:
     """Median, 99th percentile and maximum."""
@@ -124,7 +128,7 @@ def step_latency(side: str, size: str, seconds: float) -> dict[str, float]:
         world.latencies(live, 1.0, lambda: None)  # warms up
         if side == "watcher":
             source = Again(files)
-            with Watcher(live, source, 0.001, queue.SimpleQueue()):
+            with Watcher(live, source, queue.SimpleQueue()):
                 times = world.latencies(live, seconds, lambda: None)
             return {**quantiles(times), "reloads_per_s": source.count / seconds}
         policy, state = world.make_policy(), {"last": time.monotonic(), "count": 0}
@@ -145,7 +149,7 @@ def file_to_action(size: str, count: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
         world = World(UNITS[size], Path(name))
         live = world.live(world.write(1))
-        watcher = Watcher(live, world.source(), 1e9, queue.SimpleQueue())
+        watcher = Watcher(live, world.source(), queue.SimpleQueue())
         obs, times = world.env.reset()["policy"], []
         for version in range(2, count + 2):
             world.write(version)
@@ -164,7 +168,7 @@ def memory(count: int) -> dict[str, float]:
         world = World(UNITS["0.2 MB"], Path(name))
         files = [world.write(v) for v in range(1, FILES + 1)]
         live, early = world.live(files[0]), 0.0
-        watcher = Watcher(live, Again(files), 1e9, queue.SimpleQueue())
+        watcher = Watcher(live, Again(files), queue.SimpleQueue())
         for reload in range(1, count + 1):
             watcher.look()
             live.adopt()

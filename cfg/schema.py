@@ -196,7 +196,64 @@ class RootConfig:
         "policy", "test mode: who acts", choices=("policy", "zero", "random"), example="agent=random", mode="test"
     )
     reloadInterval: float = key(
-        30.0, "time between looks for newer weights; 0: never", unit="s", low=0, example="reloadInterval=2", mode="test"
+        30.0,
+        "time between looks at files; given explicitly also the least time between swaps from the bus; 0: never",
+        unit="s",
+        low=0,
+        example="reloadInterval=2",
+        mode="test",
+    )
+    weights: str = key(
+        "auto",
+        "where newer weights come from: bus (the memory of a training on this machine, within a second), files, or "
+        "auto: the bus where the run is live here, else files",
+        choices=("auto", "files", "bus"),
+        mode="test",
+    )
+    swap: str = key(
+        "now",
+        "how new weights take over: now; reset, in each environment when its episode begins; "
+        "blend, over blendSeconds, in which actions are those of both",
+        choices=("now", "reset", "blend"),
+        example="swap=blend",
+        mode="test",
+    )
+    blendSeconds: float = key(
+        1.0, "simulated time in which swap=blend goes from the old policy to the new", unit="s", above=0, mode="test"
+    )
+    minSwapInterval: float = key(
+        0.0, "least time between two swaps; the newest version waits, others are left out", unit="s", low=0, mode="test"
+    )
+    onMismatch: str = key(
+        "refuse",
+        "a version of another shape: refuse it, or reinit: build network and environments anew from its run's "
+        "configuration, and begin fresh episodes",
+        choices=("refuse", "reinit"),
+        mode="test",
+    )
+    historySize: int = key(
+        8, "versions kept in memory, to roll back to or to fill poolEnvs", unit="versions", low=0, mode="test"
+    )
+    poolEnvs: int = key(
+        0,
+        "the last so many environments are played by older versions of the history, drawn at each episode's start",
+        low=0,
+        mode="test",
+    )
+    swapGuard: int = key(
+        0,
+        "a new version first plays so many episodes unseen, and takes over only if it is not worse; 0: no guard",
+        unit="episodes",
+        low=0,
+        example="swapGuard=20",
+        mode="test",
+    )
+    swapGuardMargin: float = key(0.0, "mean return by which swapGuard lets a version be worse", low=0, mode="test")
+    swapGuardConfidence: float = key(
+        0.9, "confidence of swapGuard that a version is no worse than that", above=0, high=0.999, mode="test"
+    )
+    publishInterval: float = key(
+        1.0, "least time between publications on the weight bus; 0: none", unit="s", low=0, mode="train"
     )
     followLatest: bool = key(False, "test mode: also move to a newer run of the same task", mode="test")
     saveInterval: float = key(

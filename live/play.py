@@ -2,7 +2,7 @@
 
     player = Player(env, actor, quota=quotas(25, env.num_envs))
     player.attach(results_recorder)
-    player.run(stop)
+    player.run(lambda: stop.requested)
 
 Between two control steps, and only there, the loop lets the actor take over new weights. Attached listeners are told
 of each step and swap, in the loop's own thread; they must not block.
@@ -14,16 +14,16 @@ goes on stepping, but its episodes no longer count.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from live.swap import SwapEvent
+from live.candidate import Label, SwapEvent
 from tasks.base import Box, Discrete
 from tasks.env import Env, Step
-from utils.signals import StopFlag
 
 
 class Actor(Protocol):
@@ -31,6 +31,9 @@ class Actor(Protocol):
 
     def adopt(self) -> SwapEvent | None:
         """Takes over a newer version where one is ready."""
+
+    def take_changes(self) -> list[tuple[list[int], Label]]:
+        """(environments, who acts there from the next step on), as far as that changed since the last call."""
 
     def act(self, obs: Tensor) -> Tensor:
         """obs (N, width) -> actions."""
@@ -43,7 +46,10 @@ class Listener(Protocol):
     """Whoever watches the loop. Calls come in the loop's thread, between two steps."""
 
     def on_swap(self, event: SwapEvent, player: Player) -> None:
-        """New weights act from the next step on."""
+        """New weights act from the next step on, in some or all environments."""
+
+    def on_change(self, env_ids: list[int], label: Label, player: Player) -> None:
+        """Version `label` acts in these environments from the next step on."""
 
     def on_step(self, step: Step, player: Player) -> None:
         """One control step was made."""
@@ -61,6 +67,10 @@ class ScriptedActor:
     def adopt(self) -> SwapEvent | None:
         """Nothing to take over."""
         return None
+
+    def take_changes(self) -> list[tuple[list[int], Label]]:
+        """Nobody else ever acts."""
+        return []
 
     def act(self, obs: Tensor) -> Tensor:
         """The zero action, or one drawn uniformly from the action space."""
@@ -108,10 +118,15 @@ class Player:
         """Every quota is played."""
         return self._left is not None and not any(self._left)
 
-    def run(self, stop: StopFlag) -> None:
-        """Plays."""
+    @property
+    def left(self) -> list[int] | None:
+        """Episodes of each environment that still count; None where there is no quota."""
+        return None if self._left is None else list(self._left)
+
+    def run(self, ended: Callable[[], bool]) -> None:
+        """Plays new episodes until every quota is played, or `ended` says so between two control steps."""
         obs = self.env.reset()
-        while not self.done and not stop.requested:
+        while not self.done and not ended():
             obs = self._advance(obs)
 
     def _advance(self, obs: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -119,13 +134,20 @@ class Player:
         if event is not None:
             for listener in self._listeners:
                 listener.on_swap(event, self)
+        self._tell_changes()
         step = self.env.step(self.actor.act(obs["policy"]).to(self.env.sim.device))
         for listener in self._listeners:
             listener.on_step(step, self)
         if step.ended is not None:
             self.actor.forget(step.ended.env_ids)
             self._use_quota(step.ended.env_ids.tolist())
+            self._tell_changes()
         return step.obs
+
+    def _tell_changes(self) -> None:
+        for env_ids, label in self.actor.take_changes():
+            for listener in self._listeners:
+                listener.on_change(env_ids, label, self)
 
     def _use_quota(self, env_ids: list[int]) -> None:
         if self._left is not None:

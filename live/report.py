@@ -10,9 +10,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from live.candidate import Label, SwapEvent
 from live.play import Player
-from live.results import Label, Results, VersionTrace
-from live.swap import Candidate, SwapEvent
+from live.results import Results, VersionTrace
+from live.swap import LivePolicy
 from tasks.env import Step
 from utils.files import atomic_write_text, strict_json
 
@@ -26,30 +27,44 @@ RECENT = 20  # episodes in the moving mean of an endless test
 class Reporter:
     """A listener of the control loop that keeps a test's results and tells of them."""
 
-    def __init__(self, results: Results, file: Path, num_envs: int, first: Candidate | None, endless: bool) -> None:
-        """`first`: who acts at the beginning, None for a scripted agent; `endless`: tell how it goes now and then."""
+    def __init__(self, results: Results, file: Path, endless: bool) -> None:
+        """`endless`: tell how it goes now and then."""
         self.results, self.file = results, file
         self.refusals: queue.SimpleQueue[SwapEvent] = queue.SimpleQueue()
-        self._acting: Label = first.version if first else 0
-        self._first_run = first.run if first else ""
-        self._trace = VersionTrace(num_envs, self._acting)
         self._endless = endless
+        self.begin(1, None)
         self._told = time.monotonic()
+
+    def begin(self, num_envs: int, live: LivePolicy | None) -> None:
+        """Fresh episodes of `num_envs` environments, played by `live`, or by a scripted agent where that is None."""
+        self._live = live
+        self._acting: Label = live.label if live is not None else 0
+        self._trace = VersionTrace(num_envs, self._acting)
+
+    def note_new_world(self, live: LivePolicy) -> None:
+        """A version that did not fit acts in environments that were built for it."""
+        self._note_refusals()
+        self.results.swaps.append(SwapEvent.of(live.acting, accepted=True, reason="reinit"))
+
+    def on_change(self, env_ids: list[int], label: Label, player: Player) -> None:
+        """Version `label` acts in these environments from the next step on."""
+        lengths = player.env.episode_length[env_ids].tolist()
+        for env_id, length in zip(env_ids, lengths, strict=True):
+            self._trace.change(env_id, label, length)
 
     def on_swap(self, event: SwapEvent, player: Player) -> None:
         """New weights act from the next step on: note it, and how the last version did."""
-        version = event.version or 0
-        self._acting = version if event.run == self._first_run else f"{event.run}: {version}"
-        self._trace.swap(self._acting, player.env.episode_length.tolist())
+        if self._live is not None:
+            self._acting = self._live.label
         self._note_refusals()
         self.results.swaps.append(event)
         log.info(
-            "now acting: version %s, epoch %s, reward in training %s (%s, loaded in %.0f ms)",
+            "now acting: version %s, epoch %s, reward in training %s (%s%s)",
             event.version,
             event.epoch,
             _number(event.reward),
-            event.file,
-            event.load_ms,
+            event.reason or event.file or event.source,
+            f", loaded in {event.load_ms:.3g} ms" if event.load_ms else "",
         )
 
     def on_step(self, step: Step, player: Player) -> None:
@@ -60,6 +75,8 @@ class Reporter:
                 versions, version = self._trace.close(env_id, int(ends.lengths[index]))
                 if player.counts(env_id):
                     self.results.add(ends, index, versions, version)
+                    if self._live is not None:
+                        self._live.history.note(version, float(ends.returns[index]))
         if self._endless and time.monotonic() - self._told >= REPORT_INTERVAL:
             self._told = time.monotonic()
             self._tell()

@@ -7,42 +7,17 @@ errors are over all.
 
 from __future__ import annotations
 
-import math
 from collections import Counter, deque
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
-from live.swap import SwapEvent
+from live.candidate import Label, SwapEvent
 from tasks.stats import EpisodeEnds
+from utils.moments import Moments
 
 EPISODES_KEPT = 10_000
 SWAPS_KEPT = 10_000
 VERSIONS_KEPT = 1_000
-
-
-@dataclass
-class Moments:
-    """Count, mean and variance of a growing sample (Welford 1962, doi:10.1080/00401706.1962.10490022)."""
-
-    count: int = 0
-    mean: float = 0.0
-    _m2: float = 0.0
-
-    def add(self, value: float) -> None:
-        """One more value."""
-        self.count += 1
-        delta = value - self.mean
-        self.mean += delta / self.count
-        self._m2 += delta * (value - self.mean)
-
-    @property
-    def stderr(self) -> float | None:
-        """Standard error of the mean; None below two values."""
-        return math.sqrt(self._m2 / (self.count - 1) / self.count) if self.count > 1 else None
-
-
-Label = int | str
-"""A policy version; of a run that a test moved to, with that run's name before it."""
 
 
 class VersionTrace:
@@ -53,12 +28,12 @@ class VersionTrace:
             [(version, 0)] for _ in range(num_envs)
         ]  # (version, first step)
 
-    def swap(self, version: Label, episode_lengths: list[int]) -> None:
-        """From these steps of the open episodes on, `version` acts."""
-        for trace, length in zip(self._versions, episode_lengths, strict=True):
-            if length == 0:
-                trace.clear()  # the old version has not acted in this episode
-            trace.append((version, length))
+    def change(self, env_id: int, version: Label, length: int) -> None:
+        """From step `length` of the environment's open episode on, `version` acts."""
+        trace = self._versions[env_id]
+        while trace and trace[-1][1] == length:
+            trace.pop()  # it has not acted in this episode
+        trace.append((version, length))
 
     def close(self, env_id: int, length: int) -> tuple[list[Label], Label]:
         """The versions of an ended episode in order, and the one that acted longest; the next one begins."""

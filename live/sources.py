@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from live.swap import Candidate, SwapEvent
+from live.candidate import Candidate, SwapEvent
 from rl.checkpoint import (
     CheckpointError,
     Entry,
@@ -43,6 +43,9 @@ class Source(Protocol):
     def refusals(self) -> list[SwapEvent]:
         """What could not be used since the last call."""
 
+    def wait(self, timeout: float) -> None:
+        """Sleeps until there may be something new, `timeout` s at most."""
+
 
 def candidate_of(file: Path, state: dict[str, Any], load_ms: float) -> Candidate:
     """A verified checkpoint's weights, with what is known of them. Raises UserError where it does not say enough.
@@ -62,6 +65,7 @@ def candidate_of(file: Path, state: dict[str, Any], load_ms: float) -> Candidate
         reward=meta.reward if meta else None,
         file=file,
         load_ms=load_ms,
+        config=state.get("config"),
     )
 
 
@@ -101,6 +105,7 @@ class CheckpointSource:
 
     def refuse(self, candidate: Candidate) -> None:
         """Not again until the file changes."""
+        assert candidate.file is not None
         self._bad[candidate.file] = checkpoint_fingerprint(candidate.file)
 
     def refusals(self) -> list[SwapEvent]:
@@ -135,14 +140,15 @@ class CheckpointSource:
 
         A file that somebody put into this run's directory counts as its own, or it would be new at every look.
         """
-        same_run = bool(acting.run_id) and acting.run_id == self.run.run_id
-        return same_run or acting.file.parent.parent.resolve() == self.run.path.resolve()
+        if acting.run_id and acting.run_id == self.run.run_id:
+            return True
+        return acting.file is not None and acting.file.parent.parent.resolve() == self.run.path.resolve()
 
     def _files(self, acting: Candidate) -> Iterator[tuple[Path, int | None, int | None]]:
         """(file, version, epoch) that may be due, the first to try first."""
         if self.follow == "best":
             best = best_checkpoint_file(self.run)
-            if best is not None and best.resolve() != acting.file.resolve():
+            if best is not None and (acting.file is None or best.resolve() != acting.file.resolve()):
                 yield best.resolve(), None, None
             return
         here = self._acts_here(acting)

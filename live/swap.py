@@ -1,120 +1,288 @@
 """The live policy: acts with one set of weights while the next is made ready beside it.
 
-There are two models. The watching thread loads and checks new weights into the standby; the control loop takes them
-over between two control steps by exchanging two references. So nothing is reset, no action comes of half a policy,
-and the loop never waits for a file.
+A thread loads and checks new weights into a model that does not act; the control loop takes it over between two
+control steps by exchanging references. So nothing is reset, no action comes of half a policy, and the loop never
+waits.
 
-    live = LivePolicy(make_policy, first)
+    live = LivePolicy(make_policy, first, rule=SwapRule("blend", blend_steps=75))
     live.prepare(candidate)          # watching thread; raises UserError where the weights do not fit
     event = live.adopt()             # control loop, between two steps; None where nothing is ready
     action = live.act(obs)
 
-Ownership decides without a lock: the standby belongs to the watching thread while `_ready` is None, and to the
-control loop while it is not.
+Every environment has a share a in [0, 1] of the new policy: `now` sets 1, `reset` sets it when that environment's
+episode begins, `blend` ramps it over `blend_steps`. While some a < 1 both act. A version that arrives meanwhile
+waits, and only the newest waits.
+
+Three models ("seats") are enough: one acts, one may be leaving, and one is free, being loaded, or ready. A seat is
+handed over by `deque.append` and taken by `deque.pop`, which are atomic: whoever popped it owns it, and nobody locks.
 """
 
 from __future__ import annotations
 
+import contextlib
+import queue
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from rl.policy import Memory, Policy
+from live.candidate import Candidate, Label, SwapEvent
+from live.history import History
+from live.mixture import mixed_mode, mixed_sample
+from live.pool import Pool
+from live.seat import Seat
+from rl.policy import Distribution, Policy
 from rl.spec import PolicySpec
-from utils.run import run_of
+from utils.errors import UserError
+
+Change = tuple[list[int], Label]
+"""Environments, and the version that acts in them from the next step on."""
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """Verified weights with what is known of them."""
+class SwapRule:
+    """How new weights take over."""
 
-    model: dict[str, Tensor]
-    spec: PolicySpec | None  # None: a plain rl_games file, which does not say
-    run_id: str
-    version: int
-    epoch: int
-    reward: float | None
-    file: Path
-    source: str = "files"
-    load_ms: float = 0.0
-
-    @property
-    def run(self) -> str:
-        """The name of its run directory; empty for a lone file."""
-        run = run_of(self.file)
-        return run.name if run else ""
-
-
-@dataclass(frozen=True)
-class SwapEvent:
-    """One new version offered to the running policy: taken over, or refused with a reason."""
-
-    time: float  # s since the epoch
-    source: str
-    run: str
-    file: str
-    version: int | None
-    epoch: int | None
-    reward: float | None
-    accepted: bool
-    reason: str
-    load_ms: float
-
-    @classmethod
-    def of(cls, candidate: Candidate, accepted: bool, reason: str = "") -> SwapEvent:
-        """The event of a candidate that was taken over or refused."""
-        c = candidate
-        return cls(time.time(), c.source, c.run, c.file.name, c.version, c.epoch, c.reward, accepted, reason, c.load_ms)
+    how: str = "now"  # now, reset, blend
+    blend_steps: int = 1  # control steps
+    min_interval: float = 0.0  # s between two swaps
+    history: int = 0  # versions that are kept
+    pool_envs: int = 0  # the last so many environments are older versions'
 
 
 class LivePolicy:
     """One policy that acts in N environments and can be exchanged while it does."""
 
-    def __init__(self, make_policy: Callable[[], Policy], first: Candidate, stochastic: bool, seed: int) -> None:
-        """`make_policy` builds one empty model; it is called twice. Raises UserError where `first` does not fit."""
-        self._active = make_policy()
-        self._standby = make_policy()
-        self._active.load(first.model, first.spec)
-        self.acting = first
-        self._ready: Candidate | None = None
-        self._stochastic = stochastic
-        self._rng = torch.Generator(self._active.device).manual_seed(seed)
-        self._first_memory = self._active.first_memory()
-        self._memory: Memory = tuple(m.clone() for m in self._first_memory)
+    def __init__(
+        self,
+        make_policy: Callable[[], Policy],
+        first: Candidate,
+        stochastic: bool,
+        seed: int,
+        rule: SwapRule | None = None,
+    ) -> None:
+        """`make_policy` builds one empty model. Raises UserError where `first` does not fit."""
+        self.rule = rule or SwapRule()
+        self.first_run = first.run
+        self._acting, *others = (Seat(make_policy()) for _ in range(3))
+        self._leaving: Seat | None = None
+        self._free, self._ready = deque(others), deque[Seat]()
+        policy = self._acting.policy
+        self.device = policy.device
+        self.history = History(self.rule.history)
+        self.pool = Pool(self.rule.pool_envs, policy.num_envs, make_policy, self.history, seed)
+        self._alpha = torch.ones(policy.num_envs, device=self.device)  # (N,)
+        self._progress = _Progress(self._alpha)
+        self._commands: queue.SimpleQueue[Callable[[], SwapEvent | None]] = queue.SimpleQueue()
+        self.pinned = False
+        self._choose = _Chooser(stochastic, torch.Generator(self.device).manual_seed(seed))
+        self._acting.take(first)
+        if self.rule.history:
+            self._acting.keep(first, self.first_run)
+            self._remember(self._acting)
+        self.newest = self.acting  # offered, whether it acts already or waits
 
     @property
-    def busy(self) -> bool:
-        """Whether a version is ready and the control loop has not taken it over yet."""
-        return self._ready is not None
+    def acting(self) -> Candidate:
+        """Whose weights act, without the weights; while two act, the new one's."""
+        assert self._acting.candidate is not None
+        return self._acting.candidate
+
+    @property
+    def label(self) -> Label:
+        """The acting version's label."""
+        return self.acting.label(self.first_run)
+
+    @property
+    def spec(self) -> PolicySpec:
+        """What a version must fit."""
+        return self._acting.policy.spec
+
+    def fits(self, candidate: Candidate) -> bool:
+        """Whether a version has the shape of what acts."""
+        try:
+            self._acting.policy.check(candidate.model, candidate.spec)
+        except UserError:
+            return False
+        return True
+
+    @property
+    def swapping(self) -> bool:
+        """Whether two versions act at the moment."""
+        return self._leaving is not None
+
+    def weights(self) -> dict[str, Tensor]:
+        """A copy of the acting weights; may be asked for by the watching thread."""
+        return self._acting.policy.state()
+
+    # the watching thread's part
 
     def prepare(self, candidate: Candidate) -> None:
-        """Watching thread: loads a version into the standby. Raises UserError where it does not fit."""
-        if self.busy:
-            raise RuntimeError("a version is waiting to be adopted; ask `busy` first")
-        self._standby.load(candidate.model, candidate.spec)
-        self._ready = candidate  # from here on the control loop owns the standby
+        """Makes a version ready, in the place of one that still waits. Raises UserError where it does not fit."""
+        self._acting.policy.check(candidate.model, candidate.spec)  # before a waiting one is given up for it
+        seat = self._take_seat()
+        seat.take(candidate)
+        if self.rule.history:
+            seat.keep(candidate, self.first_run)
+        assert seat.candidate is not None
+        self.newest = seat.candidate
+        with contextlib.suppress(IndexError):  # an older one that waits is given up
+            self._free.append(self._ready.pop())
+        self._ready.append(seat)  # from here on the control loop may own it
+
+    def _take_seat(self) -> Seat:
+        """A seat that does not act: a free one, or the one that waits. There is always one, if not at every moment."""
+        while True:
+            for seats in (self._free, self._ready):
+                try:
+                    return seats.pop()
+                except IndexError:
+                    continue
+
+    # calls from anywhere; they take effect between two control steps
+
+    def pin(self) -> None:
+        """From now on no other version takes over by itself."""
+        self._commands.put(lambda: self._set_pinned(True))
+
+    def follow(self) -> None:
+        """The end of `pin`: the newest version takes over, and those that come."""
+        self._commands.put(lambda: self._set_pinned(False))
+
+    def rollback(self, label: Label | None = None) -> None:
+        """Goes back to a version of the history, None: the one before the acting one, and pins it.
+
+        Raises UserError where that is not kept.
+        """
+        kept = self.history.before(self.label) if label is None else self.history.get(label)
+        if kept is None:
+            wanted = "there is none before the acting one" if label is None else f"version {label} is not kept"
+            labels = ", ".join(str(k.label) for k in self.history) or "none"
+            raise UserError(f"rollback: {wanted}. Kept: {labels} (historySize={self.rule.history})")
+        self._commands.put(lambda: self._roll_back(kept.candidate))
+
+    def _set_pinned(self, pinned: bool) -> None:
+        self.pinned = pinned
+
+    def _roll_back(self, candidate: Candidate) -> SwapEvent:
+        self._end_transition()
+        seat = self._take_seat()
+        seat.take(candidate)
+        seat.keep(candidate, self.first_run)
+        self.pinned = True
+        event = self._begin(seat, "rolled back")
+        self.newest = self.acting
+        return event
+
+    # the control loop's part
 
     def adopt(self) -> SwapEvent | None:
-        """Control loop: exchanges active and standby where a version is ready. The recurrent state goes on."""
-        candidate = self._ready
-        if candidate is None:
+        """Between two control steps: exchanges the seats where a version is ready and may take over."""
+        if not self._commands.empty():
+            event = self._commands.get()()
+            if event is not None:
+                return event
+        if not self._ready or self.pinned or self._leaving is not None:
             return None
-        self._active, self._standby = self._standby, self._active
-        self.acting = candidate
-        self._ready = None  # from here on the watching thread owns the standby again
-        return SwapEvent.of(candidate, accepted=True)
+        if time.monotonic() - self._progress.swapped_at < self.rule.min_interval:
+            return None
+        try:
+            seat = self._ready.pop()
+        except IndexError:  # just now given up for a newer one
+            return None
+        return self._begin(seat)
+
+    def _begin(self, seat: Seat, reason: str = "") -> SwapEvent:
+        seat.copy_memory(self._acting)
+        self._leaving, self._acting = self._acting, seat
+        progress, how = self._progress, self.rule.how
+        progress.swapped_at, progress.steps = time.monotonic(), 0
+        self._alpha.fill_(1.0 if how == "now" else 0.0)
+        taken = list(range(len(self._alpha)))
+        if how == "reset":
+            taken = progress.fresh.nonzero().squeeze(1).tolist()
+            self._alpha[taken] = 1.0
+        self._note_change(taken)
+        self._remember(seat)
+        self._end_where_done()
+        return SwapEvent.of(self.acting, accepted=True, reason=reason)
+
+    def _remember(self, seat: Seat) -> None:
+        if seat.kept is not None:
+            self.history.add(seat.kept)
+            seat.kept = None
+
+    def _note_change(self, env_ids: list[int]) -> None:
+        env_ids = self.pool.without(env_ids)
+        if env_ids:
+            self._progress.changes.append((env_ids, self.label))
+
+    def take_changes(self) -> list[Change]:
+        """Which version acts where from the next step on, as far as that changed since the last call."""
+        changes = self._progress.changes + self.pool.changes
+        self._progress.changes, self.pool.changes = [], []
+        return changes
+
+    def _end_where_done(self) -> None:
+        if self._leaving is not None and bool((self._alpha >= 1.0).all()):
+            self._end_transition()
+
+    def _end_transition(self) -> None:
+        if self._leaving is not None:
+            self._alpha.fill_(1.0)
+            self._free.append(self._leaving)  # from here on the watching thread may own it
+            self._leaving = None
 
     def act(self, obs: Tensor) -> Tensor:
         """obs (N, width) -> actions: the most likely ones, or samples where the policy is stochastic."""
-        out = self._active(obs.to(self._active.device), self._memory)
-        self._memory = out.memory
-        return out.sample(self._rng) if self._stochastic else out.mode()
+        obs = obs.to(self.device)
+        out = self._acting.think(obs)
+        if self._leaving is None:
+            action = self._choose(out)
+        else:
+            if self.rule.how == "blend":
+                self._progress.steps += 1
+                self._alpha.fill_(min(1.0, self._progress.steps / self.rule.blend_steps))
+            action = self._choose.mixed(self._leaving.think(obs), out, self._alpha)
+            self._end_where_done()
+        self._progress.fresh[:] = False
+        return self.pool.act(obs, action, self._choose)
 
     def forget(self, env_ids: Tensor) -> None:
-        """The recurrent state of environments (n,) is that of an episode's start again."""
-        for memory, first in zip(self._memory, self._first_memory, strict=True):
-            memory[:, env_ids] = first[:, env_ids]
+        """Episodes of environments (n,) begin anew."""
+        self._acting.forget(env_ids)
+        self._progress.fresh[env_ids] = True
+        if self._leaving is not None:
+            self._leaving.forget(env_ids)
+            if self.rule.how == "reset":
+                self._note_change(env_ids[self._alpha[env_ids] < 1.0].tolist())
+                self._alpha[env_ids] = 1.0
+                self._end_where_done()
+        self.pool.forget(env_ids, self.label)
+
+
+class _Progress:
+    """Where a swap stands."""
+
+    def __init__(self, alpha: Tensor) -> None:
+        self.fresh = torch.ones_like(alpha, dtype=torch.bool)  # (N,) whose episode has just begun
+        self.steps = 0  # of a blend
+        self.swapped_at = time.monotonic()
+        self.changes: list[Change] = []
+
+
+class _Chooser:
+    """Turns what policies would do into actions, deterministically or by draws from a generator of its own."""
+
+    def __init__(self, stochastic: bool, rng: torch.Generator) -> None:
+        self._stochastic, self._rng = stochastic, rng
+
+    def __call__(self, out: Distribution) -> Tensor:
+        return out.sample(self._rng) if self._stochastic else out.mode()
+
+    def mixed(self, old: Distribution, new: Distribution, alpha: Tensor) -> Tensor:
+        """The same of two policies' mixture."""
+        return mixed_sample(old, new, alpha, self._rng) if self._stochastic else mixed_mode(old, new, alpha)

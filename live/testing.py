@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,23 +19,20 @@ import torch
 from cfg.saved import with_run_config
 from cfg.schema import RootConfig
 from cfg.typed import as_dict, to_yaml
-from live.play import Player, ScriptedActor, quotas
+from live.candidate import Candidate
+from live.follow import FollowSource
+from live.play import Player, quotas
 from live.report import Reporter
 from live.results import Results
 from live.sources import CheckpointSource, candidate_of
-from live.swap import Candidate, LivePolicy
 from live.watch import Watcher
-from rl.policy import Policy
+from live.world import World, build_world, world_for
 from rl.select import NothingYet, Selection, read_selected
-from rl.spec import PolicySpec, difference, spec_of
 from sim.recorder import StateRecorder
-from tasks.build import make_env
-from tasks.env import Env
 from utils.errors import UserError
 from utils.log import console, run_log
 from utils.provenance import Provenance
 from utils.run import Run, begin_run, open_run, point_latest
-from utils.seeding import seed_everything
 from utils.signals import StopFlag
 
 log = logging.getLogger(__name__)
@@ -59,24 +56,28 @@ def run_test(config: RootConfig, provenance: Provenance, stop: StopFlag, task: s
     `task`: the task where it was given explicitly; `overrides`: the command line's keys, of which those inside
     `task.` are applied to the run's configuration. Raises UserError where nothing can be tested.
     """
-    found = None
+    found, session = None, config
     if config.agent == "policy":
         found = wait_for_policy(config, stop, task)
         if found is None:
             log.info("stopped before there was a policy to test.")
             return 0
         config = with_run_config(config, found.state.get("config"), task, overrides)
-    assert config.numEnvs is not None
-    assert config.seed is not None
-    seed_everything(config.seed)
     torch.set_num_threads(1)  # more would wait in the way of the physics' own threads
-    env = make_env(config.task, config.sim, config.physics, config.numEnvs, config.seed)
-    actor = _actor(config, env, found)
+    first = candidate_of(found.selection.file, found.state, found.load_ms) if found is not None else None
+    patience = config.reloadInterval if _is_given("reloadInterval", overrides) else 0.0
+    world = build_world(config, first, patience)
+    source = _source(config, found)
+
+    def build_for(candidate: Candidate) -> World:
+        return world_for(candidate, session, task, overrides, patience)
+
     provenance = replace(provenance, config_yaml=to_yaml(as_dict(config)))  # with what came from the run
     run = begin_run(Path(config.runsDir), config.task.name, "test", provenance)
     point_latest(run.path.parent, "test", run)
-    with run_log(run), contextlib.closing(env.sim):
-        return _play(config, env, actor, found, run, stop)
+    with run_log(run):
+        follow = Following(source, build_for if config.onMismatch == "reinit" else None)
+        return _play(world, follow, _header(config, found), run, stop)
 
 
 def wait_for_policy(config: RootConfig, stop: StopFlag, task: str | None) -> Found | None:
@@ -114,53 +115,66 @@ def find_policy(config: RootConfig, task: str | None) -> Found:
     return Found(selection, state, 1000 * (time.perf_counter() - start))
 
 
-def _actor(config: RootConfig, env: Env, found: Found | None) -> LivePolicy | ScriptedActor:
-    """Who acts. Raises UserError where the policy does not fit the environment."""
-    assert config.seed is not None
-    if found is None:
-        return ScriptedActor(env, config.agent, config.seed)
-    first = candidate_of(found.selection.file, found.state, found.load_ms)
-    spec = spec_of(env)
-    _check_spec(spec, first)
-    train, num_envs, device = config.train, env.num_envs, config.device
-    log.info("testing %s: version %d, epoch %d, %s actions", first.file, first.version, first.epoch, _mode(config))
-    return LivePolicy(lambda: Policy(spec, train, num_envs, device), first, config.stochastic, config.seed)
+def _is_given(key: str, overrides: list[str]) -> bool:
+    return any(override.lstrip("+").startswith(f"{key}=") for override in overrides)
 
 
-def _mode(config: RootConfig) -> str:
-    return "stochastic" if config.stochastic else "deterministic"
-
-
-def _check_spec(spec: PolicySpec, first: Candidate) -> None:
-    if first.spec is None:
-        log.info("%s does not say what it was trained for (a plain rl_games file); sizes are checked.", first.file.name)
-        return
-    differs = difference(spec, {}, first.spec, {})
-    if differs is not None:
-        raise UserError(
-            f"{first.file} does not fit this environment: {differs}. Leave out the task.* keys that change it."
-        )
-
-
-def _play(
-    config: RootConfig, env: Env, actor: LivePolicy | ScriptedActor, found: Found | None, run: Run, stop: StopFlag
-) -> int:
-    acting = actor.acting if isinstance(actor, LivePolicy) else None
-    env.watch(StateRecorder(env.sim, run.unstable))
-    header = {
+def _header(config: RootConfig, found: Found | None) -> dict[str, Any]:
+    """What `results.json` says of the test as a whole."""
+    return {
         "checkpoint": str(found.selection.file.absolute()) if found else None,
         "agent": config.agent,
         "task": config.task.name,
         "seed": config.seed,
         "stochastic": config.stochastic,
     }
-    results = Results(env.reason_names, env.success_reason, header)
-    endless = config.testGamesNum == 0
-    reporter = Reporter(results, run.results_file, env.num_envs, acting, endless)
-    player = Player(env, actor, None if endless else quotas(config.testGamesNum, env.num_envs))
-    player.attach(reporter)
-    with _following(config, actor, found, reporter):
-        player.run(stop)
+
+
+def _source(config: RootConfig, found: Found | None) -> FollowSource | None:
+    """Where newer weights come from; None where the checkpoint was pinned, or looking was switched off.
+
+    Raises UserError where that is the weight bus by name, and there is none.
+    """
+    if found is None:
+        return None
+    selection = found.selection
+    if selection.pinned:
+        log.info("a named file is pinned: newer weights are not followed.")
+    if selection.run is None or selection.follow is None or config.reloadInterval == 0:
+        return None
+    if config.weights == "bus" and selection.follow != "newest":
+        raise UserError(f"weights=bus has the newest version, not the {selection.follow}. Use weights=files.")
+    run = open_run(selection.run)
+    files = CheckpointSource(run, selection.follow, Path(config.runsDir), config.task.name, config.followLatest)
+    log.info("following %s, looking at its files every %g s", run.path, config.reloadInterval)
+    return FollowSource(files, config.weights if selection.follow == "newest" else "files", config.reloadInterval)
+
+
+@dataclass(frozen=True)
+class Following:
+    """Where newer weights come from, if from anywhere; and what builds a world for one that does not fit, if it may."""
+
+    source: FollowSource | None
+    build_for: Callable[[Candidate], World] | None
+
+
+def _play(world: World, follow: Following, header: dict[str, Any], run: Run, stop: StopFlag) -> int:
+    results = Results(world.env.reason_names, world.env.success_reason, header)
+    endless = world.config.testGamesNum == 0
+    reporter = Reporter(results, run.results_file, endless)
+    left = None if endless else quotas(world.config.testGamesNum, world.env.num_envs)
+    while True:
+        world.env.watch(StateRecorder(world.env.sim, run.unstable))
+        reporter.begin(world.env.num_envs, world.live)
+        player = Player(world.env, world.actor, left)
+        player.attach(reporter)
+        with contextlib.closing(world.env.sim):
+            successor = _play_in(world, follow, player, reporter, stop)
+        if successor is None:
+            break
+        world, left = successor, player.left
+        assert world.live is not None
+        reporter.note_new_world(world.live)
     written = reporter.write()
     try:
         reporter.print_table(console)
@@ -171,17 +185,11 @@ def _play(
     return 0 if written else 1
 
 
-@contextlib.contextmanager
-def _following(config: RootConfig, actor: Any, found: Found | None, reporter: Reporter) -> Iterator[None]:
-    """Watches for newer weights meanwhile, where the checkpoint was not pinned and looking was not switched off."""
-    selection = found.selection if found else None
-    if selection is None or selection.run is None or selection.follow is None or config.reloadInterval == 0:
-        if selection is not None and selection.pinned:
-            log.info("a named file is pinned: newer weights are not followed.")
-        yield
-        return
-    run, runs_dir = open_run(selection.run), Path(config.runsDir)
-    source = CheckpointSource(run, selection.follow, runs_dir, config.task.name, config.followLatest)
-    log.info("following %s, looking every %g s", run.path, config.reloadInterval)
-    with Watcher(actor, source, config.reloadInterval, reporter.refusals):
-        yield
+def _play_in(world: World, follow: Following, player: Player, reporter: Reporter, stop: StopFlag) -> World | None:
+    """Plays in one world, to the end or to a version that needs another world, which is returned."""
+    if follow.source is None or world.live is None:
+        player.run(lambda: stop.requested)
+        return None
+    with Watcher(world.live, follow.source, reporter.refusals, world.guard, follow.build_for) as watcher:
+        player.run(lambda: stop.requested or watcher.successor is not None)
+    return None if player.done or stop.requested else watcher.successor

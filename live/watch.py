@@ -1,43 +1,62 @@
-"""The watching thread: looks for newer weights every so often, and makes them ready beside the acting ones.
+"""The watching thread: waits for newer weights, and makes them ready beside the acting ones.
 
-    with Watcher(live, source, interval=30.0, refusals=queue):
-        player.run(stop)
+    with Watcher(live, source, refusals):
+        player.run(...)
 
 The thread never touches the acting policy. What it cannot use it reports once, with the reason, and tries again when
-the file changes.
+it changes. While it runs, Python's threads take turns every 0.2 ms rather than every 5: reading a checkpoint is much
+Python, and a control loop that wakes up must not wait for it that long.
 """
 
 from __future__ import annotations
 
 import logging
 import queue
+import sys
 import threading
+from collections.abc import Callable
 from types import TracebackType
 
+from live.candidate import Candidate, SwapEvent
+from live.guard import Guard
 from live.sources import Source
-from live.swap import Candidate, LivePolicy, SwapEvent
+from live.swap import LivePolicy
+from live.world import World
 from utils.errors import UserError
 
 log = logging.getLogger(__name__)
+
+TURN = 2e-4  # s
+SLICE = 0.1  # s that one wait takes at most, so that the thread ends soon
+PAUSE = 5.0  # s after an error that nobody expected
 
 
 class Watcher:
     """A background thread between one source of weights and one live policy."""
 
     def __init__(
-        self, live: LivePolicy, source: Source, interval: float, refusals: queue.SimpleQueue[SwapEvent]
+        self,
+        live: LivePolicy,
+        source: Source,
+        refusals: queue.SimpleQueue[SwapEvent],
+        guard: Guard | None = None,
+        build_for: Callable[[Candidate], World] | None = None,
     ) -> None:
-        """`interval` in s between looks; `refusals` receives what could not be used."""
-        self._live, self._source, self._interval = live, source, interval
-        self._refusals = refusals
+        """`refusals` receives what could not be used; `guard` judges first.
+
+        `build_for` builds another world for a version that does not fit this one (it raises UserError where it
+        cannot); that is then `successor`, and this thread is done.
+        """
+        self._live, self._source, self._refusals = live, source, refusals
+        self._guard, self._build_for = guard, build_for
+        self.successor: World | None = None
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="weights-watcher", daemon=True)
+        self._turn_before = sys.getswitchinterval()
 
     def look(self) -> None:
-        """One look: prepares a newer version where there is one and the last one was adopted."""
-        if self._live.busy:
-            return
-        candidate = self._source.look(self._live.acting)
+        """One look: prepares a newer version where there is one."""
+        candidate = self._source.look(self._live.newest)
         for refusal in self._source.refusals():
             self._refusals.put(refusal)
         if candidate is not None:
@@ -45,20 +64,29 @@ class Watcher:
 
     def _offer(self, candidate: Candidate) -> None:
         try:
-            self._live.prepare(candidate)
+            if self._build_for is not None and not self._live.fits(candidate):
+                self.successor = self._build_for(candidate)
+                return
+            if self._guard is not None:
+                self._guard.judge(candidate, self._live, self._end.is_set)
+            if not self._end.is_set():
+                self._live.prepare(candidate)
         except UserError as error:
-            log.warning("refused %s: %s. The old policy keeps acting.", candidate.file, error)
             self._source.refuse(candidate)
+            log.warning("refused %s: %s. The old policy keeps acting.", candidate.file or candidate.name, error)
             self._refusals.put(SwapEvent.of(candidate, accepted=False, reason=str(error)))
 
     def _watch(self) -> None:
-        while not self._end.wait(self._interval):
+        while not self._end.is_set() and self.successor is None:
             try:
                 self.look()
+                self._source.wait(SLICE)
             except Exception:  # a thread that died silently would stop following for good
-                log.exception("looking for newer weights failed; trying again in %g s", self._interval)
+                log.exception("looking for newer weights failed; trying again in %g s", PAUSE)
+                self._end.wait(PAUSE)
 
     def __enter__(self) -> Watcher:
+        sys.setswitchinterval(TURN)
         self._thread.start()
         return self
 
@@ -66,3 +94,4 @@ class Watcher:
         self._end.set()
         if self._thread.is_alive():
             self._thread.join(timeout=5.0)
+        sys.setswitchinterval(self._turn_before)

@@ -69,17 +69,23 @@ class Policy:
         self.device = torch.device(device)
         self._model: Any = _build(spec, train, num_envs).to(self.device).eval()
         self._model.requires_grad_(False)
-        self.shapes: Shapes = shapes_of(self._model.state_dict())
+        self._tensors: dict[str, Tensor] = self._model.state_dict()  # of a frozen model: never bound anew
+        self.shapes: Shapes = shapes_of(self._tensors)
 
     def load(self, model: Mapping[str, Tensor], other: PolicySpec | None = None) -> None:
         """Takes over weights and normaliser. Raises UserError with a readable difference where they do not fit.
 
         `other` is what the weights were trained for, where that is known. Nothing is changed on refusal.
         """
+        self.check(model, other)
+        for name, value in self._tensors.items():
+            value.copy_(model[name])
+
+    def check(self, model: Mapping[str, Tensor], other: PolicySpec | None = None) -> None:
+        """Raises UserError with a readable difference where weights do not fit; see `load`."""
         differs = difference(self.spec, self.shapes, other, shapes_of(model))
         if differs is not None:
             raise UserError(f"the policy does not fit: {differs}")
-        self._model.load_state_dict(dict(model), strict=True)
 
     def state(self) -> dict[str, Tensor]:
         """A copy of weights and normaliser."""

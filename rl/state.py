@@ -36,6 +36,11 @@ def plain_keys(state: dict[str, Any]) -> dict[str, Any]:
     return {key.removeprefix(COMPILED): value for key, value in state.items()}
 
 
+def policy_state(agent: Any) -> dict[str, Tensor]:
+    """The agent's weights and normaliser, not copied. An update binds the normaliser's anew: ask for them each time."""
+    return plain_keys(agent.model.state_dict())
+
+
 def capture_learner(agent: Any) -> dict[str, Any]:
     """Tensors and plain values only, under rl_games' own keys where it has them, so that its tools can read them."""
     state = agent.get_full_state_weights()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import shlex
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from rl.checkpoint import (
     read_env_state,
 )
 from rl.curves import write_curves
+from rl.observer import TrainingObserver
 from rl.progress import Progress
 from rl.saver import SavePolicy, Saver
 from rl.scalars import ScalarWriter
@@ -107,7 +109,13 @@ def load_parent(config: RootConfig, task: str | None) -> Parent | None:
     return Parent(run, selection.file, selection.follow == "newest", state)
 
 
-def run_training(config: RootConfig, provenance: Provenance, stop: StopFlag, parent: Parent | None) -> int:
+def run_training(
+    config: RootConfig,
+    provenance: Provenance,
+    stop: StopFlag,
+    parent: Parent | None,
+    observers: Sequence[TrainingObserver] = (),
+) -> int:
     """Trains; returns the exit status: 0, 128 + signal after a stop, 1 where the last state could not be saved."""
     assert config.seed is not None
     assert config.numEnvs is not None
@@ -117,7 +125,7 @@ def run_training(config: RootConfig, provenance: Provenance, stop: StopFlag, par
     env = make_env(config.task, config.sim, config.physics, config.numEnvs, config.seed)
     max_iterations = config.maxIterations or config.train.max_iterations
     agent = create_agent(env, config.train, max_iterations, config.device, stop)
-    training = _Training(config, env, agent, stop)
+    training = _Training(config, env, agent, stop, observers)
     try:
         if config.resume and parent is not None and parent.run is not None:
             return training.resume(parent.run, parent, provenance)
@@ -129,8 +137,10 @@ def run_training(config: RootConfig, provenance: Provenance, stop: StopFlag, par
 class _Training:
     """One training, in a directory that nobody else writes."""
 
-    def __init__(self, config: RootConfig, env: Env, agent: Agent, stop: StopFlag) -> None:
-        self.config, self.env, self.agent, self.stop = config, env, agent, stop
+    def __init__(
+        self, config: RootConfig, env: Env, agent: Agent, stop: StopFlag, observers: Sequence[TrainingObserver]
+    ) -> None:
+        self.config, self.env, self.agent, self.stop, self.observers = config, env, agent, stop, observers
 
     def start(self, parent: Parent | None, provenance: Provenance) -> int:
         """A new run, from the parent's weights and normaliser where there is one; made once everything fits."""
@@ -150,7 +160,8 @@ class _Training:
         with RunLock(run), run_log(run):
             parent = parent.reread()
             clean_temporaries(run.nn)
-            version = max(parent.version or 0, highest_version(run))
+            given_out = (observer.highest_version(run) for observer in self.observers)
+            version = max(parent.version or 0, highest_version(run), *given_out)
             best_return = restore_learner(self.agent, parent.state, version)
             done, total = self.agent.epoch_num, self.agent.max_epochs
             if done >= total:
@@ -187,10 +198,14 @@ class _Training:
         writer = ScalarWriter(saver.run.summaries, start_step=self.agent.frame)
         start = time.monotonic()
         try:
+            for observer in self.observers:
+                observer.begin(saver.run, self.agent, saver.spec, saver.config)
             with Progress(title, self.agent.max_epochs, saver.age, self.env.success_reason, console) as progress:
                 self._iterate(saver, writer, progress)
             return self._finish(saver, time.monotonic() - start)
         finally:
+            for observer in self.observers:
+                observer.end()
             writer.close()
 
     def _iterate(self, saver: Saver, writer: ScalarWriter, progress: Progress) -> None:
@@ -199,6 +214,8 @@ class _Training:
             if saver.after_iteration(it):
                 writer.flush()
             progress.update(it)
+            for observer in self.observers:
+                observer.after_iteration(it)
 
         try:
             self.agent.train(on_iteration)

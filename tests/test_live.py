@@ -10,17 +10,18 @@ import pytest
 import torch
 
 from cfg.schema import NetworkConfig, PPOConfig, RecurrentConfig
+from live.candidate import Candidate, SwapEvent
 from live.play import Player, ScriptedActor, quotas
 from live.report import Reporter
-from live.results import EPISODES_KEPT, Moments, Results, VersionTrace
-from live.swap import Candidate, LivePolicy
+from live.results import EPISODES_KEPT, Results, VersionTrace
+from live.swap import LivePolicy, SwapRule
 from rl.policy import Distribution, Policy
 from rl.spec import PolicySpec, shape_hash
 from tasks.base import Box, Discrete, MultiDiscrete
 from tasks.stats import EpisodeEnds
 from tests.dummy import CountingParams, counting_env
 from utils.errors import UserError
-from utils.signals import StopFlag
+from utils.moments import Moments
 
 TRAIN = PPOConfig(network=NetworkConfig(units=[4]), max_iterations=1)
 RECURRENT = dataclasses.replace(TRAIN, network=NetworkConfig(units=[4], recurrent=RecurrentConfig(units=3)))
@@ -48,9 +49,9 @@ def candidate(version: int, spec=None, train=TRAIN, bias: float = 0.0, **changes
     return Candidate(**{**values, "file": Path(f"v{version}.pth"), **changes})
 
 
-def live_of(first=None, train=TRAIN, stochastic=False, num_envs=2, spec=None) -> LivePolicy:
+def live_of(first=None, train=TRAIN, stochastic=False, num_envs=2, spec=None, **rule) -> LivePolicy:
     first = first or candidate(1, spec, train)
-    return LivePolicy(lambda: policy_of(spec, train, num_envs), first, stochastic, seed=0)
+    return LivePolicy(lambda: policy_of(spec, train, num_envs), first, stochastic, 0, SwapRule(**rule))
 
 
 OBS = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -126,11 +127,11 @@ def test_deterministic_play_repeats_itself_and_stochastic_play_draws_from_its_ow
 
 def test_acting_changes_neither_the_observation_nor_the_normaliser():
     live = live_of(candidate(1))
-    obs, before = OBS.clone(), live._active.state()
+    obs, before = OBS.clone(), live._acting.policy.state()
     for _ in range(50):
         live.act(obs)
     assert torch.equal(obs, OBS)
-    assert all(torch.equal(before[k], v) for k, v in live._active.state().items())
+    assert all(torch.equal(before[k], v) for k, v in live._acting.policy.state().items())
 
 
 def test_memory_goes_on_over_a_swap_and_is_forgotten_at_an_episodes_start():
@@ -138,13 +139,13 @@ def test_memory_goes_on_over_a_swap_and_is_forgotten_at_an_episodes_start():
     live = live_of(candidate(1, spec, RECURRENT), RECURRENT, spec=spec)
     live.act(OBS)
     live.act(OBS)
-    before = [m.clone() for m in live._memory]
+    before = [m.clone() for m in live._acting.memory]
     assert all(m.abs().sum() > 0 for m in before)
     live.prepare(candidate(2, spec, RECURRENT))
     live.adopt()
-    assert all(torch.equal(a, b) for a, b in zip(before, live._memory, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(before, live._acting.memory, strict=True))
     live.forget(torch.tensor([1]))
-    for memory, old in zip(live._memory, before, strict=True):
+    for memory, old in zip(live._acting.memory, before, strict=True):
         assert torch.equal(memory[:, 0], old[:, 0])
         assert memory[:, 1].abs().sum() == 0
 
@@ -173,12 +174,14 @@ def test_quotas_are_as_equal_as_can_be():
     assert sum(quotas(1000, 7)) == 1000
 
 
-def recorded(env, player_quota, tmp_path, actor=None, stop=None):
+def recorded(env, player_quota, tmp_path, actor=None):
     results = Results(env.reason_names, "failed", {"task": "Counting"})
-    reporter = Reporter(results, tmp_path / "results.json", env.num_envs, candidate(1), endless=player_quota is None)
-    player = Player(env, actor or ScriptedActor(env, "zero", 0), player_quota)
+    actor = actor or ScriptedActor(env, "zero", 0)
+    reporter = Reporter(results, tmp_path / "results.json", endless=player_quota is None)
+    reporter.begin(env.num_envs, actor if isinstance(actor, LivePolicy) else None)
+    player = Player(env, actor, player_quota)
     player.attach(reporter)
-    player.run(stop or StopFlag())
+    player.run(lambda: False)
     return results, reporter
 
 
@@ -203,16 +206,17 @@ def test_short_episodes_are_not_favoured(tmp_path):
 
 
 class SwapsAt(ScriptedActor):
-    """Takes over version k + 1 before step number `at`."""
+    """Version 1 acts from the first step on, version 2 from step number `at`."""
 
     at = 3
     steps = 0
 
     def adopt(self):
         self.steps += 1
-        from live.swap import SwapEvent
-
         return SwapEvent.of(candidate(2), True) if self.steps == self.at else None
+
+    def take_changes(self):
+        return {1: [([0, 1], 1)], self.at: [([0, 1], 2)]}.get(self.steps, [])
 
 
 def test_every_episode_names_the_versions_that_acted_in_it(tmp_path):
@@ -227,9 +231,9 @@ def test_every_episode_names_the_versions_that_acted_in_it(tmp_path):
 
 def test_an_episode_counts_for_whoever_acted_longest():
     trace = VersionTrace(1, version=1)
-    trace.swap(2, [7])
+    trace.change(0, 2, 7)
     assert trace.close(0, 10) == ([1, 2], 1)
-    trace.swap(3, [0])  # before the first step: version 2 has not acted
+    trace.change(0, 3, 0)  # before the first step: version 2 has not acted
     assert trace.close(0, 4) == ([3], 3)
 
 

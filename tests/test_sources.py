@@ -144,15 +144,13 @@ def test_the_watcher_offers_refuses_and_survives(runs, caplog):
     run = create_run(runs, "Counting", "train")
     live = live_of(dataclasses.replace(candidate(1), run_id=run.run_id, file=run.nn / "Counting_v1_ep1.pth"))
     events: queue.SimpleQueue = queue.SimpleQueue()
-    watcher = Watcher(live, source_of(run), 60.0, events)
+    watcher = Watcher(live, source_of(run), events)
     save(run, 2)
     watcher.look()
-    assert live.busy
     save(run, 3)
-    watcher.look()  # the last one was not adopted yet: wait
-    assert live.adopt().version == 2
-    watcher.look()
+    watcher.look()  # the last one was not adopted yet: it is given up for the newer one
     assert live.adopt().version == 3
+    assert live.adopt() is None
     save(run, 4, spec=dataclasses.replace(spec_with(), control_dt=0.5))
     watcher.look()
     watcher.look()

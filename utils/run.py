@@ -15,6 +15,7 @@ import os
 import re
 import shlex
 import shutil
+import tempfile
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -110,6 +111,18 @@ def nn_of(run_dir: os.PathLike[str]) -> Path:
 def run_of(file: Path) -> Path | None:
     """The run directory that a checkpoint file lies in; None for a lone file."""
     return file.parent.parent if file.parent.name == NN else None
+
+
+def bus_file(run_id: str) -> Path | None:
+    """Where a live run's weight bus is: in this host's memory, where nothing copies it. None without a usable id.
+
+    `run_id="*"` gives the pattern of all such files of this user.
+    """
+    if run_id != "*" and not run_id.isalnum():  # a run directory may come from anywhere
+        return None
+    memory = Path("/dev/shm")
+    place = memory if memory.is_dir() else Path(tempfile.gettempdir())
+    return place / f"livegym.{os.getuid()}.{run_id}"
 
 
 def _started(name: str) -> tuple[datetime, int] | None:

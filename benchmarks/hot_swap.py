@@ -1,0 +1,182 @@
+"""What publishing, swapping and following on the weight bus cost, and whether anything torn ever acts.
+
+- `torn`: a writer at full speed and two readers; every element of publication n is n. The control believes every copy.
+- latency of a control loop of 60 Hz (Cartpole, 4 environments): `quiet`; `swap`, ours, published once a second;
+  `flood`, ours, published without a pause; and two naive ways at the same flood, which load_state_dict from shared
+  memory into the acting model in a thread: `locked`, where acting waits for the lock, and `unlocked`, where it may act
+  on a mixture (counted by looking at the model it acts with).
+- `publish_us`, `adopt_us` (copy, check, load, exchange) and what of it the control loop does itself; the peer is
+  load_state_dict from shared memory, which checks nothing.
+- `training_share`: the share of an Ant training that publishing once a second takes.
+
+    python -m benchmarks.hot_swap --quick
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import queue
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import Side, arguments, measure, refuse_busy_machine, report, summary
+from benchmarks.reload import UNITS, World
+from benchmarks.swap_loops import Unchecked, latency, torn_vectors
+from live.bus_reader import BusReader
+from live.follow import FollowSource
+from live.publish import Publisher
+from live.watch import Watcher
+from rl.spec import shape_hash, spec_of
+from utils.lock import RunLock
+from utils.run import bus_file
+
+SECONDS = {True: 10.0, False: 60.0}
+PUBLICATIONS = {True: 100_000, False: 1_000_000}
+REPEATS = 300
+Table = list[list[str]]
+
+# -- cost of the parts
+
+
+def costs(size: str) -> dict[str, float]:
+    """Microseconds, medians: publishing, adopting, the control loop's part, and the peer."""
+    with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
+        world = World(UNITS[size], Path(name))
+        live, peer = world.live(world.write(1)), world.make_policy()
+        shared = {key: value.clone().share_memory_() for key, value in world.weights.items()}
+        found: dict[str, list[float]] = {"publish": [], "adopt": [], "exchange": [], "peer_in": [], "peer_out": []}
+
+        def timed(what: str, call: Callable[[], Any]) -> None:
+            start = time.perf_counter()
+            call()
+            found[what].append(1e6 * (time.perf_counter() - start))
+
+        digest = shape_hash(spec_of(world.env), world.weights)
+        said = {"run": world.run.name, "spec": spec_of(world.env).to_dict()}
+        with RunLock(world.run), Publisher(bus_file(world.run.run_id), said, digest, world.weights) as publisher:
+            watcher = Watcher(live, FollowSource(world.source(), "bus", 1e9), queue.SimpleQueue())
+            for number in range(2, REPEATS + 2):
+                given = (world.weights, number, number, number, None)
+                timed("publish", lambda given=given: publisher.publish(*given))
+                timed("adopt", watcher.look)
+                timed("exchange", live.adopt)
+                if live.acting.version != number:
+                    raise RuntimeError(f"version {number} was not taken over")
+                timed("peer_in", lambda: [shared[key].copy_(value) for key, value in world.weights.items()])
+                timed("peer_out", lambda: peer._model.load_state_dict(shared))
+        us = {f"{what}_us": statistics.median(values) for what, values in found.items()}
+        whole = us["publish_us"] + us["adopt_us"] + us["exchange_us"]
+        return {**us, "ratio": whole / (us["peer_in_us"] + us["peer_out_us"]), "ratio_adopt": whole / us["peer_out_us"]}
+
+
+def training_share(seconds: float) -> dict[str, float]:
+    """The share of an Ant training that is spent publishing, once a second."""
+    import rl.training as training
+    from cfg.compose import compose
+    from cfg.typed import to_typed
+    from live.learner import BusObserver
+    from utils.provenance import Provenance
+    from utils.signals import StopFlag
+
+    spent, iterations = [], max(10, int(2 * seconds))
+
+    class Timed(BusObserver):
+        def after_iteration(self, it: Any) -> None:
+            start = time.perf_counter()
+            super().after_iteration(it)
+            spent.append((time.perf_counter() - start, it.seconds))
+
+    with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name, StopFlag() as stop:
+        given = ["config=train_headless", "task=Ant", "seed=1", "numEnvs=256", f"maxIterations={iterations}"]
+        config = to_typed(compose([*given, f"runsDir={name}"]))
+        training.run_training(config, Provenance("", "", [], []), stop, None, [Timed(1.0)])
+    publishing, learning = (sum(column) for column in zip(*spent, strict=True))
+    return {"training_share": publishing / learning, "iterations": float(len(spent))}
+
+
+def _measured(options: argparse.Namespace) -> dict[str, float]:
+    if options.side in ("checked", "unchecked"):
+        kind = BusReader if options.side == "checked" else Unchecked
+        return torn_vectors(kind, PUBLICATIONS[options.quick])
+    if options.side == "costs":
+        return costs(options.size)
+    if options.side == "training":
+        return training_share(SECONDS[options.quick])
+    return latency(options.side, options.size, SECONDS[options.quick])
+
+
+def main() -> None:
+    """Prints the table; with --side, measures one side and prints its JSON."""
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--size", choices=list(UNITS), default="0.2 MB", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.side:
+        print(json.dumps(_measured(options)))
+        return
+    refuse_busy_machine(options.force)
+    table: Table = [["what", "", "", ""]]
+    figures = _torn(options, table)
+    for size in UNITS:
+        figures |= _loops(options, table, size)
+        figures |= _costs(options, table, size)
+    found = _sides(options, ["training"], [], 1)[0]["training"]
+    figures["training_share"] = found["training_share"]
+    table.append(["share of an Ant training", f"{100 * found['training_share']:.3f} %", "", ""])
+    report(options, table, figures)
+
+
+def _sides(options: argparse.Namespace, names: Sequence[str], extra: list[str], count: int) -> list[dict]:
+    quick = ["--quick"] if options.quick else []
+    return measure({name: Side("benchmarks.hot_swap", [*extra, *quick]) for name in names}, count, not options.force)
+
+
+def _torn(options: argparse.Namespace, table: Table) -> dict[str, float]:
+    figures: dict[str, float] = {}
+    for side in ("checked", "unchecked"):
+        found = _sides(options, [side], [], 1)[0][side]
+        words = f"of {found['read']:,.0f} read, {found['publications']:,.0f} published"
+        table.append([f"torn, {side}", f"{found['torn']:,.0f}", words, f"{found['overtaken']:,.0f} copies repeated"])
+        key = "" if side == "checked" else "_unchecked"
+        figures[f"torn{key}"], figures["publications"] = found["torn"], found["publications"]
+    return figures
+
+
+def _key(size: str) -> str:
+    return size.replace(" ", "").replace(".", "_").lower()
+
+
+def _loops(options: argparse.Namespace, table: Table, size: str) -> dict[str, float]:
+    names, key, figures = ("quiet", "swap", "flood", "locked", "unlocked"), _key(size), {}
+    rounds = _sides(options, names, ["--size", size], 1 if options.quick else options.rounds)
+    for name in names:
+        cells = [str(summary(rounds, m)[name]) for m in ("p50_ms", "p99_ms", "max_ms")]
+        table.append([f"control step, ms, p50, p99, max: {name}, {size}", *cells])
+        figures[f"step_p99_ms_{name}_{key}"] = summary(rounds, "p99_ms")[name].median
+    for name in ("swap", "flood"):
+        values = [r[name] for r in rounds]
+        figures[f"publish_to_act_ms_p99_{name}_{key}"] = max(v["to_act_p99_ms"] for v in values)
+        figures[f"step_p99_ms_at_swap_{name}_{key}"] = max(v["swap_p99_ms"] for v in values)
+        cells = [f"{statistics.median(v[m] for v in values):.2f}" for m in ("to_act_p50_ms", "to_act_p99_ms")]
+        table.append([f"published to acted on, ms, p50, p99: {name}, {size}", *cells, ""])
+    mixed, steps = (sum(r["unlocked"][m] for r in rounds) for m in ("acted_torn", "steps"))
+    table.append([f"steps acted on a mixture: unlocked, {size}", f"{mixed:.0f} of {steps:.0f}", "", ""])
+    return {**figures, f"acted_torn_unlocked_{key}": mixed}
+
+
+def _costs(options: argparse.Namespace, table: Table, size: str) -> dict[str, float]:
+    found = _sides(options, ["costs"], ["--size", size], 1)[0]["costs"]
+    ours = [f"{found[f'{n}_us']:.0f}" for n in ("publish", "adopt", "exchange")]
+    table.append([f"us: publish, adopt beside, exchange in the loop, {size}", *ours])
+    peer = [f"{found[f'{n}_us']:.0f}" for n in ("peer_in", "peer_out")]
+    words = f"us: peer's copy into shared memory, its load_state_dict; all of ours / both, {size}"
+    table.append([words, *peer, f"{found['ratio']:.2f}"])
+    return {f"{name}_{_key(size)}": value for name, value in found.items()}
+
+
+if __name__ == "__main__":
+    main()

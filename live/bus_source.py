@@ -1,0 +1,107 @@
+"""Weights from the bus of a training on this host."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+
+import torch
+
+from live.bus_reader import BusReader, Publication
+from live.candidate import Candidate
+from rl.spec import PolicySpec
+from utils.errors import UserError
+from utils.lock import lock_holder
+from utils.run import Run, bus_file
+
+log = logging.getLogger(__name__)
+
+
+def bus_of(run: Run) -> Path | None:
+    """Where the weight bus of `run` is, if it is being trained on this host; None otherwise."""
+    holder = lock_holder(run)
+    if holder is None or not holder.here:
+        return None
+    file = bus_file(run.run_id)
+    return file if file is not None and file.exists() else None
+
+
+class BusSource:
+    """What the writer of one bus publishes. Raises UserError where the bus cannot be read."""
+
+    def __init__(self, run: Run, file: Path) -> None:
+        self.run = run
+        self._reader = BusReader(file)
+        said = self._reader.description
+        self._spec = PolicySpec.from_dict(said["spec"]) if "spec" in said else None
+        self._config = said.get("config")
+        self._done = 0  # number of the newest publication that needs no second look
+        self._refused = 0  # number of the newest that does not fit
+
+    @property
+    def over(self) -> str | None:
+        """Why nothing more will come; None while something may."""
+        if self._reader.ended:
+            return "the training has ended"
+        if not self._reader.writer_lives:
+            return "the training has died"
+        return "another training has taken its place" if self._reader.replaced else None
+
+    def wait(self, timeout: float) -> None:
+        """Sleeps until there is a new publication, `timeout` s at most."""
+        self._reader.wait(self._done, timeout)
+
+    def look(self, acting: Candidate) -> Candidate | None:
+        """The newest publication, where it should act instead of `acting`. Raises UserError where it is not finite."""
+        start = time.perf_counter()
+        publication = self._reader.look(self._seen(acting))
+        if publication is None:
+            return None
+        self._done = publication.number
+        if not self._is_due(publication, acting):
+            return None
+        broken = not_finite(publication)
+        if broken is not None:
+            raise UserError(f"version {publication.version} on the weight bus has NaN or Infinity in {broken}")
+        return Candidate(
+            model=publication.model,
+            spec=self._spec,
+            run_id=self.run.run_id,
+            version=publication.version,
+            epoch=publication.epoch,
+            reward=publication.reward,
+            file=None,
+            source="bus",
+            load_ms=1000 * (time.perf_counter() - start),
+            run_name=self.run.name,
+            publication=(self._reader.writer, publication.number),
+            published=publication.time,
+            config=self._config,
+        )
+
+    def _seen(self, acting: Candidate) -> int:
+        """Numbers up to this one are nothing new. What acted before a roll back is: it may take over again."""
+        mine = acting.publication is not None and acting.publication[0] == self._reader.writer
+        return max(self._refused, acting.publication[1] if mine and acting.publication else 0)
+
+    def _is_due(self, publication: Publication, acting: Candidate) -> bool:
+        """Whether it is newer; of another writer than what acts, whatever its version says."""
+        if acting.run_id != self.run.run_id or acting.publication is not None:
+            return True
+        return publication.version > acting.version  # a file's weights act: versions of one run can be compared
+
+    def refuse(self) -> None:
+        """The last publication does not fit: not again."""
+        self._refused = self._done
+
+
+def not_finite(publication: Publication) -> str | None:
+    """The first array that has NaN or Infinity; None where all are finite.
+
+    A sum is finite only where every summand is; where it merely overflowed, the elements decide.
+    """
+    for name, value in publication.model.items():
+        if value.is_floating_point() and not torch.isfinite(value.sum()) and not torch.isfinite(value).all():
+            return name
+    return None

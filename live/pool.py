@@ -1,0 +1,95 @@
+"""Older versions that act in some of the environments, beside the newest in the others: for comparison, or to play
+against.
+
+The last `size` environments belong to the pool. At each start of an episode there, one of the versions that the
+history keeps is drawn, each as likely as the others, but not the newest; where there is no other, the newest acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+from live.candidate import Label
+from live.history import History, Kept
+from live.seat import Seat
+from rl.policy import Distribution, Policy
+from utils.errors import UserError
+
+
+class Pool:
+    """Snapshots in chosen environments. Belongs to the control loop."""
+
+    def __init__(
+        self, size: int, num_envs: int, make_policy: Callable[[], Policy], history: History, seed: int
+    ) -> None:
+        """Raises UserError where no environment would be left for the newest version."""
+        if size >= num_envs and size:
+            raise UserError(f"poolEnvs={size}: must be less than numEnvs={num_envs}, or the newest acts nowhere.")
+        self._history = history
+        self._seats = {env_id: Seat(make_policy()) for env_id in range(num_envs - size, num_envs)}
+        self._labels: dict[int, Label] = {}  # environment -> the older version that acts there
+        self._drawing = set(self._seats)
+        self._rng = torch.Generator().manual_seed(seed)
+        self.changes: list[tuple[list[int], Label]] = []
+
+    @property
+    def labels(self) -> dict[int, Label]:
+        """Environment -> the older version that acts there now."""
+        return dict(self._labels)
+
+    def without(self, env_ids: Iterable[int]) -> list[int]:
+        """Those of the environments in which the newest version acts."""
+        return [env_id for env_id in env_ids if env_id not in self._labels]
+
+    def cast(self, env_id: int, label: Label) -> None:
+        """From the next step on, version `label` acts in this environment, until `release`.
+
+        Raises UserError where the environment is not the pool's, or the version is not kept.
+        """
+        kept = self._history.get(label)
+        if env_id not in self._seats:
+            raise UserError(f"environment {env_id} is not the pool's: {', '.join(map(str, self._seats)) or 'none'} are")
+        if kept is None:
+            labels = ", ".join(str(k.label) for k in self._history) or "none"
+            raise UserError(f"version {label} is not kept. Kept: {labels}")
+        self._drawing.discard(env_id)
+        self._put(env_id, kept)
+
+    def release(self, env_id: int) -> None:
+        """From the next episode on, versions are drawn for this environment again."""
+        if env_id in self._seats:
+            self._drawing.add(env_id)
+
+    def _put(self, env_id: int, kept: Kept) -> None:
+        self._seats[env_id].take(kept.candidate)
+        self._labels[env_id] = kept.label
+        self.changes.append(([env_id], kept.label))
+
+    def forget(self, env_ids: Tensor, newest: Label) -> None:
+        """Episodes of environments (n,) begin anew: who acts in those of the pool is drawn."""
+        if not self._seats:
+            return
+        for env_id in env_ids.tolist():
+            if env_id in self._seats:
+                self._seats[env_id].forget(env_ids)
+            if env_id in self._drawing:
+                self._draw(env_id, newest)
+
+    def _draw(self, env_id: int, newest: Label) -> None:
+        older = [kept for kept in self._history if kept.label != newest]
+        if older:
+            self._put(env_id, older[int(torch.randint(len(older), (1,), generator=self._rng))])
+        elif self._labels.pop(env_id, None) is not None:
+            self.changes.append(([env_id], newest))
+
+    def act(self, obs: Tensor, action: Tensor, choose: Callable[[Distribution], Tensor]) -> Tensor:
+        """The actions (N, ...) with the rows of the pool's environments replaced by their own versions' choices."""
+        if not self._labels:
+            return action
+        action = action.clone()
+        for env_id in self._labels:
+            action[env_id] = choose(self._seats[env_id].think(obs))[env_id]
+        return action

@@ -1,0 +1,120 @@
+"""The weight bus, written: a learner's weights in memory, for other processes of the same host.
+
+    with Publisher(bus_file(run.run_id), description, digest, model) as publisher:
+        publisher.publish(model, version=7, epoch=7, frame=57344, reward=41.0)
+
+The writer fills the slot that is not active, then makes it the active one, then raises the count: a reader that finds
+a count that it knows has nothing to do. Wherever the writer dies, the active slot is whole. What a slow reader must
+do is told in `live/bus_reader.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import mmap
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from live import futex
+from live.bus import CONTROL, LAYOUT, MAGIC, SLOT, Mapped, checksum, file_size, places_of, process_started, writer_lives
+from utils.files import discard
+
+log = logging.getLogger(__name__)
+
+MAKING = "making"  # end of the name of a bus that is not complete yet
+
+
+class Publisher:
+    """The one writer of a bus. Not for several threads."""
+
+    def __init__(self, file: Path, description: Mapping[str, Any], digest: str, model: Mapping[str, Tensor]) -> None:
+        """Makes the file, complete or not at all, in the place of one that another writer left.
+
+        `description`: plain values that readers need (run, spec, configuration); `digest`: the shape hash; `model`:
+        the arrays to come, by their shapes. Raises OSError where the memory cannot be had.
+        """
+        self.file = file
+        self._places, buffer_bytes = places_of(model)
+        listed = [[p.name, p.dtype, list(p.shape), p.offset] for p in self._places]
+        text = json.dumps({**description, "arrays": listed}).encode()
+        size = file_size(len(text), buffer_bytes)
+        temporary = file.with_name(f"{file.name}.{os.getpid()}.{MAKING}")
+        discard(temporary)
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, size)  # a full memory says so now, by an error, not later by a signal
+            self._map = Mapped(mmap.mmap(descriptor, size), len(text), buffer_bytes)
+            self._map.text[:] = np.frombuffer(text, dtype=np.uint8)
+            started, token = process_started(os.getpid()) or 0, secrets.randbits(63)
+            identity = (MAGIC, LAYOUT, os.getpid(), started, token)
+            self._map.control[0] = (*identity, len(text), buffer_bytes, digest.encode(), 0, 0, 0)
+            self._inode = os.fstat(descriptor).st_ino
+            os.rename(temporary, file)
+        except BaseException:
+            discard(temporary)
+            raise
+        finally:
+            os.close(descriptor)
+
+    def publish(self, model: Mapping[str, Tensor], version: int, epoch: int, frame: int, reward: float | None) -> None:
+        """Makes a version the newest: fill the slot that is not active, flip, raise the count; in this order."""
+        number = int(self._map.count[0]) + 1
+        slot = number % 2
+        self._fill(slot, model)
+        self._seal(slot, (number, version, epoch, frame, math.nan if reward is None else reward, time.time()))
+        self._map.control["active"][0] = slot
+        self._map.count[0] = number
+        futex.wake(self._map.count)
+
+    def _fill(self, slot: int, model: Mapping[str, Tensor]) -> None:
+        for place in self._places:
+            place.view(self._map.buffers[slot]).copy_(model[place.name])
+
+    def _seal(self, slot: int, known: tuple[int, int, int, int, float, float]) -> None:
+        record = np.array([(*known, 0)], dtype=SLOT)
+        record["checksum"] = checksum(record, self._map.buffers[slot])
+        self._map.slots[slot] = record[0]
+
+    def close(self) -> None:
+        """Says that no more will come, and removes the file; readers keep what they mapped."""
+        self._map.control["ended"][0] = 1
+        futex.wake(self._map.count)
+        with contextlib.suppress(OSError):
+            if self.file.stat().st_ino == self._inode:  # a newer writer's file is not ours to remove
+                self.file.unlink()
+
+    def __enter__(self) -> Publisher:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+def remove_left_overs(pattern: Path) -> None:
+    """Removes the buses that dead writers left: files of this user whose name fits `pattern`, a path with a `*`."""
+    for file in pattern.parent.glob(pattern.name):
+        with contextlib.suppress(OSError):
+            if _is_left_over(file):
+                file.unlink()
+                log.info("removed %s, which a training that died had left.", file)
+
+
+def _is_left_over(file: Path) -> bool:
+    *_, pid, end = ("", "", *file.name.split("."))
+    if end == MAKING:  # not complete yet, and never will be
+        return pid.isdigit() and process_started(int(pid)) is None
+    with file.open("rb") as opened:
+        head = opened.read(CONTROL.itemsize)
+    ours = len(head) == CONTROL.itemsize and head.startswith(MAGIC)
+    return ours and not writer_lives(np.frombuffer(head, dtype=CONTROL)[0])

@@ -1,0 +1,25 @@
+"""How others take part in a training without the training knowing them: `train.py` hands these in."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from rl.agent import Agent, Iteration
+from rl.spec import PolicySpec
+from utils.run import Run
+
+
+class TrainingObserver(Protocol):
+    """Called in the training's own thread; what it raises ends the training."""
+
+    def highest_version(self, run: Run) -> int:
+        """The highest policy version of `run` that this observer has given out before; 0 where it has not."""
+
+    def begin(self, run: Run, agent: Agent, spec: PolicySpec, config: dict[str, Any]) -> None:
+        """The run is made, or held again; iterations follow."""
+
+    def after_iteration(self, it: Iteration) -> None:
+        """One more iteration; the agent's weights are those of `it.version`."""
+
+    def end(self) -> None:
+        """No more iterations come, for whatever reason."""

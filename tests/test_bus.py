@@ -1,0 +1,209 @@
+"""The weight bus: what is published comes out whole and once, and what is no bus is said to be none."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from live import futex
+from live.bus import CONTROL, LAYOUT
+from live.bus_reader import BusReader
+from live.publish import Publisher, remove_left_overs
+from tests.bus_weights import is_whole, publish, weights
+from tests.processes import TRAIN
+from utils.errors import UserError
+from utils.run import bus_file
+
+pytest_plugins = ["disk_fixtures"]
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "bus"
+
+
+def publisher_of(file, description=None) -> Publisher:
+    return Publisher(file, description or {}, "0123456789abcdef", weights(0))
+
+
+def test_what_is_published_comes_out_once(file):
+    with publisher_of(file, {"task": "Ant"}) as publisher:
+        reader = BusReader(file)
+        assert (reader.description["task"], reader.shape_hash) == ("Ant", "0123456789abcdef")
+        assert (reader.count, reader.look(0)) == (0, None)
+        publish(publisher, 1)
+        first = reader.look(0)
+        assert is_whole(first)
+        assert (first.version, first.epoch, first.frame, first.number, first.reward) == (1, 1, 10, 1, None)
+        assert reader.look(1) is None
+        publish(publisher, 2)
+        publish(publisher, 3)
+        third = reader.look(1)
+        assert is_whole(third)
+        assert (third.version, third.number, third.reward) == (3, 3, 3.0)
+        assert time.time() - third.time < 60
+        assert not reader.ended
+        assert reader.writer_lives
+    assert reader.ended
+    assert not file.exists()
+    assert is_whole(reader.look(0))  # what was mapped can still be read
+
+
+def test_only_its_owner_may_read_it_and_nobody_who_reads_can_write(file):
+    with publisher_of(file):
+        assert file.stat().st_mode & 0o777 == 0o600
+        reader = BusReader(file)
+        with pytest.raises(ValueError, match="read-only"):
+            reader._map.count[0] = 7
+
+
+def test_a_new_writer_takes_the_place_and_old_readers_notice(file):
+    first = publisher_of(file)
+    reader = BusReader(file)
+    assert not reader.replaced
+    second = publisher_of(file)
+    assert reader.replaced
+    assert BusReader(file).writer != reader.writer
+    first.close()
+    assert file.exists()  # it is the second one's by now
+    second.close()
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda data: b"", "cannot be opened"),
+        (lambda data: data[:100], "too short"),
+        (lambda data: b"garbage!" + data[8:], "is not one"),
+        (
+            lambda data: data[:8] + bytes([LAYOUT + 1]) + data[9:],
+            f"has layout {LAYOUT + 1}, this livegym reads {LAYOUT}",
+        ),
+        (lambda data: data[:-4096], "bytes where it says"),
+        (lambda data: data.replace(b'"arrays"', b'"arroys"'), "does not say what it holds"),
+        (lambda data: data.replace(b'"int64"', b'"inxyz"'), "inxyz"),
+        (lambda data: data.replace(b"[3, 5]", b"[9e99]"), "does not say what it holds"),
+    ],
+)
+def test_what_cannot_be_read_is_said(file, change, words):
+    with publisher_of(file):
+        data = file.read_bytes()
+    file.write_bytes(change(data))
+    with pytest.raises(UserError, match=words):
+        BusReader(file)
+
+
+def test_where_there_is_none_it_says_so(file):
+    with pytest.raises(UserError, match="cannot be opened"):
+        BusReader(file)
+
+
+DIES = """
+import os, sys
+sys.path.insert(0, sys.argv[2])
+from pathlib import Path
+from live.publish import Publisher
+from tests.bus_weights import publish, weights
+publisher = Publisher(Path(sys.argv[1]), {}, "", weights(0))
+publish(publisher, 1)
+publish(publisher, 2)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_what_a_dead_writer_left_is_known_and_removed(tmp_path, file):
+    pattern = tmp_path / "livegym.1.*"
+    left, alive = tmp_path / "livegym.1.dead", tmp_path / "livegym.1.alive"
+    subprocess.run([sys.executable, "-c", DIES, str(left), str(TRAIN.parent)], check=False)
+    foreign = tmp_path / "livegym.1.foreign"
+    foreign.write_bytes(b"not ours" * 100)
+    with publisher_of(alive):
+        dead = BusReader(left)
+        assert not dead.writer_lives
+        assert not dead.ended
+        assert is_whole(dead.look(0))
+        remove_left_overs(pattern)
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["livegym.1.alive", "livegym.1.foreign"]
+
+
+def test_a_process_that_was_born_later_with_the_same_number_is_another(file):
+    with publisher_of(file) as publisher:
+        reader = BusReader(file)
+        publisher._map.control["writer_started"][0] += 1
+        assert not reader.writer_lives
+
+
+def test_a_full_memory_is_an_error_now_and_leaves_nothing(small_disk):
+    with pytest.raises(OSError, match="No space"):
+        Publisher(small_disk / "bus", {}, "", weights(0, 1_000_000))
+    assert list(small_disk.iterdir()) == []
+
+
+def test_a_waiting_reader_is_woken(file):
+    with publisher_of(file) as publisher:
+        reader, woken = BusReader(file), []
+        thread = threading.Thread(target=lambda: woken.append(reader.wait(0, 30.0)))
+        thread.start()
+        publish(publisher, 1)
+        thread.join(timeout=10)
+        assert woken == [True]
+        assert reader.wait(0, 30.0)  # at once: it is there already
+        assert not reader.wait(1, 0.01)
+
+
+def test_a_reader_that_is_ahead_of_the_count_waits_like_any_other(file):
+    """A writer that died between flip and count: what was flipped is read once, and nothing spins."""
+    with publisher_of(file) as publisher:
+        publish(publisher, 1)
+        publish(publisher, 2)
+        reader = BusReader(file)
+        publisher._map.count[0] = 1
+        assert reader.look(0).number == 2
+        assert reader.look(2) is None
+        assert not reader.wait(2, 0.01)
+        assert reader.overtaken == 0
+
+
+def test_where_there_is_no_futex_it_looks_again_and_again(monkeypatch):
+    monkeypatch.setattr(futex, "_LIBC", None)
+    word = np.zeros(1, dtype=np.uint64)
+    assert not futex.wait(word, 0, 0.01)
+    timer = threading.Timer(0.02, lambda: word.__setitem__(0, 1))
+    timer.start()
+    assert futex.wait(word, 0, 30.0)
+    futex.wake(word)
+
+
+def test_a_bus_is_where_nothing_copies_it_and_an_id_is_no_path():
+    assert bus_file("../../etc/passwd") is None
+    assert bus_file("") is None
+    if os.path.isdir("/dev/shm"):
+        assert str(bus_file("ab12")) == f"/dev/shm/livegym.{os.getuid()}.ab12"
+
+
+def test_the_control_block_begins_the_same_in_every_layout():
+    """What another layout's reader must know: whether the writer lives."""
+    offsets = {name: CONTROL.fields[name][1] for name in ("magic", "layout", "writer_pid", "writer_started")}
+    assert offsets == {"magic": 0, "layout": 8, "writer_pid": 16, "writer_started": 24}
+
+
+def test_every_kind_of_array_comes_back(file):
+    model = {
+        "half": torch.tensor([1.5, -2.0], dtype=torch.float16),
+        "brain": torch.tensor([3.0], dtype=torch.bfloat16),
+        "flag": torch.tensor([True, False]),
+        "empty": torch.zeros(0, 3),
+        "scalar": torch.tensor(7),
+    }
+    with Publisher(file, {}, "", model) as publisher:
+        publisher.publish(model, 1, 1, 1, None)
+        found = BusReader(file).look(0).model
+    assert all(found[name].dtype == value.dtype and torch.equal(found[name], value) for name, value in model.items())

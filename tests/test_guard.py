@@ -1,0 +1,57 @@
+"""swapGuard: a new version has to show, unseen, that it is not worse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from live.guard import Guard, GuardRule, lower_bound
+from tests.dummy import CountingParams, counting_env
+from tests.test_live import candidate, live_of, policy_of, spec_with
+from utils.errors import UserError
+
+
+def test_the_bound_by_hand():
+    same = np.full(10, 5.0)
+    assert lower_bound(same + 1, same, 0.95) == pytest.approx(1.0)  # nothing varies: the difference itself
+    rng = np.random.default_rng(1)
+    new, old = rng.normal(1.0, 1.0, 400), rng.normal(0.0, 1.0, 400)
+    # the normal approximation: difference - 1.645 * sqrt(var / n + var / n)
+    expected = new.mean() - old.mean() - 1.645 * np.sqrt(new.var() / 400 + old.var() / 400)
+    assert lower_bound(new, old, 0.95) == pytest.approx(expected, abs=0.02)
+
+
+def guard_of(margin=0.0, episodes=6):
+    """A world that rewards the action itself, one step an episode: a policy's return is its bias."""
+    env = counting_env(num_envs=2, length=3, params=CountingParams())
+    env.task.reward = lambda state, action: {"alive": action[:, 0], "step_number": torch.zeros(2)}
+    return Guard(env, policy_of(), GuardRule(episodes, margin, 0.9), stochastic=False)
+
+
+def test_a_better_version_passes_and_a_worse_one_is_refused_with_its_numbers():
+    live, guard = live_of(candidate(1, bias=0.25)), guard_of()
+    guard.judge(candidate(2, bias=0.5), live, lambda: False)
+    with pytest.raises(UserError, match=r"swapGuard: v3.pth: mean return 0.375 against 0.75 .* 6 shadow episodes"):
+        guard.judge(candidate(3, bias=0.125), live, lambda: False)
+    assert live.adopt() is None
+
+
+def test_a_version_may_be_worse_by_the_margin():
+    live = live_of(candidate(1, bias=0.25))
+    guard_of(margin=0.4).judge(candidate(2, bias=0.125), live, lambda: False)
+    with pytest.raises(UserError, match=r"margin 0\.3"):
+        guard_of(margin=0.3).judge(candidate(2, bias=0.125), live, lambda: False)
+
+
+def test_what_does_not_fit_is_refused_before_it_plays():
+    with pytest.raises(UserError, match="does not fit"):
+        guard_of().judge(
+            candidate(2, spec=spec_with(task="Other")),
+            live_of(),
+            lambda: False,
+        )
+
+
+def test_a_stop_ends_shadow_episodes():
+    guard_of(episodes=10**6).judge(candidate(2), live_of(), lambda: True)

@@ -1,0 +1,123 @@
+"""The learner's side of the weight bus: what is published is what the agent has, when it is due, and at the end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from live.bus_reader import BusReader
+from live.learner import BusObserver
+from live.publish import Publisher
+from rl.spec import shape_hash, spec_of
+from rl.state import policy_state
+from tests.dummy import counting_env
+from tests.processes import TRAIN
+from tests.test_learning import agent_of
+from utils.run import bus_file, create_run
+
+
+@pytest.fixture
+def run(tmp_path):
+    made = create_run(tmp_path, "Counting", "train")
+    yield made
+    bus_file(made.run_id).unlink(missing_ok=True)
+
+
+def begun(run, agent, interval=0.0) -> BusObserver:
+    observer = BusObserver(interval)
+    observer.begin(run, agent, spec_of(counting_env()), {"numEnvs": 2})
+    return observer
+
+
+def test_each_iteration_is_published_as_the_agent_has_it(run):
+    agent = agent_of(iterations=3)
+    observer = begun(run, agent)
+    reader, seen = BusReader(bus_file(run.run_id)), []
+    assert reader.description["config"] == {"numEnvs": 2}
+    assert reader.shape_hash == shape_hash(spec_of(counting_env()), policy_state(agent))
+
+    def after(it):
+        observer.after_iteration(it)
+        found = reader.look(len(seen))
+        state = policy_state(agent)
+        assert all(torch.equal(found.model[name], value) for name, value in state.items())
+        seen.append((found.version, found.frame, found.model["running_mean_std.count"].item()))
+
+    agent.train(after)
+    observer.end()
+    assert [version for version, _, _ in seen] == [1, 2, 3]
+    assert [frame for _, frame, _ in seen] == sorted(frame for _, frame, _ in seen)
+    assert seen[0][2] < seen[1][2] < seen[2][2]  # the normaliser that is bound anew by each update, not an old one
+    assert reader.ended
+
+
+def test_it_publishes_no_more_often_than_asked_and_the_last_version_at_the_end(run):
+    agent = agent_of(iterations=5)
+    observer = begun(run, agent, interval=1000.0)
+    reader = BusReader(bus_file(run.run_id))
+    agent.train(observer.after_iteration)
+    assert reader.look(0).version == 1
+    observer.end()
+    assert (reader.look(1).version, reader.count) == (5, 2)
+    observer.end()  # twice is no harm
+
+
+def test_weights_that_are_not_finite_are_not_published(run):
+    agent = agent_of(iterations=2)
+    observer = begun(run, agent)
+    reader = BusReader(bus_file(run.run_id))
+
+    def after(it):
+        if it.version == 2:
+            with torch.no_grad():
+                agent.model.a2c_network.mu.bias.fill_(float("nan"))
+        observer.after_iteration(it)
+
+    agent.train(after)
+    assert reader.look(0).version == 1
+    observer.end()
+    assert reader.count == 1
+
+
+def test_without_memory_for_a_bus_training_goes_on_and_says_so(run, caplog, monkeypatch):
+    monkeypatch.setattr("live.learner.bus_file", lambda run_id: run.path / "nowhere" / run_id)
+    agent = agent_of(iterations=1)
+    observer = begun(run, agent)
+    agent.train(observer.after_iteration)
+    observer.end()
+    assert caplog.text.count("no weight bus") == 1
+
+
+DIES = """
+import os, sys
+sys.path.insert(0, sys.argv[2])
+from pathlib import Path
+from live.publish import Publisher
+from tests.bus_weights import publish, weights
+publisher = Publisher(Path(sys.argv[1]), {}, "", weights(0))
+publish(publisher, 41)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_resumed_run_counts_on_after_what_a_dead_writer_had_published(run):
+    file = bus_file(run.run_id)
+    assert BusObserver(1.0).highest_version(run) == 0
+    subprocess.run([sys.executable, "-c", DIES, str(file), str(TRAIN.parent)], check=False)
+    assert BusObserver(1.0).highest_version(run) == 41
+    file.write_bytes(b"damaged")
+    assert BusObserver(1.0).highest_version(run) == 0
+
+
+def test_a_new_writer_removes_what_dead_ones_left(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("live.learner.bus_file", lambda run_id: tmp_path / f"livegym.0.{run_id}")
+    left = tmp_path / "livegym.0.left"
+    subprocess.run([sys.executable, "-c", DIES, str(left), str(TRAIN.parent)], check=False)
+    assert left.exists()
+    observer = begun(run, agent_of())
+    assert not left.exists()
+    observer.end()
+    assert Publisher.__doc__
