@@ -1,7 +1,7 @@
 """What publishing, swapping and following on the weight bus cost, and whether anything torn ever acts.
 
 - `torn`: a writer at full speed and two readers; every element of publication n is n. The control believes every copy.
-- latency of a control loop of 60 Hz (Cartpole, 4 environments): `quiet`; `swap`, ours, published once a second;
+- latency of a control loop of 60 Hz (Cartpole, 4 environments): `quiet`; `swap`, ours, published 3.5 times a second;
   `flood`, ours, published without a pause; and two naive ways at the same flood, which load_state_dict from shared
   memory into the acting model in a thread: `locked`, where acting waits for the lock, and `unlocked`, where it may act
   on a mixture (counted by looking at the model it acts with).

@@ -23,6 +23,7 @@ from rl.spec import spec_of
 from utils.lock import RunLock
 from utils.run import Run, bus_file
 
+STEADY = 0.2871  # s between publications: no multiple of the control period, or all would come at the same moment of it
 Model = dict[str, torch.Tensor]
 
 
@@ -207,4 +208,4 @@ def latency(side: str, size: str, seconds: float) -> dict[str, float]:
             return quantiles(_loop(world, live.adopt, live.act, seconds)[0])
         if side in ("locked", "unlocked"):
             return naive(world, seconds, side == "locked")
-        return ours(world, seconds, {"swap": 1.0, "flood": 0.0}[side])
+        return ours(world, seconds, {"swap": STEADY, "flood": 0.0}[side])

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import mmap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,12 +83,31 @@ class Place:
 
 
 def places_of(model: Mapping[str, Tensor]) -> tuple[list[Place], int]:
-    """Where the arrays of a model go, and the bytes of one buffer, a whole number of pages."""
-    places, at = [], 0
-    for name, value in model.items():
-        places.append(Place(name, str(value.dtype).removeprefix("torch."), tuple(value.shape), at))
-        at += _whole(value.numel() * value.element_size(), ALIGNMENT)
+    """Where the arrays of a model go, and the bytes of one buffer, a whole number of pages.
+
+    Arrays of one type lie together, so that one sum over them tells whether all are finite.
+    """
+    offsets, at = {}, 0
+    for name in sorted(model, key=lambda name: str(model[name].dtype)):
+        offsets[name] = at
+        at += _whole(model[name].numel() * model[name].element_size(), ALIGNMENT)
+    places = [
+        Place(name, str(value.dtype).removeprefix("torch."), tuple(value.shape), offsets[name])
+        for name, value in model.items()
+    ]
     return places, max(PAGE, _whole(at, PAGE))
+
+
+def floats_of(places: Sequence[Place], buffer: np.ndarray) -> list[Tensor]:
+    """One flat view of `buffer` for each type of floating point arrays in it, gaps (zeros) included."""
+    views = []
+    for dtype in dict.fromkeys(place.torch_dtype for place in places):
+        mine = [place for place in places if place.torch_dtype is dtype]
+        if dtype.is_floating_point:
+            first = min(place.offset for place in mine)
+            end = max(place.offset + math.prod(place.shape) * dtype.itemsize for place in mine)
+            views.append(torch.from_numpy(buffer[first:end]).view(dtype))
+    return views
 
 
 def checksum(record: np.ndarray, buffer: np.ndarray) -> int:

@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from live import futex
-from live.bus import CONTROL, LAYOUT, MAGIC, SLOT, TEXT_AT, Mapped, Place, checksum, file_size, writer_lives
+from live.bus import CONTROL, LAYOUT, MAGIC, SLOT, TEXT_AT, Mapped, Place, checksum, file_size, floats_of, writer_lives
 from utils.errors import UserError
 
 ATTEMPTS = 100  # copies that the writer overtakes, before the next look
@@ -62,6 +63,7 @@ class BusReader:
             places = [Place(n, d, tuple(s), o) for n, d, s, o in self.description["arrays"]]
             self._buffer = np.zeros(self._map.buffers.shape[1], dtype=np.uint8)
             self._model = {place.name: place.view(self._buffer) for place in places}
+            self._floats = floats_of(places, self._buffer)
         except (ValueError, LookupError, TypeError, RuntimeError) as error:
             raise UserError(f"weight bus {file}: does not say what it holds ({error})") from error
         self._record = np.zeros(1, dtype=SLOT)
@@ -130,8 +132,16 @@ class BusReader:
         return int(self._record["checksum"][0]) == checksum(self._record, self._buffer)
 
     def _publication(self) -> Publication:
-        record = self._record[0]
-        number, version, epoch, frame = (int(record[name]) for name in ("number", "version", "epoch", "frame"))
-        reward = float(record["reward"])
+        number, version, epoch, frame, reward, stamp, _ = self._record[0].item()
         known = None if math.isnan(reward) else reward
-        return Publication(self._model, number, version, epoch, frame, known, float(record["time"]))
+        return Publication(self._model, number, version, epoch, frame, known, stamp)
+
+    def not_finite(self) -> str | None:
+        """The first array of the last copy that has NaN or Infinity; None where all are finite.
+
+        A sum is finite only where every summand is; where it merely overflowed, the elements decide.
+        """
+        if all(math.isfinite(view.sum().item()) for view in self._floats):
+            return None
+        floats = ((name, value) for name, value in self._model.items() if value.is_floating_point())
+        return next((name for name, value in floats if not torch.isfinite(value).all()), None)

@@ -6,8 +6,6 @@ import logging
 import time
 from pathlib import Path
 
-import torch
-
 from live.bus_reader import BusReader, Publication
 from live.candidate import Candidate
 from rl.spec import PolicySpec
@@ -61,7 +59,7 @@ class BusSource:
         self._done = publication.number
         if not self._is_due(publication, acting):
             return None
-        broken = not_finite(publication)
+        broken = self._reader.not_finite()
         if broken is not None:
             raise UserError(f"version {publication.version} on the weight bus has NaN or Infinity in {broken}")
         return Candidate(
@@ -94,14 +92,3 @@ class BusSource:
     def refuse(self) -> None:
         """The last publication does not fit: not again."""
         self._refused = self._done
-
-
-def not_finite(publication: Publication) -> str | None:
-    """The first array that has NaN or Infinity; None where all are finite.
-
-    A sum is finite only where every summand is; where it merely overflowed, the elements decide.
-    """
-    for name, value in publication.model.items():
-        if value.is_floating_point() and not torch.isfinite(value.sum()) and not torch.isfinite(value).all():
-            return name
-    return None

@@ -55,6 +55,7 @@ class Publisher:
         try:
             os.posix_fallocate(descriptor, 0, size)  # a full memory says so now, by an error, not later by a signal
             self._map = Mapped(mmap.mmap(descriptor, size), len(text), buffer_bytes)
+            self._views = [[place.view(buffer) for place in self._places] for buffer in self._map.buffers]
             self._map.text[:] = np.frombuffer(text, dtype=np.uint8)
             started, token = process_started(os.getpid()) or 0, secrets.randbits(63)
             identity = (MAGIC, LAYOUT, os.getpid(), started, token)
@@ -78,8 +79,8 @@ class Publisher:
         futex.wake(self._map.count)
 
     def _fill(self, slot: int, model: Mapping[str, Tensor]) -> None:
-        for place in self._places:
-            place.view(self._map.buffers[slot]).copy_(model[place.name])
+        for place, view in zip(self._places, self._views[slot], strict=True):
+            view.copy_(model[place.name])
 
     def _seal(self, slot: int, known: tuple[int, int, int, int, float, float]) -> None:
         record = np.array([(*known, 0)], dtype=SLOT)

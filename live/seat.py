@@ -22,8 +22,8 @@ class Seat:
         self.memory: Memory = tuple(m.clone() for m in self._first_memory)
 
     def take(self, candidate: Candidate) -> None:
-        """Loads a version; the recurrent state stays. Raises UserError, and changes nothing, where it does not fit."""
-        self.policy.load(candidate.model, candidate.spec)
+        """Copies a version's weights, which fit; the recurrent state stays."""
+        self.policy.copy(candidate.model)
         self.candidate = replace(candidate, model={})
 
     def keep(self, candidate: Candidate, first_run: str) -> None:

@@ -79,6 +79,7 @@ class LivePolicy:
         self._commands: queue.SimpleQueue[Callable[[], SwapEvent | None]] = queue.SimpleQueue()
         self.pinned = False
         self._choose = _Chooser(stochastic, torch.Generator(self.device).manual_seed(seed))
+        policy.check(first.model, first.spec)
         self._acting.take(first)
         if self.rule.history:
             self._acting.keep(first, self.first_run)
@@ -200,14 +201,17 @@ class LivePolicy:
         self._leaving, self._acting = self._acting, seat
         progress, how = self._progress, self.rule.how
         progress.swapped_at, progress.steps = time.monotonic(), 0
-        self._alpha.fill_(1.0 if how == "now" else 0.0)
-        taken = list(range(len(self._alpha)))
+        taken = progress.everywhere
+        if how == "now":
+            self._end_transition()
+        else:
+            self._alpha.fill_(0.0)
         if how == "reset":
             taken = progress.fresh.nonzero().squeeze(1).tolist()
             self._alpha[taken] = 1.0
+            self._end_where_done()
         self._note_change(taken)
         self._remember(seat)
-        self._end_where_done()
         return SwapEvent.of(self.acting, accepted=True, reason=reason)
 
     def _remember(self, seat: Seat) -> None:
@@ -232,7 +236,6 @@ class LivePolicy:
 
     def _end_transition(self) -> None:
         if self._leaving is not None:
-            self._alpha.fill_(1.0)
             self._free.append(self._leaving)  # from here on the watching thread may own it
             self._leaving = None
 
@@ -269,6 +272,7 @@ class _Progress:
 
     def __init__(self, alpha: Tensor) -> None:
         self.fresh = torch.ones_like(alpha, dtype=torch.bool)  # (N,) whose episode has just begun
+        self.everywhere = list(range(len(alpha)))
         self.steps = 0  # of a blend
         self.swapped_at = time.monotonic()
         self.changes: list[Change] = []

@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 TURN = 2e-4  # s
 SLICE = 0.1  # s that one wait takes at most, so that the thread ends soon
+REST = 0.005  # s after each version: somebody may publish faster than anybody acts
 PAUSE = 5.0  # s after an error that nobody expected
 
 
@@ -80,6 +81,7 @@ class Watcher:
         while not self._end.is_set() and self.successor is None:
             try:
                 self.look()
+                self._end.wait(REST)
                 self._source.wait(SLICE)
             except Exception:  # a thread that died silently would stop following for good
                 log.exception("looking for newer weights failed; trying again in %g s", PAUSE)

@@ -71,6 +71,7 @@ class Policy:
         self._model.requires_grad_(False)
         self._tensors: dict[str, Tensor] = self._model.state_dict()  # of a frozen model: never bound anew
         self.shapes: Shapes = shapes_of(self._tensors)
+        self._layout = [(name, value.dtype, value.shape) for name, value in self._tensors.items()]
 
     def load(self, model: Mapping[str, Tensor], other: PolicySpec | None = None) -> None:
         """Takes over weights and normaliser. Raises UserError with a readable difference where they do not fit.
@@ -78,11 +79,16 @@ class Policy:
         `other` is what the weights were trained for, where that is known. Nothing is changed on refusal.
         """
         self.check(model, other)
-        for name, value in self._tensors.items():
-            value.copy_(model[name])
+        self.copy(model)
+
+    def copy(self, model: Mapping[str, Tensor]) -> None:
+        """Takes over weights and normaliser that `check` lets pass."""
+        torch._foreach_copy_(list(self._tensors.values()), [model[name] for name in self._tensors])
 
     def check(self, model: Mapping[str, Tensor], other: PolicySpec | None = None) -> None:
         """Raises UserError with a readable difference where weights do not fit; see `load`."""
+        if other in (None, self.spec) and [(n, v.dtype, v.shape) for n, v in model.items()] == self._layout:
+            return  # most are exchanged for their like: no need to look for differences
         differs = difference(self.spec, self.shapes, other, shapes_of(model))
         if differs is not None:
             raise UserError(f"the policy does not fit: {differs}")
