@@ -22,7 +22,7 @@ train: $(READY)
 	$(RUN) train.py config=train_headless task=Cartpole
 
 watch: $(READY)
-	$(RUN) train.py config=test testGamesNum=0 checkpoint=latest reloadInterval=2
+	$(RUN) train.py config=test testGamesNum=0 checkpoint=latest
 
 test: $(READY) tools
 	$(RUN) -m pytest -m "not slow"

@@ -1,0 +1,81 @@
+"""Draws one joint's action around a swap, for swap=now, swap=blend and swap=reset, in the same episode of Ant.
+
+python -m benchmarks.plot_swaps runs/Ant_train_.../nn/Ant_v1_ep1.pth runs/Ant_train_.../nn/Ant_v130_ep130.pth out.png
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from cfg.compose import compose
+from cfg.saved import with_run_config
+from cfg.typed import to_typed
+from live.candidate import Candidate
+from live.sources import candidate_of
+from live.swap import LivePolicy
+from live.world import build_world
+from rl.checkpoint import read_checkpoint
+
+BEFORE, SHOWN, AFTER = 25, 20, 60  # control steps: swap before the episode's end; shown before it; shown after it
+BLEND_SECONDS = 1.5
+
+
+def actions(old: Candidate, new: Candidate, rule: str) -> tuple[list[float], float]:
+    """The first joint's action in environment 0, from SHOWN steps before the swap on; and the control step in s."""
+    session = to_typed(compose(["config=test", f"swap={rule}", f"blendSeconds={BLEND_SECONDS}", "numEnvs=2"]))
+    world = build_world(with_run_config(session, old.config, None, []), old, 0.0)
+    live, env = world.actor, world.env
+    assert isinstance(live, LivePolicy)
+    at, seen = env.max_length - BEFORE, []
+    obs = env.reset()["policy"]
+    for step in range(at + AFTER):
+        if step == at:
+            live.prepare(new)
+        live.adopt()
+        action = live.act(obs)
+        seen.append(float(action[0, 0].clamp(-1, 1)))
+        made = env.step(action)
+        if made.ended is not None:
+            live.forget(made.ended.env_ids)
+        obs = made.obs["policy"]
+    env.sim.close()
+    return seen[at - SHOWN :], env.sim.control_dt
+
+
+def main() -> None:
+    """Writes a PNG. Needs matplotlib (extra `bench`)."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("old", type=Path)
+    parser.add_argument("new", type=Path)
+    parser.add_argument("picture", type=Path)
+    options = parser.parse_args()
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    old, new = (candidate_of(file, read_checkpoint(file), 0.0) for file in (options.old, options.new))
+    figure, panels = pyplot.subplots(3, 1, figsize=(8, 5.4), dpi=150, sharex=True)
+    for rule, axes in zip(("now", "blend", "reset"), panels, strict=True):
+        seen, dt = actions(old, new, rule)
+        time = [dt * (k - SHOWN) for k in range(len(seen))]
+        axes.step(time, seen, where="post", color="#1f4e8c", linewidth=1.4)
+        axes.axvline(0.0, color="#c23b22", linewidth=1)
+        axes.axvline(dt * BEFORE, color="#777777", linewidth=1, linestyle=":")
+        if rule == "blend":
+            axes.axvspan(0.0, BLEND_SECONDS, color="#c23b22", alpha=0.1, linewidth=0)
+        axes.set_ylim(-1.1, 1.1)
+        axes.set_ylabel(f"swap={rule}")
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_title(
+        f"Ant's first joint, version {old.version} to {new.version}: swap (red), next episode (dotted)", loc="left"
+    )
+    panels[-1].set_xlabel("s of simulated time since the swap")
+    figure.tight_layout()
+    options.picture.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(options.picture)
+
+
+if __name__ == "__main__":
+    main()
