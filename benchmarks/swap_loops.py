@@ -176,7 +176,7 @@ def naive(world: World, seconds: float, locked: bool) -> dict[str, float]:
     policy = world.make_policy()
     shared = {name: value.float().clone().share_memory_() for name, value in world.weights.items()}
     lock = threading.Lock() if locked else nullcontext()
-    end, torn = threading.Event(), 0
+    end, acted = threading.Event(), [0, 0]  # steps, and those on a mixture
 
     def load() -> None:
         while not end.is_set():
@@ -184,10 +184,10 @@ def naive(world: World, seconds: float, locked: bool) -> dict[str, float]:
                 policy._model.load_state_dict(shared)
 
     def act(obs: torch.Tensor) -> torch.Tensor:
-        nonlocal torn
         with lock:
             first = next(iter(policy.state().values())).flatten()[0].item()
-            torn += not is_whole(policy.state(), first)
+            acted[0] += 1
+            acted[1] += not is_whole(policy.state(), first)
             return policy(obs).mode().nan_to_num(0.0)
 
     with process(_fill_steadily, shared):
@@ -196,7 +196,7 @@ def naive(world: World, seconds: float, locked: bool) -> dict[str, float]:
         times, _ = _loop(world, lambda: None, act, seconds)
         end.set()
         thread.join()
-    return {**quantiles(times), "acted_torn": float(torn), "steps": float(len(times))}
+    return {**quantiles(times), "steps": float(acted[0]), "acted_torn": float(acted[1])}
 
 
 def latency(side: str, size: str, seconds: float) -> dict[str, float]:
