@@ -52,8 +52,7 @@ def job(cfg: DictConfig) -> int:
         parent = load_parent(config, task)
         if config.resume and parent is not None:
             config = parent.resumed(config, [split(override)[1] for override in overrides])
-        observers = [BusObserver(config.publishInterval)] if config.publishInterval > 0 else []
-        return run_training(config, provenance, stop, parent, observers)
+        return run_training(config, provenance, stop, parent, [BusObserver(config.publishInterval)])
 
 
 if __name__ == "__main__":

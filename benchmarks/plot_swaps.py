@@ -24,7 +24,7 @@ BLEND_SECONDS = 1.5
 def actions(old: Candidate, new: Candidate, rule: str) -> tuple[list[float], float]:
     """The first joint's action in environment 0, from SHOWN steps before the swap on; and the control step in s."""
     session = to_typed(compose(["config=test", f"swap={rule}", f"blendSeconds={BLEND_SECONDS}", "numEnvs=2"]))
-    world = build_world(with_run_config(session, old.config, None, []), old, 0.0)
+    world = build_world(with_run_config(session, old.config, None, []), old)
     live, env = world.actor, world.env
     assert isinstance(live, LivePolicy)
     at, seen = env.max_length - BEFORE, []

@@ -102,7 +102,7 @@ class Again:
         file = self.files[self.count % len(self.files)]
         return candidate_of(file, read_checkpoint(file), 1000 * (time.perf_counter() - start))
 
-    def refuse(self, candidate: Candidate) -> None:
+    def refuse(self, candidate: Candidate, for_good: bool) -> None:
         """They fit."""
 
     def refusals(self) -> list:

@@ -197,7 +197,7 @@ class RootConfig:
     )
     reloadInterval: float = key(
         30.0,
-        "time between looks at files; given explicitly also the least time between swaps from the bus; 0: never",
+        "time between looks at files; given explicitly also the least time between two swaps; 0: never",
         unit="s",
         low=0,
         example="reloadInterval=2",

@@ -159,9 +159,14 @@ def unused_keys(cfg: DictConfig, is_explicit: Callable[[str], bool]) -> list[str
         for weak, strong in STRONGER
         if is_explicit(weak) and is_explicit(strong)
     ]
-    schedule = cfg.train.lr_schedule
-    if is_explicit("train.kl_threshold") and schedule != "adaptive":
-        beside.append(f"train.kl_threshold has no effect: it belongs to train.lr_schedule=adaptive, not {schedule}")
+    for key, needed, holds in (
+        ("train.kl_threshold", "train.lr_schedule=adaptive", cfg.train.lr_schedule == "adaptive"),
+        ("blendSeconds", "swap=blend", cfg.swap == "blend"),
+        ("swapGuardMargin", "swapGuard", cfg.swapGuard > 0),
+        ("swapGuardConfidence", "swapGuard", cfg.swapGuard > 0),
+    ):
+        if is_explicit(key) and not holds:
+            beside.append(f"{key}={OmegaConf.select(cfg, key)} has no effect: it belongs to {needed}")
     return beside + [
         f"{key.path}={cfg[key.name]} has no effect in mode={cfg.mode}: it belongs to mode={key.doc.mode}"
         for key in Schema().keys(RootConfig).values()

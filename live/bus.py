@@ -12,11 +12,11 @@ One file, memory-mapped, in memory (`utils.run.bus_file`) and never where anythi
 
 from __future__ import annotations
 
+import fcntl
 import math
 import mmap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -34,8 +34,7 @@ CONTROL = np.dtype(
     [
         ("magic", "S8"),
         ("layout", "<u8"),
-        ("writer_pid", "<u8"),  # up to here and with the next one the same in every layout
-        ("writer_started", "<u8"),  # clock ticks since boot: with the pid, one process and no other
+        ("writer_pid", "<u8"),
         ("writer", "<u8"),  # drawn anew by each writer
         ("text_bytes", "<u8"),
         ("buffer_bytes", "<u8"),
@@ -141,16 +140,11 @@ class Mapped:
         self.buffers = whole[start : start + 2 * buffer_bytes].reshape(2, buffer_bytes)
 
 
-def process_started(pid: int) -> int | None:
-    """Clock ticks from boot to the start of a process of this host; None where there is no such process."""
+def writer_lives(descriptor: int) -> bool:
+    """Whether the writer of the open bus file still runs: it holds a lock on it, which the kernel takes back."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    state, *fields = stat.rpartition(")")[2].split()  # the name before may hold blanks and brackets
-    return None if state in "ZX" else int(fields[18])  # a dead one that nobody waited for has ended all the same
-
-
-def writer_lives(control: np.ndarray) -> bool:
-    """Whether the process that made a bus still runs; `control` is one CONTROL record."""
-    return process_started(int(control["writer_pid"])) == int(control["writer_started"])
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return False

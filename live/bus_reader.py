@@ -30,6 +30,10 @@ from utils.errors import UserError
 ATTEMPTS = 100  # copies that the writer overtakes, before the next look
 
 
+def _without_links(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW)
+
+
 @dataclass(frozen=True)
 class Publication:
     """One version, copied out whole. The tensors are the reader's, and are overwritten by its next `look`."""
@@ -49,11 +53,14 @@ class BusReader:
     def __init__(self, file: Path) -> None:
         self.file = file
         try:
-            with file.open("rb") as opened:
-                self._inode = os.fstat(opened.fileno()).st_ino
-                memory = mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ)
+            self._opened = open(file, "rb", buffering=0, opener=_without_links)  # noqa: SIM115 - as long as the reader
+            found = os.fstat(self._opened.fileno())
+            memory = mmap.mmap(self._opened.fileno(), 0, prot=mmap.PROT_READ)
         except (OSError, ValueError) as error:
             raise UserError(f"weight bus {file}: cannot be opened ({error})") from error
+        if found.st_uid != os.getuid():  # everybody may write there
+            raise UserError(f"weight bus {file}: belongs to user {found.st_uid}, not to {os.getuid()}, who reads it")
+        self._inode = found.st_ino
         self._map = self._checked(memory)
         control = self._map.control[0]
         self.writer = int(control["writer"])
@@ -98,7 +105,7 @@ class BusReader:
     @property
     def writer_lives(self) -> bool:
         """Whether the process that made the file still runs."""
-        return writer_lives(self._map.control[0])
+        return writer_lives(self._opened.fileno())
 
     @property
     def replaced(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from pathlib import Path
 
@@ -12,8 +11,6 @@ from rl.spec import PolicySpec
 from utils.errors import UserError
 from utils.lock import lock_holder
 from utils.run import Run, bus_file
-
-log = logging.getLogger(__name__)
 
 
 def bus_of(run: Run) -> Path | None:
@@ -35,6 +32,7 @@ class BusSource:
         self._spec = PolicySpec.from_dict(said["spec"]) if "spec" in said else None
         self._config = said.get("config")
         self._done = 0  # number of the newest publication that needs no second look
+        self._misfit = False  # its arrays have another shape, which does not change
         self._refused = 0  # number of the newest that does not fit
 
     @property
@@ -52,6 +50,8 @@ class BusSource:
 
     def look(self, acting: Candidate) -> Candidate | None:
         """The newest publication, where it should act instead of `acting`. Raises UserError where it is not finite."""
+        if self._misfit:
+            return None
         start = time.perf_counter()
         publication = self._reader.look(self._seen(acting))
         if publication is None:
@@ -89,6 +89,6 @@ class BusSource:
             return True
         return publication.version > acting.version  # a file's weights act: versions of one run can be compared
 
-    def refuse(self) -> None:
-        """The last publication does not fit: not again."""
-        self._refused = self._done
+    def refuse(self, for_good: bool) -> None:
+        """The last publication does not take over: not again; `for_good`: neither any other of this writer."""
+        self._refused, self._misfit = self._done, self._misfit or for_good

@@ -36,8 +36,8 @@ class FollowSource:
             self._connect()
         if weights == "bus" and self._bus is None:
             raise UserError(
-                f"weights=bus: {files.run.name} is not being trained on this machine now"
-                f"{f' ({self._unreadable})' if self._unreadable else ''}. Follow its files: weights=files"
+                f"weights=bus: {self._unreadable or f'{files.run.name} is not published on this machine now'}. Either "
+                "it is not being trained here, or with publishInterval=0. Follow its files: weights=files"
             )
 
     @property
@@ -47,7 +47,9 @@ class FollowSource:
 
     def wait(self, timeout: float) -> None:
         """Sleeps until there may be something new, `timeout` s at most."""
-        if self._bus is None:
+        if self._bus is None and self._weights == "bus":
+            time.sleep(timeout)
+        elif self._bus is None:
             due = self._looked_at_files + self._interval - time.monotonic()
             time.sleep(min(timeout, max(0.0, due)))
         else:
@@ -55,10 +57,11 @@ class FollowSource:
 
     def look(self, acting: Candidate) -> Candidate | None:
         """Newer weights, verified; None where there are none."""
+        bus = self._bus if self._bus is not None and self._bus.run is self._files.run else None
         if self._weights != "files":
             self._check_bus()
-        if self._bus is not None:
-            candidate = self._look_at_bus(self._bus, acting)
+        for source in dict.fromkeys((bus, self._bus)):  # one that is over may hold a last version
+            candidate = self._look_at_bus(source, acting) if source is not None else None
             if candidate is not None:
                 return candidate
         if self._weights == "bus" or time.monotonic() - self._looked_at_files < self._interval:
@@ -71,7 +74,7 @@ class FollowSource:
             return bus.look(acting)
         except UserError as error:
             log.warning("refused: %s. The old policy keeps acting.", error)
-            bus.refuse()
+            bus.refuse(for_good=False)
             self._refusals.append(
                 SwapEvent(time.time(), "bus", bus.run.name, "", None, None, None, False, str(error), 0.0)
             )
@@ -107,12 +110,12 @@ class FollowSource:
             self._bus, self._unreadable = bus, ""
             log.info("%s is live on this machine: following it on the weight bus.", run.name)
 
-    def refuse(self, candidate: Candidate) -> None:
-        """The candidate does not fit what acts here: not again until it changes."""
+    def refuse(self, candidate: Candidate, for_good: bool) -> None:
+        """The candidate does not take over here: not again until it changes; `for_good`: its shape is another."""
         if candidate.publication is None:
-            self._files.refuse(candidate)
+            self._files.refuse(candidate, for_good)
         elif self._bus is not None:
-            self._bus.refuse()
+            self._bus.refuse(for_good)
 
     def refusals(self) -> list[SwapEvent]:
         """What could not be used since the last call."""

@@ -2,8 +2,8 @@
 
 Both versions play the same number of episodes in spare environments, from the same first states and with the same
 generators. The new one is adopted where the lower confidence bound of the difference of mean returns, by the bootstrap
-(Efron 1979, doi:10.1214/aos/1176344552), is above minus the margin: where it is not shown to be no worse than that,
-it does not take over. The world that people watch is not touched.
+(Efron 1979, doi:10.1214/aos/1176344552), is not below minus the margin: where it is not shown to be no
+worse than that, it does not take over. The world that people watch is not touched.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from live.candidate import Candidate, Label
 from live.play import Player, quotas
+from live.seat import Seat
 from live.swap import LivePolicy
 from rl.policy import Policy
 from tasks.env import Env, Step
@@ -53,11 +54,15 @@ class Guard:
         self._start = env.state_dict()  # with the generator, so that every version begins from the same states
         self._known: tuple[Label, np.ndarray] | None = None  # the acting version's returns
 
+    def close(self) -> None:
+        """Ends the spare physics' threads."""
+        self._env.sim.close()
+
     def judge(self, candidate: Candidate, live: LivePolicy, ended: Callable[[], bool]) -> None:
         """Raises UserError where the candidate does not fit, or is not shown to be as good as what acts."""
         self._policy.check(candidate.model, candidate.spec)
         if self._known is None or self._known[0] != live.label:
-            label, weights = live.label, live.weights()
+            label, weights = live.weights()
             self._known = (label, self._returns(weights, ended))
         new, old = self._returns(candidate.model, ended), self._known[1]
         if ended() or not len(new) or not len(old):
@@ -68,7 +73,7 @@ class Guard:
             f"in {len(new)} shadow episodes each; difference at least {bound:.4g} "
             f"at confidence {self._rule.confidence:g}, margin {self._rule.margin:g}"
         )
-        if bound <= -self._rule.margin:
+        if bound < -self._rule.margin:
             raise UserError(f"swapGuard: {said}")
         log.info("swapGuard lets it pass: %s", said)
         self._known = (candidate.label(live.first_run), new)
@@ -77,7 +82,7 @@ class Guard:
         """(K,) undiscounted returns, always from the same start."""
         self._policy.load(model)
         self._env.load_state_dict(self._start)
-        actor = _Alone(self._policy, self._stochastic)
+        actor = _Alone(Seat(self._policy), self._stochastic)
         player = Player(self._env, actor, quotas(self._rule.episodes, self._env.num_envs))
         collector = _Returns()
         player.attach(collector)
@@ -88,11 +93,9 @@ class Guard:
 class _Alone:
     """A policy that nobody exchanges."""
 
-    def __init__(self, policy: Policy, stochastic: bool) -> None:
-        self._policy, self._stochastic = policy, stochastic
-        self._memory = policy.first_memory()
-        self._first_memory = policy.first_memory()
-        self._rng = torch.Generator(policy.device).manual_seed(0)
+    def __init__(self, seat: Seat, stochastic: bool) -> None:
+        self._seat, self._stochastic = seat, stochastic
+        self._rng = torch.Generator(seat.policy.device).manual_seed(0)
 
     def adopt(self) -> None:
         """Nothing to take over."""
@@ -103,14 +106,12 @@ class _Alone:
 
     def act(self, obs: Tensor) -> Tensor:
         """obs (N, width) -> actions."""
-        out = self._policy(obs.to(self._policy.device), self._memory)
-        self._memory = out.memory
+        out = self._seat.think(obs.to(self._seat.policy.device))
         return out.sample(self._rng) if self._stochastic else out.mode()
 
     def forget(self, env_ids: Tensor) -> None:
         """Episodes begin anew."""
-        for memory, first in zip(self._memory, self._first_memory, strict=True):
-            memory[:, env_ids] = first[:, env_ids]
+        self._seat.forget(env_ids)
 
 
 class _Returns:

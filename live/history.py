@@ -53,9 +53,14 @@ class History:
         """This version, where it is still kept."""
         return self._kept.get(label)
 
+    @property
+    def labels(self) -> list[Label]:
+        """The kept versions, the oldest first; may be asked for by other threads."""
+        return list(self._kept)
+
     def before(self, label: Label) -> Kept | None:
         """The version that came before `label`; the newest one where `label` is not kept, None where there is none."""
-        labels = list(self._kept)
+        labels = self.labels
         index = labels.index(label) if label in labels else len(labels)
         return self._kept[labels[index - 1]] if index > 0 else None
 

@@ -2,7 +2,7 @@
 
 At most every `publishInterval` seconds, after an iteration, and at the end. On a GPU the weights are copied to pinned
 host memory by the device's own queue, behind what it has to do anyway, and another thread publishes them once they
-are there: the learner never waits for the copy.
+are there: the learner waits only where the last copy is not done yet.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,12 +26,14 @@ from utils.run import Run, bus_file
 
 log = logging.getLogger(__name__)
 
+KEPT_LEFT_OVERS = 24 * 3600.0  # s that a dead writer's bus is kept: its run may be resumed, and goes on counting there
+
 
 class BusObserver:
     """Publishes one training. Where there is no memory for a bus, it says so, and followers read files."""
 
     def __init__(self, interval: float) -> None:
-        """`interval`: least s between publications."""
+        """`interval`: least s between publications; 0: no bus."""
         self._interval = interval
         self._publisher: Publisher | None = None
         self._agent: Agent | None = None
@@ -42,23 +45,29 @@ class BusObserver:
     def highest_version(self, run: Run) -> int:
         """What a writer that died had published: a resumed run goes on counting after it."""
         file = bus_file(run.run_id)
+        if file is None or not file.exists():
+            return 0
         try:
-            found = BusReader(file).look(0) if file is not None and file.exists() else None
-        except UserError:
+            found = BusReader(file).look(0)
+        except UserError as error:
+            log.warning(
+                "what was published last is not known (%s): versions go on after the newest checkpoint's.", error
+            )
             return 0
         return found.version if found is not None else 0
 
     def begin(self, run: Run, agent: Agent, spec: PolicySpec, config: dict[str, Any]) -> None:
-        """Makes the bus."""
-        self._agent = agent
+        """Makes the bus, where there is memory for it."""
         pattern, file = bus_file("*"), bus_file(run.run_id)
-        if pattern is None or file is None:
+        if self._interval == 0 or pattern is None or file is None:
+            log.info("no weight bus: whoever follows this run reads its files.")
             return
+        self._agent = agent
+        model = policy_state(agent)
+        said = {"run_id": run.run_id, "run": run.name, "spec": spec.to_dict(), "config": config}
+        remove_left_overs(pattern, older_than=KEPT_LEFT_OVERS)
         try:
-            remove_left_overs(pattern)
-            model = policy_state(agent)
-            said = {"run_id": run.run_id, "run": run.name, "spec": spec.to_dict(), "config": config}
-            self._publisher = Publisher(file, said, shape_hash(spec, model), model)
+            self._publisher = _publisher(file, pattern, said, shape_hash(spec, model), model)
         except OSError as error:
             log.warning("no weight bus (%s: %s): whoever follows this run reads its files.", file, error)
             return
@@ -71,12 +80,12 @@ class BusObserver:
         if time.monotonic() >= self._due:
             self._publish(it)
 
-    def end(self) -> None:
-        """Publishes the last version, if it was not yet, and closes the bus."""
+    def end(self, complete: bool) -> None:
+        """Publishes the last version, if it is whole and was not published yet, and closes the bus."""
         if self._publisher is None:
             return
         try:
-            if self._last is not None and self._last.version != self._published:
+            if complete and self._last is not None and self._last.version != self._published:
                 self._publish(self._last)
             if self._copies is not None:
                 self._copies.finish()
@@ -96,6 +105,15 @@ class BusObserver:
             _publish_finite(publisher, model, it)
 
 
+def _publisher(file: Path, pattern: Path, said: dict[str, Any], digest: str, model: dict[str, Tensor]) -> Publisher:
+    """A new bus. Where the memory is full, all that dead writers left makes room first. Raises OSError."""
+    try:
+        return Publisher(file, said, digest, model)
+    except OSError:
+        remove_left_overs(pattern, older_than=0.0)
+        return Publisher(file, said, digest, model)
+
+
 def _publish_finite(publisher: Publisher, model: dict[str, Tensor], it: Iteration) -> None:
     """Weights that are not finite end the training at its next checkpoint; nobody needs to act with them till then."""
     if all(bool(torch.isfinite(value.sum())) for value in model.values() if value.is_floating_point()):
@@ -106,7 +124,11 @@ class _DeviceCopies:
     """Weights on their way from the device to pinned host memory, at most one set at a time."""
 
     def __init__(self, model: dict[str, Tensor]) -> None:
-        self._host = {name: torch.empty_like(value, device="cpu", pin_memory=True) for name, value in model.items()}
+        self._host = {name: torch.empty_like(value, device="cpu") for name, value in model.items()}
+        try:
+            self._host = {name: value.pin_memory() for name, value in self._host.items()}
+        except RuntimeError as error:
+            log.warning("no pinned memory (%s): copies of the weights wait for the device.", error)
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="weights-publisher")
         self._running: Any = None
 

@@ -30,3 +30,17 @@ def mixed_sample(old: Distribution, new: Distribution, alpha: Tensor, rng: torch
     by_new = torch.rand(alpha.shape, generator=rng, device=alpha.device) < alpha
     mine, theirs = new.sample(rng), old.sample(rng)
     return torch.where(by_new.reshape(-1, *[1] * (mine.ndim - 1)), mine, theirs)
+
+
+class Chooser:
+    """Turns what policies would do into actions, deterministically or by draws from a generator of its own."""
+
+    def __init__(self, stochastic: bool, rng: torch.Generator) -> None:
+        self._stochastic, self._rng = stochastic, rng
+
+    def __call__(self, out: Distribution) -> Tensor:
+        return out.sample(self._rng) if self._stochastic else out.mode()
+
+    def mixed(self, old: Distribution, new: Distribution, alpha: Tensor) -> Tensor:
+        """The same of two policies' mixture."""
+        return mixed_sample(old, new, alpha, self._rng) if self._stochastic else mixed_mode(old, new, alpha)

@@ -28,6 +28,8 @@ class Pool:
         """Raises UserError where no environment would be left for the newest version."""
         if size >= num_envs and size:
             raise UserError(f"poolEnvs={size}: must be less than numEnvs={num_envs}, or the newest acts nowhere.")
+        if size and history.size < 2:
+            raise UserError(f"poolEnvs={size}: needs historySize of 2 or more, which is {history.size}.")
         self._history = history
         self._seats = {env_id: Seat(make_policy()) for env_id in range(num_envs - size, num_envs)}
         self._labels: dict[int, Label] = {}  # environment -> the older version that acts there

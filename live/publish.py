@@ -11,6 +11,7 @@ do is told in `live/bus_reader.py`.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import logging
 import math
@@ -27,7 +28,7 @@ import numpy as np
 from torch import Tensor
 
 from live import futex
-from live.bus import CONTROL, LAYOUT, MAGIC, SLOT, Mapped, checksum, file_size, places_of, process_started, writer_lives
+from live.bus import LAYOUT, MAGIC, SLOT, Mapped, checksum, file_size, places_of, writer_lives
 from utils.files import discard
 
 log = logging.getLogger(__name__)
@@ -53,20 +54,20 @@ class Publisher:
         discard(temporary)
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # while it is held, the writer lives
             os.posix_fallocate(descriptor, 0, size)  # a full memory says so now, by an error, not later by a signal
             self._map = Mapped(mmap.mmap(descriptor, size), len(text), buffer_bytes)
             self._views = [[place.view(buffer) for place in self._places] for buffer in self._map.buffers]
             self._map.text[:] = np.frombuffer(text, dtype=np.uint8)
-            started, token = process_started(os.getpid()) or 0, secrets.randbits(63)
-            identity = (MAGIC, LAYOUT, os.getpid(), started, token)
+            identity = (MAGIC, LAYOUT, os.getpid(), secrets.randbits(63))
             self._map.control[0] = (*identity, len(text), buffer_bytes, digest.encode(), 0, 0, 0)
             self._inode = os.fstat(descriptor).st_ino
             os.rename(temporary, file)
         except BaseException:
             discard(temporary)
-            raise
-        finally:
             os.close(descriptor)
+            raise
+        self._descriptor = descriptor  # with the lock
 
     def publish(self, model: Mapping[str, Tensor], version: int, epoch: int, frame: int, reward: float | None) -> None:
         """Makes a version the newest: fill the slot that is not active, flip, raise the count; in this order."""
@@ -76,6 +77,7 @@ class Publisher:
         self._seal(slot, (number, version, epoch, frame, math.nan if reward is None else reward, time.time()))
         self._map.control["active"][0] = slot
         self._map.count[0] = number
+        os.utime(self._descriptor)  # writing into a mapping does not do that
         futex.wake(self._map.count)
 
     def _fill(self, slot: int, model: Mapping[str, Tensor]) -> None:
@@ -94,6 +96,8 @@ class Publisher:
         with contextlib.suppress(OSError):
             if self.file.stat().st_ino == self._inode:  # a newer writer's file is not ours to remove
                 self.file.unlink()
+        with contextlib.suppress(OSError):  # it is closed already
+            os.close(self._descriptor)
 
     def __enter__(self) -> Publisher:
         return self
@@ -102,20 +106,19 @@ class Publisher:
         self.close()
 
 
-def remove_left_overs(pattern: Path) -> None:
-    """Removes the buses that dead writers left: files of this user whose name fits `pattern`, a path with a `*`."""
+def remove_left_overs(pattern: Path, older_than: float) -> None:
+    """Removes the buses that dead writers left, complete or not, and that nobody wrote for `older_than` seconds.
+
+    They are the files whose name fits `pattern`, a path with a `*`.
+    """
     for file in pattern.parent.glob(pattern.name):
         with contextlib.suppress(OSError):
-            if _is_left_over(file):
+            if time.time() - file.stat().st_mtime >= older_than and _is_left_over(file):
                 file.unlink()
                 log.info("removed %s, which a training that died had left.", file)
 
 
 def _is_left_over(file: Path) -> bool:
-    *_, pid, end = ("", "", *file.name.split("."))
-    if end == MAKING:  # not complete yet, and never will be
-        return pid.isdigit() and process_started(int(pid)) is None
     with file.open("rb") as opened:
-        head = opened.read(CONTROL.itemsize)
-    ours = len(head) == CONTROL.itemsize and head.startswith(MAGIC)
-    return ours and not writer_lives(np.frombuffer(head, dtype=CONTROL)[0])
+        ours = opened.read(len(MAGIC)) == MAGIC or file.name.endswith(f".{MAKING}")  # not complete, and never will be
+        return ours and not writer_lives(opened.fileno())

@@ -14,7 +14,7 @@ from live.candidate import Label, SwapEvent
 from live.play import Player
 from live.results import Results, VersionTrace
 from live.swap import LivePolicy
-from tasks.env import Step
+from tasks.env import Env, Step
 from utils.files import atomic_write_text, strict_json
 
 log = logging.getLogger(__name__)
@@ -32,14 +32,17 @@ class Reporter:
         self.results, self.file = results, file
         self.refusals: queue.SimpleQueue[SwapEvent] = queue.SimpleQueue()
         self._endless = endless
-        self.begin(1, None)
+        self._live: LivePolicy | None = None
+        self._acting: Label = 0
+        self._trace = VersionTrace(0, 0)
         self._told = time.monotonic()
 
-    def begin(self, num_envs: int, live: LivePolicy | None) -> None:
-        """Fresh episodes of `num_envs` environments, played by `live`, or by a scripted agent where that is None."""
+    def begin(self, env: Env, live: LivePolicy | None) -> None:
+        """Fresh episodes of `env`, played by `live`, or by a scripted agent where that is None."""
         self._live = live
-        self._acting: Label = live.label if live is not None else 0
-        self._trace = VersionTrace(num_envs, self._acting)
+        self._acting = live.label if live is not None else 0
+        self._trace = VersionTrace(env.num_envs, self._acting)
+        self.results.begin(env.reason_names, env.success_reason)
 
     def note_new_world(self, live: LivePolicy) -> None:
         """A version that did not fit acts in environments that were built for it."""

@@ -50,14 +50,20 @@ class VersionTrace:
 class Results:
     """Collects a test's episodes and swaps; `to_dict` is what `results.json` holds."""
 
-    def __init__(self, reason_names: tuple[str, ...], success_reason: str | None, header: dict[str, Any]) -> None:
+    def __init__(self, header: dict[str, Any]) -> None:
         """`header`: checkpoint, task, seed and what else describes the test."""
-        self.reason_names, self.success_reason, self.header = reason_names, success_reason, header
+        self.header = header
+        self.reason_names: tuple[str, ...] = ()
+        self.success_reason: str | None = None
         self.episodes: deque[dict[str, Any]] = deque(maxlen=EPISODES_KEPT)
         self.swaps: deque[SwapEvent] = deque(maxlen=SWAPS_KEPT)
         self.returns, self.lengths = Moments(), Moments()
         self.reasons: Counter[str] = Counter()
         self.by_version: dict[Label, Moments] = {}
+
+    def begin(self, reason_names: tuple[str, ...], success_reason: str | None) -> None:
+        """From now on episodes end for these reasons."""
+        self.reason_names, self.success_reason = reason_names, success_reason
 
     def add(self, ends: EpisodeEnds, index: int, versions: list[Label], version: Label) -> None:
         """Counts the ended episode at `index` of `ends`."""

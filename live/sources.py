@@ -37,8 +37,11 @@ class Source(Protocol):
     def look(self, acting: Candidate) -> Candidate | None:
         """Weights that should act instead of `acting`, verified; None where there are none."""
 
-    def refuse(self, candidate: Candidate) -> None:
-        """The candidate does not fit what acts here: do not offer it again until it changes."""
+    def refuse(self, candidate: Candidate, for_good: bool) -> None:
+        """The candidate does not take over: do not offer it again until it changes.
+
+        `for_good`: its shape is another, so that nothing of the same make will fit.
+        """
 
     def refusals(self) -> list[SwapEvent]:
         """What could not be used since the last call."""
@@ -103,8 +106,8 @@ class CheckpointSource:
         self._forget_what_is_gone()
         return None
 
-    def refuse(self, candidate: Candidate) -> None:
-        """Not again until the file changes."""
+    def refuse(self, candidate: Candidate, for_good: bool) -> None:
+        """Not again until the file changes; other files may fit."""
         assert candidate.file is not None
         self._bad[candidate.file] = checkpoint_fingerprint(candidate.file)
 

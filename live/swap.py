@@ -20,37 +20,27 @@ handed over by `deque.append` and taken by `deque.pop`, which are atomic: whoeve
 from __future__ import annotations
 
 import contextlib
+import logging
 import queue
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from live.candidate import Candidate, Label, SwapEvent
-from live.history import History
-from live.mixture import mixed_mode, mixed_sample
+from live.history import History, Kept
+from live.mixture import Chooser
 from live.pool import Pool
 from live.seat import Seat
-from rl.policy import Distribution, Policy
+from live.transition import Change, Progress, SwapRule
+from rl.policy import Policy
 from rl.spec import PolicySpec
 from utils.errors import UserError
 
-Change = tuple[list[int], Label]
-"""Environments, and the version that acts in them from the next step on."""
-
-
-@dataclass(frozen=True)
-class SwapRule:
-    """How new weights take over."""
-
-    how: str = "now"  # now, reset, blend
-    blend_steps: int = 1  # control steps
-    min_interval: float = 0.0  # s between two swaps
-    history: int = 0  # versions that are kept
-    pool_envs: int = 0  # the last so many environments are older versions'
+log = logging.getLogger(__name__)
 
 
 class LivePolicy:
@@ -63,10 +53,14 @@ class LivePolicy:
         stochastic: bool,
         seed: int,
         rule: SwapRule | None = None,
+        first_run: str | None = None,
     ) -> None:
-        """`make_policy` builds one empty model. Raises UserError where `first` does not fit."""
+        """`make_policy` builds one empty model. Raises UserError where `first` does not fit.
+
+        `first_run`: whose versions are labelled by their number alone; None: the run of `first`.
+        """
         self.rule = rule or SwapRule()
-        self.first_run = first.run
+        self.first_run = first.run if first_run is None else first_run
         self._acting, *others = (Seat(make_policy()) for _ in range(3))
         self._leaving: Seat | None = None
         self._free, self._ready = deque(others), deque[Seat]()
@@ -75,10 +69,10 @@ class LivePolicy:
         self.history = History(self.rule.history)
         self.pool = Pool(self.rule.pool_envs, policy.num_envs, make_policy, self.history, seed)
         self._alpha = torch.ones(policy.num_envs, device=self.device)  # (N,)
-        self._progress = _Progress(self._alpha)
+        self._progress = Progress(self._alpha)
         self._commands: queue.SimpleQueue[Callable[[], SwapEvent | None]] = queue.SimpleQueue()
         self.pinned = False
-        self._choose = _Chooser(stochastic, torch.Generator(self.device).manual_seed(seed))
+        self._choose = Chooser(stochastic, torch.Generator(self.device).manual_seed(seed))
         policy.check(first.model, first.spec)
         self._acting.take(first)
         if self.rule.history:
@@ -115,9 +109,14 @@ class LivePolicy:
         """Whether two versions act at the moment."""
         return self._leaving is not None
 
-    def weights(self) -> dict[str, Tensor]:
-        """A copy of the acting weights; may be asked for by the watching thread."""
-        return self._acting.policy.state()
+    def weights(self) -> tuple[Label, dict[str, Tensor]]:
+        """The acting version and a copy of its weights; may be asked for by the watching thread."""
+        while True:
+            seat = self._acting
+            assert seat.candidate is not None
+            label, weights = seat.candidate.label(self.first_run), seat.policy.state()
+            if seat is self._acting:  # it was not exchanged, and perhaps loaded anew, meanwhile
+                return label, weights
 
     # the watching thread's part
 
@@ -158,23 +157,33 @@ class LivePolicy:
 
         Raises UserError where that is not kept.
         """
+        self._kept_or_refused(label)
+        self._commands.put(lambda: self._roll_back(label))
+
+    def _kept_or_refused(self, label: Label | None) -> Kept:
         kept = self.history.before(self.label) if label is None else self.history.get(label)
         if kept is None:
             wanted = "there is none before the acting one" if label is None else f"version {label} is not kept"
-            labels = ", ".join(str(k.label) for k in self.history) or "none"
+            labels = ", ".join(map(str, self.history.labels)) or "none"
             raise UserError(f"rollback: {wanted}. Kept: {labels} (historySize={self.rule.history})")
-        self._commands.put(lambda: self._roll_back(kept.candidate))
+        return kept
 
     def _set_pinned(self, pinned: bool) -> None:
         self.pinned = pinned
 
-    def _roll_back(self, candidate: Candidate) -> SwapEvent:
+    def _roll_back(self, label: Label | None) -> SwapEvent | None:
+        try:
+            kept = self._kept_or_refused(label)
+        except UserError as error:  # it was there when it was asked for
+            log.warning("%s", error)
+            return None
+        how = "now" if self.swapping else self.rule.how  # of three versions, two can act
         self._end_transition()
         seat = self._take_seat()
-        seat.take(candidate)
-        seat.keep(candidate, self.first_run)
+        seat.take(replace(kept.candidate, source="history", load_ms=0.0))
+        seat.kept = kept
         self.pinned = True
-        event = self._begin(seat, "rolled back")
+        event = self._begin(seat, how, "rolled back")
         self.newest = self.acting
         return event
 
@@ -194,12 +203,13 @@ class LivePolicy:
             seat = self._ready.pop()
         except IndexError:  # just now given up for a newer one
             return None
-        return self._begin(seat)
+        return self._begin(seat, self.rule.how)
 
-    def _begin(self, seat: Seat, reason: str = "") -> SwapEvent:
+    def _begin(self, seat: Seat, how: str, reason: str = "") -> SwapEvent:
         seat.copy_memory(self._acting)
         self._leaving, self._acting = self._acting, seat
-        progress, how = self._progress, self.rule.how
+        progress = self._progress
+        progress.how = how
         progress.swapped_at, progress.steps = time.monotonic(), 0
         taken = progress.everywhere
         if how == "now":
@@ -246,12 +256,14 @@ class LivePolicy:
         if self._leaving is None:
             action = self._choose(out)
         else:
-            if self.rule.how == "blend":
+            if self._progress.how == "blend":
                 self._progress.steps += 1
                 self._alpha.fill_(min(1.0, self._progress.steps / self.rule.blend_steps))
             action = self._choose.mixed(self._leaving.think(obs), out, self._alpha)
             self._end_where_done()
         self._progress.fresh[:] = False
+        self._note_change(self._progress.joining)
+        self._progress.joining = []
         return self.pool.act(obs, action, self._choose)
 
     def forget(self, env_ids: Tensor) -> None:
@@ -260,33 +272,13 @@ class LivePolicy:
         self._progress.fresh[env_ids] = True
         if self._leaving is not None:
             self._leaving.forget(env_ids)
-            if self.rule.how == "reset":
+            if self._progress.how == "blend":  # both play the new episodes: the old one is named first
+                assert self._leaving.candidate is not None
+                joining = self.pool.without(env_ids.tolist())
+                self._progress.changes.append((joining, self._leaving.candidate.label(self.first_run)))
+                self._progress.joining = joining
+            else:
                 self._note_change(env_ids[self._alpha[env_ids] < 1.0].tolist())
                 self._alpha[env_ids] = 1.0
                 self._end_where_done()
         self.pool.forget(env_ids, self.label)
-
-
-class _Progress:
-    """Where a swap stands."""
-
-    def __init__(self, alpha: Tensor) -> None:
-        self.fresh = torch.ones_like(alpha, dtype=torch.bool)  # (N,) whose episode has just begun
-        self.everywhere = list(range(len(alpha)))
-        self.steps = 0  # of a blend
-        self.swapped_at = time.monotonic()
-        self.changes: list[Change] = []
-
-
-class _Chooser:
-    """Turns what policies would do into actions, deterministically or by draws from a generator of its own."""
-
-    def __init__(self, stochastic: bool, rng: torch.Generator) -> None:
-        self._stochastic, self._rng = stochastic, rng
-
-    def __call__(self, out: Distribution) -> Tensor:
-        return out.sample(self._rng) if self._stochastic else out.mode()
-
-    def mixed(self, old: Distribution, new: Distribution, alpha: Tensor) -> Tensor:
-        """The same of two policies' mixture."""
-        return mixed_sample(old, new, alpha, self._rng) if self._stochastic else mixed_mode(old, new, alpha)

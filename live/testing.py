@@ -26,13 +26,14 @@ from live.report import Reporter
 from live.results import Results
 from live.sources import CheckpointSource, candidate_of
 from live.watch import Watcher
-from live.world import World, build_world, world_for
+from live.world import Session, World, build_world, world_for
 from rl.select import NothingYet, Selection, read_selected
 from sim.recorder import StateRecorder
 from utils.errors import UserError
 from utils.log import console, run_log
 from utils.provenance import Provenance
 from utils.run import Run, begin_run, open_run, point_latest
+from utils.seeding import seed_everything
 from utils.signals import StopFlag
 
 log = logging.getLogger(__name__)
@@ -56,21 +57,25 @@ def run_test(config: RootConfig, provenance: Provenance, stop: StopFlag, task: s
     `task`: the task where it was given explicitly; `overrides`: the command line's keys, of which those inside
     `task.` are applied to the run's configuration. Raises UserError where nothing can be tested.
     """
-    found, session = None, config
+    found, unmerged = None, config
     if config.agent == "policy":
         found = wait_for_policy(config, stop, task)
         if found is None:
             log.info("stopped before there was a policy to test.")
             return 0
         config = with_run_config(config, found.state.get("config"), task, overrides)
+    assert config.seed is not None
+    seed_everything(config.seed)
     torch.set_num_threads(1)  # more would wait in the way of the physics' own threads
     first = candidate_of(found.selection.file, found.state, found.load_ms) if found is not None else None
     patience = config.reloadInterval if _is_given("reloadInterval", overrides) else 0.0
     world = build_world(config, first, patience)
     source = _source(config, found)
 
+    session = Session(unmerged, task, overrides, patience)
+
     def build_for(candidate: Candidate) -> World:
-        return world_for(candidate, session, task, overrides, patience)
+        return world_for(candidate, session, first.run if first is not None else "")
 
     provenance = replace(provenance, config_yaml=to_yaml(as_dict(config)))  # with what came from the run
     run = begin_run(Path(config.runsDir), config.task.name, "test", provenance)
@@ -135,19 +140,36 @@ def _source(config: RootConfig, found: Found | None) -> FollowSource | None:
 
     Raises UserError where that is the weight bus by name, and there is none.
     """
-    if found is None:
+    selection = found.selection if found is not None else None
+    if config.weights == "bus":
+        _check_bus_is_meant(config, selection)
+    if selection is None:
         return None
-    selection = found.selection
     if selection.pinned:
         log.info("a named file is pinned: newer weights are not followed.")
     if selection.run is None or selection.follow is None or config.reloadInterval == 0:
         return None
-    if config.weights == "bus" and selection.follow != "newest":
-        raise UserError(f"weights=bus has the newest version, not the {selection.follow}. Use weights=files.")
     run = open_run(selection.run)
     files = CheckpointSource(run, selection.follow, Path(config.runsDir), config.task.name, config.followLatest)
     log.info("following %s, looking at its files every %g s", run.path, config.reloadInterval)
     return FollowSource(files, config.weights if selection.follow == "newest" else "files", config.reloadInterval)
+
+
+def _check_bus_is_meant(config: RootConfig, selection: Selection | None) -> None:
+    """Raises UserError where something else on the command line means that the bus is not followed."""
+    if selection is None:
+        other = f"agent={config.agent} has no weights"
+    elif selection.run is None or selection.follow is None:
+        other = f"checkpoint={config.checkpoint} follows nothing"
+    elif selection.follow != "newest":
+        other = f"checkpoint={config.checkpoint} follows the {selection.follow}, which is in files only"
+    elif config.reloadInterval == 0:
+        other = "reloadInterval=0 follows nothing"
+    elif config.followLatest:
+        other = "followLatest=true looks at files"
+    else:
+        return
+    raise UserError(f"weights=bus: {other}. Leave one of the two out; weights=auto takes the bus where it can.")
 
 
 @dataclass(frozen=True)
@@ -159,16 +181,16 @@ class Following:
 
 
 def _play(world: World, follow: Following, header: dict[str, Any], run: Run, stop: StopFlag) -> int:
-    results = Results(world.env.reason_names, world.env.success_reason, header)
+    results = Results(header)
     endless = world.config.testGamesNum == 0
     reporter = Reporter(results, run.results_file, endless)
     left = None if endless else quotas(world.config.testGamesNum, world.env.num_envs)
     while True:
         world.env.watch(StateRecorder(world.env.sim, run.unstable))
-        reporter.begin(world.env.num_envs, world.live)
+        reporter.begin(world.env, world.live)
         player = Player(world.env, world.actor, left)
         player.attach(reporter)
-        with contextlib.closing(world.env.sim):
+        with contextlib.closing(world):
             successor = _play_in(world, follow, player, reporter, stop)
         if successor is None:
             break
@@ -192,4 +214,7 @@ def _play_in(world: World, follow: Following, player: Player, reporter: Reporter
         return None
     with Watcher(world.live, follow.source, reporter.refusals, world.guard, follow.build_for) as watcher:
         player.run(lambda: stop.requested or watcher.successor is not None)
-    return None if player.done or stop.requested else watcher.successor
+    if watcher.successor is not None and (player.done or stop.requested):
+        watcher.successor.close()
+        return None
+    return watcher.successor

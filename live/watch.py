@@ -65,7 +65,7 @@ class Watcher:
 
     def _offer(self, candidate: Candidate) -> None:
         try:
-            if self._build_for is not None and not self._live.fits(candidate):
+            if self._build_for is not None and not self._live.pinned and not self._live.fits(candidate):
                 self.successor = self._build_for(candidate)
                 return
             if self._guard is not None:
@@ -73,7 +73,7 @@ class Watcher:
             if not self._end.is_set():
                 self._live.prepare(candidate)
         except UserError as error:
-            self._source.refuse(candidate)
+            self._source.refuse(candidate, for_good=not self._live.fits(candidate))
             log.warning("refused %s: %s. The old policy keeps acting.", candidate.file or candidate.name, error)
             self._refusals.put(SwapEvent.of(candidate, accepted=False, reason=str(error)))
 

@@ -10,13 +10,13 @@ from cfg.schema import RootConfig
 from live.candidate import Candidate
 from live.guard import Guard, GuardRule
 from live.play import ScriptedActor
-from live.swap import LivePolicy, SwapRule
+from live.swap import LivePolicy
+from live.transition import SwapRule
 from rl.policy import Policy
 from rl.spec import PolicySpec, difference, spec_of
 from tasks.build import make_env
 from tasks.env import Env
 from utils.errors import UserError
-from utils.seeding import seed_everything
 
 log = logging.getLogger(__name__)
 
@@ -32,22 +32,38 @@ class World:
     actor: LivePolicy | ScriptedActor
     guard: Guard | None
 
+    def close(self) -> None:
+        """Ends the physics' threads."""
+        self.env.sim.close()
+        if self.guard is not None:
+            self.guard.close()
+
     @property
     def live(self) -> LivePolicy | None:
         """The actor, where it is a policy."""
         return self.actor if isinstance(self.actor, LivePolicy) else None
 
 
-def build_world(config: RootConfig, first: Candidate | None, patience: float) -> World:
-    """Environments for `first`, or for a scripted agent where that is None; seeds everything.
+def build_world(
+    config: RootConfig, first: Candidate | None, patience: float = 0.0, first_run: str | None = None
+) -> World:
+    """Environments for `first`, or for a scripted agent where that is None.
 
-    `patience`: least s between two swaps that the command line asks for, beside `minSwapInterval`. Raises UserError
-    where the policy does not fit.
+    `patience`: least s between two swaps that the command line asks for, beside `minSwapInterval`; `first_run`: see
+    `LivePolicy`. Raises UserError where the policy does not fit.
     """
     assert config.numEnvs is not None
     assert config.seed is not None
-    seed_everything(config.seed)
     env = make_env(config.task, config.sim, config.physics, config.numEnvs, config.seed)
+    try:
+        return _world_in(env, config, first, patience, first_run)
+    except BaseException:
+        env.sim.close()
+        raise
+
+
+def _world_in(env: Env, config: RootConfig, first: Candidate | None, patience: float, first_run: str | None) -> World:
+    assert config.seed is not None
     if first is None:
         return World(config, env, ScriptedActor(env, config.agent, config.seed), None)
     spec = spec_of(env)
@@ -65,20 +81,29 @@ def build_world(config: RootConfig, first: Candidate | None, patience: float) ->
         history=config.historySize,
         pool_envs=config.poolEnvs,
     )
-    live = LivePolicy(make_policy, first, config.stochastic, config.seed, rule)
+    live = LivePolicy(make_policy, first, config.stochastic, config.seed, rule, first_run)
     return World(config, env, live, _guard(config, spec) if config.swapGuard else None)
 
 
-def world_for(
-    candidate: Candidate, session: RootConfig, task: str | None, overrides: list[str], patience: float
-) -> World:
+@dataclass(frozen=True)
+class Session:
+    """What the command line asks for, whatever policy it is about."""
+
+    config: RootConfig  # before anything came from a run
+    task: str | None  # where it was given
+    overrides: list[str]
+    patience: float  # s
+
+
+def world_for(candidate: Candidate, session: Session, first_run: str) -> World:
     """A world for a version that does not fit the present one, from its run's own configuration.
 
     Raises UserError where it does not bring that, or is of another task.
     """
     if candidate.config is None:
         raise UserError(f"{candidate.name} does not bring its run's configuration, so nothing can be built for it")
-    world = build_world(with_run_config(session, candidate.config, task, overrides), candidate, patience)
+    config = with_run_config(session.config, candidate.config, session.task, session.overrides)
+    world = build_world(config, candidate, session.patience, first_run)
     log.info("network and environments were built anew for %s; episodes begin afresh.", candidate.name)
     return world
 

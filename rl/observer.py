@@ -21,5 +21,5 @@ class TrainingObserver(Protocol):
     def after_iteration(self, it: Iteration) -> None:
         """One more iteration; the agent's weights are those of `it.version`."""
 
-    def end(self) -> None:
-        """No more iterations come, for whatever reason."""
+    def end(self, complete: bool) -> None:
+        """No more iterations come. `complete`: the agent is as the last iteration left it, not in the middle of one."""

@@ -6,6 +6,7 @@ consistent directory whatever ends it.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import shlex
 import time
@@ -196,19 +197,23 @@ class _Training:
         title = f"{verb} {self.config.task.name}, {self.env.num_envs} environments"
         log.info("%s; %s", title, saver.run.path)
         writer = ScalarWriter(saver.run.summaries, start_step=self.agent.frame)
-        start = time.monotonic()
-        try:
+        start, complete = time.monotonic(), False
+
+        def end(observer: TrainingObserver) -> None:
+            observer.end(complete)  # as it is by then
+
+        with contextlib.ExitStack() as ends:
+            ends.callback(writer.close)
             for observer in self.observers:
                 observer.begin(saver.run, self.agent, saver.spec, saver.config)
+                ends.callback(end, observer)
             with Progress(title, self.agent.max_epochs, saver.age, self.env.success_reason, console) as progress:
-                self._iterate(saver, writer, progress)
+                complete = self._iterate(saver, writer, progress)
             return self._finish(saver, time.monotonic() - start)
-        finally:
-            for observer in self.observers:
-                observer.end()
-            writer.close()
 
-    def _iterate(self, saver: Saver, writer: ScalarWriter, progress: Progress) -> None:
+    def _iterate(self, saver: Saver, writer: ScalarWriter, progress: Progress) -> bool:
+        """Learns; whether the last iteration was whole."""
+
         def on_iteration(it: Iteration) -> None:
             write_curves(writer, it)
             if saver.after_iteration(it):
@@ -221,6 +226,8 @@ class _Training:
             self.agent.train(on_iteration)
         except IterationAbandoned:
             saver.abandon_iteration()
+            return False
+        return True
 
     def _finish(self, saver: Saver, seconds: float) -> int:
         """The last save, the closing line and the exit status."""

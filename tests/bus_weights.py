@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
 import torch
 
 from live.bus_reader import Publication
@@ -27,3 +33,18 @@ def publish(publisher: Publisher, number: int, size: int = 1000) -> None:
     """Publication `number`, which has version `number`."""
     reward = None if number == 1 else float(number)
     publisher.publish(weights(number, size), number, number, 10 * number, reward)
+
+
+def left_by_a_dead_writer(file: Path, *numbers: int) -> None:
+    """A bus whose writer, another process, has published `numbers` and was killed."""
+    script = f"from tests.bus_weights import die; die({str(file)!r}, {numbers})"
+    done = subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parent.parent, check=False)
+    assert done.returncode == -signal.SIGKILL
+
+
+def die(file: str, numbers: tuple[int, ...]) -> None:
+    """Publishes, and kills itself."""
+    publisher = Publisher(Path(file), {}, "", weights(0))
+    for number in numbers:
+        publish(publisher, number)
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -33,11 +33,8 @@ class Unchecked(BusReader):
 # -- kill -9 between any two steps of the writer
 
 
-def _die_at(file: Path, line: int) -> None:
-    """Publishes 1 and 2, then dies at the n-th line of livegym's own code in publication 3, or after it."""
-    publisher = Publisher(file, {}, "", weights(0))
-    publish(publisher, 1)
-    publish(publisher, 2)
+def _kill_at(line: int) -> None:
+    """From here on this process dies at the n-th line of the writer's own code."""
     passed = 0
 
     def trace(frame, event, argument):
@@ -51,6 +48,14 @@ def _die_at(file: Path, line: int) -> None:
         return trace
 
     sys.settrace(trace)
+
+
+def _die_at(file: Path, line: int) -> None:
+    """Publishes 1 and 2, then dies at the n-th line of publication 3, or after it."""
+    publisher = Publisher(file, {}, "", weights(0))
+    publish(publisher, 1)
+    publish(publisher, 2)
+    _kill_at(line)
     publish(publisher, 3)
     sys.settrace(None)
     os._exit(0)
@@ -82,19 +87,7 @@ def test_wherever_the_writer_is_killed_the_active_slot_is_whole(tmp_path):
 
 
 def _die_while_making(file: Path, line: int) -> None:
-    passed = 0
-
-    def trace(frame, event, argument):
-        nonlocal passed
-        if frame.f_code.co_filename not in OWN_FILES:
-            return None
-        if event == "line":
-            passed += 1
-            if passed == line:
-                os.kill(os.getpid(), signal.SIGKILL)
-        return trace
-
-    sys.settrace(trace)
+    _kill_at(line)
     Publisher(file, {}, "", weights(0))
     sys.settrace(None)
     os._exit(0)
@@ -111,7 +104,7 @@ def test_a_bus_is_there_complete_or_not_at_all(tmp_path):
         seen.add(file.exists())
         if file.exists():
             assert BusReader(file).look(0) is None
-        publish_module.remove_left_overs(tmp_path / "livegym.*")
+        publish_module.remove_left_overs(tmp_path / "livegym.*", older_than=0.0)
         if child.exitcode == 0:
             break
     assert seen == {True, False}

@@ -109,6 +109,16 @@ def test_files_take_over_where_the_training_ends_and_the_bus_where_it_goes_on(ru
     resumed.end()
 
 
+def test_what_was_published_last_is_taken_before_the_bus_is_left(run):
+    training = Training(run)
+    training.publish(2)
+    source = followed(run)
+    training.publish(3)
+    training.end()
+    assert source.look(acting(run, 1)).version == 3
+    assert source.kind == "files"
+
+
 def test_another_writers_version_is_newer_whatever_its_number(run):
     """A host that lost its memory: the writer before had published 7, the resumed one knows only of file 5."""
     first = Training(run)
@@ -133,7 +143,7 @@ def test_a_copy_of_a_live_run_is_followed_by_its_files(run, training, tmp_path):
 
 
 def test_the_bus_by_name_is_refused_where_there_is_none(run):
-    with pytest.raises(UserError, match=r"weights=bus: .* is not being trained on this machine.*weights=files"):
+    with pytest.raises(UserError, match=r"weights=bus: .* is not published on this machine.*weights=files"):
         followed(run, "bus")
 
 
@@ -169,9 +179,9 @@ def test_a_publication_of_another_shape_is_refused_once_with_the_difference(run,
     live = live_of(acting(run, 1))
     events: queue.SimpleQueue = queue.SimpleQueue()
     watcher = Watcher(live, followed(run), events)
-    training.publish(2)
-    watcher.look()
-    watcher.look()
+    for version in (2, 3, 4):
+        training.publish(version)
+        watcher.look()
     assert live.adopt() is None
     assert "speed 1" in events.get().reason
     assert events.empty()

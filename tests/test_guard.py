@@ -23,7 +23,7 @@ def test_the_bound_by_hand():
 
 
 def guard_of(margin=0.0, episodes=6):
-    """A world that rewards the action itself, one step an episode: a policy's return is its bias."""
+    """A world that rewards the action itself, three steps an episode: a policy's return is three times its bias."""
     env = counting_env(num_envs=2, length=3, params=CountingParams())
     env.task.reward = lambda state, action: {"alive": action[:, 0], "step_number": torch.zeros(2)}
     return Guard(env, policy_of(), GuardRule(episodes, margin, 0.9), stochastic=False)
@@ -34,7 +34,10 @@ def test_a_better_version_passes_and_a_worse_one_is_refused_with_its_numbers():
     guard.judge(candidate(2, bias=0.5), live, lambda: False)
     with pytest.raises(UserError, match=r"swapGuard: v3.pth: mean return 0.375 against 0.75 .* 6 shadow episodes"):
         guard.judge(candidate(3, bias=0.125), live, lambda: False)
-    assert live.adopt() is None
+
+
+def test_a_tie_passes_also_without_a_margin():
+    guard_of().judge(candidate(2, bias=0.25), live_of(candidate(1, bias=0.25)), lambda: False)
 
 
 def test_a_version_may_be_worse_by_the_margin():

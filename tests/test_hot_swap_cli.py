@@ -38,7 +38,7 @@ def test_a_test_follows_every_publication_and_goes_over_to_files_at_the_end(tmp_
     assert {event["source"] for event in found["swaps"]} <= {"bus", "files"}
     assert [e["version"] for e in found["swaps"] if e["source"] == "bus"] == versions
     played = [version for episode in found["episodes"] for version in episode["versions"]]
-    assert played == sorted(played) or len(set(played)) > 3
+    assert set(played) <= {1, *versions}
 
 
 def test_a_training_that_is_killed_and_resumed_is_followed_on(tmp_path):
@@ -108,7 +108,7 @@ def test_the_bus_by_name_needs_a_live_run(tmp_path):
     before = sorted(tmp_path.rglob("*"))
     done = run(tmp_path, *TEST, "weights=bus")
     assert done.returncode == 2
-    assert "is not being trained on this machine now" in done.stdout
+    assert "is not published on this machine now" in done.stdout
     assert sorted(tmp_path.rglob("*")) == before
 
 

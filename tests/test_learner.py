@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 import torch
 
 from live.bus_reader import BusReader
 from live.learner import BusObserver
-from live.publish import Publisher
 from rl.spec import shape_hash, spec_of
 from rl.state import policy_state
+from tests.bus_weights import left_by_a_dead_writer
 from tests.dummy import counting_env
-from tests.processes import TRAIN
 from tests.test_learning import agent_of
 from utils.run import bus_file, create_run
 
@@ -26,7 +22,7 @@ def run(tmp_path):
     bus_file(made.run_id).unlink(missing_ok=True)
 
 
-def begun(run, agent, interval=0.0) -> BusObserver:
+def begun(run, agent, interval=1e-9) -> BusObserver:
     observer = BusObserver(interval)
     observer.begin(run, agent, spec_of(counting_env()), {"numEnvs": 2})
     return observer
@@ -47,7 +43,7 @@ def test_each_iteration_is_published_as_the_agent_has_it(run):
         seen.append((found.version, found.frame, found.model["running_mean_std.count"].item()))
 
     agent.train(after)
-    observer.end()
+    observer.end(complete=True)
     assert [version for version, _, _ in seen] == [1, 2, 3]
     assert [frame for _, frame, _ in seen] == sorted(frame for _, frame, _ in seen)
     assert seen[0][2] < seen[1][2] < seen[2][2]  # the normaliser that is bound anew by each update, not an old one
@@ -60,9 +56,25 @@ def test_it_publishes_no_more_often_than_asked_and_the_last_version_at_the_end(r
     reader = BusReader(bus_file(run.run_id))
     agent.train(observer.after_iteration)
     assert reader.look(0).version == 1
-    observer.end()
+    observer.end(complete=True)
     assert (reader.look(1).version, reader.count) == (5, 2)
-    observer.end()  # twice is no harm
+    observer.end(complete=True)  # twice is no harm
+
+
+def test_weights_in_the_middle_of_an_update_are_not_published_at_the_end(run):
+    agent = agent_of(iterations=5)
+    observer = begun(run, agent, interval=1000.0)
+    reader = BusReader(bus_file(run.run_id))
+    agent.train(observer.after_iteration)
+    observer.end(complete=False)
+    assert reader.look(0).version == 1
+    assert reader.ended
+
+
+def test_without_an_interval_there_is_no_bus(run):
+    observer = begun(run, agent_of(), interval=0.0)
+    assert not bus_file(run.run_id).exists()
+    observer.end(complete=True)
 
 
 def test_weights_that_are_not_finite_are_not_published(run):
@@ -78,7 +90,7 @@ def test_weights_that_are_not_finite_are_not_published(run):
 
     agent.train(after)
     assert reader.look(0).version == 1
-    observer.end()
+    observer.end(complete=True)
     assert reader.count == 1
 
 
@@ -87,37 +99,26 @@ def test_without_memory_for_a_bus_training_goes_on_and_says_so(run, caplog, monk
     agent = agent_of(iterations=1)
     observer = begun(run, agent)
     agent.train(observer.after_iteration)
-    observer.end()
+    observer.end(complete=True)
     assert caplog.text.count("no weight bus") == 1
 
 
-DIES = """
-import os, sys
-sys.path.insert(0, sys.argv[2])
-from pathlib import Path
-from live.publish import Publisher
-from tests.bus_weights import publish, weights
-publisher = Publisher(Path(sys.argv[1]), {}, "", weights(0))
-publish(publisher, 41)
-os.kill(os.getpid(), 9)
-"""
-
-
-def test_a_resumed_run_counts_on_after_what_a_dead_writer_had_published(run):
+def test_a_resumed_run_counts_on_after_what_a_dead_writer_had_published(run, caplog):
     file = bus_file(run.run_id)
     assert BusObserver(1.0).highest_version(run) == 0
-    subprocess.run([sys.executable, "-c", DIES, str(file), str(TRAIN.parent)], check=False)
+    left_by_a_dead_writer(file, 41)
     assert BusObserver(1.0).highest_version(run) == 41
     file.write_bytes(b"damaged")
     assert BusObserver(1.0).highest_version(run) == 0
+    assert "is too short" in caplog.text
 
 
 def test_a_new_writer_removes_what_dead_ones_left(run, tmp_path, monkeypatch):
     monkeypatch.setattr("live.learner.bus_file", lambda run_id: tmp_path / f"livegym.0.{run_id}")
+    monkeypatch.setattr("live.learner.KEPT_LEFT_OVERS", 0.0)
     left = tmp_path / "livegym.0.left"
-    subprocess.run([sys.executable, "-c", DIES, str(left), str(TRAIN.parent)], check=False)
+    left_by_a_dead_writer(left, 41)
     assert left.exists()
     observer = begun(run, agent_of())
     assert not left.exists()
-    observer.end()
-    assert Publisher.__doc__
+    observer.end(complete=True)

@@ -14,7 +14,8 @@ from live.candidate import Candidate, SwapEvent
 from live.play import Player, ScriptedActor, quotas
 from live.report import Reporter
 from live.results import EPISODES_KEPT, Results, VersionTrace
-from live.swap import LivePolicy, SwapRule
+from live.swap import LivePolicy
+from live.transition import SwapRule
 from rl.policy import Distribution, Policy
 from rl.spec import PolicySpec, shape_hash
 from tasks.base import Box, Discrete, MultiDiscrete
@@ -175,10 +176,11 @@ def test_quotas_are_as_equal_as_can_be():
 
 
 def recorded(env, player_quota, tmp_path, actor=None):
-    results = Results(env.reason_names, "failed", {"task": "Counting"})
+    results = Results({"task": "Counting"})
     actor = actor or ScriptedActor(env, "zero", 0)
     reporter = Reporter(results, tmp_path / "results.json", endless=player_quota is None)
-    reporter.begin(env.num_envs, actor if isinstance(actor, LivePolicy) else None)
+    reporter.begin(env, actor if isinstance(actor, LivePolicy) else None)
+    results.begin(env.reason_names, "failed")  # this world calls failing a success
     player = Player(env, actor, player_quota)
     player.attach(reporter)
     player.run(lambda: False)
@@ -238,7 +240,8 @@ def test_an_episode_counts_for_whoever_acted_longest():
 
 
 def test_the_list_is_cut_but_the_means_are_over_all():
-    results = Results(("failed",), None, {"task": "t"})
+    results = Results({"task": "t"})
+    results.begin(("failed",), None)
     for value in range(EPISODES_KEPT + 5):
         ends = EpisodeEnds(torch.tensor([0]), torch.tensor([float(value)]), torch.tensor([1]), torch.tensor([0]))
         results.add(ends, 0, [1], 1)

@@ -107,7 +107,7 @@ def test_following_the_latest_goes_on_in_the_new_run_also_after_a_refusal(runs):
     source = source_of(old, follow_latest=True)
     first = source.look(acting(old, 500))
     assert (first.version, first.run) == (1, new.name)
-    source.refuse(first)
+    source.refuse(first, for_good=True)
     save(new, 2)
     assert source.look(acting(old, 500)).version == 2  # 500 was another run's
 

@@ -10,13 +10,15 @@ import torch
 from cfg.schema import PhysicsConfig, SimConfig
 from live.mixture import mixed_mode, mixed_sample
 from live.play import quotas
-from live.swap import LivePolicy, SwapRule
+from live.results import VersionTrace
+from live.swap import LivePolicy
+from live.transition import SwapRule
 from rl.policy import Distribution, Policy
 from rl.spec import spec_of
 from tasks.base import Discrete, MultiDiscrete
 from tasks.build import make_env
 from tests.dummy import counting_env
-from tests.test_live import OBS, RECURRENT, TRAIN, candidate, live_of, policy_of, recorded, spec_with
+from tests.test_live import OBS, RECURRENT, candidate, live_of, policy_of, recorded, spec_with
 from utils.errors import UserError
 
 BOTH = torch.tensor([0, 1])
@@ -205,6 +207,58 @@ def test_roll_back_goes_to_the_version_before_and_stays_until_following_again():
         live.rollback(9)
 
 
+def test_a_roll_back_in_the_middle_of_a_swap_takes_over_at_once_and_is_named():
+    live = live_of(candidate(1, bias=0.25), how="reset", history=4)
+    means(live)
+    live.prepare(candidate(2, bias=0.5))
+    live.adopt()
+    live.take_changes()
+    live.forget(torch.tensor([1]))
+    live.take_changes()
+    live.rollback(1)
+    event = live.adopt()
+    assert (event.version, event.source, event.load_ms) == (1, "history", 0.0)
+    assert live.take_changes() == [([0, 1], 1)]
+    assert means(live) == [0.25, 0.25]
+
+
+def test_two_roll_backs_before_a_step_go_back_twice():
+    live = live_of(candidate(1), history=4)
+    for version in (2, 3):
+        live.prepare(candidate(version))
+        live.adopt()
+    live.rollback()
+    live.rollback()
+    assert [live.adopt().version, live.adopt().version] == [2, 1]
+
+
+def test_an_episode_that_begins_during_a_blend_names_both():
+    live = live_of(candidate(1), how="blend", blend_steps=4)
+    trace = VersionTrace(2, 1)
+    lengths = [7, 7]
+
+    def tell():
+        for env_ids, label in live.take_changes():
+            for env_id in env_ids:
+                trace.change(env_id, label, lengths[env_id])
+
+    live.prepare(candidate(2))
+    live.adopt()
+    tell()
+    live.act(OBS)
+    lengths[:] = [8, 8]
+    assert trace.close(0, 8) == ([1, 2], 1)
+    live.forget(torch.tensor([0]))
+    lengths[0] = 0
+    tell()
+    for length in range(1, 6):
+        live.act(OBS)
+        lengths[0] = length
+        tell()
+    assert trace.close(0, 5) == ([1, 2], 2)
+    assert trace.close(1, 12) == ([1, 2], 1)
+
+
 def test_a_pinned_policy_stays():
     live = live_of(candidate(1, bias=1.0))
     live.pin()
@@ -284,6 +338,8 @@ def test_returns_are_counted_for_the_version_that_acted_in_each_environment(tmp_
 def test_somebody_has_to_play_the_newest_one():
     with pytest.raises(UserError, match="poolEnvs=2: must be less than numEnvs=2"):
         live_of(candidate(1), history=2, pool_envs=2)
+    with pytest.raises(UserError, match="poolEnvs=1: needs historySize of 2 or more, which is 1"):
+        live_of(candidate(1), history=1, pool_envs=1)
 
 
 # -- nothing else changes
@@ -337,4 +393,3 @@ def test_a_policy_loads_by_copying_so_that_the_source_may_go_on():
     policy.load(offered.model)
     offered.model["a2c_network.mu.bias"].fill_(7.0)
     assert policy(OBS).mode().flatten().tolist() == [0.5, 0.5]
-    assert TRAIN.normalize_input  # its normaliser is among what is copied

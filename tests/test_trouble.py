@@ -142,7 +142,8 @@ def test_where_nothing_stays_finite_it_is_said_once_and_then_ended(caplog):
 
 
 def test_versions_in_the_results_are_bounded():
-    results = Results(("failed",), None, {"task": "t"})
+    results = Results({"task": "t"})
+    results.begin(("failed",), None)
     for version in range(VERSIONS_KEPT + 5):
         ends = EpisodeEnds(torch.tensor([0]), torch.tensor([1.0]), torch.tensor([1]), torch.tensor([0]))
         results.add(ends, 0, [version], version)

@@ -15,7 +15,6 @@ import os
 import re
 import shlex
 import shutil
-import tempfile
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -114,15 +113,14 @@ def run_of(file: Path) -> Path | None:
 
 
 def bus_file(run_id: str) -> Path | None:
-    """Where a live run's weight bus is: in this host's memory, where nothing copies it. None without a usable id.
+    """Where a live run's weight bus is: in this host's memory, where nothing copies it.
 
-    `run_id="*"` gives the pattern of all such files of this user.
+    None without a usable id, and on a system without such a place. `run_id="*"`: the pattern of this user's buses.
     """
     if run_id != "*" and not run_id.isalnum():  # a run directory may come from anywhere
         return None
-    memory = Path("/dev/shm")
-    place = memory if memory.is_dir() else Path(tempfile.gettempdir())
-    return place / f"livegym.{os.getuid()}.{run_id}"
+    memory = Path("/dev/shm")  # Linux; nowhere else is there a place that is surely memory
+    return memory / f"livegym.{os.getuid()}.{run_id}" if memory.is_dir() else None
 
 
 def _started(name: str) -> tuple[datetime, int] | None:
