@@ -15,16 +15,24 @@ from cfg import cli
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
+    from utils.signals import StopFlag
+
 
 def job(cfg: DictConfig) -> int:
     """One run of one mode; returns the exit status. Heavy imports wait until the configuration is known to be valid."""
+    from utils.signals import StopFlag
+
+    with StopFlag() as stop:  # first: Ctrl+C while a library is imported must neither be lost nor leave half of it
+        return _run(cfg, stop)
+
+
+def _run(cfg: DictConfig, stop: StopFlag) -> int:
     from cfg.overrides import split
     from cfg.typed import to_typed, yaml_text
     from cfg.validate import num_envs_of
     from utils.log import setup_logging
     from utils.provenance import Provenance
     from utils.seeding import draw_seed
-    from utils.signals import StopFlag
 
     cfg.seed = draw_seed() if cfg.seed is None else cfg.seed
     cfg.numEnvs = num_envs_of(cfg)
@@ -33,26 +41,25 @@ def job(cfg: DictConfig) -> int:
     overrides = cli.explicit_overrides()
     task = config.task.name if cli.is_explicit("task") else None
     provenance = Provenance(yaml_text(cfg), yaml_text(cfg, resolve=False), overrides, list(sys.orig_argv))
-    with StopFlag() as stop:
-        if config.mode == "test":
-            from live.testing import run_test
+    if config.mode == "test":
+        from live.testing import run_test
 
-            status = run_test(config, provenance, stop, task, overrides)
-            if stop.requested and cli.in_sweep():
-                raise KeyboardInterrupt  # a test ends well on Ctrl+C, but the sweep must not go on
-            return status
-        if config.mode == "runs":
-            from rl.overview import manage_runs
-            from utils.log import console
+        status = run_test(config, provenance, stop, task, overrides)
+        if stop.requested and cli.in_sweep():
+            raise KeyboardInterrupt  # a test ends well on Ctrl+C, but the sweep must not go on
+        return status
+    if config.mode == "runs":
+        from rl.overview import manage_runs
+        from utils.log import console
 
-            return manage_runs(config, task, console)
-        from live.learner import BusObserver
-        from rl.training import load_parent, run_training
+        return manage_runs(config, task, console)
+    from live.learner import BusObserver
+    from rl.training import load_parent, run_training
 
-        parent = load_parent(config, task)
-        if config.resume and parent is not None:
-            config = parent.resumed(config, [split(override)[1] for override in overrides])
-        return run_training(config, provenance, stop, parent, [BusObserver(config.publishInterval)])
+    parent = load_parent(config, task)
+    if config.resume and parent is not None:
+        config = parent.resumed(config, [split(override)[1] for override in overrides])
+    return run_training(config, provenance, stop, parent, [BusObserver(config.publishInterval)])
 
 
 if __name__ == "__main__":

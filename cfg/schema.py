@@ -219,7 +219,12 @@ class RootConfig:
         mode="test",
     )
     blendSeconds: float = key(
-        1.0, "simulated time in which swap=blend goes from the old policy to the new", unit="s", above=0, mode="test"
+        1.0,
+        "simulated time in which swap=blend goes from the old policy to the new",
+        unit="s",
+        above=0,
+        high=3600,
+        mode="test",
     )
     minSwapInterval: float = key(
         0.0, "least time between two swaps; the newest version waits, others are left out", unit="s", low=0, mode="test"

@@ -42,7 +42,7 @@ class BusSource:
             return "the training has ended"
         if not self._reader.writer_lives:
             return "the training has died"
-        return "another training has taken its place" if self._reader.replaced else None
+        return "its weight bus was removed or replaced" if self._reader.replaced else None
 
     def wait(self, timeout: float) -> None:
         """Sleeps until there is a new publication, `timeout` s at most."""

@@ -48,13 +48,14 @@ class BusObserver:
         if file is None or not file.exists():
             return 0
         try:
-            found = BusReader(file).look(0)
+            reader = BusReader(file)
         except UserError as error:
             log.warning(
                 "what was published last is not known (%s): versions go on after the newest checkpoint's.", error
             )
             return 0
-        return found.version if found is not None else 0
+        found = reader.look(0)
+        return max(found.version if found is not None else 0, int(reader.description.get("after", 0)))
 
     def begin(self, run: Run, agent: Agent, spec: PolicySpec, config: dict[str, Any]) -> None:
         """Makes the bus, where there is memory for it."""
@@ -64,7 +65,7 @@ class BusObserver:
             return
         self._agent = agent
         model = policy_state(agent)
-        said = {"run_id": run.run_id, "run": run.name, "spec": spec.to_dict(), "config": config}
+        said = {"run": run.name, "spec": spec.to_dict(), "config": config, "after": agent.version}
         remove_left_overs(pattern, older_than=KEPT_LEFT_OVERS)
         try:
             self._publisher = _publisher(file, pattern, said, shape_hash(spec, model), model)

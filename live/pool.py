@@ -51,14 +51,19 @@ class Pool:
 
         Raises UserError where the environment is not the pool's, or the version is not kept.
         """
+        kept = self.check(env_id, label)
+        self._drawing.discard(env_id)
+        self._put(env_id, kept)
+
+    def check(self, env_id: int, label: Label) -> Kept:
+        """What `cast` would put there; it raises what that raises. May be called from any thread."""
         kept = self._history.get(label)
         if env_id not in self._seats:
             raise UserError(f"environment {env_id} is not the pool's: {', '.join(map(str, self._seats)) or 'none'} are")
         if kept is None:
-            labels = ", ".join(str(k.label) for k in self._history) or "none"
+            labels = ", ".join(map(str, self._history.labels)) or "none"
             raise UserError(f"version {label} is not kept. Kept: {labels}")
-        self._drawing.discard(env_id)
-        self._put(env_id, kept)
+        return kept
 
     def release(self, env_id: int) -> None:
         """From the next episode on, versions are drawn for this environment again."""

@@ -168,15 +168,20 @@ class LivePolicy:
             raise UserError(f"rollback: {wanted}. Kept: {labels} (historySize={self.rule.history})")
         return kept
 
+    def cast(self, env_id: int, label: Label) -> None:
+        """Version `label` acts in an environment of the pool, until `release`. Raises UserError; see `Pool.cast`."""
+        self.pool.check(env_id, label)
+        self._commands.put(lambda: self.pool.cast(env_id, label))
+
+    def release(self, env_id: int) -> None:
+        """The end of `cast`, with the environment's next episode."""
+        self._commands.put(lambda: self.pool.release(env_id))
+
     def _set_pinned(self, pinned: bool) -> None:
         self.pinned = pinned
 
-    def _roll_back(self, label: Label | None) -> SwapEvent | None:
-        try:
-            kept = self._kept_or_refused(label)
-        except UserError as error:  # it was there when it was asked for
-            log.warning("%s", error)
-            return None
+    def _roll_back(self, label: Label | None) -> SwapEvent:
+        kept = self._kept_or_refused(label)
         how = "now" if self.swapping else self.rule.how  # of three versions, two can act
         self._end_transition()
         seat = self._take_seat()
@@ -192,7 +197,7 @@ class LivePolicy:
     def adopt(self) -> SwapEvent | None:
         """Between two control steps: exchanges the seats where a version is ready and may take over."""
         if not self._commands.empty():
-            event = self._commands.get()()
+            event = self._run_command(self._commands.get())
             if event is not None:
                 return event
         if not self._ready or self.pinned or self._leaving is not None:
@@ -204,6 +209,13 @@ class LivePolicy:
         except IndexError:  # just now given up for a newer one
             return None
         return self._begin(seat, self.rule.how)
+
+    def _run_command(self, command: Callable[[], SwapEvent | None]) -> SwapEvent | None:
+        try:
+            return command()
+        except UserError as error:  # what it is about was kept when it was asked for
+            log.warning("%s", error)
+            return None
 
     def _begin(self, seat: Seat, how: str, reason: str = "") -> SwapEvent:
         seat.copy_memory(self._acting)

@@ -34,10 +34,12 @@ from rl.config import learner_params
 from tasks.base import Box
 from tasks.env import Env
 from tasks.stats import Report
+from utils.errors import UserError
 from utils.signals import StopFlag
 
 log = logging.getLogger(__name__)
 
+_SHARED = "/dev/shm"
 PATIENCE = 5.0  # s, how long a stop waits for an iteration to end before it is abandoned
 
 
@@ -209,7 +211,10 @@ def create_agent(env: Env, train: PPOConfig, max_iterations: int, device: str, s
             device=device,
             shaper=BootstrappingShaper(train.reward_scale),
         )
-        agent = kind("run", params)
+        try:
+            agent = kind("run", params)
+        except OSError as error:  # its writer makes a queue in shared memory
+            raise UserError(f"the learner cannot be made ({error}). Is {_SHARED} full? Make room there.") from error
         agent.writer.close()
         if agent.has_central_value:
             agent.central_value_net.writter = None  # it would open the closed writer again

@@ -307,21 +307,23 @@ def test_older_versions_act_beside_the_newest_one(tmp_path):
     live.prepare(candidate(3, bias=0.3))
     live.adopt()
     assert live.take_changes() == [([0, 1], 3)]
-    live.pool.cast(2, 2)
+    live.cast(2, 2)
+    live.adopt()
     assert live.act(obs).flatten().tolist() == pytest.approx([0.3, 0.3, 0.2])
     for _ in range(5):  # it is not drawn anew before it is released
         live.forget(torch.tensor([2]))
     assert live.pool.labels == {2: 2}
-    live.pool.release(2)
+    live.release(2)
+    live.adopt()
     drawn = set()
     for _ in range(40):
         live.forget(torch.tensor([2]))
         drawn.add(live.pool.labels[2])
     assert drawn == {1, 2}  # never the newest
     with pytest.raises(UserError, match="environment 0 is not the pool's: 2 are"):
-        live.pool.cast(0, 2)
+        live.cast(0, 2)
     with pytest.raises(UserError, match="version 9 is not kept"):
-        live.pool.cast(2, 9)
+        live.cast(2, 9)
 
 
 def test_returns_are_counted_for_the_version_that_acted_in_each_environment(tmp_path):
