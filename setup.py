@@ -22,6 +22,7 @@ setup(
         "mujoco>=3.17,!=4.0.0",  # 4.0.0: wrong Newton Hessian with sparse Jacobians
         "rich",
         "matplotlib",  # config=runs draws curves
+        "xxhash>=3.5",  # checksums of the weight bus
     ],
     extras_require={
         "gpu": ["mujoco-warp~=3.17"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import statistics
+import sys
 from pathlib import Path
 
 import pytest
@@ -125,3 +126,16 @@ def test_broad_excepts_are_in_two_places_only():
     """Where a sweep's job and the watching thread must outlive a bug, and report it whole."""
     handlers = [(path, n) for path in MODULES for n in ast.walk(tree_of(path)) if isinstance(n, ast.ExceptHandler)]
     assert {name_of(path) for path, handler in handlers if is_broad(handler)} <= {"cfg.cli", "live.watch"}
+
+
+INSTALLED_AS = {"hydra": "hydra-core", "rl_games": "rl-games", "numpy": "gymnasium", "yaml": "omegaconf"}
+"""Import name -> the requirement that brings it, where that is another word."""
+
+
+def test_every_library_that_is_imported_is_required():
+    text = (ROOT / "setup.py").read_text().partition("install_requires=[")[2].partition("]")[0]
+    required = set(re.findall(r'"([A-Za-z][\w-]*)', text))
+    ours = {*PACKAGES, "train"}
+    used = {name.partition(".")[0] for path in MODULES for name in imports(tree_of(path))}
+    foreign = used - ours - sys.stdlib_module_names
+    assert {name for name in foreign if INSTALLED_AS.get(name, name) not in required} == set()
