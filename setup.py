@@ -10,7 +10,7 @@ setup(
     python_requires=">=3.11",
     packages=find_packages(include=["cfg*", "sim*", "tasks*", "rl*", "live*", "utils*"]),
     py_modules=["train"],
-    package_data={"cfg": ["*.yaml", "*/*.yaml"], "tasks": ["models/*.xml"]},
+    package_data={"cfg": ["*.yaml", "*/*.yaml"], "tasks": ["models/*.xml", "models/*/*.xml"]},
     install_requires=[
         "hydra-core~=1.3",
         "omegaconf~=2.3",

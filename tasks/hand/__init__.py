@@ -1,0 +1,1 @@
+"""What the tasks of the dexterous hand share: its names, how actions become joint targets, what it senses."""

@@ -1,0 +1,110 @@
+"""How an action becomes joint targets, in four stages; a task can replace each of them.
+
+    targets = hold(last)                                   1  rule for controls that the policy does not drive
+    targets[:, driven] = position_delta(action, last, ...)  2  what the action means
+    targets = limit_speed(targets, last, max_step)          3  filters
+    targets = limit_range(targets, limits)
+    ctrl = couple(targets, matrix)                         4  18 controls -> 26 joints
+
+All are pure functions of (N, ...) tensors; targets are in m (the base's slides) and rad.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tasks.hand.names import BASE_CONTROLS, CONTROLS, FINGER_CONTROLS
+from utils.errors import UserError, did_you_mean
+
+Rule = Callable[[Tensor], Tensor]
+"""last targets (N, 18) -> what holds where the policy says nothing (N, 18)."""
+Meaning = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+"""action (N, k) in [-1, 1], last targets (N, k), limits (k, 2), largest steps (k,) -> targets (N, k)."""
+Filter = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+"""targets (N, 18), last targets (N, 18), limits (18, 2), largest steps (18,) -> targets (N, 18)."""
+
+
+def hold(last: Tensor) -> Tensor:
+    """Stays where it was told to be last."""
+    return last.clone()
+
+
+def position(action: Tensor, last: Tensor, limits: Tensor, max_step: Tensor) -> Tensor:
+    """-1 is the lower limit, 1 the upper one."""
+    low, high = limits[:, 0], limits[:, 1]
+    return low + 0.5 * (action + 1.0) * (high - low)
+
+
+def position_delta(action: Tensor, last: Tensor, limits: Tensor, max_step: Tensor) -> Tensor:
+    """The last target, moved by up to `max_step`."""
+    return last + action * max_step
+
+
+MEANINGS: dict[str, Meaning] = {"position": position, "position_delta": position_delta}
+
+
+def limit_speed(targets: Tensor, last: Tensor, limits: Tensor, max_step: Tensor) -> Tensor:
+    """No target moves by more than `max_step` in a control step."""
+    return last + torch.maximum(torch.minimum(targets - last, max_step), -max_step)
+
+
+def limit_range(targets: Tensor, last: Tensor, limits: Tensor, max_step: Tensor) -> Tensor:
+    """No target is beyond what the joints can reach."""
+    return torch.maximum(torch.minimum(targets, limits[:, 1]), limits[:, 0])
+
+
+def couple(targets: Tensor, matrix: Tensor) -> Tensor:
+    """(N, 18) controls @ (18, 26) -> (N, 26) joint targets."""
+    return targets @ matrix
+
+
+@dataclass(frozen=True)
+class ActionPipeline:
+    """The four stages of one task, with what they need to know."""
+
+    driven: Tensor  # (k,) int64: the controls that the policy drives
+    limits: Tensor  # (18, 2)
+    max_step: Tensor  # (18,) largest change of a target in a control step
+    matrix: Tensor  # (18, 26)
+    meaning: Meaning = position_delta
+    rule: Rule = hold
+    filters: tuple[Filter, ...] = (limit_speed, limit_range)
+
+    @property
+    def size(self) -> int:
+        """Width of the action."""
+        return len(self.driven)
+
+    def __call__(self, action: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
+        """action (N, k), last targets (N, 18) -> targets (N, 18) and joint targets (N, 26)."""
+        targets, driven = self.rule(last), self.driven
+        targets[:, driven] = self.meaning(action, last[:, driven], self.limits[driven], self.max_step[driven])
+        for keep_within in self.filters:
+            targets = keep_within(targets, last, self.limits, self.max_step)
+        return targets, couple(targets, self.matrix)
+
+
+def driven_controls(base: bool, fingers: bool) -> Tensor:
+    """The controls that a policy drives (k,): those of the base, those of the fingers, or all.
+
+    Raises UserError where it would drive none.
+    """
+    names = [*(BASE_CONTROLS if base else ()), *(FINGER_CONTROLS if fingers else ())]
+    if not names:
+        raise UserError(
+            "policy_controls_base=false policy_controls_fingers=false: the policy would drive nothing. "
+            "Set at least one of them to true."
+        )
+    return torch.tensor([CONTROLS.index(name) for name in names])
+
+
+def meaning_of(name: str) -> Meaning:
+    """The action rule of this name. Raises UserError where there is none."""
+    if name not in MEANINGS:
+        known: Sequence[str] = sorted(MEANINGS)
+        raise UserError(f"action_rule={name}: unknown. Allowed: {', '.join(known)}.{did_you_mean(name, known)}")
+    return MEANINGS[name]
