@@ -69,13 +69,13 @@ class Guard:
             return
         bound = lower_bound(new, old, self._rule.confidence)
         said = (
-            f"{candidate.name}: mean return {new.mean():.4g} against {old.mean():.4g} of version {self._known[0]} "
+            f"mean return {new.mean():.4g} against {old.mean():.4g} of version {self._known[0]} "
             f"in {len(new)} shadow episodes each; difference at least {bound:.4g} "
             f"at confidence {self._rule.confidence:g}, margin {self._rule.margin:g}"
         )
         if bound < -self._rule.margin:
-            raise UserError(f"swapGuard: {said}")
-        log.info("swapGuard lets it pass: %s", said)
+            raise UserError(f"swapGuard: {said}. More episodes, or a swapGuardMargin, let more versions pass")
+        log.info("swapGuard lets %s pass: %s", candidate.name, said)
         self._known = (candidate.label(live.first_run), new)
 
     def _returns(self, model: Mapping[str, Tensor], ended: Callable[[], bool]) -> np.ndarray:

@@ -145,9 +145,15 @@ class Reporter:
         table = Table(title=f"the last {VERSIONS_SHOWN} versions", title_justify="left")
         for name in ("version", "episodes", "mean return", "standard error"):
             table.add_column(name, justify="right")
-        for version, m in list(self.results.by_version.items())[-VERSIONS_SHOWN:]:
+        for version, m in sorted(self.results.by_version.items(), key=_in_order)[-VERSIONS_SHOWN:]:
             table.add_row(str(version), str(m.count), _number(m.mean), _number(m.stderr))
         return table
+
+
+def _in_order(item: tuple[Label, object]) -> tuple[str, int]:
+    """By run, those without one first, then by version."""
+    run, _, version = str(item[0]).rpartition(": ")
+    return run, int(version)
 
 
 def _number(value: float | None) -> str:

@@ -132,6 +132,8 @@ def _header(config: RootConfig, found: Found | None) -> dict[str, Any]:
         "task": config.task.name,
         "seed": config.seed,
         "stochastic": config.stochastic,
+        "swap": config.swap,
+        "pool_envs": config.poolEnvs,
     }
 
 
@@ -146,13 +148,15 @@ def _source(config: RootConfig, found: Found | None) -> FollowSource | None:
     if selection is None:
         return None
     if selection.pinned:
-        log.info("a named file is pinned: newer weights are not followed.")
+        log.info("checkpoint=%s names one file, which is pinned: newer weights are not followed.", config.checkpoint)
     if selection.run is None or selection.follow is None or config.reloadInterval == 0:
         return None
     run = open_run(selection.run)
     files = CheckpointSource(run, selection.follow, Path(config.runsDir), config.task.name, config.followLatest)
-    log.info("following %s, looking at its files every %g s", run.path, config.reloadInterval)
-    return FollowSource(files, config.weights if selection.follow == "newest" else "files", config.reloadInterval)
+    source = FollowSource(files, config.weights if selection.follow == "newest" else "files", config.reloadInterval)
+    if source.kind == "files":
+        log.info("following %s, looking at its files every %g s", run.path, config.reloadInterval)
+    return source
 
 
 def _check_bus_is_meant(config: RootConfig, selection: Selection | None) -> None:

@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 TURN = 2e-4  # s
 SLICE = 0.1  # s that one wait takes at most, so that the thread ends soon
 REST = 0.005  # s after each version: somebody may publish faster than anybody acts
+HINT = " (onMismatch=reinit builds network and environments anew)"
 PAUSE = 5.0  # s after an error that nobody expected
 
 
@@ -74,7 +75,8 @@ class Watcher:
                 self._live.prepare(candidate)
         except UserError as error:
             self._source.refuse(candidate, for_good=not self._live.fits(candidate))
-            log.warning("refused %s: %s. The old policy keeps acting.", candidate.file or candidate.name, error)
+            hint = "" if self._build_for is not None or self._live.fits(candidate) else HINT
+            log.warning("refused %s: %s. The old policy keeps acting%s.", candidate.file or candidate.name, error, hint)
             self._refusals.put(SwapEvent.of(candidate, accepted=False, reason=str(error)))
 
     def _watch(self) -> None:

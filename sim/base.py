@@ -158,6 +158,10 @@ class Simulator(ABC):
         """Indices into the site axis. Raises ValueError with the nearest name."""
         raise NotImplementedError
 
+    def actuator_ids(self, names: Sequence[str]) -> list[int]:
+        """Columns of `ctrl` of actuators, in the order given. Raises ValueError with the nearest name."""
+        raise NotImplementedError
+
     def qpos_ids(self, joints: Sequence[str]) -> list[int]:
         """Columns of `qpos` of joints, in the order given (7 for a free joint, 4 for a ball joint, else 1)."""
         raise NotImplementedError

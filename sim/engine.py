@@ -69,7 +69,7 @@ class Engine(Simulator):
 
     def start(self) -> None:
         self._before_start("start")
-        _silence_mujoco()
+        mj.silence_mujoco()
         model = self.world.build(self.needs)
         fields = mj.allocate(model, self.needs, self.num_envs)
         self._open(model, fields)
@@ -202,6 +202,9 @@ class Engine(Simulator):
     def site_ids(self, names: Sequence[str]) -> list[int]:
         return self.world.ids("site", names)
 
+    def actuator_ids(self, names: Sequence[str]) -> list[int]:
+        return self.world.ids("actuator", names)
+
     def qpos_ids(self, joints: Sequence[str]) -> list[int]:
         return self.world.joint_columns(joints, self.world.model.jnt_qposadr, free=7, ball=4)
 
@@ -285,14 +288,3 @@ def _written(state: np.ndarray, buffer: Tensor) -> np.ndarray:
     values = buffer.numpy()
     with np.errstate(over="ignore"):  # an unstable environment's numbers
         return np.where(values == state.astype(np.float32), state, values)
-
-
-def _silence_mujoco() -> None:
-    """Keeps MuJoCo from printing and from writing MUJOCO_LOG.TXT into the working directory.
-
-    This is process-wide, safe on worker threads, and leaves handlers alone that somebody installed. Nothing is lost:
-    engines report instability through `unstable`, and other warnings through `logging`.
-    """
-    config = mujoco.MjLogConfig.get()
-    config.logto_console = config.logto_file = False
-    config.set()

@@ -91,8 +91,8 @@ class World:
         return self.model
 
     def names(self, kind: str) -> list[str]:
-        """Names of all objects of a kind ("body", "joint", "site", "sensor") in order of their ids; '' is unnamed."""
-        count = {"body": "nbody", "joint": "njnt", "site": "nsite", "sensor": "nsensor"}[kind]
+        """Names of all objects of a kind ("body", "joint", "site", ...) in order of their ids; '' is unnamed."""
+        count = {"body": "nbody", "joint": "njnt", "site": "nsite", "sensor": "nsensor", "actuator": "nu"}[kind]
         names = [getattr(self.model, kind)(i).name for i in range(getattr(self.model, count))]
         return [name for name in names if not name.startswith(ADDED)]  # added ones are last
 
@@ -236,3 +236,14 @@ def set_model_field(model: mujoco.MjModel, name: str, value: np.ndarray) -> None
         getattr(owner, name)[:] = value
     else:
         setattr(owner, name, value.item())
+
+
+def silence_mujoco() -> None:
+    """Keeps MuJoCo from printing and from writing MUJOCO_LOG.TXT into the working directory.
+
+    This is process-wide, safe on worker threads, and leaves handlers alone that somebody installed. Nothing is lost:
+    engines report instability through `unstable`, and other warnings through `logging`.
+    """
+    config = mujoco.MjLogConfig.get()
+    config.logto_console = config.logto_file = False
+    config.set()

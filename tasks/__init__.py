@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from tasks.ant import Ant
 from tasks.base import Task
+from tasks.base_task import BaseTask
 from tasks.cartpole import Cartpole
 
 TASKS: dict[str, type[Task]] = {
     "Ant": Ant,
+    "BaseTask": BaseTask,
     "Cartpole": Cartpole,
 }

@@ -32,7 +32,7 @@ def guard_of(margin=0.0, episodes=6):
 def test_a_better_version_passes_and_a_worse_one_is_refused_with_its_numbers():
     live, guard = live_of(candidate(1, bias=0.25)), guard_of()
     guard.judge(candidate(2, bias=0.5), live, lambda: False)
-    with pytest.raises(UserError, match=r"swapGuard: v3.pth: mean return 0.375 against 0.75 .* 6 shadow episodes"):
+    with pytest.raises(UserError, match=r"swapGuard: mean return 0.375 against 0.75 .* 6 shadow episodes"):
         guard.judge(candidate(3, bias=0.125), live, lambda: False)
 
 

@@ -70,7 +70,7 @@ def test_two_tests_of_one_training_with_a_guard_and_with_older_versions_beside(t
         Running(tmp_path, *guarded, name="guarded") as one,
         Running(tmp_path, *beside, name="beside") as two,
     ):
-        one.wait_for("swapGuard lets it pass", timeout=90)
+        one.wait_for("swapGuard lets version", timeout=90)
         until(lambda: bool(swaps(one.text)) and len(swaps(two.text)) > 3, 90, lambda: one.text + two.text, one)
         assert (one.end(), two.end()) == (0, 0)
     found = [json.loads((path / "results.json").read_text()) for path in runs(tmp_path, "test")]

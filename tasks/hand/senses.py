@@ -1,0 +1,86 @@
+"""What the hand senses, as named observation blocks; see `docs/tasks.md` for their meaning.
+
+    self.senses = HandSenses(sim, threshold=0.1)      # in bind()
+    blocks = self.senses.blocks()                     # in observe(): name -> (N, width)
+
+Positions in m, angles in rad, forces in N; `_w` in the world, `_h` in the frame of the palm.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+from sim.base import Simulator
+from tasks.hand.names import BASE_JOINTS, DISTAL_BODIES, FINGER_JOINTS, FINGERS, PAD_SITES, TIP_SITES
+from utils.spatial import into_frame
+
+PALM = "palm"
+PAIRS = tuple(combinations(range(len(FINGERS)), 2))
+"""Pairs of fingers, 10: (thumb, index), (thumb, middle), ..."""
+
+
+class HandSenses:
+    """Reads a hand out of a simulator that it has told what it needs."""
+
+    def __init__(self, sim: Simulator, threshold: float) -> None:
+        """`threshold`: N, from which on a fingertip counts as touching. Called before `sim.start()`."""
+        sim.require("qpos", "qvel", "body_pos_w", "body_quat_w", "site_pos_w")
+        sim.require_contact(*DISTAL_BODIES)
+        self.sim, self.threshold = sim, threshold
+        self.base_q, self.finger_q = sim.qpos_ids(BASE_JOINTS), sim.qpos_ids(FINGER_JOINTS)
+        self.base_v, self.finger_v = sim.qvel_ids(BASE_JOINTS), sim.qvel_ids(FINGER_JOINTS)
+        self.tips, self.pads = sim.site_ids(TIP_SITES), sim.site_ids(PAD_SITES)
+        self.palm = sim.body_ids([PALM])[0]
+
+    @property
+    def palm_pos_w(self) -> Tensor:
+        """(N, 3)."""
+        return self.sim.body_pos_w[:, self.palm]
+
+    @property
+    def palm_quat_w(self) -> Tensor:
+        """(N, 4) w, x, y, z."""
+        return self.sim.body_quat_w[:, self.palm]
+
+    @property
+    def pads_w(self) -> Tensor:
+        """(N, 5, 3) m: the middle of each fingerpad."""
+        return self.sim.site_pos_w[:, self.pads]
+
+    @property
+    def forces_w(self) -> Tensor:
+        """(N, 5, 3) N: net contact force on each distal link."""
+        return self.sim.contact_force_w(DISTAL_BODIES)
+
+    @property
+    def touching(self) -> Tensor:
+        """(N, 5) bool."""
+        return self.forces_w.norm(dim=2) > self.threshold
+
+    def in_hand(self, points_w: Tensor) -> Tensor:
+        """(N, k, 3) points of the world in the palm's frame."""
+        return into_frame(points_w, self.palm_pos_w[:, None], self.palm_quat_w[:, None])
+
+    def blocks(self) -> dict[str, Tensor]:
+        """Name -> (N, width)."""
+        sim, pads = self.sim, self.pads_w
+        tips = sim.site_pos_w[:, self.tips]
+        distances = [(pads[:, a] - pads[:, b]).norm(dim=1) for a, b in PAIRS]
+        return {
+            "base_position": sim.qpos[:, self.base_q],
+            "base_velocity": sim.qvel[:, self.base_v],
+            "finger_position": sim.qpos[:, self.finger_q],
+            "finger_velocity": sim.qvel[:, self.finger_v],
+            "hand_position_w": self.palm_pos_w,
+            "hand_rotation_w": self.palm_quat_w,
+            "fingertips_w": tips.flatten(1),
+            "fingertips_h": self.in_hand(tips).flatten(1),
+            "fingerpads_w": pads.flatten(1),
+            "fingerpads_h": self.in_hand(pads).flatten(1),
+            "contact_forces_w": self.forces_w.flatten(1),
+            "contacts": self.touching.float(),
+            "pad_distances": torch.stack(distances, 1),
+        }
