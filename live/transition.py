@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import math
 from dataclasses import dataclass
 
 import torch
@@ -34,5 +34,5 @@ class Progress:
         self.joining: list[int] = []  # environments in which the new version is to be named with the next step
         self.everywhere = list(range(len(alpha)))
         self.steps = 0  # of a blend
-        self.swapped_at = time.monotonic()
+        self.swapped_at = -math.inf  # s, monotonic
         self.changes: list[Change] = []

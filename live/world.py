@@ -72,8 +72,6 @@ def _world_in(env: Env, config: RootConfig, first: Candidate | None, patience: f
     def make_policy() -> Policy:
         return Policy(spec, config.train, env.num_envs, config.device)
 
-    mode = "stochastic" if config.stochastic else "deterministic"
-    log.info("testing %s: version %d, epoch %d, %s actions", first.file or first.name, first.version, first.epoch, mode)
     rule = SwapRule(
         how=config.swap,
         blend_steps=max(1, round(config.blendSeconds / env.sim.control_dt)),
@@ -82,6 +80,10 @@ def _world_in(env: Env, config: RootConfig, first: Candidate | None, patience: f
         pool_envs=config.poolEnvs,
     )
     live = LivePolicy(make_policy, first, config.stochastic, config.seed, rule, first_run)
+    mode = "stochastic" if config.stochastic else "deterministic"
+    log.info("testing %s: version %d, epoch %d, %s actions", first.file or first.name, first.version, first.epoch, mode)
+    if config.poolEnvs:
+        log.info("the last %d environments are played by older versions, as soon as there are any", config.poolEnvs)
     return World(config, env, live, _guard(config, spec) if config.swapGuard else None)
 
 

@@ -137,13 +137,14 @@ def test_the_least_time_between_swaps(monkeypatch):
     monkeypatch.setattr("live.swap.time.monotonic", lambda: now[0])
     live = live_of(candidate(1), min_interval=10.0)
     live.prepare(candidate(2))
-    assert live.adopt() is None
-    now[0] = 109.9
+    assert live.adopt().version == 2  # the first one has none before it
     live.prepare(candidate(3))
+    now[0] = 109.9
+    live.prepare(candidate(4))
     assert live.adopt() is None
     now[0] = 110.0
-    assert live.adopt().version == 3
-    live.prepare(candidate(4))
+    assert live.adopt().version == 4
+    live.prepare(candidate(5))
     now[0] = 119.9
     assert live.adopt() is None
 
