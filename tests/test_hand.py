@@ -181,3 +181,29 @@ def test_a_policy_that_drives_nothing_and_an_unknown_rule_are_refused():
         driven_controls(base=False, fingers=False)
     with pytest.raises(UserError, match=r"action_rule=positon: unknown. Allowed: position, position_delta.*position"):
         meaning_of("positon")
+
+
+def test_a_scripted_grasp_lifts_the_box():
+    """The hand is able to do what BlindGrasping will ask for: down, close, up; the box comes along."""
+    scene = mujoco.MjModel.from_xml_path(str(MODEL.with_name("blind_grasping.xml")))
+    data, matrix = mujoco.MjData(scene), coupling()
+    columns = [scene.actuator(name).id for name in JOINTS]
+    knuckles = ("index_mcp", "middle_mcp", "ring_mcp", "little_mcp")
+    distal = ("index_distal", "middle_distal", "ring_distal", "little_distal")
+
+    def pose(base_z, thumb_mcp, thumb_distal, mcp, rest) -> torch.Tensor:
+        fingers = dict.fromkeys(knuckles, mcp) | dict.fromkeys(distal, rest)
+        thumb = {"thumb_rotation": 1.57, "thumb_mcp": thumb_mcp, "thumb_distal": thumb_distal}
+        return targets_of(base_x=-0.012, base_z=base_z, **thumb, **fingers)
+
+    above, closed = pose(-0.32, -0.2, 0.0, 0.6, 0.3), pose(-0.32, 0.5, 0.4, 1.5, 0.7)
+    targets = torch.zeros(1, len(CONTROLS))
+    for goal, seconds in ((above, 2.0), (closed, 1.0), (pose(-0.07, 0.5, 0.4, 1.5, 0.7), 2.0)):
+        steps = int(seconds / scene.opt.timestep)
+        for step in range(steps):
+            towards = torch.lerp(targets, goal, min(1.0, (step + 1) / (0.7 * steps)))
+            data.ctrl[columns] = couple(towards, matrix)[0].numpy()
+            mujoco.mj_step(scene, data)
+        targets = goal
+    assert data.body("box").xpos[2] > 0.2
+    assert not any(warning.number for warning in data.warning)
