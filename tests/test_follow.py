@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import os
 import queue
+import time
 
 import pytest
 import torch
@@ -212,8 +213,9 @@ def test_a_watching_thread_takes_over_by_itself(run, training):
     with Watcher(live, followed(run, interval=1e6), queue.SimpleQueue()):
         for version in range(2, 30):
             training.publish(version)
+            deadline = time.monotonic() + 30
             while live.adopt() is None:
-                pass
+                assert time.monotonic() < deadline, f"version {version} was not taken over"
             assert torch.equal(live.act(OBS), torch.full((2, 1), float(version)))
 
 
