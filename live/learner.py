@@ -20,7 +20,7 @@ from live.bus_reader import BusReader
 from live.publish import Publisher, remove_left_overs
 from rl.agent import Agent, Iteration
 from rl.spec import PolicySpec, shape_hash
-from rl.state import policy_state
+from rl.state import not_finite, policy_state
 from utils.errors import UserError
 from utils.run import Run, bus_file
 
@@ -117,7 +117,7 @@ def _publisher(file: Path, pattern: Path, said: dict[str, Any], digest: str, mod
 
 def _publish_finite(publisher: Publisher, model: dict[str, Tensor], it: Iteration) -> None:
     """Weights that are not finite end the training at its next checkpoint; nobody needs to act with them till then."""
-    if all(bool(torch.isfinite(value.sum())) for value in model.values() if value.is_floating_point()):
+    if not_finite({"model": model}) is None:
         publisher.publish(model, it.version, it.epoch, it.frame, it.mean_return)
 
 

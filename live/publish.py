@@ -67,10 +67,12 @@ class Publisher:
             discard(temporary)
             os.close(descriptor)
             raise
-        self._descriptor = descriptor  # with the lock
+        self._descriptor: int | None = descriptor  # with the lock; None once closed
 
     def publish(self, model: Mapping[str, Tensor], version: int, epoch: int, frame: int, reward: float | None) -> None:
         """Makes a version the newest: fill the slot that is not active, flip, raise the count; in this order."""
+        if self._descriptor is None:
+            raise RuntimeError("publish() came after close(): readers were told that no more will come")
         number = int(self._map.count[0]) + 1
         slot = number % 2
         self._fill(slot, model)
@@ -96,8 +98,9 @@ class Publisher:
         with contextlib.suppress(OSError):
             if self.file.stat().st_ino == self._inode:  # a newer writer's file is not ours to remove
                 self.file.unlink()
-        with contextlib.suppress(OSError):  # it is closed already
+        if self._descriptor is not None:  # closed twice, its number might be another file's by then
             os.close(self._descriptor)
+            self._descriptor = None
 
     def __enter__(self) -> Publisher:
         return self

@@ -74,6 +74,16 @@ def test_a_new_writer_takes_the_place_and_old_readers_notice(file):
     assert not file.exists()
 
 
+def test_closing_twice_leaves_other_files_alone(file):
+    publisher = publisher_of(file)
+    publisher.close()
+    with file.open("wb") as other:  # takes the number that was given back
+        publisher.close()
+        other.write(b"still open")
+    with pytest.raises(RuntimeError, match="after close"):
+        publish(publisher, 1)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
