@@ -37,7 +37,6 @@ from live.pool import Pool
 from live.seat import Seat
 from live.transition import Change, Progress, SwapRule
 from rl.policy import Policy
-from rl.spec import PolicySpec
 from utils.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -90,11 +89,6 @@ class LivePolicy:
     def label(self) -> Label:
         """The acting version's label."""
         return self.acting.label(self.first_run)
-
-    @property
-    def spec(self) -> PolicySpec:
-        """What a version must fit."""
-        return self._acting.policy.spec
 
     def fits(self, candidate: Candidate) -> bool:
         """Whether a version has the shape of what acts."""
