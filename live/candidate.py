@@ -33,6 +33,7 @@ class Candidate:
     publication: tuple[int, int] | None = None  # on the weight bus: (writer, number)
     published: float | None = None  # on the weight bus: s since the epoch
     config: dict[str, Any] | None = None  # the run's own, where it is known
+    level: float | None = None  # of the run's curriculum when it was saved, where there is one
 
     @property
     def run(self) -> str:

@@ -69,7 +69,14 @@ def candidate_of(file: Path, state: dict[str, Any], load_ms: float) -> Candidate
         file=file,
         load_ms=load_ms,
         config=state.get("config"),
+        level=_level(state),
     )
+
+
+def _level(state: dict[str, Any]) -> float | None:
+    learner = state.get("learner")
+    level = learner.get("curriculum") if isinstance(learner, dict) else None
+    return level if isinstance(level, float) and 0.0 <= level <= 1.0 else None
 
 
 class CheckpointSource:

@@ -68,6 +68,9 @@ def _world_in(env: Env, config: RootConfig, first: Candidate | None, patience: f
         return World(config, env, ScriptedActor(env, config.agent, config.seed), None)
     spec = spec_of(env)
     _check_spec(spec, first)
+    if first.level is not None and config.task.curriculum is not None:
+        env.set_level(first.level)
+        log.info("the task is as hard as it was by then: level %.2f; task.curriculum=null: the full one", first.level)
 
     def make_policy() -> Policy:
         return Policy(spec, config.train, env.num_envs, config.device)
@@ -84,7 +87,7 @@ def _world_in(env: Env, config: RootConfig, first: Candidate | None, patience: f
     log.info("testing %s: version %d, epoch %d, %s actions", first.file or first.name, first.version, first.epoch, mode)
     if config.poolEnvs:
         log.info("the last %d environments are played by older versions, as soon as there are any", config.poolEnvs)
-    return World(config, env, live, _guard(config, spec) if config.swapGuard else None)
+    return World(config, env, live, _guard(config, spec, env.curriculum.level) if config.swapGuard else None)
 
 
 @dataclass(frozen=True)
@@ -110,10 +113,11 @@ def world_for(candidate: Candidate, session: Session, first_run: str) -> World:
     return world
 
 
-def _guard(config: RootConfig, spec: PolicySpec) -> Guard:
+def _guard(config: RootConfig, spec: PolicySpec, level: float) -> Guard:
     assert config.seed is not None
     num_envs = min(config.swapGuard, SHADOW_ENVS)
     env = make_env(config.task, config.sim, config.physics, num_envs, config.seed + 1)
+    env.set_level(level)
     rule = GuardRule(config.swapGuard, config.swapGuardMargin, config.swapGuardConfidence)
     return Guard(env, Policy(spec, config.train, num_envs, config.device), rule, config.stochastic)
 

@@ -1,7 +1,8 @@
 """Which numbers of an iteration become TensorBoard curves, and under which names.
 
 The names are those that Isaac Gym users know from rl_games (`rewards/step`, `losses/a_loss`, ...), with the reward
-terms (`reward_terms/<name>`, `reward_terms_episode/<name>`) and termination reasons (`ends/<name>`) by name. The step
+terms (`reward_terms/<name>`, `reward_terms_episode/<name>`), termination reasons (`ends/<name>`) and what a task tells
+of its episodes (`episodes/<name>`) by name. Each is exact over all steps or episodes since the last point. The step
 axis is frames.
 """
 
@@ -30,6 +31,9 @@ def scalars(it: Iteration) -> dict[str, float]:
     values.update({f"reward_terms_episode/{name}": mean for name, mean in report.term_episode_mean.items()})
     if report.episodes:
         values.update({f"ends/{name}": n / report.episodes for name, n in report.reason_counts.items()})
+    values.update({f"episodes/{name}": mean for name, mean in report.metric_mean.items()})
+    if report.level is not None:
+        values["curriculum/level"] = report.level
     return values
 
 

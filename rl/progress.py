@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from types import TracebackType
 
@@ -13,6 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from rl.agent import Iteration
+from tasks.stats import Report
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +46,40 @@ class Throughput:
         return (self.max_iterations - epoch) * (self._seconds_per_iteration or 0.0)
 
 
+class EpisodeTally:
+    """How the episodes ended that nobody was told of yet: all of them, not those of the last iteration only."""
+
+    def __init__(self, success_reason: str | None) -> None:
+        self.success_reason = success_reason
+        self._reasons: Counter[str] = Counter()
+        self._metrics: Counter[str] = Counter()
+        self._level: float | None = None
+        self._facts: dict[str, str] = {}
+
+    def add(self, report: Report) -> None:
+        """What one iteration saw."""
+        self._reasons.update(report.reason_counts)
+        self._metrics.update({name: mean * report.episodes for name, mean in report.metric_mean.items()})
+        self._level = report.level
+
+    def facts(self) -> dict[str, str]:
+        """What is told, about the episodes since the last time; where there were none, what was told then."""
+        episodes = self._reasons.total()
+        if episodes:
+            rates = [(name, count) for name, count in self._reasons.most_common() if count]
+            self._facts = {"ends": ", ".join(f"{name} {100 * count / episodes:.0f} %" for name, count in rates)}
+            if self.success_reason is not None:
+                success = {"success": f"{100 * self._reasons[self.success_reason] / episodes:.0f} %"}
+                self._facts = success | self._facts
+            if self._metrics:
+                means = (f"{name} {total / episodes:.2f}" for name, total in self._metrics.items())
+                self._facts["episodes"] = ", ".join(means)
+            self._reasons.clear()
+            self._metrics.clear()
+        level = {} if self._level is None else {"level": f"{self._level:.2f}"}
+        return self._facts | level
+
+
 def duration(seconds: float) -> str:
     """'1:02:03' or '2:03'."""
     hours, rest = divmod(round(seconds), 3600)
@@ -62,20 +98,19 @@ class Progress:
         success_reason: str | None,
         console: Console | None = None,
     ) -> None:
-        self.title, self.success_reason = title, success_reason
+        self.title = title
+        self._episodes = EpisodeTally(success_reason)
         self._saved_age = saved_age
         self._rate = Throughput(max_iterations)
         self._console = console or Console(stderr=True)
         self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
         self._shown_at = 0.0
         self._last_line = 0.0
-        self._success: float | None = None
 
     def update(self, it: Iteration) -> None:
         """One more iteration."""
         self._rate.add(it)
-        if self.success_reason is not None and it.report.episodes:
-            self._success = it.report.reason_counts[self.success_reason] / it.report.episodes
+        self._episodes.add(it.report)
         if self._live is not None:
             self._draw(self._live, it)
         elif time.monotonic() - self._last_line >= PLAIN_INTERVAL or it.epoch in (1, self._rate.max_iterations):
@@ -106,8 +141,7 @@ class Progress:
             "left": duration(self._rate.eta(it.epoch)),
             "mean return": "no episode yet" if it.mean_return is None else f"{it.mean_return:.2f}",
         }
-        if self._success is not None:
-            facts["success"] = f"{100 * self._success:.0f} %"
+        facts |= self._episodes.facts()
         facts["checkpoint"] = "none yet" if age is None else f"{age:.0f} s ago"
         return facts
 

@@ -52,6 +52,8 @@ def capture_learner(agent: Any) -> dict[str, Any]:
         "meters": {name: _meter_state(getattr(agent, name)) for name in METERS},
         "generators": generator_states(),
     }
+    if agent.env.config.curriculum is not None:
+        state["learner"]["curriculum"] = agent.env.curriculum.level
     if agent.has_central_value:
         state["learner"]["critic"] = {name: getattr(agent.central_value_net, name) for name in CRITIC_COUNTERS}
     return state
@@ -81,6 +83,8 @@ def restore_learner(agent: Any, state: dict[str, Any], version: int) -> float | 
     for name in METERS:
         _set_meter_state(getattr(agent, name), learner["meters"][name])
     set_generator_states(learner["generators"])
+    if "curriculum" in learner:
+        agent.env.set_level(learner["curriculum"])
     return learner["best_return"]
 
 

@@ -32,6 +32,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+APPLIED = "xfrc_applied"
 KINEMATIC_FIELDS = ("qpos", "qvel", "ctrl", "body_pos_w", "body_quat_w", "body_vel_w", "site_pos_w", "cinert", "cvel")
 FORCE_FIELDS = ("cfrc_ext", "contact_force_w")
 
@@ -61,6 +62,8 @@ class Simulator(ABC):
     qpos: Tensor  # (N, nq)
     qvel: Tensor  # (N, nv); a free joint's is linear in the world, angular in the body frame
     ctrl: Tensor  # (N, nu), written by the caller before step()
+    # written by the caller like ctrl, where required
+    xfrc_applied: Tensor  # (N, B, 6) force N, then torque N m, on each body's centre of mass, world axes; 0 at resets
     # kinematics, where required
     body_pos_w: Tensor  # (N, B, 3) m, world frame
     body_quat_w: Tensor  # (N, B, 4) wxyz
@@ -80,8 +83,11 @@ class Simulator(ABC):
         """
 
     @abstractmethod
-    def require_contact(self, *bodies: str) -> None:
-        """Asks for net contact forces on bodies, before `start()`: adds a contact sensor each."""
+    def require_contact(self, *bodies: str, against: str | None = None) -> None:
+        """Asks for net contact forces on bodies, before `start()`: adds a contact sensor each.
+
+        `against`: only the forces that this one body exerts on them ("world": the fixed ground); None: of all bodies.
+        """
 
     @abstractmethod
     def start(self) -> None:
@@ -132,12 +138,20 @@ class Simulator(ABC):
         follows `body_mass` where it is not randomised itself. Kinematic fields follow at the next step or reset.
         """
 
+    def model_value(self, field: str) -> Tensor:
+        """(N, ...) what a model field is in each environment, randomised or not; to be read only, after `start()`."""
+        raise NotImplementedError
+
+    def names(self, kind: str) -> list[str]:
+        """Names of all objects of a kind ("body", "geom", "joint", "site", ...) in order of their ids; '': unnamed."""
+        raise NotImplementedError
+
     @abstractmethod
     def sensor(self, name: str) -> Tensor:
         """(N, dim) values of a sensor of the model; `require("sensor:<name>")` first."""
 
     @abstractmethod
-    def contact_force_w(self, bodies: Sequence[str]) -> Tensor:
+    def contact_force_w(self, bodies: Sequence[str], against: str | None = None) -> Tensor:
         """(N, len(bodies), 3) N, net contact force on each body in the world frame; `require_contact` first."""
 
     @abstractmethod
@@ -156,6 +170,14 @@ class Simulator(ABC):
 
     def site_ids(self, names: Sequence[str]) -> list[int]:
         """Indices into the site axis. Raises ValueError with the nearest name."""
+        raise NotImplementedError
+
+    def geom_ids(self, names: Sequence[str]) -> list[int]:
+        """Rows of geom fields of the model, in the order given. Raises ValueError with the nearest name."""
+        raise NotImplementedError
+
+    def geom_body_ids(self) -> list[int]:
+        """The body of each geom, in order of the geoms' ids."""
         raise NotImplementedError
 
     def actuator_ids(self, names: Sequence[str]) -> list[int]:

@@ -18,13 +18,14 @@ import torch
 from torch import Tensor
 
 from sim import model as mj
-from sim.base import FORCE_FIELDS, Simulator, Snapshot
+from sim.base import APPLIED, FORCE_FIELDS, Snapshot
 from sim.model import Needs, World, known
+from sim.named import Named
 from sim.randomize import COMPANIONS, needs_set_const, write_companions
 from utils.errors import did_you_mean
 
 
-class Engine(Simulator):
+class Engine(Named):
     """N copies of one MJCF; see `sim.base` for the contract and `sim.create` for the arguments."""
 
     def __init__(self, sim_config: Any, physics: Any, path: Path, num_envs: int, decimation: int) -> None:
@@ -56,12 +57,13 @@ class Engine(Simulator):
         if name not in self.needs.sensors:
             self.needs.sensors.append(name)
 
-    def require_contact(self, *bodies: str) -> None:
+    def require_contact(self, *bodies: str, against: str | None = None) -> None:
         self._before_start("require_contact")
-        for name in bodies:
+        for name in (*bodies, *([] if against is None else [against])):
             known("body", name, self.world.names("body"))
-            if name not in self.needs.contacts:
-                self.needs.contacts.append(name)
+        for pair in ((name, against) for name in bodies):
+            if pair not in self.needs.contacts:
+                self.needs.contacts.append(pair)
 
     def _before_start(self, call: str) -> None:
         if self.fields:
@@ -94,7 +96,7 @@ class Engine(Simulator):
         self._write_state(ids, qpos.double().numpy(), qvel.double().numpy())
         self._refresh(ids)
         for name, values in self.fields.items():
-            if name in ("ctrl", "unstable") or self._is_force(name):
+            if name in ("ctrl", "unstable", APPLIED) or self._is_force(name):
                 values[ids] = 0
 
     def forward(self, env_ids: Tensor) -> None:
@@ -148,6 +150,12 @@ class Engine(Simulator):
                 self._expand(known("model field", name, mujoco.batch.MODEL_FIELDS))
             )
 
+    def model_value(self, field: str) -> Tensor:
+        if field in self.model_fields:
+            return self.model_fields[field]
+        own = mj.model_field(self.world.model, known("model field", field, mujoco.batch.MODEL_FIELDS))
+        return torch.from_numpy(np.array(own)).expand(self.num_envs, *own.shape)
+
     def apply_randomization(self, env_ids: Tensor) -> None:
         ids = self._ids(env_ids)
         values = {name: tensor.numpy() for name, tensor in self.model_fields.items()}
@@ -184,43 +192,20 @@ class Engine(Simulator):
             raise AttributeError(f"sensor {name} was not required; call require('sensor:{name}') before start()")
         return self.fields[f"sensor:{name}"]
 
-    def contact_force_w(self, bodies: Sequence[str]) -> Tensor:
-        columns = [self._contact_column(name) for name in bodies]
-        if columns == list(range(len(self.needs.contacts))):
-            return self.fields["contact_force_w"]
+    def contact_force_w(self, bodies: Sequence[str], against: str | None = None) -> Tensor:
+        columns = [self._contact_column(name, against) for name in bodies]
+        first = columns[0] if columns else 0
+        if columns == list(range(first, first + len(columns))):
+            return self.fields["contact_force_w"][:, first : first + len(columns)]  # a view
         return self.fields["contact_force_w"][:, columns]
 
-    def _contact_column(self, body: str) -> int:
-        if body not in self.needs.contacts or not self.fields:
-            known("body", body, self.world.names("body"))
-            raise AttributeError(f"contacts of {body} were not required; call require_contact({body!r}) before start()")
-        return self.needs.contacts.index(body)
-
-    def body_ids(self, names: Sequence[str]) -> list[int]:
-        return self.world.ids("body", names)
-
-    def site_ids(self, names: Sequence[str]) -> list[int]:
-        return self.world.ids("site", names)
-
-    def actuator_ids(self, names: Sequence[str]) -> list[int]:
-        return self.world.ids("actuator", names)
-
-    def qpos_ids(self, joints: Sequence[str]) -> list[int]:
-        return self.world.joint_columns(joints, self.world.model.jnt_qposadr, free=7, ball=4)
-
-    def qvel_ids(self, joints: Sequence[str]) -> list[int]:
-        return self.world.joint_columns(joints, self.world.model.jnt_dofadr, free=6, ball=3)
-
-    @property
-    def default_qpos(self) -> Tensor:
-        return torch.from_numpy(self.world.model.qpos0.astype(np.float32))
-
-    @property
-    def ctrl_range(self) -> Tensor:
-        return torch.from_numpy(self.world.model.actuator_ctrlrange.astype(np.float32))
-
-    def model_xml(self) -> str:
-        return self.world.spec.to_xml()
+    def _contact_column(self, body: str, against: str | None) -> int:
+        if (body, against) not in self.needs.contacts or not self.fields:
+            for name in (body, *([] if against is None else [against])):
+                known("body", name, self.world.names("body"))
+            asked = f"{body!r}" if against is None else f"{body!r}, against={against!r}"
+            raise AttributeError(f"contacts of {body} were not required; call require_contact({asked}) before start()")
+        return self.needs.contacts.index((body, against))
 
     # hooks of an engine; ids are sorted unless said otherwise
 

@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sim.base import APPLIED
 from utils.errors import UserError, did_you_mean, not_one_of
 
 STAGE_NONE, STAGE_POS, STAGE_VEL, STAGE_ACC = (
@@ -41,6 +42,7 @@ FIELD_STAGE = {
     "cinert": STAGE_POS,
     "cvel": STAGE_VEL,
     "cfrc_ext": STAGE_NONE,
+    APPLIED: STAGE_NONE,
 }
 ALWAYS = ("qpos", "qvel", "ctrl", "unstable")  # fields that need no require
 INTEGRATORS = {
@@ -53,13 +55,17 @@ CONES = {"pyramidal": mujoco.mjtCone.mjCONE_PYRAMIDAL, "elliptic": mujoco.mjtCon
 ADDED = "livegym/"  # prefix of the sensors that are added, out of the way of the user's names
 
 
+Contact = tuple[str, "str | None"]
+"""A body, and the one whose forces on it are meant; None: of all."""
+
+
 @dataclass
 class Needs:
     """What will be read of a simulator, as collected by `require` and `require_contact`."""
 
     fields: set[str] = field(default_factory=set)
     sensors: list[str] = field(default_factory=list)  # names in the user's model
-    contacts: list[str] = field(default_factory=list)  # body names, in the order of the buffer
+    contacts: list[Contact] = field(default_factory=list)  # in the order of the buffer
 
 
 class World:
@@ -80,8 +86,8 @@ class World:
 
     def build(self, needs: Needs) -> mujoco.MjModel:
         """Compiles again with the sensors that `needs` takes; ids of bodies, joints and sites stay."""
-        for body in needs.contacts:
-            add_contact_sensor(self.spec, body)
+        for contact in needs.contacts:
+            add_contact_sensor(self.spec, contact)
         if "cfrc_ext" in needs.fields:
             add_acceleration_sensor(self.spec)
         self.model = compile_spec(self.spec, self.path)
@@ -92,7 +98,8 @@ class World:
 
     def names(self, kind: str) -> list[str]:
         """Names of all objects of a kind ("body", "joint", "site", ...) in order of their ids; '' is unnamed."""
-        count = {"body": "nbody", "joint": "njnt", "site": "nsite", "sensor": "nsensor", "actuator": "nu"}[kind]
+        counts = {"body": "nbody", "joint": "njnt", "geom": "ngeom", "site": "nsite", "sensor": "nsensor"}
+        count = {**counts, "actuator": "nu"}[known("kind of object", kind, {**counts, "actuator": "nu"})]
         names = [getattr(self.model, kind)(i).name for i in range(getattr(self.model, count))]
         return [name for name in names if not name.startswith(ADDED)]  # added ones are last
 
@@ -151,18 +158,21 @@ def apply_physics(spec: mujoco.MjSpec, physics: Any) -> None:
     option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
 
 
-def add_contact_sensor(spec: mujoco.MjSpec, body: str) -> None:
-    """Adds a sensor of the net contact force on `body`, N, world frame; see the head of this file."""
-    sensor = spec.add_sensor(name=contact_sensor_name(body), type=mujoco.mjtSensor.mjSENS_CONTACT)
+def add_contact_sensor(spec: mujoco.MjSpec, contact: Contact) -> None:
+    """Adds a sensor of the net contact force on a body, N, world frame; see the head of this file."""
+    body, against = contact
+    sensor = spec.add_sensor(name=contact_sensor_name(contact), type=mujoco.mjtSensor.mjSENS_CONTACT)
     sensor.reftype, sensor.refname = mujoco.mjtObj.mjOBJ_BODY, body
+    if against is not None:
+        sensor.objtype, sensor.objname = mujoco.mjtObj.mjOBJ_BODY, against
     # data: force only; reduce: 3 is netforce, the sum over all contacts; one slot
     sensor.intprm[0] = 1 << int(mujoco.mjtConDataField.mjCONDATA_FORCE)
     sensor.intprm[1], sensor.intprm[2] = 3, 1
 
 
-def contact_sensor_name(body: str) -> str:
-    """The name of the sensor that `add_contact_sensor` adds for a body."""
-    return f"{ADDED}contact/{body}"
+def contact_sensor_name(contact: Contact) -> str:
+    """The name of the sensor that `add_contact_sensor` adds."""
+    return ADDED + "/".join(["contact", *(body for body in contact if body is not None)])
 
 
 def add_acceleration_sensor(spec: mujoco.MjSpec) -> None:
@@ -189,6 +199,7 @@ def allocate(model: mujoco.MjModel, needs: Needs, num_envs: int) -> dict[str, Te
         "cinert": (bodies, 10),
         "cvel": (bodies, 6),
         "cfrc_ext": (bodies, 6),
+        APPLIED: (bodies, 6),
     }
     shapes = {name: shape for name, shape in shapes.items() if name in ALWAYS or name in needs.fields}
     shapes |= {f"sensor:{name}": (int(model.sensor(name).dim[0]),) for name in needs.sensors}

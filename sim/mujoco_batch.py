@@ -23,6 +23,7 @@ from mujoco.batch import Batch, SimulationError
 from torch import Tensor
 
 from sim import model as mj
+from sim.base import APPLIED
 from sim.engine import Engine
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,8 @@ class MujocoSimulator(Engine):
         counts = self.batch.warning[:, :, NUMBER]
         before = counts.copy()
         np.copyto(self.batch.bind("ctrl"), self.fields["ctrl"].numpy())
+        if APPLIED in self.fields:
+            np.copyto(self.batch.bind(APPLIED), self.fields[APPLIED].numpy())
         failed = np.zeros(0, dtype=np.int64)
         try:
             self.batch.step(ids, nstep=self.decimation, stage=self.world.stage)
@@ -190,7 +193,9 @@ def _origin_velocity(cvel: np.ndarray, arm: np.ndarray, out: np.ndarray) -> None
     out[..., 3:] = cvel[..., :3]
 
 
-def _sources(batch: Batch, model: mujoco.MjModel, fields: dict[str, Tensor], contacts: list[str]) -> dict[str, Any]:
+def _sources(
+    batch: Batch, model: mujoco.MjModel, fields: dict[str, Tensor], contacts: list[mj.Contact]
+) -> dict[str, Any]:
     """The batch's live float64 array behind each required field, (N, ...)."""
     names = {"qpos": "qpos", "qvel": "qvel", "body_pos_w": "xpos", "body_quat_w": "xquat", "site_pos_w": "site_xpos"}
     names |= {name: name for name in ("cfrc_ext", "cinert", "cvel")}
@@ -199,7 +204,7 @@ def _sources(batch: Batch, model: mujoco.MjModel, fields: dict[str, Tensor], con
         if field.startswith("sensor:"):
             sources[field] = batch.bind("sensordata")[:, mj.sensor_slice(model, field.removeprefix("sensor:"))]
     if contacts:
-        slices = [mj.sensor_slice(model, mj.contact_sensor_name(body)) for body in contacts]
+        slices = [mj.sensor_slice(model, mj.contact_sensor_name(contact)) for contact in contacts]
         # added one after the other, so one block; reshape is then a view of it
         block = batch.bind("sensordata")[:, slices[0].start : slices[-1].stop]
         sources["contact_force_w"] = block.reshape(batch.nsim, len(contacts), 3)

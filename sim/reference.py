@@ -14,6 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from sim import model as mj
+from sim.base import APPLIED
 from sim.engine import Engine
 
 STATE = int(mujoco.mjtState.mjSTATE_INTEGRATION)
@@ -47,6 +48,8 @@ class ReferenceSimulator(Engine):
         """One control step of environment i; whether it became unstable."""
         model, data = self.models[i], self.datas[i]
         data.ctrl[:] = self.out["ctrl"][i]
+        if APPLIED in self.out:
+            data.xfrc_applied[:] = self.out[APPLIED][i]
         before, warned = self._row(i), _bad_warnings(data)
         try:
             for _ in range(self.decimation - 1):
@@ -72,8 +75,8 @@ class ReferenceSimulator(Engine):
         if "cfrc_ext" in self.out:
             mujoco.mj_rnePostConstraint(model, data)
             self.out["cfrc_ext"][i] = data.cfrc_ext
-        net = contact_forces(model, data)
-        self.out["contact_force_w"][i] = net[self.body_ids(self.needs.contacts)]
+        for k, (body, against) in enumerate(self.needs.contacts):
+            self.out["contact_force_w"][i, k] = contact_force(model, data, body, against)
         self._read_sensors(i, data, forces=True)
 
     def _read_kinematics(self, i: int) -> None:
@@ -139,14 +142,16 @@ def body_velocity(model: mujoco.MjModel, data: mujoco.MjData, body: int) -> np.n
     return np.concatenate([velocity[3:], velocity[:3]])
 
 
-def contact_forces(model: mujoco.MjModel, data: mujoco.MjData) -> np.ndarray:
-    """(B, 3) N: the sum of all contact forces on each body, world frame."""
-    net, wrench = np.zeros((model.nbody, 3)), np.zeros(6)
+def contact_force(model: mujoco.MjModel, data: mujoco.MjData, body: str, against: str | None) -> np.ndarray:
+    """(3,) N: the sum of all contact forces on a body, or of those of one other body; world frame."""
+    net, wrench = np.zeros(3), np.zeros(6)
     for k, contact in enumerate(data.contact):
+        bodies = [model.body(model.geom_bodyid[geom]).name for geom in contact.geom]
+        if body not in bodies or against not in (None, *bodies):
+            continue
         mujoco.mj_contactForce(model, data, k, wrench)
         force = contact.frame.reshape(3, 3).T @ wrench[:3]  # the frame's rows are its axes; x points to geom2
-        net[model.geom_bodyid[contact.geom[1]]] += force
-        net[model.geom_bodyid[contact.geom[0]]] -= force
+        net += force if bodies[1] == body else -force
     return net
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 from tasks.ant import Ant
 from tasks.base import Task
 from tasks.base_task import BaseTask
+from tasks.blind_grasping import BlindGrasping
 from tasks.cartpole import Cartpole
 
 TASKS: dict[str, type[Task]] = {
     "Ant": Ant,
     "BaseTask": BaseTask,
+    "BlindGrasping": BlindGrasping,
     "Cartpole": Cartpole,
 }

@@ -43,7 +43,7 @@ ActionSpec = Union[Box, Discrete, MultiDiscrete]
 
 
 class Task(ABC):
-    """What is learned, as six short methods over (N, ...) float32 tensors.
+    """What is learned, as a few short methods over (N, ...) float32 tensors.
 
     `state` is the simulator: its fields are the typed view of the world. What a task must remember between steps
     (a cooldown, the last position) it allocates with `buffer()`, so that snapshots and resumed runs carry it.
@@ -83,6 +83,9 @@ class Task(ABC):
     def control(self, action: Tensor) -> Tensor:
         """Actions, clipped, (N, size) or (N,) -> actuator controls (N, nu). Called before the physics."""
 
+    def update(self, state: Simulator) -> None:  # noqa: B027 - most tasks remember nothing between steps
+        """Brings what the task remembers (a stage, a timer) up to the state after the physics, before it is judged."""
+
     @abstractmethod
     def observe(self, state: Simulator) -> dict[str, Tensor]:
         """Named observation blocks, each (N, width)."""
@@ -90,6 +93,10 @@ class Task(ABC):
     @abstractmethod
     def reward(self, state: Simulator, action: Tensor) -> dict[str, Tensor]:
         """Named, unweighted reward terms, each (N,)."""
+
+    def episode_metrics(self, state: Simulator) -> dict[str, Tensor]:
+        """Named numbers (N,) about the episodes as they are now; those of ended episodes are averaged and logged."""
+        return {}
 
     @abstractmethod
     def terminate(self, state: Simulator) -> dict[str, Tensor]:

@@ -2,11 +2,13 @@
 
 The order, and why:
 
-1. clip the action, let the task turn it into controls, advance the physics by one control step;
-2. count the step, then read rewards and reasons from the state *after* the physics and *before* any reset, so that
-   they belong to the episode that the action belonged to;
+1. clip the action, let it be late, let the task turn it into controls, draw what is randomised again and again,
+   advance the physics by one control step;
+2. count the step, let the task bring up to date what it remembers (`update`), then read rewards and reasons from the
+   state *after* the physics and *before* any reset, so that they belong to the episode that the action belonged to;
 3. observe: for an episode that ends this is its last observation, kept for bootstrapping;
-4. reset what ended, and observe those again, so that what is returned is where the next action acts.
+4. judge the curriculum; reset what ended, and observe those again, so that what is returned is where the next
+   action acts.
 
 Terminated and truncated stay two tensors to the end: a time limit is not a failure. A failure in the very step of the
 time limit is a failure. An environment that left the finite numbers is recorded, reported, ended (`unstable`) and
@@ -28,10 +30,16 @@ from torch import Tensor
 from cfg.schema import TaskConfig
 from sim.base import Simulator, Snapshot
 from tasks.base import Box, Discrete, Task
+from tasks.curriculum import Curriculum
+from tasks.observations import Observations
+from tasks.randomization import Randomizer
 from tasks.stability import Recorder, StabilityWatch
 from tasks.stats import EpisodeEnds, EpisodeStats, Report
 from tasks.terms import ObservationLayout, RewardTerms, TerminationReasons
 from utils.errors import UserError
+
+EPISODE_TIME = "episode_time"
+"""A block that every task's yaml may name: the part of the time limit that has passed, 0 to 1."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +70,13 @@ class Env:
                 f"task.episode_length_s={config.episode_length_s} s is shorter than one control step "
                 f"({sim.control_dt:g} s). Give at least {sim.control_dt:g}."
             )
+        active = task.success_reason if config.terminations.get(task.success_reason or "") else None
+        self.curriculum = Curriculum(config.curriculum, task.params, active)
+        task.params = self.curriculum.params()
         task.bind(sim)
+        self.randomizer = Randomizer(config.randomization, sim, task.action_spec)
         sim.start()
+        self.randomizer.start()
         self.episode_length = torch.zeros(sim.num_envs, dtype=torch.int64, device=sim.device)
         self.stability = StabilityWatch(config.name, sim.num_envs)
         self._reset_envs(torch.arange(sim.num_envs, device=sim.device))
@@ -74,21 +87,19 @@ class Env:
         n = self.sim.num_envs
         groups = self.config.observations
         self.layout = ObservationLayout.measure(
-            self.task.observe(self.sim),
+            self._blocks(),
             {"policy": groups.policy, "privileged": groups.privileged, "unused": groups.unused},
             n,
+            self.config.history,
         )
-        unknown = [name for name in self.config.noise if name not in self.layout.groups["policy"]]
-        if unknown:
-            raise UserError(
-                f"noise.{unknown[0]}: no such block in observations.policy. "
-                f"There: {', '.join(self.layout.groups['policy'])}."
-            )
+        self.seen = Observations(self.layout, self.config, n, self.sim.device)
+        self._first_observations(torch.arange(n, device=self.sim.device))
         action = self.zero_action()
         self.task.control(action)
         self.terms = RewardTerms(self.task.reward(self.sim, action), self.config.rewards, n)
         self.reasons = TerminationReasons(self.task.terminate(self.sim), self.config.terminations, n)
-        self.stats = EpisodeStats(n, self.terms.names, self.reasons.names, self.sim.device)
+        metrics = tuple(self.task.episode_metrics(self.sim))
+        self.stats = EpisodeStats(n, self.terms.names, self.reasons.names, self.sim.device, metrics)
 
     def watch(self, recorder: Recorder) -> None:
         """Lets a recorder follow every step from here on."""
@@ -121,20 +132,23 @@ class Env:
     def reset(self) -> dict[str, Tensor]:
         """Starts every episode anew; open ones are dropped from the statistics."""
         self.stats.episode_terms.zero_()
-        self._reset_envs(torch.arange(self.num_envs, device=self.sim.device))
-        return self._observe()
+        everything = torch.arange(self.num_envs, device=self.sim.device)
+        self._reset_envs(everything)
+        return self._first_observations(everything)
 
     def step(self, action: Tensor) -> Step:
         """Advances by one control step. action: (N, size) in [-1, 1], or (N,) / (N, k) int64 choices."""
         if isinstance(self.task.action_spec, Box):
-            action = action.clamp(-1.0, 1.0)
+            action = self.randomizer.late(action.clamp(-1.0, 1.0))
+        self.randomizer.step(self.rng, self.curriculum.level)
         self.sim.ctrl.copy_(self.task.control(action))
         self.sim.step()
         self.episode_length += 1
         self.stability.stepped()
+        self.task.update(self.sim)
 
         weighted = self.terms.weighted(self.task.reward(self.sim, action))  # (N, T)
-        final_obs = self._observe()
+        final_obs = self.seen.step(self._blocks(), self.rng, self.randomizer.noise_scale)
         unstable = self._find_unstable(weighted, final_obs)
         at_limit = self.episode_length >= self.max_length
         table = self.reasons.table(self.task.terminate(self.sim), unstable, at_limit)  # (N, R)
@@ -147,13 +161,17 @@ class Env:
         if len(ended_ids) == 0:
             return Step(final_obs, reward, terminated, truncated, final_obs, None)
         reasons = table[ended_ids].int().argmax(1)  # the first that holds
-        ends = self.stats.end(ended_ids, self.episode_length[ended_ids], reasons)
+        metrics = self.task.episode_metrics(self.sim)
+        ends = self.stats.end(ended_ids, self.episode_length[ended_ids], reasons, metrics)
+        self._judge(ends)
         self._reset_envs(ended_ids)
         return Step(self._renewed(final_obs, ended_ids), reward, terminated, truncated, final_obs, ends)
 
     def drain_report(self) -> Report:
         """Statistics since the last call."""
-        return self.stats.drain(self.stability.take_count())
+        report = self.stats.drain(self.stability.take_count())
+        report.level = None if self.config.curriculum is None else self.curriculum.level
+        return report
 
     def state_dict(self, env_ids: Tensor | None = None) -> dict[str, Any]:
         """Everything that decides how environments (n,) go on, as tensors and plain values.
@@ -164,6 +182,8 @@ class Env:
         return {
             "sim": self.sim.snapshot(ids).arrays,
             "task": {name: value[ids].clone() for name, value in self.task.buffers.items()},
+            "env": {name: value[ids].clone() for name, value in self._buffers().items()},
+            "curriculum": self.curriculum.state_dict(),
             "episode_length": self.episode_length[ids].clone(),
             "episode_terms": self.stats.episode_terms[ids].clone(),
             "rng": self.rng.get_state(),
@@ -179,10 +199,18 @@ class Env:
         self.sim.restore(Snapshot(ids, state["sim"]), ids)
         for name, value in state["task"].items():
             self.task.buffers[name][ids] = value.to(self.sim.device)
+        for name, value in self._buffers().items():
+            value[ids] = state["env"][name].to(self.sim.device)
+        self.curriculum.load_state_dict(state["curriculum"])
+        self.task.params = self.curriculum.params()
         self.episode_length[ids] = state["episode_length"].to(self.sim.device)
         self.stats.episode_terms[ids] = state["episode_terms"].to(self.sim.device)
         self.rng.set_state(state["rng"])
         self.stability.steps = state["steps"]
+
+    def _buffers(self) -> dict[str, Tensor]:
+        """What is remembered of each environment beside simulator and task: delays, histories, timers; (N, ...)."""
+        return {**self.randomizer.buffers, **self.seen.buffers}
 
     def _fitting_ids(self, state: dict[str, Any], env_ids: Tensor | None) -> Tensor:
         here = self.state_dict(torch.arange(1, device=self.sim.device))
@@ -193,32 +221,40 @@ class Env:
         ids = torch.arange(n, device=self.sim.device) if env_ids is None else env_ids
         if len(ids) != n or n > self.num_envs:
             raise ValueError(f"a state of {n} environments does not fit {len(ids)} of {self.num_envs}")
-        theirs, mine = _row_shapes(state["task"]), _row_shapes(here["task"])
-        if theirs != mine:
-            raise ValueError(f"the state does not fit: its task buffers are {theirs}, here they are {mine}")
+        for part in ("task", "env"):
+            theirs, mine = _row_shapes(state[part]), _row_shapes(here[part])
+            if theirs != mine:
+                raise ValueError(f"the state does not fit: its {part} buffers are {theirs}, here they are {mine}")
         return ids  # the simulator checks its own part, before it changes anything
 
-    def _observe(self, env_ids: Tensor | None = None) -> dict[str, Tensor]:
-        """group -> (n, width) of environments (n,), None: all; noise is added to what the policy sees only."""
-        blocks = self.task.observe(self.sim)
-        if env_ids is not None:
-            blocks = {name: block[env_ids] for name, block in blocks.items()}
-        groups = {}
-        for group, names in self.layout.groups.items():
-            parts = [self._noisy(n, blocks[n]) if group == "policy" else blocks[n] for n in names]
-            groups[group] = torch.cat(parts, dim=1)
-        return groups
+    def _judge(self, ends: EpisodeEnds) -> None:
+        """Tells the curriculum of ended episodes; a new level changes the task's parameters."""
+        if self.success_reason is not None:
+            successes = int((ends.reasons == self.reasons.names.index(self.success_reason)).sum())
+            if self.curriculum.ended(len(ends.reasons), successes):
+                self.task.params = self.curriculum.params()
 
-    def _noisy(self, name: str, value: Tensor) -> Tensor:
-        std = self.config.noise.get(name, 0.0)
-        if not std:
-            return value
-        return value + std * torch.randn(value.shape, generator=self.rng, device=value.device)
+    def set_level(self, level: float) -> None:
+        """Puts the curriculum at a level, 0 to 1, at which episodes begin from now on; without one, does nothing."""
+        self.curriculum.set_level(level)
+        self.task.params = self.curriculum.params()
+
+    def _blocks(self) -> dict[str, Tensor]:
+        """The task's blocks, and the environment's own, where the yaml names it."""
+        blocks = self.task.observe(self.sim)
+        groups = self.config.observations
+        if EPISODE_TIME in (*groups.policy, *groups.privileged):
+            blocks[EPISODE_TIME] = (self.episode_length / self.max_length).float()[:, None]
+        return blocks
+
+    def _first_observations(self, env_ids: Tensor) -> dict[str, Tensor]:
+        """group -> (n, width) of environments (n,) whose episode begins."""
+        return self.seen.begin(self._blocks(), env_ids, self.rng, self.randomizer.noise_scale)
 
     def _renewed(self, final_obs: dict[str, Tensor], ended_ids: Tensor) -> dict[str, Tensor]:
         """The last observations with the rows of ended episodes replaced by first ones."""
         obs = {group: value.clone() for group, value in final_obs.items()}
-        for group, first in self._observe(ended_ids).items():
+        for group, first in self._first_observations(ended_ids).items():
             obs[group][ended_ids] = first
         return obs
 
@@ -243,6 +279,7 @@ class Env:
     def _reset_envs(self, env_ids: Tensor) -> None:
         for value in self.task.buffers.values():
             value[env_ids] = 0
+        self.randomizer.reset(env_ids, self.rng, self.curriculum.level)  # first: a task may ask how large a box is
         qpos, qvel = self.task.reset(env_ids, self.rng)  # after that: a task may draw a goal into a buffer
         self.sim.reset(env_ids, qpos, qvel)
         self.episode_length[env_ids] = 0

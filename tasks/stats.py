@@ -6,6 +6,7 @@ millions of steps is a mean.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -32,19 +33,29 @@ class Report:
     term_step_mean: dict[str, float] = field(default_factory=dict)
     term_episode_mean: dict[str, float] = field(default_factory=dict)
     reason_counts: dict[str, int] = field(default_factory=dict)
+    metric_mean: dict[str, float] = field(default_factory=dict)
+    level: float | None = None  # of the curriculum, where there is one
     return_mean: float | None = None
     length_mean: float | None = None
 
 
 class EpisodeStats:
-    """Running sums for N environments, T reward terms and R reasons."""
+    """Running sums for N environments, T reward terms, R reasons and M metrics of an episode."""
 
-    def __init__(self, num_envs: int, term_names: tuple[str, ...], reason_names: tuple[str, ...], device: torch.device):
-        self.term_names, self.reason_names = term_names, reason_names
+    def __init__(
+        self,
+        num_envs: int,
+        term_names: tuple[str, ...],
+        reason_names: tuple[str, ...],
+        device: torch.device,
+        metric_names: tuple[str, ...] = (),
+    ) -> None:
+        self.term_names, self.reason_names, self.metric_names = term_names, reason_names, metric_names
         self.episode_terms = torch.zeros(num_envs, len(term_names), dtype=torch.float64, device=device)  # (N, T)
         self._step_terms = torch.zeros(len(term_names), dtype=torch.float64, device=device)  # (T,)
         self._ended_terms = torch.zeros(len(term_names), dtype=torch.float64)
         self._reason_counts = torch.zeros(len(reason_names), dtype=torch.int64)
+        self._metric_sums = torch.zeros(len(metric_names), dtype=torch.float64)
         self._steps = self._episodes = 0
         self._length_sum = 0
 
@@ -54,8 +65,12 @@ class EpisodeStats:
         self._step_terms += weighted.sum(0, dtype=torch.float64)
         self._steps += weighted.shape[0]
 
-    def end(self, env_ids: Tensor, lengths: Tensor, reasons: Tensor) -> EpisodeEnds:
-        """Closes the episodes of environments (n,): lengths (n,) int64, reasons (n,) int64."""
+    def end(
+        self, env_ids: Tensor, lengths: Tensor, reasons: Tensor, metrics: Mapping[str, Tensor] | None = None
+    ) -> EpisodeEnds:
+        """Closes the episodes of environments (n,): lengths and reasons (n,) int64; metrics: name -> (N,)."""
+        for index, name in enumerate(self.metric_names):
+            self._metric_sums[index] += (metrics or {})[name][env_ids].double().sum().cpu()
         terms = self.episode_terms[env_ids].cpu()
         ends = EpisodeEnds(env_ids.cpu(), terms.sum(1), lengths.cpu(), reasons.cpu())
         self.episode_terms[env_ids] = 0.0
@@ -72,12 +87,15 @@ class EpisodeStats:
             report.term_step_mean = self._named(self._step_terms, self._steps)
         if self._episodes:
             report.term_episode_mean = self._named(self._ended_terms, self._episodes)
+            means = (self._metric_sums / self._episodes).tolist()
+            report.metric_mean = dict(zip(self.metric_names, means, strict=True))
             report.return_mean = float(self._ended_terms.sum()) / self._episodes
             report.length_mean = self._length_sum / self._episodes
         report.reason_counts = dict(zip(self.reason_names, self._reason_counts.tolist(), strict=True))
         self._step_terms.zero_()
         self._ended_terms.zero_()
         self._reason_counts.zero_()
+        self._metric_sums.zero_()
         self._steps = self._episodes = self._length_sum = 0
         return report
 

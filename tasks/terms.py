@@ -16,6 +16,7 @@ from utils.errors import UserError, did_you_mean
 
 TIME_LIMIT = "time_limit"
 UNSTABLE = "unstable"
+POLICY = "policy"  # the group that the policy sees
 
 
 def check_names(what: str, in_python: Iterable[str], in_yaml: Iterable[str]) -> None:
@@ -56,15 +57,21 @@ def check_shape(what: str, name: str, value: Tensor, num_envs: int, dims: int) -
 class ObservationLayout:
     """Which block stands where in which group.
 
-    widths: block -> width, in the task's order; groups: group -> block names, in the order of concatenation.
+    widths: block -> width, in the task's order; groups: group -> block names, in the order of concatenation;
+    history: block -> of how many control steps the policy sees it, 1 where it is not named.
     """
 
     widths: dict[str, int]
     groups: dict[str, tuple[str, ...]]
+    history: dict[str, int]
 
     @classmethod
     def measure(
-        cls, blocks: Mapping[str, Tensor], groups: Mapping[str, Sequence[str]], num_envs: int
+        cls,
+        blocks: Mapping[str, Tensor],
+        groups: Mapping[str, Sequence[str]],
+        num_envs: int,
+        history: Mapping[str, int],
     ) -> ObservationLayout:
         """Checks the task's blocks against the yaml's groups, and measures their widths."""
         named = [name for names in groups.values() for name in names]
@@ -78,15 +85,17 @@ class ObservationLayout:
         for name, value in blocks.items():
             check_shape("observation block", name, value, num_envs, dims=2)
         widths = {name: value.shape[1] for name, value in blocks.items()}
-        return cls(widths, {g: tuple(names) for g, names in groups.items() if names and g != "unused"})
+        seen = {g: tuple(names) for g, names in groups.items() if names and g != "unused"}
+        return cls(widths, seen, dict(history))
 
     def width(self, group: str) -> int:
         """Columns of a group; 0 where it has no blocks."""
-        return sum(self.widths[name] for name in self.groups.get(group, ()))
+        return sum(width for _, width in self.describe(group))
 
     def describe(self, group: str) -> list[tuple[str, int]]:
         """(block, width) of a group, in order: what a policy's shape hash is made of."""
-        return [(name, self.widths[name]) for name in self.groups.get(group, ())]
+        repeated = self.history if group == POLICY else {}
+        return [(name, self.widths[name] * repeated.get(name, 1)) for name in self.groups.get(group, ())]
 
 
 class RewardTerms:

@@ -61,8 +61,8 @@ BAD = [  # arguments, then what the message must contain: the value, and what is
     (["+task.rewards.new=3"], ["+task.rewards.new=3", "Allowed in task.rewards", "upright"]),
     (["task.noise.foo=0.1"], ["task.noise.foo=0.1", "pole_angle"]),
     (["config=debugg"], ["config=debugg", "Did you mean debug?"]),
-    (["task=Carpole"], ["task=Carpole", "Allowed: Ant, BaseTask, Cartpole. Did you mean Cartpole?"]),
-    (["task=null"], ["task=null", "Ant, BaseTask, Cartpole"]),
+    (["task=Carpole"], ["task=Carpole", "Allowed: Ant, BaseTask, BlindGrasping, Cartpole. Did you mean Cartpole?"]),
+    (["task=null"], ["task=null", "Ant, BaseTask, BlindGrasping, Cartpole"]),
     (["train=CartpolPPO"], ["train=CartpolPPO", "Did you mean CartpolePPO?"]),
     (["sim=mujocco"], ["sim=mujocco", "Did you mean mujoco?"]),
     (["physics=quick"], ["physics=quick", "accurate, default, fast"]),
@@ -260,7 +260,7 @@ def test_tab_completion_offers_tasks_and_nothing_of_the_schema(run, capfd, monke
     monkeypatch.setenv("COMP_LINE", "python train.py task=")
     monkeypatch.setenv("COMP_POINT", "21")
     assert run("-sc", "query=bash") == 0
-    assert capfd.readouterr().out.split() == ["task=Ant", "task=BaseTask", "task=Cartpole"]
+    assert capfd.readouterr().out.split() == ["task=Ant", "task=BaseTask", "task=BlindGrasping", "task=Cartpole"]
 
 
 HELP_SCRIPT = """

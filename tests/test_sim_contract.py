@@ -66,6 +66,27 @@ def test_contact_force_is_what_holds_the_body_itself(engine, tmp_path):
     torch.testing.assert_close(sim.contact_force_w(["child", "low"])[0], force[[3, 0]])
 
 
+def test_contact_force_of_one_body_on_another(engine, tmp_path):
+    sim = make(STACKED, tmp_path, engine, envs=1, decimation=10)
+    sim.require_contact("low", "high", against="world")
+    sim.require_contact("high")
+    sim.require_contact("low", against="high")
+    sim.start()
+    for _ in range(60):
+        sim.step()
+    floor = sim.contact_force_w(["low", "high"], against="world")[0]
+    torch.testing.assert_close(floor, torch.tensor([[0, 0, 3 * G], [0, 0, 0]]), rtol=0, atol=0.02)
+    upper = sim.contact_force_w(["low"], against="high")[0, 0]
+    torch.testing.assert_close(upper, torch.tensor([0, 0, -2 * G]), rtol=0, atol=0.02)
+    torch.testing.assert_close(sim.contact_force_w(["high"])[0, 0], -upper)
+    with pytest.raises(AttributeError, match="require_contact.'low'. before"):
+        sim.contact_force_w(["low"])
+    with pytest.raises(AttributeError, match="require_contact.'high', against='low'. before"):
+        sim.contact_force_w(["high"], against="low")
+    with pytest.raises(ValueError, match="body hihg: unknown.*high"):
+        sim.contact_force_w(["low"], against="hihg")
+
+
 def test_kinematic_fields_are_current_after_reset_and_step(engine, tmp_path):
     sim = make(PENDULUM, tmp_path, engine)
     sim.require("body_pos_w", "body_quat_w", "body_vel_w")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from sim.base import Simulator
 from tasks.hand.names import BASE_JOINTS, DISTAL_BODIES, FINGER_JOINTS, FINGERS, PAD_SITES, TIP_SITES
-from utils.spatial import into_frame
+from utils.spatial import conjugate, into_frame, multiply
 
 PALM = "palm"
 PAIRS = tuple(combinations(range(len(FINGERS)), 2))
@@ -31,9 +31,10 @@ class HandSenses:
         sim.require_contact(*DISTAL_BODIES)
         self.sim, self.threshold = sim, threshold
         self.base_q, self.finger_q = sim.qpos_ids(BASE_JOINTS), sim.qpos_ids(FINGER_JOINTS)
+        self.joint_q = self.base_q + self.finger_q  # 26, in the order of JOINTS
         self.base_v, self.finger_v = sim.qvel_ids(BASE_JOINTS), sim.qvel_ids(FINGER_JOINTS)
         self.tips, self.pads = sim.site_ids(TIP_SITES), sim.site_ids(PAD_SITES)
-        self.palm = sim.body_ids([PALM])[0]
+        self.palm, self.distal = sim.body_ids([PALM])[0], sim.body_ids(DISTAL_BODIES)
 
     @property
     def palm_pos_w(self) -> Tensor:
@@ -67,7 +68,7 @@ class HandSenses:
     def blocks(self) -> dict[str, Tensor]:
         """Name -> (N, width)."""
         sim, pads = self.sim, self.pads_w
-        tips = sim.site_pos_w[:, self.tips]
+        tips, rotations = sim.site_pos_w[:, self.tips], sim.body_quat_w[:, self.distal]
         distances = [(pads[:, a] - pads[:, b]).norm(dim=1) for a, b in PAIRS]
         return {
             "base_position": sim.qpos[:, self.base_q],
@@ -80,6 +81,8 @@ class HandSenses:
             "fingertips_h": self.in_hand(tips).flatten(1),
             "fingerpads_w": pads.flatten(1),
             "fingerpads_h": self.in_hand(pads).flatten(1),
+            "finger_rotations_w": rotations.flatten(1),
+            "finger_rotations_h": multiply(conjugate(self.palm_quat_w)[:, None], rotations).flatten(1),
             "contact_forces_w": self.forces_w.flatten(1),
             "contacts": self.touching.float(),
             "pad_distances": torch.stack(distances, 1),

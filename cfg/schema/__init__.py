@@ -5,61 +5,23 @@ configuration is composed. Root keys are camelCase and are what code reads; ever
 
     python train.py config=train_headless task=Ant numEnvs=256 train.learning_rate=1e-3
 
-`key(...)` attaches the unit, the range and the sentence that `python train.py --help` prints.
+What is learned is in `cfg/schema/task.py`. `key(...)` attaches the unit, the range and the sentence that
+`python train.py --help` prints.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Optional
 
 from omegaconf import MISSING
 
-
-@dataclass(frozen=True)
-class KeyDoc:
-    """What is known of one key besides its type: meaning, unit, range and an example."""
-
-    help: str
-    unit: str = ""
-    low: Optional[float] = None
-    high: Optional[float] = None
-    above: Optional[float] = None  # exclusive lower bound
-    choices: tuple[str, ...] = ()
-    example: str = ""
-    mode: str = ""  # the only mode in which the key has an effect; "": all
-
-
-def key(default: Any, help: str, **doc: Any) -> Any:
-    """A dataclass field with a `KeyDoc`; a mutable default is copied for each instance."""
-    metadata = {"doc": KeyDoc(help=help, **doc)}
-    if isinstance(default, (list, dict)):
-        return field(default_factory=lambda: type(default)(default), metadata=metadata)
-    return field(default=default, metadata=metadata)
-
-
-@dataclass
-class ObservationGroups:
-    """Which observation blocks make up which group, in the order in which they are concatenated."""
-
-    policy: list[str] = key(MISSING, "blocks that the policy sees")
-    privileged: list[str] = key([], "blocks that only the critic sees (asymmetric critic); empty: none")
-    unused: list[str] = key([], "blocks that the task offers and nobody sees; naming them here is deliberate")
-
-
-@dataclass
-class TaskConfig:
-    """What is learned. Each task's yaml fills this in; `params` has the task's own dataclass."""
-
-    name: str = key(MISSING, "the task's name in the task table")
-    num_envs: int = key(MISSING, "environments in training where numEnvs is not given", low=1)
-    episode_length_s: float = key(MISSING, "time limit of an episode (truncation)", unit="s", above=0, high=1e6)
-    decimation: int = key(MISSING, "physics steps per control step at physics=default", low=1)
-    observations: ObservationGroups = field(default_factory=ObservationGroups)
-    noise: dict[str, float] = key({}, "block -> standard deviation of Gaussian noise, in the block's unit", low=0)
-    rewards: dict[str, float] = key(MISSING, "reward term -> weight; 0 logs a term without counting it")
-    terminations: dict[str, bool] = key(MISSING, "termination reason -> whether it ends the episode")
-    params: Any = key(MISSING, "the task's own parameters")
+from cfg.schema.keydoc import KeyDoc as KeyDoc
+from cfg.schema.keydoc import key
+from cfg.schema.task import CurriculumConfig as CurriculumConfig
+from cfg.schema.task import ObservationGroups as ObservationGroups
+from cfg.schema.task import RandomizationConfig as RandomizationConfig
+from cfg.schema.task import TaskConfig
 
 
 @dataclass

@@ -1,0 +1,28 @@
+"""What is known of a key besides its type, attached to the fields of the schema's dataclasses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+
+@dataclass(frozen=True)
+class KeyDoc:
+    """What is known of one key besides its type: meaning, unit, range and an example."""
+
+    help: str
+    unit: str = ""
+    low: Optional[float] = None
+    high: Optional[float] = None
+    above: Optional[float] = None  # exclusive lower bound
+    choices: tuple[str, ...] = ()
+    example: str = ""
+    mode: str = ""  # the only mode in which the key has an effect; "": all
+
+
+def key(default: Any, help: str, **doc: Any) -> Any:
+    """A dataclass field with a `KeyDoc`; a mutable default is copied for each instance."""
+    metadata = {"doc": KeyDoc(help=help, **doc)}
+    if isinstance(default, (list, dict)):
+        return field(default_factory=lambda: type(default)(default), metadata=metadata)
+    return field(default=default, metadata=metadata)

@@ -1,0 +1,53 @@
+"""Names and constants of the compiled model, the same for every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sim.base import Simulator
+from sim.model import World
+
+
+class Named(Simulator):
+    """The part of the contract that can be answered before there are environments."""
+
+    world: World
+
+    def names(self, kind: str) -> list[str]:
+        return self.world.names(kind)
+
+    def geom_ids(self, names: Sequence[str]) -> list[int]:
+        return self.world.ids("geom", names)
+
+    def geom_body_ids(self) -> list[int]:
+        return [int(body) for body in self.world.model.geom_bodyid]
+
+    def body_ids(self, names: Sequence[str]) -> list[int]:
+        return self.world.ids("body", names)
+
+    def site_ids(self, names: Sequence[str]) -> list[int]:
+        return self.world.ids("site", names)
+
+    def actuator_ids(self, names: Sequence[str]) -> list[int]:
+        return self.world.ids("actuator", names)
+
+    def qpos_ids(self, joints: Sequence[str]) -> list[int]:
+        return self.world.joint_columns(joints, self.world.model.jnt_qposadr, free=7, ball=4)
+
+    def qvel_ids(self, joints: Sequence[str]) -> list[int]:
+        return self.world.joint_columns(joints, self.world.model.jnt_dofadr, free=6, ball=3)
+
+    @property
+    def default_qpos(self) -> Tensor:
+        return torch.from_numpy(self.world.model.qpos0.astype(np.float32))
+
+    @property
+    def ctrl_range(self) -> Tensor:
+        return torch.from_numpy(self.world.model.actuator_ctrlrange.astype(np.float32))
+
+    def model_xml(self) -> str:
+        return self.world.spec.to_xml()

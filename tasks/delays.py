@@ -1,0 +1,31 @@
+"""The last values of something, so that it can be seen late, or several times at once."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class Past:
+    """The last `length` values of a (N, width) quantity, newest last; saved with its environments."""
+
+    def __init__(self, num_envs: int, length: int, width: int, device: torch.device) -> None:
+        self.values = torch.zeros(num_envs, length, width, device=device)
+
+    def push(self, value: Tensor) -> None:
+        """One control step has passed: value (N, width) is the newest."""
+        self.values.copy_(torch.cat([self.values[:, 1:], value[:, None]], 1))
+
+    def fill(self, env_ids: Tensor, value: Tensor) -> None:
+        """An episode of environments (n,) begins: it was always as it is now (n, width)."""
+        self.values[env_ids] = value[:, None].expand(-1, self.values.shape[1], -1)
+
+    def late(self, delay: Tensor) -> Tensor:
+        """(N, width): what was there `delay` (N,) int64 control steps ago."""
+        rows = torch.arange(len(delay), device=delay.device)
+        return self.values[rows, self.values.shape[1] - 1 - delay]
+
+    def last(self, count: int, delay: int = 0) -> Tensor:
+        """(N, count x width): the last values but for the newest `delay`, oldest first."""
+        end = self.values.shape[1] - delay
+        return self.values[:, end - count : end].flatten(1)

@@ -1,0 +1,107 @@
+"""A hand that a task drives: from actions to joint targets, and what is remembered of both.
+
+    self.hand = DrivenHand(self, sim)                     # in bind()
+    ctrl = self.hand.drive(action)                        # in control(): (N, k) -> (N, nu)
+    self.hand.update()                                    # in update(): contact timers
+    blocks = self.hand.blocks()                           # in observe()
+    qpos = self.hand.put(qpos, env_ids, pose)             # in reset(): pose (n, 18) of the controls
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sim.base import Simulator
+from tasks.base import Task
+from tasks.hand.actions import ActionPipeline, driven_controls, meaning_of
+from tasks.hand.names import BASE_JOINTS, CONTROLS, FINGERS, JOINTS, control_limits, coupling
+from tasks.hand.senses import HandSenses
+
+SLIDES = 3  # of the base joints
+BASE = slice(0, len(BASE_JOINTS))  # of the controls
+FINGER = slice(len(BASE_JOINTS), len(CONTROLS))
+
+
+@dataclass(frozen=True)
+class HandParams:
+    """What can be changed about how a hand is driven."""
+
+    policy_controls_base: bool = True
+    policy_controls_fingers: bool = True
+    action_rule: str = "position_delta"  # or position
+    slide_speed: float = 0.5  # m/s, the fastest that a target of the base moves
+    turn_speed: float = 2.0  # rad/s
+    finger_speed: float = 5.0  # rad/s
+    contact_threshold: float = 0.1  # N, from which on a fingertip counts as touching
+
+    @property
+    def action_size(self) -> int:
+        """How many controls the policy drives."""
+        return len(driven_controls(self.policy_controls_base, self.policy_controls_fingers))
+
+
+class DrivenHand:
+    """The hand of a task: its senses, its action pipeline, its last targets and its contact timers."""
+
+    def __init__(self, task: Task, sim: Simulator) -> None:
+        """Called in `bind`, before `sim.start()`; `task.params` is a HandParams."""
+        p: HandParams = task.params
+        self.sim, self.senses = sim, HandSenses(sim, p.contact_threshold)
+        self.columns = torch.tensor(sim.actuator_ids(JOINTS), device=sim.device)  # of ctrl
+        limits = control_limits(sim.ctrl_range[self.columns.cpu()]).to(sim.device)
+        self.range = limits[:, 1] - limits[:, 0]  # (18,)
+        self.middle = limits.mean(1)  # (18,)
+        driven = driven_controls(p.policy_controls_base, p.policy_controls_fingers)
+        self.pipeline = ActionPipeline(
+            driven=driven.to(sim.device),
+            limits=limits,
+            max_step=(speeds(p) * sim.control_dt).to(sim.device),
+            matrix=coupling().to(sim.device),
+            meaning=meaning_of(p.action_rule),
+        )
+        self.targets = task.buffer(sim, "targets", len(CONTROLS))
+        self.last_action = task.buffer(sim, "last_action", self.pipeline.size)
+        self.touched = task.buffer(sim, "touched", len(FINGERS))  # s, for which each finger has been touching
+
+    def drive(self, action: Tensor) -> Tensor:
+        """action (N, k) -> controls of the simulator (N, nu): 18 targets move, and become those of 26 joints."""
+        targets, ctrl = self.pipeline(action, self.targets)
+        self.targets.copy_(targets)
+        self.last_action.copy_(action)
+        return torch.zeros_like(self.sim.ctrl).index_copy(1, self.columns, ctrl)
+
+    def update(self) -> None:
+        """Contact timers, after the physics."""
+        self.touched.copy_(torch.where(self.senses.touching, self.touched + self.sim.control_dt, 0.0))
+
+    def put(self, qpos: Tensor, env_ids: Tensor, pose: Tensor) -> Tensor:
+        """qpos (n, nq) with the hand in a pose (n, 18) of its controls, which become the last targets."""
+        self.targets[env_ids] = pose
+        qpos[:, self.senses.joint_q] = pose @ self.pipeline.matrix
+        return qpos
+
+    def controls(self) -> Tensor:
+        """(N, 18) where the joints are, as the controls that fit them best, in the sense of least squares."""
+        matrix = self.pipeline.matrix
+        return self.sim.qpos[:, self.senses.joint_q] @ matrix.T / matrix.square().sum(1)
+
+    def blocks(self) -> dict[str, Tensor]:
+        """Name -> (N, width): the senses, and what was last asked of the hand; targets as parts of their ranges."""
+        targets = (self.targets - self.middle) / self.range
+        return {
+            **self.senses.blocks(),
+            "contact_duration": self.touched.clamp(max=1.0),
+            "base_targets": targets[:, BASE],
+            "finger_targets": targets[:, FINGER],
+            "last_action": self.last_action,
+        }
+
+
+def speeds(params: HandParams) -> Tensor:
+    """(18,) m/s and rad/s: the fastest that each control's target moves."""
+    limits = torch.full((len(CONTROLS),), params.finger_speed)
+    limits[:SLIDES], limits[SLIDES : len(BASE_JOINTS)] = params.slide_speed, params.turn_speed
+    return limits

@@ -1,0 +1,49 @@
+"""A task in stages: which one each environment is in, for how long, and when it goes on.
+
+    self.stages = Stages(self, sim, ("pre_grasp", "grasp", "lift"))     # in bind()
+    entered = self.stages.update(done)                                  # in update(): done (N, S) bool
+    self.stages.at("grasp")                                             # (N,) bool
+
+Stages are gone through forwards only, one a control step at the most; the last one is not left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from sim.base import Simulator
+from tasks.base import Task
+
+
+class Stages:
+    """The stage of N environments, in buffers of the task: saved, restored and begun anew with each of them."""
+
+    def __init__(self, task: Task, sim: Simulator, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        self.control_dt = sim.control_dt
+        self.index = task.buffer(sim, "stage", dtype=torch.int64)
+        self.time = task.buffer(sim, "time_in_stage")  # s
+        self.entered = task.buffer(sim, "stage_entered", dtype=torch.bool)  # in this very control step
+
+    def update(self, done: Tensor) -> None:
+        """One control step has passed; done (N, S) bool: what each stage asks for is there."""
+        self.entered.copy_(next_stage(self.index, done) > self.index)
+        self.index += self.entered
+        self.time.copy_(torch.where(self.entered, 0.0, self.time + self.control_dt))
+
+    def at(self, name: str) -> Tensor:
+        """(N,) bool: in this stage."""
+        return self.index == self.names.index(name)
+
+    def one_hot(self) -> Tensor:
+        """(N, S) float32."""
+        return torch.nn.functional.one_hot(self.index, len(self.names)).float()
+
+
+def next_stage(stage: Tensor, done: Tensor) -> Tensor:
+    """stage (N,) int64, done (N, S) bool -> (N,) int64: one further where the present stage is done."""
+    here = done.gather(1, stage[:, None]).squeeze(1)
+    return (stage + here).clamp(max=done.shape[1] - 1)

@@ -1,0 +1,91 @@
+"""From a task's blocks to the groups that policy and critic see: noise, delay and history, block by block.
+
+    seen = Observations(layout, config, num_envs, device)
+    groups = seen.step(blocks, rng, noise_scale)         # once a control step: group -> (N, width)
+    first = seen.begin(blocks, env_ids, rng, noise_scale)  # environments (n,) began an episode: group -> (n, width)
+
+The sensor is noisy, then late, then remembered: a value keeps the noise with which it was taken. Only the policy's
+group passes through this; the critic sees what is true now. At the start of an episode the past is as the present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from cfg.schema import TaskConfig
+from tasks.delays import Past
+from tasks.terms import POLICY, ObservationLayout
+from utils.errors import UserError, did_you_mean
+
+
+class Observations:
+    """Noise, delay and history of the policy's blocks; what is remembered is in `buffers`."""
+
+    def __init__(self, layout: ObservationLayout, config: TaskConfig, num_envs: int, device: torch.device) -> None:
+        """Raises UserError where noise, delay or history are for a block that the policy does not see."""
+        there = layout.groups[POLICY]
+        for key in ("noise", "delay", "history"):
+            for name in getattr(config, key):
+                if name not in there:
+                    raise UserError(
+                        f"task.{key}.{name}: no such block in observations.policy. There: {', '.join(there)}."
+                        f"{did_you_mean(name, there)}"
+                    )
+        self.layout, self.noise = layout, dict(config.noise)
+        self.delay, self.history = dict(config.delay), dict(config.history)
+        self.past = {
+            name: Past(num_envs, self.delay.get(name, 0) + self.history.get(name, 1), layout.widths[name], device)
+            for name in there
+            if name in self.delay or name in self.history
+        }
+
+    @property
+    def buffers(self) -> dict[str, Tensor]:
+        """block -> (N, length, width) past values."""
+        return {name: past.values for name, past in self.past.items()}
+
+    def step(self, blocks: Mapping[str, Tensor], rng: torch.Generator, noise_scale: Tensor) -> dict[str, Tensor]:
+        """One control step has passed: blocks (N, width each) -> group -> (N, width).
+
+        noise_scale (N,): by how much each environment is noisier than the yaml says.
+        """
+        now = self._noisy(blocks, rng, noise_scale)
+        for name, past in self.past.items():
+            past.push(now[name])
+        return self._grouped(blocks, now, slice(None))
+
+    def begin(
+        self, blocks: Mapping[str, Tensor], env_ids: Tensor, rng: torch.Generator, noise_scale: Tensor
+    ) -> dict[str, Tensor]:
+        """Environments (n,) began an episode: blocks (N, width each) -> group -> (n, width), what they see first."""
+        rows = {name: block[env_ids] for name, block in blocks.items()}
+        now = self._noisy(rows, rng, noise_scale[env_ids])
+        for name, past in self.past.items():
+            past.fill(env_ids, now[name])
+        return self._grouped(rows, now, env_ids)
+
+    def _noisy(self, blocks: Mapping[str, Tensor], rng: torch.Generator, scale: Tensor) -> dict[str, Tensor]:
+        """The policy's blocks, with the noise that their sensors have."""
+        now = {name: blocks[name] for name in self.layout.groups[POLICY]}
+        for name, std in self.noise.items():
+            if std:
+                draw = torch.randn(now[name].shape, generator=rng, device=scale.device)
+                now[name] = now[name] + std * scale[:, None] * draw
+        return now
+
+    def _grouped(
+        self, blocks: Mapping[str, Tensor], now: Mapping[str, Tensor], rows: Tensor | slice
+    ) -> dict[str, Tensor]:
+        groups = {}
+        for group, names in self.layout.groups.items():
+            parts = [self._seen(name, now, rows) if group == POLICY else blocks[name] for name in names]
+            groups[group] = torch.cat(parts, dim=1)
+        return groups
+
+    def _seen(self, name: str, now: Mapping[str, Tensor], rows: Tensor | slice) -> Tensor:
+        if name not in self.past:
+            return now[name]
+        return self.past[name].last(self.history.get(name, 1), self.delay.get(name, 0))[rows]

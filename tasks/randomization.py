@@ -1,0 +1,151 @@
+"""What differs between environments: a schedule that the task's yaml declares, applied through the simulator.
+
+    randomization:
+      box_mass: {what: mass, names: [box], range: [0.5, 2.0], distribution: log_uniform}
+      shove: {what: push, names: [box], range: [0.0, 2.0], interval_s: [1.0, 3.0]}
+
+Each entry draws one value for every name (every environment its own): at each reset, or again and again after a time
+that is drawn as well. mass, friction, size, gain and damping are factors on what the model says. The inertia of a body
+follows its mass and its size; bounding volumes follow the size. With a `curriculum`, a range begins at "no change".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cfg.schema import RandomizationConfig
+from sim.base import APPLIED, Simulator
+from tasks.base import ActionSpec, Box
+from tasks.delays import Past
+from tasks.randomization_terms import EnvValue, ModelFactor, Push, Term, make_term
+from utils.errors import UserError
+
+
+class Randomizer:
+    """The schedule of one Env. All draws come from the generator that it is given."""
+
+    def __init__(self, schedule: Mapping[str, RandomizationConfig], sim: Simulator, actions: ActionSpec) -> None:
+        """Called before `sim.start()`. Raises UserError where an entry does not fit the model."""
+        self.sim = sim
+        self.terms = [make_term(f"task.randomization.{name}", config, sim) for name, config in schedule.items()]
+        _refuse_twice(self.terms)
+        self.factors = [term for term in self.terms if isinstance(term, ModelFactor)]
+        self.pushes = [term for term in self.terms if isinstance(term, Push)]
+        if self.pushes:
+            sim.require(APPLIED)
+        self.noise_scale = self._value_of("observation_noise", 1.0)
+        self.action_delay = self._value_of("action_delay", 0.0)
+        self.last_actions = self._last_actions(actions)
+
+    def _value_of(self, what: str, otherwise: float) -> Tensor:
+        """(N,) the live values of an entry of the environment itself, or a constant where there is none."""
+        for term in self.terms:
+            if isinstance(term, EnvValue) and term.config.what == what:
+                return term.values[:, 0]
+        return torch.full((self.sim.num_envs,), otherwise, device=self.sim.device)
+
+    def _last_actions(self, actions: ActionSpec) -> Past | None:
+        """What late actions are taken from; None where none is late. Raises UserError where they are choices."""
+        for term in self.terms:
+            if term.config.what == "action_delay":
+                if not isinstance(actions, Box):
+                    raise UserError(f"{term.path}: action_delay needs continuous actions; this task has choices.")
+                return Past(self.sim.num_envs, round(term.config.range[1]) + 1, actions.size, self.sim.device)
+        return None
+
+    def late(self, action: Tensor) -> Tensor:
+        """action (N, ...) of this control step -> the one that acts now, where actions may be late."""
+        if self.last_actions is None:
+            return action
+        self.last_actions.push(action)
+        return self.last_actions.late(self.action_delay.long())
+
+    def start(self) -> None:
+        """After `sim.start()`: takes hold of the model's fields."""
+        for term in self.factors:
+            term.start()
+        sized = [term for term in self.factors if term.config.what == "size"]
+        # the engine lets inertia follow mass by itself, unless it is asked for
+        self.inertia = Inertia(self.sim, self.factors) if sized else None
+
+    @property
+    def buffers(self) -> dict[str, Tensor]:
+        """What decides how environments go on, beside the simulator's own model fields; each (N, ...)."""
+        late = {} if self.last_actions is None else {"last_actions": self.last_actions.values}
+        return late | {f"{term.path}/{name}": value for term in self.terms for name, value in term.buffers.items()}
+
+    def reset(self, env_ids: Tensor, rng: torch.Generator, level: float) -> None:
+        """Environments (n,) begin an episode: everything is drawn anew."""
+        for term in self.terms:
+            term.draw(env_ids, rng, level)
+            term.wait_again(env_ids, rng)
+        for push in self.pushes:
+            push.end(env_ids)
+        if self.last_actions is not None:
+            self.last_actions.values[env_ids] = 0.0
+        if self.factors:
+            self._take_over(env_ids)
+
+    def step(self, rng: torch.Generator, level: float) -> None:
+        """Before the physics of a control step: what is due is drawn anew, pushes begin and end."""
+        changed = torch.zeros(self.sim.num_envs, dtype=torch.bool, device=self.sim.device)
+        for term in self.terms:
+            ids = term.due(self.sim.control_dt)
+            if len(ids):
+                term.draw(ids, rng, level)
+                term.wait_again(ids, rng)
+                changed[ids] |= isinstance(term, ModelFactor)
+        if changed.any():
+            self._take_over(changed.nonzero().squeeze(1))
+        for push in self.pushes:
+            push.apply(self.sim.control_dt)
+
+    def _take_over(self, env_ids: Tensor) -> None:
+        if self.inertia is not None:
+            self.inertia.follow(env_ids)
+        self.sim.apply_randomization(env_ids)
+
+
+@dataclass
+class Inertia:
+    """The inertia of bodies whose mass or size differs: proportional to the mass and to the square of the size.
+
+    A size counts for bodies of a single geom; of several geoms of different sizes, it would be a guess.
+    """
+
+    sim: Simulator
+    factors: list[ModelFactor]
+
+    def __post_init__(self) -> None:
+        self.values = self.sim.randomize("body_inertia")  # (N, B, 3)
+        self.own = self.values[0].clone()
+        self.body_of_geom = self.sim.geom_body_ids()
+
+    def follow(self, env_ids: Tensor) -> None:
+        """Brings environments (n,) up to date."""
+        scale = torch.ones(len(env_ids), len(self.own), dtype=torch.float64)
+        for term in self.factors:
+            for column, row in enumerate(term.rows):
+                value = term.values[env_ids, term.object_of[column]].double()
+                if term.config.what == "mass":
+                    scale[:, row] *= value
+                elif term.config.what == "size" and self.body_of_geom.count(self.body_of_geom[row]) == 1:
+                    scale[:, self.body_of_geom[row]] *= value.square()
+        self.values[env_ids] = self.own * scale[..., None]
+
+
+def _refuse_twice(terms: list[Term]) -> None:
+    """Raises UserError where two entries say the same of one object: the second would undo the first."""
+    seen: dict[tuple[str, str], str] = {}
+    for term in terms:
+        for name in term.objects:
+            other = seen.setdefault((term.config.what, name), term.path)
+            if other != term.path:
+                raise UserError(
+                    f"{term.path}: {term.config.what} {f'of {name} ' if name else ''}is already drawn by {other}. "
+                    "Name each object in one of them."
+                )

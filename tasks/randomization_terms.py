@@ -1,0 +1,193 @@
+"""The kinds of entries of a randomisation schedule: what each draws, and what it does with it.
+
+See `tasks/randomization.py` for the schedule as a whole.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+import torch
+from torch import Tensor
+
+from cfg.schema import RandomizationConfig
+from sim.base import Simulator
+from utils.errors import UserError, did_you_mean
+
+EVERYTHING = slice(None)
+FIELDS: dict[str, tuple[tuple[str, int | slice], ...]] = {
+    "mass": (("body_mass", EVERYTHING),),
+    "friction": (("geom_friction", EVERYTHING),),
+    "size": (("geom_size", EVERYTHING),),
+    "gain": (("actuator_gainprm", 0), ("actuator_biasprm", 1)),  # of a position actuator: kp, and -kp
+    "damping": (("dof_damping", EVERYTHING),),
+}
+"""What is multiplied -> fields of the model, and which of their columns."""
+KIND = {"mass": "body", "friction": "geom", "size": "geom", "gain": "actuator", "damping": "joint", "push": "body"}
+"""What is randomised -> objects of which kind have it; the rest belongs to the environment itself."""
+NO_CHANGE = {"action_delay": 0.0, "push": 0.0}
+"""The value that changes nothing; of everything else, it is a factor of 1."""
+
+
+class Term:
+    """One entry: its values (N, objects), and how long each environment waits until they are drawn anew."""
+
+    def __init__(self, path: str, config: RandomizationConfig, sim: Simulator) -> None:
+        """`path` names the entry in errors. Raises UserError where it does not make sense, or fits nothing."""
+        check(path, config)
+        self.path, self.config, self.sim = path, config, sim
+        kind = KIND.get(config.what)
+        self.objects = matching(path, config.names, kind, sim.names(kind)) if kind else [""]
+        self.no_change = NO_CHANGE.get(config.what, 1.0)
+        n, device = sim.num_envs, sim.device
+        self.values = torch.full((n, len(self.objects)), self.no_change, device=device)
+        self.wait = torch.full((n,), torch.inf, device=device)  # s
+        self.buffers = {"values": self.values, "wait": self.wait}
+
+    def draw(self, env_ids: Tensor, rng: torch.Generator, level: float) -> None:
+        """New values for environments (n,), every object its own; `level` of the curriculum, 0 to 1."""
+        low, high = self.config.range
+        if self.config.curriculum:
+            low, high = (self.no_change + level * (end - self.no_change) for end in (low, high))
+        shape = (len(env_ids), len(self.objects))
+        if self.config.distribution == "gaussian":
+            normal = torch.randn(shape, generator=rng, device=env_ids.device)
+            drawn = (0.5 * (low + high) + 0.25 * (high - low) * normal).clamp(low, high)
+        else:
+            part = torch.rand(shape, generator=rng, device=env_ids.device)
+            logarithmic = self.config.distribution == "log_uniform"
+            drawn = low * (high / low) ** part if logarithmic else low + part * (high - low)
+        self.values[env_ids] = drawn
+
+    def wait_again(self, env_ids: Tensor, rng: torch.Generator) -> None:
+        """Draws when environments (n,) are due next."""
+        if self.config.interval_s is not None:
+            low, high = self.config.interval_s
+            self.wait[env_ids] = low + (high - low) * torch.rand(len(env_ids), generator=rng, device=env_ids.device)
+
+    def due(self, seconds: float) -> Tensor:
+        """So much time passes: the environments (n,) whose wait is over."""
+        if self.config.interval_s is None:
+            return torch.empty(0, dtype=torch.int64, device=self.wait.device)
+        self.wait -= seconds
+        return (self.wait <= 0).nonzero().squeeze(1)
+
+
+class ModelFactor(Term):
+    """Factors on what the model says of bodies, geoms, actuators or joints."""
+
+    def __init__(self, path: str, config: RandomizationConfig, sim: Simulator) -> None:
+        super().__init__(path, config, sim)
+        of_one = {"body": sim.body_ids, "geom": sim.geom_ids, "actuator": sim.actuator_ids, "joint": sim.qvel_ids}
+        rows = [of_one[KIND[config.what]]([name]) for name in self.objects]  # a ball joint has three
+        self.rows = [row for of_object in rows for row in of_object]
+        self.object_of = [index for index, of_object in enumerate(rows) for _ in of_object]
+
+    def start(self) -> None:
+        """After `sim.start()`: makes the fields the environments' own."""
+        self.fields = [(self.sim.randomize(name), columns) for name, columns in FIELDS[self.config.what]]
+        self.own = [field[0, self.rows].clone() for field, _ in self.fields]
+
+    def draw(self, env_ids: Tensor, rng: torch.Generator, level: float) -> None:
+        """New factors, written into the model's fields; they count once the simulator takes them over."""
+        super().draw(env_ids, rng, level)
+        factor = self.values[env_ids][:, self.object_of].double()  # (n, rows)
+        for (field, columns), own in zip(self.fields, self.own, strict=True):
+            rows = field[env_ids][:, self.rows]  # a copy (n, rows, ...)
+            if rows.ndim == 2:
+                rows = own * factor
+            else:
+                scale = factor if isinstance(columns, int) else factor[..., None]
+                rows[..., columns] = own[..., columns] * scale
+            field[env_ids[:, None], torch.tensor(self.rows)] = rows
+
+
+class EnvValue(Term):
+    """A factor on the observation noise, or the delay of actions in control steps."""
+
+    def draw(self, env_ids: Tensor, rng: torch.Generator, level: float) -> None:
+        """New values; delays are whole numbers, each of the range as likely as the others."""
+        super().draw(env_ids, rng, level)
+        if self.config.what == "action_delay":
+            low, high = self.config.range
+            high = level * high if self.config.curriculum else high
+            part = (self.values[env_ids] - low) / max(high - low, 1e-9)
+            self.values[env_ids] = (low + (part * (high - low + 1)).floor()).clamp(low, high).round()
+
+
+class Push(Term):
+    """A force of a random direction on bodies, for a while, again and again."""
+
+    def __init__(self, path: str, config: RandomizationConfig, sim: Simulator) -> None:
+        super().__init__(path, config, sim)
+        self.bodies = sim.body_ids(self.objects)
+        self.left = torch.zeros(sim.num_envs, device=sim.device)  # s, for which it still pushes
+        self.force = torch.zeros(sim.num_envs, len(self.bodies), 3, device=sim.device)  # N, world axes
+        self.buffers |= {"left": self.left, "force": self.force}
+
+    def draw(self, env_ids: Tensor, rng: torch.Generator, level: float) -> None:
+        """A new push begins."""
+        super().draw(env_ids, rng, level)
+        towards = torch.randn(len(env_ids), len(self.bodies), 3, generator=rng, device=env_ids.device)
+        towards /= towards.norm(dim=2, keepdim=True).clamp(min=1e-6)
+        self.force[env_ids] = self.values[env_ids][..., None] * towards
+        self.left[env_ids] = self.config.duration_s
+
+    def end(self, env_ids: Tensor) -> None:
+        """No push in environments (n,): an episode begins."""
+        self.left[env_ids] = 0.0
+
+    def apply(self, seconds: float) -> None:
+        """Writes the forces of the coming control step."""
+        on = self.left > 1e-6
+        self.sim.xfrc_applied[:, self.bodies, :3] = torch.where(on[:, None, None], self.force, 0.0)
+        self.left -= seconds * on
+
+
+def make_term(path: str, config: RandomizationConfig, sim: Simulator) -> Term:
+    """The entry as its kind."""
+    kind = ModelFactor if config.what in FIELDS else Push if config.what == "push" else EnvValue
+    return kind(path, config, sim)
+
+
+def check(path: str, config: RandomizationConfig) -> None:
+    """Raises UserError for an entry that does not make sense."""
+    what = config.what
+    _check_pair(f"{path}.range", config.range)
+    if config.interval_s is not None:
+        _check_pair(f"{path}.interval_s", config.interval_s)
+    low, high = config.range
+    least = 1e-6 if what in ("mass", "size") else 0.0
+    if low < least:
+        raise UserError(f"{path}.range={config.range}: {what} cannot be below {least:g}. Give at least {least:g}.")
+    if config.distribution == "log_uniform" and (low <= 0 or (config.curriculum and NO_CHANGE.get(what, 1.0) <= 0)):
+        raise UserError(
+            f"{path}.distribution=log_uniform: {what} would be drawn from 0, which has no logarithm. Use uniform."
+        )
+    if what == "action_delay" and (low != round(low) or high != round(high)):
+        raise UserError(f"{path}.range={config.range}: a delay is a whole number of control steps, such as [0, 2].")
+    if what in KIND and not config.names:
+        raise UserError(f"{path}.names is empty: of which {KIND[what]}? For example names: [box], or ['*'] for all.")
+    if what not in KIND and config.names:
+        raise UserError(f"{path}.names={config.names}: {what} is the environment's own. Leave names out.")
+    if what == "push" and config.interval_s is None:
+        raise UserError(f"{path}.interval_s is not set: how often? For example interval_s: [1.0, 3.0].")
+    if what == "size" and config.interval_s is not None:
+        raise UserError(f"{path}.interval_s={config.interval_s}: a size changes at resets only. Set it to null.")
+
+
+def _check_pair(path: str, pair: list[float]) -> None:
+    if len(pair) != 2 or pair[0] > pair[1]:
+        raise UserError(f"{path}={pair}: must be two numbers, the least first. For example {path}=[0.5, 1.5]")
+
+
+def matching(path: str, patterns: list[str], kind: str, names: list[str]) -> list[str]:
+    """The objects that any of the patterns names, in the model's order. Raises UserError for one that fits none."""
+    there = [name for name in names if name]
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in there):
+            raise UserError(
+                f"{path}.names: no {kind} is called {pattern}. There are: {', '.join(there)}."
+                f"{did_you_mean(pattern, there)}"
+            )
+    return [name for name in there if any(fnmatchcase(name, pattern) for pattern in patterns)]
