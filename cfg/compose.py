@@ -34,7 +34,7 @@ from cfg.keys import Key, Schema, is_mapping, section, strip_optional
 from cfg.schema import RootConfig, TaskConfig
 from cfg.typed import params_class, plain
 from cfg.values import check, plain_text
-from utils.errors import UserError
+from utils.errors import UserError, did_you_mean
 
 VERSION_BASE = "1.3"
 FIXED = {"task.name": "task=<Name>"}  # keys that follow from a group
@@ -159,6 +159,8 @@ def _check_settings(settings: Iterable[Override], schema: Schema, names: dict[st
 
 
 def _check_for_task(settings: Iterable[Override], base: DictConfig, task_given: bool) -> None:
+    for override in settings:
+        _refuse_half_an_entry(override, [str(name) for name in base.task.randomization])
     try:
         _check_settings(settings, Schema(params_class({"task": base.task})), _names(base))
     except UserError as error:
@@ -168,6 +170,18 @@ def _check_for_task(settings: Iterable[Override], base: DictConfig, task_given: 
         raise UserError(
             f"{error}\n(That is of task={name}, the default. For another task, add task=<Name>.)"
         ) from error
+
+
+def _refuse_half_an_entry(override: Override, there: list[str]) -> None:
+    """Raises UserError for a key inside an entry of the schedule that is not there: a new one is given whole."""
+    group, _, rest = override.key_or_group.partition("task.randomization.")
+    name, _, inside = rest.partition(".")
+    if not group and inside and name not in there:
+        raise UserError(
+            f"{override.input_line}: the task's randomization has no {name}. There: {', '.join(there) or 'nothing'}."
+            f"{did_you_mean(name, there)} A new one is given whole: "
+            f"'task.randomization.{name}={{what: mass, names: [...], range: [0.5, 2.0]}}'"
+        )
 
 
 def _names(base: DictConfig) -> dict[str, list[str]]:
@@ -186,9 +200,18 @@ def _normalised(override: Override) -> str:
     key = Schema().find(override.key_or_group)
     text = ov.as_text(override) if _holds_text(key) else str(override.input_line)
     _, path, value = ov.split(text)
-    parent = path.rpartition(".")[0]
-    in_mapping = is_mapping(key.hint) or (parent and is_mapping(Schema().find(parent).hint))
-    return f"{'++' if in_mapping else ''}{path}{value}"
+    parent, _, name = path.rpartition(".")
+    if parent and section(key.hint) and is_mapping(Schema().find(parent).hint):
+        return f"++{parent}={{{name}:{value.removeprefix('=')}}}"  # a new section in a mapping cannot be set directly
+    return f"{'++' if _reaches_a_mapping(key) else ''}{path}{value}"
+
+
+def _reaches_a_mapping(key: Key) -> bool:
+    """Whether a name that the yaml chooses is on the path of a key, or inside it."""
+    parts = key.path.split(".")
+    above = (Schema().find(".".join(parts[: i + 1])) for i in range(len(parts)))
+    inner = section(key.hint)
+    return any(is_mapping(k.hint) for k in [*above, *(Schema().walk(inner) if inner else ())])
 
 
 def _depends_on_groups(settings: Iterable[Override]) -> bool:

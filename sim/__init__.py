@@ -5,6 +5,7 @@ sim = create(config.sim, config.physics, task.model_path(), num_envs=512, decima
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,17 @@ ENGINES = {
 }
 
 
-def create(sim_config: Any, physics_config: Any, model_path: str | Path, num_envs: int, decimation: int) -> Simulator:
+def create(
+    sim_config: Any,
+    physics_config: Any,
+    model_path: str | Path,
+    num_envs: int,
+    decimation: int,
+    parts: Mapping[str, Path] | None = None,
+) -> Simulator:
     """The simulator of `num_envs` copies of the MJCF at `model_path`, ready for `require` and then `start`.
+
+    `parts`: name of a frame in it -> an MJCF that is attached there.
 
     `sim_config` and `physics_config` are read by attribute only (`cfg.schema.SimConfig`, `PhysicsConfig`).
     `decimation` is in the model's own physics steps; `physics.substeps` cuts those and keeps the control rate.
@@ -30,4 +40,4 @@ def create(sim_config: Any, physics_config: Any, model_path: str | Path, num_env
         raise not_one_of("sim.engine", sim_config.engine, ENGINES)
     module, name = ENGINES[sim_config.engine]
     engine = getattr(import_module(module), name)
-    return engine(sim_config, physics_config, Path(model_path), num_envs, decimation)
+    return engine(sim_config, physics_config, Path(model_path), num_envs, decimation, parts)

@@ -7,7 +7,7 @@ are the float32 tensors of `fields`, allocated once by `start()` and refreshed i
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,18 @@ from utils.errors import did_you_mean
 class Engine(Named):
     """N copies of one MJCF; see `sim.base` for the contract and `sim.create` for the arguments."""
 
-    def __init__(self, sim_config: Any, physics: Any, path: Path, num_envs: int, decimation: int) -> None:
+    def __init__(
+        self,
+        sim_config: Any,
+        physics: Any,
+        path: Path,
+        num_envs: int,
+        decimation: int,
+        parts: Mapping[str, Path] | None = None,
+    ) -> None:
         self.num_envs = num_envs
         self.device = torch.device("cpu")
-        self.world = World(path, physics, decimation)
+        self.world = World(path, physics, decimation, parts)
         self.dt = float(self.world.model.opt.timestep)
         self.decimation = self.world.decimation
         self.control_dt = self.world.control_dt
@@ -71,7 +79,6 @@ class Engine(Named):
 
     def start(self) -> None:
         self._before_start("start")
-        mj.silence_mujoco()
         model = self.world.build(self.needs)
         fields = mj.allocate(model, self.needs, self.num_envs)
         self._open(model, fields)

@@ -14,7 +14,8 @@ Two things here are not obvious, and each has a test:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,9 +75,12 @@ class World:
     `stage` is the least forward stage (mjtStage) after a step that makes every needed kinematic field current.
     """
 
-    def __init__(self, path: Path, physics: Any, decimation: int) -> None:
+    def __init__(self, path: Path, physics: Any, decimation: int, parts: Mapping[str, Path] | None = None) -> None:
+        silence_mujoco()
         self.path = path
         self.spec = load_spec(path)
+        for frame, part in (parts or {}).items():
+            attach(self.spec, frame, load_spec(part))
         self.control_dt = self.spec.option.timestep * decimation  # s
         self.decimation = decimation * physics.substeps
         apply_physics(self.spec, physics)
@@ -132,10 +136,25 @@ def load_spec(path: Path) -> mujoco.MjSpec:
     return spec
 
 
+def attach(spec: mujoco.MjSpec, frame: str, part: mujoco.MjSpec) -> None:
+    """Puts everything of `part` into a named frame of `spec`, under its own names; options stay those of `spec`.
+
+    Raises ValueError where there is no such frame.
+    """
+    where = spec.frame(frame)
+    if where is None:
+        raise ValueError(f"frame {frame}: unknown in {spec.modelname}")
+    part.default.name = f"{frame}-main"  # or the saved model would have a default class without a name
+    spec.attach(part, prefix="", frame=where)
+
+
 def compile_spec(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
     """The compiled model. Raises UserError naming the path."""
     try:
-        return spec.compile()
+        with warnings.catch_warnings():
+            # of attaching under one's own names; what it warns of is seen to in `attach`
+            warnings.filterwarnings("ignore", message="Attaching a spec with an empty prefix")
+            return spec.compile()
     except ValueError as error:
         raise UserError(f"model {path}: MuJoCo cannot compile it: {error}") from error
 

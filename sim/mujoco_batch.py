@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import mujoco
@@ -38,8 +37,9 @@ DETAIL, NUMBER = 0, 1  # columns of a warning counter in Batch.warning
 class MujocoSimulator(Engine):
     """N simulations of one `Batch`. Results do not depend on `sim.threads`."""
 
-    def __init__(self, sim_config: Any, physics: Any, path: Path, num_envs: int, decimation: int) -> None:
-        super().__init__(sim_config, physics, path, num_envs, decimation)
+    def __init__(self, sim_config: Any, *model: Any) -> None:
+        """See `Engine`."""
+        super().__init__(sim_config, *model)
         self.threads = int(sim_config.threads)
 
     def _open(self, model: mujoco.MjModel, fields: dict[str, Tensor]) -> None:

@@ -71,6 +71,10 @@ class Task(ABC):
     def model_path(self) -> Path:
         """The MJCF file of the task's world."""
 
+    def parts(self) -> dict[str, Path]:
+        """Frames of the model -> MJCF files that are attached there, under their own names."""
+        return {}
+
     @abstractmethod
     def bind(self, sim: Simulator) -> None:
         """Names the fields and bodies that will be read; allocates buffers. Called once, before `sim.start()`."""

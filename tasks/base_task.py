@@ -20,6 +20,7 @@ from torch import Tensor
 
 from sim.base import Simulator
 from tasks.base import Box, Task
+from tasks.hand.asset import hand_model
 from tasks.hand.driven import DrivenHand, HandParams
 from tasks.hand.names import CONTROLS
 
@@ -49,6 +50,10 @@ class BaseTask(Task):
     def model_path(self) -> Path:
         """The hand above the ground."""
         return Path(__file__).parent / "models" / "hand" / "base_task.xml"
+
+    def parts(self) -> dict[str, Path]:
+        """The hand, ours or one's own."""
+        return {"hand": hand_model(self.params.asset)}
 
     def bind(self, sim: Simulator) -> None:
         """The hand, the pose that it is to take, and for how long it has been there."""

@@ -25,16 +25,19 @@ from torch import Tensor
 
 from sim.base import Simulator
 from tasks.base import Box, Task
+from tasks.hand.asset import hand_model
 from tasks.hand.driven import SLIDES, DrivenHand, HandParams
-from tasks.hand.names import BASE_JOINTS, CONTROLS, DISTAL_BODIES, FINGER_CONTROLS, GRASP_SITE
+from tasks.hand.names import BASE_JOINTS, CONTROLS, DISTAL_BODIES, FINGER_CONTROLS, GRASP_SITE, PALM
 from tasks.hand.stages import Stages
 from utils.spatial import into_frame
 
 STAGES = ("pre_grasp", "grasp", "lift")
-BOX, PALM, GROUND = "box", "palm", "world"
-OPEN_HAND = {"thumb_rotation": 1.57, "thumb_mcp": -0.2}
+BOX, GROUND = "box", "world"
+OPEN_HAND = {"thumb_rotation": 1.5, "thumb_mcp": -0.25}
 """Controls of an open hand about to grasp, rad; of the others, `*_mcp` and `*_distal` of each finger, see below."""
-OPEN_MCP, OPEN_DISTAL = 0.5, 0.3
+OPEN_MCP, OPEN_DISTAL = 0.9, 0.3
+READY_SLIDES = {"base_x": -0.012, "base_y": -0.02, "base_z": -0.33}  # m
+EASY_SPREAD = 0.1  # of the whole start range, about the ready pose
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class BlindGraspingParams(HandParams):
     box_turn: float = 0.0  # rad, to either side
     start_slide: float = 0.2  # m, on each axis
     start_turn: float = 0.785  # rad, about each axis
+    easy_start: float = 0.0  # part of the episodes that begin with the open hand above the box
     reach_radius: float = 0.03  # m, of the grasp point about where the box may be
     reach_tilt: float = 0.3  # rad, of the palm
     reach_open: float = 0.35  # rad, mean distance of the finger controls to the open hand
@@ -55,7 +59,7 @@ class BlindGraspingParams(HandParams):
     hold_s: float = 2.0  # s
     lost_s: float = 0.25  # s without two fingers before the grasp counts as lost
     far: float = 0.15  # m
-    hard_contact: float = 10.0  # N on a link from the ground, from which on the hand has hit it
+    hard_contact: float = 30.0  # N on a link from the ground, from which on the hand has hit it
     firm_force: float = 15.0  # N on a fingertip; beyond it lies penetration
 
 
@@ -75,6 +79,10 @@ class BlindGrasping(Task):
         """The hand above the ground, and a box."""
         return Path(__file__).parent / "models" / "hand" / "blind_grasping.xml"
 
+    def parts(self) -> dict[str, Path]:
+        """The hand, ours or one's own."""
+        return {"hand": hand_model(self.params.asset)}
+
     def bind(self, sim: Simulator) -> None:
         """The hand, the box, the contacts between them and the ground; stage, and how long the box has been held."""
         self.sim, self.hand = sim, DrivenHand(self, sim)
@@ -85,6 +93,7 @@ class BlindGrasping(Task):
         sim.require_contact(*DISTAL_BODIES, against=BOX)
         sim.require_contact(*DISTAL_BODIES, PALM, against=GROUND)
         self.open_hand = open_hand().to(sim.device)  # (12,)
+        self.ready = ready_pose().to(sim.device)  # (18,)
         self.nominal = sim.default_qpos[self.box_q[:3]].to(sim.device)  # (3,) m, where the box may be
         self.held = self.buffer(sim, "held")  # s, for which the box has been up and held
         self.lost = self.buffer(sim, "lost")  # s, for which fewer than two fingers have touched it
@@ -96,9 +105,11 @@ class BlindGrasping(Task):
         def uniform(width: int) -> Tensor:
             return 2.0 * torch.rand(n, width, generator=rng, device=env_ids.device) - 1.0
 
-        pose = self.hand.middle + 0.5 * self.hand.range * uniform(len(CONTROLS))
-        pose[:, :SLIDES] = p.start_slide * uniform(SLIDES)
-        pose[:, SLIDES : len(BASE_JOINTS)] = p.start_turn * uniform(len(BASE_JOINTS) - SLIDES)
+        anywhere = self.hand.middle + 0.5 * self.hand.range * uniform(len(CONTROLS))
+        anywhere[:, :SLIDES] = p.start_slide * uniform(SLIDES)
+        anywhere[:, SLIDES : len(BASE_JOINTS)] = p.start_turn * uniform(len(BASE_JOINTS) - SLIDES)
+        easy = torch.rand(n, 1, generator=rng, device=env_ids.device) < p.easy_start
+        pose = torch.where(easy, self.ready + EASY_SPREAD * (anywhere - self.hand.middle), anywhere)
         qpos = self.hand.put(self.sim.default_qpos.repeat(n, 1), env_ids, pose)
         place, half_turn = p.box_range * uniform(2), 0.5 * p.box_turn * uniform(1)[:, 0]
         qpos[:, self.box_q[:2]] += place
@@ -140,7 +151,7 @@ class BlindGrasping(Task):
         p = self.params
         pre, grasp, lift = (self.stages.at(name).float() for name in STAGES)
         below, reasons = 1.0 - lift, self.terminate(state)
-        near, on_box = torch.exp(-30.0 * self.pad_gaps()), self.box_forces() > p.contact_threshold
+        near, on_box = torch.exp(-20.0 * self.pad_gaps()), self.box_forces() > p.contact_threshold
         thumb, fingers = on_box[:, 0].float(), on_box[:, 1:].any(1).float()
         return {
             # until the lift: come near and level, and stay there; before the grasp: open
@@ -148,7 +159,7 @@ class BlindGrasping(Task):
             "level": below * torch.exp(-3.0 * self.tilt()),
             "open": pre * torch.exp(-3.0 * self.unlike_open()),
             # grasp: close around the box, touch it with the thumb and with fingers
-            "enclose": grasp * (0.5 * near[:, 0] + 0.5 * near[:, 1:].mean(1)),
+            "enclose": grasp * (near[:, 0] * near[:, 1:].mean(1)).sqrt(),
             "touch": grasp * (0.2 * thumb + 0.2 * fingers + 0.6 * thumb * fingers),
             # lift: keep hold of it, bring it up, keep it there
             "grip": lift * self.fingers_on_box().clamp(max=3) / 3.0,
@@ -235,6 +246,12 @@ class BlindGrasping(Task):
     def is_up(self) -> Tensor:
         """(N,) bool: the box is high enough."""
         return self.sim.body_pos_w[:, self.box, 2] > self.params.lift_height
+
+
+def ready_pose() -> Tensor:
+    """(18,) m and rad: the open hand, level, its grasp point where the box may be."""
+    base = torch.tensor([READY_SLIDES.get(name, 0.0) for name in BASE_JOINTS])
+    return torch.cat([base, open_hand()])
 
 
 def open_hand() -> Tensor:

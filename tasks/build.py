@@ -15,7 +15,7 @@ def make_env(task: TaskConfig, sim: SimConfig, physics: PhysicsConfig, num_envs:
         raise not_one_of("task", task.name, TASKS)
     made = TASKS[task.name](task.params)
     try:
-        model = made.model_path()
+        model, parts = made.model_path(), made.parts()
     except FileNotFoundError as error:
         raise UserError(str(error)) from error
-    return Env(made, create(sim, physics, model, num_envs, task.decimation), task, seed)
+    return Env(made, create(sim, physics, model, num_envs, task.decimation, parts), task, seed)

@@ -45,10 +45,10 @@ class Curriculum:
                 "task.curriculum: the task has no success, or terminations switch it off, so there is nothing to "
                 "measure. Set task.curriculum=null."
             )
-        if config.lower_at >= config.raise_at:
+        if config.lower_at > config.raise_at:
             raise UserError(
-                f"task.curriculum.lower_at={config.lower_at} is not below raise_at={config.raise_at}. "
-                f"Set it below, for example task.curriculum.lower_at={config.raise_at / 2:g}"
+                f"task.curriculum.lower_at={config.lower_at} is above raise_at={config.raise_at}: the level would go "
+                f"up and down at once. Allowed: up to raise_at, such as task.curriculum.lower_at={config.raise_at / 2:g}"
             )
 
     def params(self) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from sim.model import attach, compile_spec, load_spec
 from tasks.hand.actions import (
     ActionPipeline,
     couple,
@@ -185,7 +186,9 @@ def test_a_policy_that_drives_nothing_and_an_unknown_rule_are_refused():
 
 def test_a_scripted_grasp_lifts_the_box():
     """The hand is able to do what BlindGrasping will ask for: down, close, up; the box comes along."""
-    scene = mujoco.MjModel.from_xml_path(str(MODEL.with_name("blind_grasping.xml")))
+    spec = load_spec(MODEL.with_name("blind_grasping.xml"))
+    attach(spec, "hand", load_spec(MODEL))
+    scene = compile_spec(spec, MODEL)
     data, matrix = mujoco.MjData(scene), coupling()
     columns = [scene.actuator(name).id for name in JOINTS]
     knuckles = ("index_mcp", "middle_mcp", "ring_mcp", "little_mcp")
@@ -194,7 +197,7 @@ def test_a_scripted_grasp_lifts_the_box():
     def pose(base_z, thumb_mcp, thumb_distal, mcp, rest) -> torch.Tensor:
         fingers = dict.fromkeys(knuckles, mcp) | dict.fromkeys(distal, rest)
         thumb = {"thumb_rotation": 1.57, "thumb_mcp": thumb_mcp, "thumb_distal": thumb_distal}
-        return targets_of(base_x=-0.012, base_z=base_z, **thumb, **fingers)
+        return targets_of(base_x=-0.012, base_y=-0.012, base_z=base_z - 0.05, **thumb, **fingers)
 
     above, closed = pose(-0.32, -0.2, 0.0, 0.6, 0.3), pose(-0.32, 0.5, 0.4, 1.5, 0.7)
     targets = torch.zeros(1, len(CONTROLS))

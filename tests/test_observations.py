@@ -112,5 +112,5 @@ class Choosing(Counting):
 
 
 def test_choices_cannot_be_late():
-    with pytest.raises(UserError, match="task.randomization.late: action_delay needs continuous actions"):
+    with pytest.raises(UserError, match=r"task\.randomization.late: action_delay needs continuous actions"):
         counting_env(task=Choosing, randomization=LATE_ACTIONS)

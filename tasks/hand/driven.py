@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Optional
 
 import torch
 from torch import Tensor
@@ -35,6 +36,7 @@ class HandParams:
     slide_speed: float = 0.5  # m/s, the fastest that a target of the base moves
     turn_speed: float = 2.0  # rad/s
     finger_speed: float = 5.0  # rad/s
+    asset: Optional[str] = None  # an MJCF of one's own hand, with the names of tasks/hand/names.py; null: ours
     contact_threshold: float = 0.1  # N, from which on a fingertip counts as touching
 
     @property

@@ -52,6 +52,7 @@ CONTROLS = BASE_CONTROLS + FINGER_CONTROLS
 
 TIP_SITES = tuple(f"{finger}_tip" for finger in FINGERS)
 PAD_SITES = tuple(f"{finger}_pad" for finger in FINGERS)
+PALM = "palm"
 PALM_SITE = "palm"
 GRASP_SITE = "grasp"
 """Where the middle of a thing is that the hand is about to grasp: between thumb and fingers, below the palm."""

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from sim.base import Simulator
-from tasks.hand.names import BASE_JOINTS, DISTAL_BODIES, FINGER_JOINTS, FINGERS, PAD_SITES, TIP_SITES
+from tasks.hand.names import BASE_JOINTS, DISTAL_BODIES, FINGER_JOINTS, FINGERS, PAD_SITES, PALM, TIP_SITES
 from utils.spatial import conjugate, into_frame, multiply
 
-PALM = "palm"
 PAIRS = tuple(combinations(range(len(FINGERS)), 2))
 """Pairs of fingers, 10: (thumb, index), (thumb, middle), ..."""
 

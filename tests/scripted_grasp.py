@@ -1,0 +1,41 @@
+"""A policy without a network for BlindGrasping: go above the box, close, lift; by the stage that it is told."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tasks.blind_grasping import BlindGrasping, ready_pose
+from tasks.env import Env
+from tasks.hand.names import CONTROLS
+
+CLOSED = {"thumb_mcp": 0.5, "thumb_distal": 0.3}
+CLOSED_MCP, CLOSED_DISTAL = 1.5, 0.8
+
+
+def closed_pose(base_z: float) -> Tensor:
+    """(18,) m and rad: the hand around the box, at a height."""
+    pose = ready_pose()
+    for name in CONTROLS:
+        if name.endswith("_mcp") and name != "thumb_mcp":
+            pose[CONTROLS.index(name)] = CLOSED_MCP
+        if name.endswith("_distal") and name != "thumb_distal":
+            pose[CONTROLS.index(name)] = CLOSED_DISTAL
+    for name, value in CLOSED.items():
+        pose[CONTROLS.index(name)] = value
+    pose[CONTROLS.index("base_z")] = base_z
+    return pose
+
+
+def action(env: Env) -> Tensor:
+    """(N, 18): towards the pose of each environment's stage, as fast as it may."""
+    task = env.task
+    assert isinstance(task, BlindGrasping)
+    poses = torch.stack([ready_pose(), closed_pose(-0.33), closed_pose(-0.08)])
+    goal, now = poses[task.stages.index], task.hand.targets
+    level = now.clone()
+    level[:, 2] = torch.maximum(now[:, 2], torch.tensor(-0.25))  # first level and open above the box, then down
+    far = (goal - now)[:, [0, 1, 3, 4, 5]].abs().amax(1) > 0.05
+    down = task.stages.at("pre_grasp") & far
+    goal[down, 2] = level[down, 2]
+    return ((goal - now) / task.hand.pipeline.max_step).clamp(-1.0, 1.0)
