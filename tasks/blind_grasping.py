@@ -10,7 +10,7 @@ its targets, its fingertips and touch, and which stage it is in; never the box. 
 
 An episode fails where the stage takes longer (`pre_grasp_failed`, `contact_failed`), the hand hits the ground
 (`hit_ground`), the box is farther than 15 cm from the origin (`box_too_far`), or, while lifting, fewer than two fingers
-touch it for 0.25 s (`grasp_lost`). It lasts 10 s at the most.
+touch it for 0.5 s (`grasp_lost`). It lasts 10 s at the most.
 
 Rewards: see `reward`, one sentence a term. Those of a stage are 0 in the others.
 """
@@ -33,11 +33,11 @@ from utils.spatial import into_frame
 
 STAGES = ("pre_grasp", "grasp", "lift")
 BOX, GROUND = "box", "world"
-OPEN_HAND = {"thumb_rotation": 1.5, "thumb_mcp": -0.25}
-"""Controls of an open hand about to grasp, rad; of the others, `*_mcp` and `*_distal` of each finger, see below."""
+OPEN_HAND = {"thumb_rotation": 1.5, "thumb_mcp": -0.2, "thumb_distal": 0.2, "finger_spread": 0.0}
+"""Controls of an open hand that is about to grasp, rad; those of the fingers' joints:"""
 OPEN_MCP, OPEN_DISTAL = 0.9, 0.3
-READY_SLIDES = {"base_x": -0.012, "base_y": -0.02, "base_z": -0.33}  # m
-EASY_SPREAD = 0.1  # of the whole start range, about the ready pose
+READY_SLIDES = {"base_x": -0.012, "base_y": -0.02, "base_z": -0.32}  # m
+EASY_SPREAD = 0.05  # of the whole start range, about the ready pose
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class BlindGraspingParams(HandParams):
     grasp_s: float = 3.0  # s
     lift_height: float = 0.2  # m
     hold_s: float = 2.0  # s
-    lost_s: float = 0.25  # s without two fingers before the grasp counts as lost
+    lost_s: float = 0.5  # s without two fingers before the grasp counts as lost
     far: float = 0.15  # m
     hard_contact: float = 30.0  # N on a link from the ground, from which on the hand has hit it
     firm_force: float = 15.0  # N on a fingertip; beyond it lies penetration
@@ -88,7 +88,7 @@ class BlindGrasping(Task):
         self.sim, self.hand = sim, DrivenHand(self, sim)
         self.stages = Stages(self, sim, STAGES)
         self.grasp_point = sim.site_ids([GRASP_SITE])[0]
-        self.box_q, self.box = sim.qpos_ids([BOX]), sim.body_ids([BOX])[0]
+        self.box_q, self.box, self.box_geom = sim.qpos_ids([BOX]), sim.body_ids([BOX])[0], sim.geom_ids([BOX])[0]
         sim.require("body_vel_w")
         sim.require_contact(*DISTAL_BODIES, against=BOX)
         sim.require_contact(*DISTAL_BODIES, PALM, against=GROUND)
@@ -111,8 +111,9 @@ class BlindGrasping(Task):
         easy = torch.rand(n, 1, generator=rng, device=env_ids.device) < p.easy_start
         pose = torch.where(easy, self.ready + EASY_SPREAD * (anywhere - self.hand.middle), anywhere)
         qpos = self.hand.put(self.sim.default_qpos.repeat(n, 1), env_ids, pose)
-        place, half_turn = p.box_range * uniform(2), 0.5 * p.box_turn * uniform(1)[:, 0]
-        qpos[:, self.box_q[:2]] += place
+        half_turn = 0.5 * p.box_turn * uniform(1)[:, 0]
+        qpos[:, self.box_q[:2]] += p.box_range * uniform(2)
+        qpos[:, self.box_q[2]] = self.sim.model_value("geom_size")[env_ids, self.box_geom, 2].float()  # on the ground
         qpos[:, self.box_q[3]], qpos[:, self.box_q[6]] = half_turn.cos(), half_turn.sin()
         return qpos, torch.zeros(n, self.sim.qvel.shape[1])
 
@@ -257,5 +258,4 @@ def ready_pose() -> Tensor:
 def open_hand() -> Tensor:
     """(12,) rad: the finger controls of a hand that is about to grasp."""
     values = {name: OPEN_MCP if name.endswith("_mcp") else OPEN_DISTAL for name in FINGER_CONTROLS}
-    values |= {"thumb_distal": 0.0, "finger_spread": 0.0, **OPEN_HAND}
-    return torch.tensor([values[name] for name in FINGER_CONTROLS])
+    return torch.tensor([OPEN_HAND.get(name, values[name]) for name in FINGER_CONTROLS])

@@ -9,7 +9,8 @@ from tasks.blind_grasping import BlindGrasping, ready_pose
 from tasks.env import Env
 from tasks.hand.names import CONTROLS
 
-CLOSED = {"thumb_mcp": 0.5, "thumb_distal": 0.3}
+CLOSED = {"thumb_mcp": 0.5, "thumb_distal": 0.4}
+GRASP_Z = -0.327  # m, of base_z
 CLOSED_MCP, CLOSED_DISTAL = 1.5, 0.8
 
 
@@ -31,11 +32,21 @@ def action(env: Env) -> Tensor:
     """(N, 18): towards the pose of each environment's stage, as fast as it may."""
     task = env.task
     assert isinstance(task, BlindGrasping)
-    poses = torch.stack([ready_pose(), closed_pose(-0.33), closed_pose(-0.08)])
-    goal, now = poses[task.stages.index], task.hand.targets
+    # closing any earlier, as the stage allows, would push the box down
+    above = task.stages.at("grasp") & (task.distance() > 0.015) & (task.stages.time < 0.5)
+    open_hand = ready_pose()
+    open_hand[CONTROLS.index("base_z")] = GRASP_Z
+    poses = torch.stack([open_hand, closed_pose(GRASP_Z), closed_pose(-0.08)])
+    goal, now = poses[torch.where(above, 0, task.stages.index)], task.hand.targets
     level = now.clone()
     level[:, 2] = torch.maximum(now[:, 2], torch.tensor(-0.25))  # first level and open above the box, then down
     far = (goal - now)[:, [0, 1, 3, 4, 5]].abs().amax(1) > 0.05
     down = task.stages.at("pre_grasp") & far
     goal[down, 2] = level[down, 2]
-    return ((goal - now) / task.hand.pipeline.max_step).clamp(-1.0, 1.0)
+    return towards(env, goal)
+
+
+def towards(env: Env, goal: Tensor) -> Tensor:
+    """(N, 18) the action that moves the targets to a pose (N, 18), as fast as they may."""
+    hand = env.task.hand
+    return ((goal - hand.targets) / hand.pipeline.max_step).clamp(-1.0, 1.0)

@@ -1,0 +1,183 @@
+"""BlindGrasping: its stages, how it ends, what it may know, and that the whole of it can be done."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+
+import pytest
+import torch
+from scripted_grasp import action, closed_pose, towards
+
+from tasks.blind_grasping import BlindGrasping, open_hand, ready_pose
+from tasks.build import make_env
+from tasks.env import Env
+from tasks.hand.names import CONTROLS, FINGER_CONTROLS
+from tasks.hand.stages import next_stage
+
+
+@pytest.fixture
+def make(config):
+    def build(num_envs: int = 2, seed: int = 0, **params) -> Env:
+        c = config("task=BlindGrasping", "task.curriculum=null")
+        task = dataclasses.replace(c.task, params=dataclasses.replace(c.task.params, **params))
+        env = make_env(task, c.sim, c.physics, num_envs, seed)
+        env.reset()
+        return env
+
+    return build
+
+
+def ends_of(env: Env, act, steps: int) -> tuple[Counter, list[int]]:
+    """Why and after how many steps episodes ended: one pass over so many steps with `act(env)`."""
+    reasons, lengths = Counter(), []
+    for _ in range(steps):
+        ended = env.step(act(env)).ended
+        if ended is not None:
+            reasons.update(env.reason_names[r] for r in ended.reasons.tolist())
+            lengths += ended.lengths.tolist()
+    return reasons, lengths
+
+
+def still(env: Env) -> torch.Tensor:
+    return env.zero_action()
+
+
+def control(env: Env, **values) -> torch.Tensor:
+    """An action that moves only these controls, each as fast as given, -1 to 1."""
+    moved = env.zero_action()
+    for name, value in values.items():
+        moved[:, CONTROLS.index(name)] = value
+    return moved
+
+
+def test_stages_go_forwards_one_at_a_time_and_the_last_is_not_left():
+    stage = torch.tensor([0, 0, 1, 1, 2])
+    done = torch.tensor([[1, 1, 0], [0, 1, 1], [1, 1, 0], [1, 0, 1], [1, 1, 1]]).bool()
+    assert next_stage(stage, done).tolist() == [1, 0, 2, 1, 2]
+
+
+def test_a_scripted_policy_succeeds_from_the_full_range_of_starts(make):
+    env = make(num_envs=48)
+    reasons, _ = ends_of(env, action, 260)
+    assert reasons["success"] / reasons.total() >= 0.75
+    assert not reasons["hit_ground"] + reasons["pre_grasp_failed"]
+    report = env.drain_report()
+    assert report.metric_mean["reached_grasp"] == 1.0
+    assert report.metric_mean["stage"] == pytest.approx(1.0 + report.metric_mean["reached_lift"])
+    assert report.term_episode_mean["success"] == pytest.approx(300.0 * reasons["success"] / reasons.total())
+    assert report.term_episode_mean["stage_entered"] == pytest.approx(5.0 * report.metric_mean["stage"])  # once each
+
+
+def test_starts_are_within_their_ranges_and_everywhere_in_them(make):
+    env = make(num_envs=400)
+    task = env.task
+    box, hand = env.sim.qpos[:, task.box_q], env.sim.qpos[:, task.hand.senses.base_q]
+    for values, limit in ((box[:, :2], 0.02), (hand[:, :3], 0.2), (hand[:, 3:], 0.785)):
+        assert 0.97 * limit < values.abs().max() <= limit
+    assert (box[:, 2] == 0.025).all()
+    spread = (task.hand.targets - task.hand.middle) / task.hand.range
+    assert spread[:, 6:].min() < -0.48
+    assert spread[:, 6:].max() > 0.48
+
+
+def test_waiting_fails_before_the_grasp_after_four_seconds(make):
+    reasons, lengths = ends_of(make(), still, 205)
+    assert reasons == {"pre_grasp_failed": 2}
+    assert lengths == [201, 201]  # the first step beyond 4 s
+
+
+def test_an_open_hand_above_the_box_fails_to_touch_after_three_seconds(make):
+    env = make(easy_start=1.0)
+    reasons, lengths = ends_of(env, still, 160)
+    assert reasons == {"contact_failed": 2}
+    assert all(151 <= length <= 155 for length in lengths)
+
+
+def test_a_hand_that_is_driven_into_the_ground_has_hit_it(make):
+    reasons, _ = ends_of(make(), lambda env: control(env, base_z=-1.0), 60)
+    assert set(reasons) == {"hit_ground"}
+
+
+def test_a_box_that_is_pushed_away_is_too_far(make):
+    env = make(easy_start=1.0)
+    qpos = env.sim.qpos.clone()
+    qpos[1, env.task.box_q[0]] = 0.151
+    env.sim.reset(torch.arange(2), qpos, torch.zeros_like(env.sim.qvel))
+    step = env.step(env.zero_action())
+    assert [env.reason_names[r] for r in step.ended.reasons.tolist()] == ["box_too_far"]
+    assert step.ended.env_ids.tolist() == [1]
+
+
+def test_letting_go_loses_the_grasp(make):
+    env = make(num_envs=1)
+    while not env.task.held[0] > 0.1:
+        assert env.step(action(env)).ended is None
+    let_go = env.task.hand.targets.clone()
+    let_go[:, 6:] = open_hand()
+    at = env.episode_length[0].item()
+    reasons, lengths = ends_of(env, lambda env: towards(env, let_go), 60)
+    assert reasons == {"grasp_lost": 1}
+    assert 26 <= lengths[0] - at <= 50  # the hand opens, and half a second
+
+
+def test_holding_counts_only_up_high_with_two_fingers_and_without_a_break(make):
+    env = make(num_envs=1)
+    while env.task.held[0] < 0.5:
+        assert env.step(action(env)).ended is None
+    assert env.sim.body_pos_w[0, env.task.box, 2] > 0.2
+    assert env.task.fingers_on_box()[0] >= 2
+    low = closed_pose(-0.25)  # the box at about 0.1 m
+    for _ in range(20):
+        assert env.step(towards(env, low[None])).ended is None
+    assert env.task.held[0] == 0
+
+
+def test_the_policy_does_not_see_the_box(make):
+    """Wherever the box is, as long as nothing touches it, what the policy sees is the same, bit for bit."""
+    env, other = make(num_envs=4), make(num_envs=4)
+    qpos = other.sim.qpos.clone()
+    qpos[:, other.task.box_q[:2]] += torch.tensor([0.05, -0.04])
+    other.sim.reset(torch.arange(4), qpos, torch.zeros_like(other.sim.qvel))
+    for _ in range(20):
+        mine, theirs = env.step(control(env, base_z=0.5)), other.step(control(other, base_z=0.5))
+        assert torch.equal(mine.obs["policy"], theirs.obs["policy"])
+    assert not torch.equal(mine.obs["privileged"], theirs.obs["privileged"])
+
+
+def test_a_gripped_box_is_felt_by_the_fingers_that_hold_it(make):
+    env = make(num_envs=1)
+    while env.task.held[0] < 0.5:
+        env.step(action(env))
+    blocks = env.task.observe(env.sim)
+    by_fingers = blocks["contact_forces_w"].reshape(5, 3)
+    assert by_fingers[0, 0] < -1.0  # the box pushes the thumb back,
+    assert by_fingers[1:, 0].sum() > 1.0  # and the fingers forth
+    assert (blocks["contacts"] == blocks["box_contacts"]).all()
+    assert blocks["contact_duration"].max() > 0.4
+    assert blocks["progress"][0, 0] > 0.7
+
+
+def test_the_open_hand_has_a_value_for_every_finger_control():
+    assert open_hand().shape == (len(FINGER_CONTROLS),)
+    assert ready_pose().shape == (len(CONTROLS),)
+
+
+def test_box_turns_where_it_is_asked_to(make):
+    env = make(num_envs=200, box_turn=1.0)
+    quat = env.sim.qpos[:, env.task.box_q[3:]]
+    torch.testing.assert_close(quat.norm(dim=1), torch.ones(200))
+    angle = 2 * torch.atan2(quat[:, 3], quat[:, 0])
+    assert angle.min() < -0.95
+    assert 0.95 < angle.max() <= 1.0
+
+
+def test_a_larger_box_begins_on_the_ground_not_in_it(config):
+    c = config("task=BlindGrasping", "task.curriculum=null", "task.randomization.size={what: size, names: [box], range: [1.3, 1.3]}")
+    env = make_env(c.task, c.sim, c.physics, 2, 0)
+    env.reset()
+    assert env.sim.qpos[:, env.task.box_q[2]].tolist() == pytest.approx([0.0325] * 2)
+    assert isinstance(env.task, BlindGrasping)
+    for _ in range(10):
+        env.step(env.zero_action())
+    assert env.sim.qpos[:, env.task.box_q[2]].tolist() == pytest.approx([0.0325] * 2, abs=1e-3)
