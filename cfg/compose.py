@@ -114,6 +114,7 @@ def prepare(arguments: Sequence[str], multirun: bool = False) -> Prepared:
 
 
 def _prepare(arguments: Sequence[str], loader: ConfigLoader, multirun: bool) -> Prepared:
+    arguments = [ov.spelt_out(argument) for argument in arguments]
     refuse_bare_names(arguments, loader)
     parsed = ov.parse(arguments, loader)
     sweep = multirun or any(o.key_or_group == "hydra.mode" and o.value() == "MULTIRUN" for o in parsed)

@@ -20,6 +20,7 @@ from hydra.errors import HydraException
 
 from utils.errors import UserError
 
+ASSET = "asset"  # a key of the tasks that take a model of one's own
 KEY_SHAPE = re.compile(r"\w[\w$-]*([./]\w[\w$-]*)*(@[\w.:]*)?")
 
 
@@ -39,6 +40,18 @@ def split(argument: str) -> tuple[str, str, str]:
     name = argument.lstrip("+~")
     key, equals, value = name.partition("=")
     return argument[: len(argument) - len(name)], key, equals + value
+
+
+def spelt_out(argument: str) -> str:
+    """`asset=hand.xml` as the key that it stands for, with a path that holds wherever the run is looked at later."""
+    _, key, value = split(argument)
+    if key != ASSET or not value:
+        return argument
+    if value == "=null":
+        return f"task.params.{ASSET}=null"
+    paths = [v.text if isinstance(v, QuotedString) else str(v) for v in values(parse([argument])[0])]
+    full = [quoted("", os.path.abspath(os.path.expanduser(path))) for path in paths]  # each begins with =
+    return f"task.params.{ASSET}={','.join(text.removeprefix('=') for text in full)}"
 
 
 def parse(arguments: Sequence[str], loader: ConfigLoader | None = None) -> list[Override]:

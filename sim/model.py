@@ -14,8 +14,9 @@ Two things here are not obvious, and each has a test:
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -148,12 +149,18 @@ def attach(spec: mujoco.MjSpec, frame: str, part: mujoco.MjSpec) -> None:
     spec.attach(part, prefix="", frame=where)
 
 
+@contextlib.contextmanager
+def quietly_attached() -> Iterator[None]:
+    """Without the warning that names may clash: parts are attached under their own names, and `attach` sees to it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Attaching a spec with an empty prefix")
+        yield
+
+
 def compile_spec(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
     """The compiled model. Raises UserError naming the path."""
     try:
-        with warnings.catch_warnings():
-            # of attaching under one's own names; what it warns of is seen to in `attach`
-            warnings.filterwarnings("ignore", message="Attaching a spec with an empty prefix")
+        with quietly_attached():
             return spec.compile()
     except ValueError as error:
         raise UserError(f"model {path}: MuJoCo cannot compile it: {error}") from error

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sim.base import Simulator
-from sim.model import World
+from sim.model import World, quietly_attached
 
 
 class Named(Simulator):
@@ -50,4 +50,5 @@ class Named(Simulator):
         return torch.from_numpy(self.world.model.actuator_ctrlrange.astype(np.float32))
 
     def model_xml(self) -> str:
-        return self.world.spec.to_xml()
+        with quietly_attached():
+            return self.world.spec.to_xml()

@@ -82,7 +82,11 @@ class BaseTask(Task):
         self.held.copy_(torch.where(there, self.held + state.control_dt, 0.0))
 
     def observe(self, state: Simulator) -> dict[str, Tensor]:
-        """The hand's senses and targets, the goal, and how far it is."""
+        """The hand's senses and targets, and
+
+        goal: the pose to take, 18 controls, as parts of their ranges about the middle
+        to_goal: how far each control is from it, as a part of its range
+        """
         return {
             **self.hand.blocks(),
             "goal": (self.goal - self.hand.middle) / self.hand.range,
@@ -90,7 +94,12 @@ class BaseTask(Task):
         }
 
     def reward(self, state: Simulator, action: Tensor) -> dict[str, Tensor]:
-        """Come close, waste little, arrive."""
+        """Come close, waste little, arrive:
+
+        closeness: exp(-4 x mean distance to the goal, as a part of the ranges)
+        effort: mean square of the action
+        reached: 1 in the step that ends the episode in success
+        """
         return {
             "closeness": torch.exp(-4.0 * self._distance().abs().mean(1)),
             "effort": action.square().mean(1),
@@ -98,7 +107,10 @@ class BaseTask(Task):
         }
 
     def terminate(self, state: Simulator) -> dict[str, Tensor]:
-        """All goals were reached for long enough."""
+        """Where the goal was reached:
+
+        reached: every control has been within `tolerance` of its goal for `hold_s`; success
+        """
         return {"reached": self.held >= self.params.hold_s - 0.5 * state.control_dt}  # sums of dt are not exact
 
     def _drawn(self, env_ids: Tensor, part: float, rng: torch.Generator) -> Tensor:

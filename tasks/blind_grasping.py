@@ -132,7 +132,18 @@ class BlindGrasping(Task):
         self.stages.update(torch.stack([self.reached(), gripped, torch.zeros_like(gripped)], 1))
 
     def observe(self, state: Simulator) -> dict[str, Tensor]:
-        """The hand's senses, the stage, how far it is; and, for the critic only, the box."""
+        """The hand's senses and targets, and
+
+        stage: which of the three stages, one-hot
+        time_in_stage: for how long, s
+        progress: how far it is, 0 to 1, by what the hand senses: nearness, fingers that touch, height of the palm
+        box_position_w: the box's middle in the world, m; like all below, for the critic only
+        box_position_h: the same in the palm's frame
+        box_rotation_w: its rotation, quaternion w, x, y, z
+        box_velocity_w: its velocity, m/s, then rad/s, world axes
+        box_contacts: 1 for each finger that touches the box
+        held: for how long it has been up and held, s
+        """
         box_pos_w, palm_q = state.body_pos_w[:, self.box], self.hand.senses.palm_quat_w
         return {
             **self.hand.blocks(),
@@ -148,25 +159,39 @@ class BlindGrasping(Task):
         }
 
     def reward(self, state: Simulator, action: Tensor) -> dict[str, Tensor]:
-        """Named terms, each about 1 at its best in a control step; bonuses are 1 once."""
+        """About 1 each at its best in a control step; those that happen once are 1 then:
+
+        approach: until the lift, nearness of the grasp point to where the box may be
+        level: until the lift, exp(-3 x the largest turn of the hand in rad)
+        open: before the grasp, exp(-3 x mean distance of the finger controls to the open hand in rad)
+        enclose: in the grasp, nearness of the thumb's and the fingers' pads to the box, their geometric mean
+        touch: in the grasp, 0.2 for the thumb on the box, 0.2 for a finger, 0.6 more for both
+        grip: in the lift, the part of three fingers that touch the box
+        height: in the lift, the box's height as a part of `lift_height`
+        hold: in the lift, for how long it has been up and held, as a part of `hold_s`
+        stage: how many stages are behind
+        stage_entered: 1 in the step that enters a new stage
+        success: 1 in the step that ends the episode in success
+        failure: 1 in the step that ends it in failure
+        effort: mean square of the action
+        push: before the lift, the box's speed over the ground, m/s
+        penetration: how far forces on fingertips are beyond `firm_force`, as a part of it
+        ground: forces of the ground on the hand, as a part of `hard_contact`
+        """
         p = self.params
         pre, grasp, lift = (self.stages.at(name).float() for name in STAGES)
         below, reasons = 1.0 - lift, self.terminate(state)
         near, on_box = torch.exp(-20.0 * self.pad_gaps()), self.box_forces() > p.contact_threshold
         thumb, fingers = on_box[:, 0].float(), on_box[:, 1:].any(1).float()
         return {
-            # until the lift: come near and level, and stay there; before the grasp: open
             "approach": below * (0.5 * torch.exp(-6.0 * self.distance()) + 0.5 * torch.exp(-30.0 * self.distance())),
             "level": below * torch.exp(-3.0 * self.tilt()),
             "open": pre * torch.exp(-3.0 * self.unlike_open()),
-            # grasp: close around the box, touch it with the thumb and with fingers
             "enclose": grasp * (near[:, 0] * near[:, 1:].mean(1)).sqrt(),
             "touch": grasp * (0.2 * thumb + 0.2 * fingers + 0.6 * thumb * fingers),
-            # lift: keep hold of it, bring it up, keep it there
             "grip": lift * self.fingers_on_box().clamp(max=3) / 3.0,
             "height": lift * self.height().clamp(0.0, 1.0),
             "hold": lift * self.held / p.hold_s,
-            # in every stage: having come so far, once
             "stage": self.stages.index.float(),
             "stage_entered": self.stages.entered.float(),
             "success": reasons["success"].float(),
@@ -178,12 +203,26 @@ class BlindGrasping(Task):
         }
 
     def episode_metrics(self, state: Simulator) -> dict[str, Tensor]:
-        """How far an episode came."""
+        """How far an episode came:
+
+        reached_grasp: 1 where it came to the grasp
+        reached_lift: 1 where it came to the lift
+        stage: how many stages are behind
+        box_height: of the box's middle at the end, m
+        """
         reached = {f"reached_{name}": (self.stages.index >= i).float() for i, name in enumerate(STAGES) if i}
         return {**reached, "stage": self.stages.index.float(), "box_height": state.body_pos_w[:, self.box, 2]}
 
     def terminate(self, state: Simulator) -> dict[str, Tensor]:
-        """Held up long enough; or one of the failures."""
+        """Success, or a failure by name:
+
+        success: the box has been up and held by two fingers or more for `hold_s`
+        hit_ground: the ground pushes a link of the hand with more than `hard_contact`
+        box_too_far: the box is farther than `far` from the origin
+        pre_grasp_failed: the pre-grasp takes longer than `pre_grasp_s`
+        contact_failed: the grasp takes longer than `grasp_s`
+        grasp_lost: in the lift, fewer than two fingers have touched the box for `lost_s`
+        """
         p = self.params
         return {
             "success": self.held >= p.hold_s - 0.5 * state.control_dt,

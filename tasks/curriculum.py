@@ -48,7 +48,7 @@ class Curriculum:
         if config.lower_at > config.raise_at:
             raise UserError(
                 f"task.curriculum.lower_at={config.lower_at} is above raise_at={config.raise_at}: the level would go "
-                f"up and down at once. Allowed: up to raise_at, such as task.curriculum.lower_at={config.raise_at / 2:g}"
+                f"up and down at once. Allowed: up to raise_at. Try task.curriculum.lower_at={config.raise_at / 2:g}"
             )
 
     def params(self) -> Any:

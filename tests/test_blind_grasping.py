@@ -173,7 +173,8 @@ def test_box_turns_where_it_is_asked_to(make):
 
 
 def test_a_larger_box_begins_on_the_ground_not_in_it(config):
-    c = config("task=BlindGrasping", "task.curriculum=null", "task.randomization.size={what: size, names: [box], range: [1.3, 1.3]}")
+    larger = "task.randomization={larger: {what: size, names: [box], range: [1.3, 1.3]}}"
+    c = config("task=BlindGrasping", "task.curriculum=null", larger)
     env = make_env(c.task, c.sim, c.physics, 2, 0)
     env.reset()
     assert env.sim.qpos[:, env.task.box_q[2]].tolist() == pytest.approx([0.0325] * 2)

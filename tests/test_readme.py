@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tasks.hand.asset import OURS as OUR_HAND
 from tests.processes import Running, run
 
 ROOT = Path(__file__).parent.parent
@@ -59,6 +61,9 @@ def test_make_has_the_verb_and_it_runs_what_the_readme_promises(command):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     cwd = tmp_path_factory.mktemp("readme")
+    (cwd / "docs").symlink_to(ROOT / "docs")
+    shutil.copytree(OUR_HAND.parent, cwd, dirs_exist_ok=True)
+    (cwd / OUR_HAND.name).rename(cwd / "my_hand.xml")
     for task, size in (("Ant", ("numEnvs=8", "train.horizon_length=16")), ("Cartpole", ())):
         done = run(cwd, f"task={task}", *size, "maxIterations=2")
         assert done.returncode == 0, done.stdout

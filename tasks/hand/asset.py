@@ -22,6 +22,7 @@ NAMES = {
     "site": (PALM_SITE, GRASP_SITE, *TIP_SITES, *PAD_SITES),
 }
 """What a hand has to have, by kind."""
+PLURALS = {"body": "bodies"}
 
 
 def hand_model(asset: str | None) -> Path:
@@ -37,7 +38,7 @@ def hand_model(asset: str | None) -> Path:
     for kind, needed in NAMES.items():
         found = {thing.name for thing in there[kind]}
         lacking = [name for name in needed if name not in found]
-        missing += [f"{kind}s: {', '.join(lacking)}"] if lacking else []
+        missing += [f"{PLURALS.get(kind, f'{kind}s')}: {', '.join(lacking)}"] if lacking else []
     if missing:
         raise UserError(f"asset={asset} lacks " + "; ".join(missing) + ". The table of names is in docs/tasks.md.")
     model = compile_spec(spec, path)

@@ -91,7 +91,13 @@ class DrivenHand:
         return self.sim.qpos[:, self.senses.joint_q] @ matrix.T / matrix.square().sum(1)
 
     def blocks(self) -> dict[str, Tensor]:
-        """Name -> (N, width): the senses, and what was last asked of the hand; targets as parts of their ranges."""
+        """Name -> (N, width): the senses (`HandSenses.blocks`), and
+
+        contact_duration: for how long each finger has been touching, s, up to 1
+        base_targets: the targets of the six base controls, as parts of their ranges about the middle
+        finger_targets: the same of the twelve finger controls
+        last_action: the last action of the policy
+        """
         targets = (self.targets - self.middle) / self.range
         return {
             **self.senses.blocks(),

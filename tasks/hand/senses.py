@@ -1,4 +1,4 @@
-"""What the hand senses, as named observation blocks; see `docs/tasks.md` for their meaning.
+"""What the hand senses, as named observation blocks (also listed in `docs/tasks.md`).
 
     self.senses = HandSenses(sim, threshold=0.1)      # in bind()
     blocks = self.senses.blocks()                     # in observe(): name -> (N, width)
@@ -65,7 +65,24 @@ class HandSenses:
         return into_frame(points_w, self.palm_pos_w[:, None], self.palm_quat_w[:, None])
 
     def blocks(self) -> dict[str, Tensor]:
-        """Name -> (N, width)."""
+        """Name -> (N, width):
+
+        base_position: the six base joints, m and rad, relative to where the task puts the hand
+        base_velocity: their velocities, m/s and rad/s
+        finger_position: the twenty finger joints, rad
+        finger_velocity: their velocities, rad/s
+        hand_position_w: the palm's origin in the world, m
+        hand_rotation_w: the palm's rotation in the world, quaternion w, x, y, z
+        fingertips_w: the ends of the five fingers in the world, m, thumb first
+        fingertips_h: the same in the palm's frame
+        fingerpads_w: the middles of the five fingerpads in the world, m
+        fingerpads_h: the same in the palm's frame
+        finger_rotations_w: rotations of the five distal links, and so of tips and pads, in the world, w, x, y, z
+        finger_rotations_h: the same in the palm's frame
+        contact_forces_w: net contact force on each distal link, N, world axes
+        contacts: 1 for each finger whose force is above `contact_threshold`, else 0
+        pad_distances: distances between the fingerpads of all pairs of fingers, m
+        """
         sim, pads = self.sim, self.pads_w
         tips, rotations = sim.site_pos_w[:, self.tips], sim.body_quat_w[:, self.distal]
         distances = [(pads[:, a] - pads[:, b]).norm(dim=1) for a, b in PAIRS]

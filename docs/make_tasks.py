@@ -1,0 +1,138 @@
+"""Writes docs/tasks.md out of the code: every name, width, weight, limit and meaning in it is the code's own.
+
+    python -m docs.make_tasks            # a test holds that the file is what this would write
+
+Meanings are the lines `name: meaning` in the docstrings of `observe`, `reward`, `terminate` and `episode_metrics`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from cfg.compose import compose
+from cfg.typed import to_typed
+from tasks.build import make_env
+from tasks.env import Env
+from tasks.hand import names
+from tasks.hand.driven import DrivenHand, speeds
+from tasks.hand.senses import HandSenses
+
+OUT = Path(__file__).with_name("tasks.md")
+TASKS = ("BaseTask", "BlindGrasping")
+LINE = re.compile(r"^ *(\w+): (.+)$", re.MULTILINE)
+
+HEAD = """# The tasks of the dexterous hand
+
+This page is written by `python -m docs.make_tasks` out of the code. Positions are in m, angles in rad, forces in N;
+`_w` is in the world, `_h` in the palm's frame. Other tasks: `python train.py --list-tasks`.
+
+```bash
+python train.py config=train_headless task=BlindGrasping          # learn to grasp
+python train.py config=test testGamesNum=200 checkpoint=latest    # how often it succeeds
+python train.py config=debug task=BlindGrasping asset=my_hand.xml # does a hand of one's own hold together?
+```
+"""
+
+HAND = """## The hand
+
+A right hand, palm down, sized like an adult's, without weight: six base joints carry it, relative to where the task
+puts it. Every joint has a position actuator of its own name. A hand of one's own (`asset=my_hand.xml`) needs these
+joints and actuators, and
+
+- the bodies {bodies};
+- the sites {sites}.
+
+An error lists what it lacks.
+
+A policy decides 18 controls at 50 Hz, which become the targets of 26 joints: as on a human hand, some joints move
+together. An action in [-1, 1] moves each control's target (`action_rule=position_delta`), or says where in its range
+the target is (`position`); targets move no faster and no farther than the table says. With
+`policy_controls_base=false` or `policy_controls_fingers=false`, the rest stays where it began.
+
+| control | joints that it drives | range | fastest, per s |
+| --- | --- | --- | --- |
+"""
+
+
+def meanings(*described: Callable[..., Any]) -> dict[str, str]:
+    """name -> meaning, out of docstrings."""
+    return {name: text for function in described for name, text in LINE.findall(inspect.getdoc(function) or "")}
+
+
+def rows(lines: Iterable[Iterable[object]]) -> str:
+    """Lines of a table."""
+    return "".join("| " + " | ".join(str(cell) for cell in line) + " |\n" for line in lines)
+
+
+def hand_text(env: Env) -> str:
+    """The hand: names, coupling, ranges."""
+    hand: DrivenHand = env.task.hand  # type: ignore[attr-defined]
+    limits = hand.pipeline.limits
+    coupled = {**{name: {name: 1.0} for name in names.BASE_CONTROLS}, **names.FINGER_COUPLING}
+    lines = []
+    for row, (control, speed) in enumerate(zip(names.CONTROLS, speeds(env.task.params).tolist(), strict=True)):
+        joints = ", ".join(j if factor == 1 else f"{j} x {factor:g}" for j, factor in coupled[control].items())
+        unit = "m" if row < 3 else "rad"
+        low, high = limits[row].tolist()
+        lines.append((f"`{control}`", joints, f"{low:.2g} to {high:.2g} {unit}", f"{speed:g} {unit}"))
+    sites = ", ".join(f"`{n}`" for n in (names.PALM_SITE, names.GRASP_SITE, *names.TIP_SITES, *names.PAD_SITES))
+    bodies = ", ".join(f"`{n}`" for n in (names.PALM, *names.DISTAL_BODIES))
+    missing = [joint for joint in names.JOINTS if not any(joint in joints for joints in coupled.values())]
+    return HAND.format(sites=sites, bodies=bodies) + rows(lines) + f"\n`{'`, `'.join(missing)}` is held at 0.\n"
+
+
+def task_text(env: Env) -> str:
+    """One task: what it is, and its tables."""
+    task, config = env.task, env.config
+    doc = inspect.getdoc(inspect.getmodule(type(task))) or ""
+    seen = {"policy": "policy", "privileged": "critic"}
+    blocks = meanings(HandSenses.blocks, DrivenHand.blocks, type(task).observe)
+    who = {
+        name: ", ".join(word for group, word in seen.items() if name in env.layout.groups.get(group, ())) or "-"
+        for name in env.layout.widths
+    }
+    text = f"## {config.name}\n\n{doc.partition(chr(10))[2].strip()}\n\n"
+    text += f"The policy sees {env.layout.width('policy')} numbers"
+    critic = env.layout.width("privileged")
+    text += f", the critic {critic}.\n\n" if critic else ".\n\n"
+    text += "| observation | width | seen by | meaning |\n| --- | --- | --- | --- |\n"
+    text += rows((f"`{n}`", w, who[n], blocks[n]) for n, w in env.layout.widths.items())
+    rewards, reasons = meanings(type(task).reward), meanings(type(task).terminate)
+    text += "\n| reward term | weight | meaning |\n| --- | --- | --- |\n"
+    text += rows((f"`{n}`", f"{w:g}", rewards[n]) for n, w in config.rewards.items())
+    text += "\n| end | ends the episode | meaning |\n| --- | --- | --- |\n"
+    text += rows((f"`{n}`", "yes" if on else "no", reasons[n]) for n, on in config.terminations.items())
+    metrics = meanings(type(task).episode_metrics)
+    told = task.episode_metrics(env.sim)
+    if told:
+        text += "\n| logged at an episode's end | meaning |\n| --- | --- |\n"
+        text += rows((f"`{n}`", metrics[n]) for n in told)
+    text += "\n| parameter, `task.params.` | default |\n| --- | --- |\n"
+    text += rows((f"`{f.name}`", _shown(getattr(config.params, f.name))) for f in fields(config.params))
+    return text
+
+
+def _shown(value: object) -> str:
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def page() -> str:
+    """The whole of docs/tasks.md."""
+    parts = [HEAD]
+    for name in TASKS:
+        config = to_typed(compose([f"task={name}"]))
+        env = make_env(config.task, config.sim, config.physics, 1, 0)
+        if name == TASKS[0]:
+            parts.append(hand_text(env))
+        parts.append(task_text(env))
+        env.sim.close()
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    OUT.write_text(page())

@@ -1,0 +1,98 @@
+"""A hand of one's own: used where it has the names, refused with what it lacks where it has not."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import mujoco
+import pytest
+import torch
+
+from cfg.compose import compose
+from tasks.build import make_env
+from tasks.hand.asset import OURS, hand_model
+from utils.errors import UserError
+
+
+@pytest.fixture
+def copy(tmp_path) -> Path:
+    """A copy of our hand, in a folder whose name needs quoting."""
+    folder = tmp_path / "my hands, all"
+    shutil.copytree(OURS.parent, folder)
+    return folder / OURS.name
+
+
+def edited(path: Path, *changes: tuple[str, str]) -> str:
+    """The hand after replacements in its body, as asset."""
+    body = path.with_name("body.xml")
+    text = body.read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    body.write_text(text)
+    return str(path)
+
+
+def test_a_hand_of_ones_own_takes_our_hands_place(copy, config):
+    asset = edited(copy, ('<geom name="palm" type="box" size="0.046', '<geom name="palm" type="box" size="0.06'))
+    c = config("task=BlindGrasping", "task.curriculum=null")
+    task = dataclasses.replace(c.task, params=dataclasses.replace(c.task.params, asset=asset))
+    env = make_env(task, c.sim, c.physics, 2, 0)
+    size = env.sim.model_value("geom_size")[0, env.sim.geom_ids(["palm"])[0], 0]
+    assert size.item() == pytest.approx(0.06)
+    env.reset()
+    assert torch.isfinite(env.step(env.zero_action()).reward).all()
+    saved = mujoco.MjModel.from_xml_string(env.sim.model_xml())  # what is kept beside recorded states
+    assert saved.nq == env.sim.qpos.shape[1]
+
+
+def test_a_mesh_of_it_is_found_beside_it(copy, config):
+    corners, faces = ("0 0 0", ".05 0 0", "0 .05 0", "0 0 .01"), ("1 2 3", "1 2 4", "1 3 4", "2 3 4")
+    lines = [*(f"v {corner}" for corner in corners), *(f"f {face}" for face in faces)]
+    (copy.parent / "palm.obj").write_text("\n".join(lines))
+    copy.write_text(copy.read_text().replace("<worldbody>", '<asset><mesh file="palm.obj"/></asset>\n<worldbody>'))
+    asset = edited(copy, ('<site name="palm"', '<geom type="mesh" mesh="palm" contype="0"/><site name="palm"'))
+    c = config("task=BaseTask")
+    task = dataclasses.replace(c.task, params=dataclasses.replace(c.task.params, asset=asset))
+    env = make_env(task, c.sim, c.physics, 1, 0)
+    assert env.sim.world.model.nmesh == 1
+
+
+def test_what_it_lacks_is_listed_by_kind(copy):
+    asset = edited(copy, ('site name="grasp"', 'site name="middle_of_it"'), ('"ring_distal"', '"ring_end"'))
+    with pytest.raises(UserError, match=r"asset=.*lacks bodies: ring_distal; sites: grasp\. The table.*docs/tasks.md"):
+        hand_model(asset)
+    actuators = copy.with_name("actuators.xml")
+    actuators.write_text(actuators.read_text().replace('name="base_z"', 'name="lift"'))
+    with pytest.raises(UserError, match="lacks actuators: base_z; bod"):
+        hand_model(asset)
+
+
+def test_an_actuator_without_a_range_is_refused(copy):
+    actuators = copy.with_name("actuators.xml")
+    line = '<position name="base_z" joint="base_z" class="slide"/>'
+    actuators.write_text(actuators.read_text().replace(line, '<motor name="base_z" joint="base_z"/>'))
+    with pytest.raises(UserError, match="actuator base_z has no range of control"):
+        hand_model(str(copy))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [(None, "there is no such file"), ("<mujoco", "cannot read it"), ("", "cannot read it")]
+)
+def test_what_is_no_model_is_refused(tmp_path, text, message):
+    path = tmp_path / "hand.xml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(UserError, match=message):
+        hand_model(str(path))
+
+
+def test_on_the_command_line_it_is_a_path_from_where_one_types(copy, monkeypatch):
+    monkeypatch.chdir(copy.parent)
+    for typed in ("asset=hand.xml", f'asset="{copy}"', f'task.params.asset="{copy}"'):
+        assert compose(["task=BlindGrasping", typed]).task.params.asset == str(copy)
+    assert compose(["task=BaseTask", "asset=null"]).task.params.asset is None
+    with pytest.raises(UserError, match=r"task.params.asset=.*no such key"):
+        compose(["task=Ant", "asset=hand.xml"])

@@ -1,0 +1,99 @@
+"""A strip of pictures of one episode that ends in success, rendered off-screen.
+
+    MUJOCO_GL=egl python -m viewers.strip docs/policies/BlindGrasping.pth docs/images/grasp.png
+
+Plays the full task (without a curriculum) in a few environments with the policy's most likely actions until one
+succeeds, and draws that episode at moments as far apart as they can be. Needs a GL library: libegl1 or libosmesa6.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+
+import mujoco
+import numpy as np
+from matplotlib.image import imsave
+
+from cfg.compose import compose
+from cfg.saved import with_run_config
+from cfg.typed import to_typed
+from live.sources import candidate_of
+from live.world import World, build_world
+from rl.select import read_selected
+from utils.errors import UserError
+
+ENVS = 8
+TRIES = 5000  # control steps in which an episode has to succeed
+SIZE = (320, 320)  # pixels of one picture: height, width
+
+
+def world_of(checkpoint: str, runs_dir: Path, seed: int) -> World:
+    """A few environments of the checkpoint's own task, in full, and its policy. Raises UserError."""
+    session = to_typed(compose(["config=test", f"numEnvs={ENVS}", f"seed={seed}"]))
+    selection, state = read_selected(checkpoint, runs_dir, None)
+    first = candidate_of(selection.file, state, 0.0)
+    config = with_run_config(session, first.config, None, [])
+    task = dataclasses.replace(config.task, curriculum=None)
+    return build_world(dataclasses.replace(config, task=task), first)
+
+
+def successful_episode(world: World) -> np.ndarray:
+    """(steps, nq) positions of the first episode that succeeds. Raises UserError where none does."""
+    env, live = world.env, world.live
+    assert live is not None
+    obs = env.reset()["policy"]
+    paths: list[list[np.ndarray]] = [[] for _ in range(env.num_envs)]
+    for _ in range(TRIES):
+        for path, qpos in zip(paths, env.sim.qpos.double().numpy(), strict=True):
+            path.append(qpos.copy())
+        step = env.step(live.act(obs))
+        obs = step.obs["policy"]
+        if step.ended is None:
+            continue
+        live.forget(step.ended.env_ids)
+        for index, reason in zip(step.ended.env_ids.tolist(), step.ended.reasons.tolist(), strict=True):
+            if env.reason_names[reason] == env.success_reason:
+                return np.array(paths[index])
+            paths[index].clear()
+    raise UserError(f"no episode succeeded in {TRIES} control steps of {ENVS} environments. Try another checkpoint.")
+
+
+def draw(world: World, path: np.ndarray, pictures: int, camera: mujoco.MjvCamera) -> np.ndarray:
+    """(height, pictures x width, 3) uint8: moments of a path (steps, nq), evenly apart, first and last among them."""
+    model = mujoco.MjModel.from_xml_string(world.env.sim.model_xml())
+    data, shown = mujoco.MjData(model), []
+    with mujoco.Renderer(model, *SIZE) as renderer:
+        for step in np.linspace(0, len(path) - 1, pictures).round().astype(int):
+            data.qpos[:] = path[step]
+            mujoco.mj_forward(model, data)
+            renderer.update_scene(data, camera)
+            shown.append(renderer.render().copy())
+    return np.concatenate(shown, axis=1)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkpoint", help="as in train.py's checkpoint=")
+    parser.add_argument("out", type=Path, help="a .png")
+    parser.add_argument("--pictures", type=int, default=6)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--runs-dir", type=Path, default=Path("runs"))
+    parser.add_argument("--from-angle", type=float, default=130.0, help="azimuth of the camera in degrees")
+    given = parser.parse_args()
+    camera = mujoco.MjvCamera()
+    camera.lookat[:] = 0.0, 0.0, 0.15
+    camera.distance, camera.azimuth, camera.elevation = 0.75, given.from_angle, -15.0
+    try:
+        world = world_of(given.checkpoint, given.runs_dir, given.seed)
+        strip = draw(world, successful_episode(world), given.pictures, camera)
+    except UserError as error:
+        raise SystemExit(f"error: {error}") from error
+    imsave(given.out, strip)
+    print(f"{given.out}: {given.pictures} moments")
+
+
+if __name__ == "__main__":
+    main()
