@@ -74,7 +74,7 @@ class Env:
         self.curriculum = Curriculum(config.curriculum, task.params, active)
         task.params = self.curriculum.params()
         task.bind(sim)
-        self.randomizer = Randomizer(config.randomization, sim, task.action_spec)
+        self.randomizer = Randomizer(config.randomization if config.randomize else {}, sim, task.action_spec)
         sim.start()
         self.randomizer.start()
         self.episode_length = torch.zeros(sim.num_envs, dtype=torch.int64, device=sim.device)

@@ -19,7 +19,7 @@ from tasks.hand.stages import next_stage
 @pytest.fixture
 def make(config):
     def build(num_envs: int = 2, seed: int = 0, **params) -> Env:
-        c = config("task=BlindGrasping", "task.curriculum=null")
+        c = config("task=BlindGrasping", "task.curriculum=null", "task.randomize=false")
         task = dataclasses.replace(c.task, params=dataclasses.replace(c.task.params, **params))
         env = make_env(task, c.sim, c.physics, num_envs, seed)
         env.reset()
@@ -173,7 +173,7 @@ def test_box_turns_where_it_is_asked_to(make):
 
 
 def test_a_larger_box_begins_on_the_ground_not_in_it(config):
-    larger = "task.randomization={larger: {what: size, names: [box], range: [1.3, 1.3]}}"
+    larger = "task.randomization.box_size.range=[1.3,1.3]"
     c = config("task=BlindGrasping", "task.curriculum=null", larger)
     env = make_env(c.task, c.sim, c.physics, 2, 0)
     env.reset()

@@ -72,5 +72,6 @@ class TaskConfig:
     rewards: dict[str, float] = key(MISSING, "reward term -> weight; 0 logs a term without counting it")
     terminations: dict[str, bool] = key(MISSING, "termination reason -> whether it ends the episode")
     randomization: dict[str, RandomizationConfig] = key({}, "a name of one's own -> what differs between environments")
+    randomize: bool = key(True, "false: as if there were no task.randomization")
     curriculum: Optional[CurriculumConfig] = key(None, "from an easy task to the full one; null: the full one at once")
     params: Any = key(MISSING, "the task's own parameters")
