@@ -152,6 +152,11 @@ def _check_settings(settings: Iterable[Override], schema: Schema, names: dict[st
             raise UserError(f"{override.input_line}: {key.path} follows from the group. Use {FIXED[key.path]}")
         typed = None if override.is_sweep_override() else override.get_value_string()
         for value in ov.values(override):
+            if value == {}:
+                raise UserError(
+                    f"{override.input_line}: an empty mapping changes nothing, for what is given is merged into what "
+                    f"there is. Name what should change: {key.path}.<name>=<value>"
+                )
             for name in value if isinstance(value, dict) and key.path in names else ():
                 schema.find(f"{key.path}.{plain_text(name)}", str(override.input_line), names)
             if _holds_text(key) and isinstance(value, (bool, int, float)):

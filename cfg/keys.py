@@ -72,6 +72,11 @@ def is_mapping(hint: Any) -> bool:
     return typing.get_origin(strip_optional(hint)[0]) is dict
 
 
+def value_hint(hint: Any) -> Any:
+    """What the names of a mapping hold; None where a key is no mapping."""
+    return typing.get_args(strip_optional(hint)[0])[1] if is_mapping(hint) else None
+
+
 def _default(field: dataclasses.Field[Any]) -> Any:
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
@@ -121,7 +126,7 @@ class Schema:
                 allowed = (names or {}).get(where)
                 if allowed is not None and part not in allowed:
                     raise self.unknown(path, typed, where, allowed)
-                key = Key(f"{where}.{part}", typing.get_args(strip_optional(here)[0])[1], key.doc, None)
+                key = Key(f"{where}.{part}", value_hint(here), key.doc, None)
             elif (inner := section(here)) is not None:
                 siblings = self.keys(inner, f"{where}." if where else "")
                 if part not in siblings:

@@ -20,7 +20,7 @@ from hydra.errors import HydraException
 
 from utils.errors import UserError
 
-ASSET = "asset"  # a key of the tasks that take a model of one's own
+ASSET, ASSET_KEY = "asset", "task.params.asset"  # of the tasks that take a model of one's own; short, and in full
 KEY_SHAPE = re.compile(r"\w[\w$-]*([./]\w[\w$-]*)*(@[\w.:]*)?")
 
 
@@ -43,15 +43,20 @@ def split(argument: str) -> tuple[str, str, str]:
 
 
 def spelt_out(argument: str) -> str:
-    """`asset=hand.xml` as the key that it stands for, with a path that holds wherever the run is looked at later."""
+    """`asset=hand.xml` as the key that it stands for, with a path that holds from wherever the run is looked at later.
+
+    Raises UserError for an empty path.
+    """
     _, key, value = split(argument)
-    if key != ASSET or not value:
+    if key not in (ASSET, ASSET_KEY) or not value:
         return argument
     if value == "=null":
-        return f"task.params.{ASSET}=null"
+        return f"{ASSET_KEY}=null"
+    if value in ("=", '=""', "=''"):
+        raise UserError(f"{argument}: no value given. Allowed: the path of an MJCF; {ASSET}=null for the task's own.")
     paths = [v.text if isinstance(v, QuotedString) else str(v) for v in values(parse([argument])[0])]
     full = [quoted("", os.path.abspath(os.path.expanduser(path))) for path in paths]  # each begins with =
-    return f"task.params.{ASSET}={','.join(text.removeprefix('=') for text in full)}"
+    return f"{ASSET_KEY}={','.join(text.removeprefix('=') for text in full)}"
 
 
 def parse(arguments: Sequence[str], loader: ConfigLoader | None = None) -> list[Override]:

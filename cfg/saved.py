@@ -179,6 +179,10 @@ def _missing(value: Any, path: str) -> Iterator[str]:
             yield f"{path}.{f.name}"
         elif dataclasses.is_dataclass(inner):
             yield from _missing(inner, f"{path}.{f.name}")
+        elif isinstance(inner, dict):
+            for name, entry in inner.items():
+                if dataclasses.is_dataclass(entry):
+                    yield from _missing(entry, f"{path}.{f.name}.{name}")
 
 
 def _task_name(saved: dict[str, Any]) -> str:

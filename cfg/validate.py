@@ -15,7 +15,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from cfg.keys import Schema, section
+from cfg.keys import Schema, section, value_hint
 from cfg.schema import PPOConfig, RootConfig
 from cfg.typed import build, params_class, plain
 from cfg.values import check
@@ -60,9 +60,15 @@ def _require(schema: Schema, cls: type, content: dict[str, Any], prefix: str) ->
                 f"{key.path} is not set, and has no default. Set it in the yaml of its group, or on the command line: "
                 f"{key.path}=... ({key.doc.help or 'no description'})"
             )
+        if not isinstance(value, dict):
+            continue
         inner = section(key.hint)
-        if inner is not None and isinstance(value, dict):
+        if inner is not None:
             _require(schema, inner, value, f"{key.path}.")
+        entry = section(value_hint(key.hint))
+        if entry is not None:
+            for name, held in value.items():
+                _require(schema, entry, held, f"{key.path}.{name}.")
 
 
 def _check_noise(content: dict[str, Any], schema: Schema) -> None:

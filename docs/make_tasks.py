@@ -19,6 +19,7 @@ from cfg.typed import to_typed
 from tasks.build import make_env
 from tasks.env import Env
 from tasks.hand import names
+from tasks.hand.box import BesideHand
 from tasks.hand.driven import DrivenHand, speeds
 from tasks.hand.senses import HandSenses
 
@@ -91,7 +92,7 @@ def task_text(env: Env) -> str:
     task, config = env.task, env.config
     doc = inspect.getdoc(inspect.getmodule(type(task))) or ""
     seen = {"policy": "policy", "privileged": "critic"}
-    blocks = meanings(HandSenses.blocks, DrivenHand.blocks, type(task).observe)
+    blocks = meanings(HandSenses.blocks, DrivenHand.blocks, BesideHand.blocks, type(task).observe)
     who = {
         name: ", ".join(word for group, word in seen.items() if name in env.layout.groups.get(group, ())) or "-"
         for name in env.layout.widths
@@ -112,9 +113,15 @@ def task_text(env: Env) -> str:
     if told:
         text += "\n| logged at an episode's end | meaning |\n| --- | --- |\n"
         text += rows((f"`{n}`", metrics[n]) for n in told)
-    text += "\n| parameter, `task.params.` | default |\n| --- | --- |\n"
-    text += rows((f"`{f.name}`", _shown(getattr(config.params, f.name))) for f in fields(config.params))
-    return text
+    text += "\n| parameter, `task.params.` | default | unit and meaning |\n| --- | --- | --- |\n"
+    comments = {name: text for cls in type(config.params).__mro__[:-1] for name, text in commented(cls).items()}
+    lines = ((f"`{f.name}`", _shown(getattr(config.params, f.name)), comments[f.name]) for f in fields(config.params))
+    return text + rows(lines)
+
+
+def commented(cls: type) -> dict[str, str]:
+    """name -> comment of the fields of a dataclass."""
+    return dict(re.findall(r"^    (\w+): .*?# (.+)$", inspect.getsource(cls), re.MULTILINE))
 
 
 def _shown(value: object) -> str:

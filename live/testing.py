@@ -82,7 +82,7 @@ def run_test(config: RootConfig, provenance: Provenance, stop: StopFlag, task: s
     point_latest(run.path.parent, "test", run)
     with run_log(run):
         follow = Following(source, build_for if config.onMismatch == "reinit" else None)
-        return _play(world, follow, _header(config, found), run, stop)
+        return _play(world, follow, _header(config, found, world.env.curriculum.level), run, stop)
 
 
 def wait_for_policy(config: RootConfig, stop: StopFlag, task: str | None) -> Found | None:
@@ -124,8 +124,8 @@ def _is_given(key: str, overrides: list[str]) -> bool:
     return any(override.lstrip("+").startswith(f"{key}=") for override in overrides)
 
 
-def _header(config: RootConfig, found: Found | None) -> dict[str, Any]:
-    """What `results.json` says of the test as a whole."""
+def _header(config: RootConfig, found: Found | None, level: float) -> dict[str, Any]:
+    """What `results.json` says of the test as a whole; `level`: of the curriculum, 1 is the full task."""
     return {
         "checkpoint": str(found.selection.file.absolute()) if found else None,
         "agent": config.agent,
@@ -134,6 +134,7 @@ def _header(config: RootConfig, found: Found | None) -> dict[str, Any]:
         "stochastic": config.stochastic,
         "swap": config.swap,
         "pool_envs": config.poolEnvs,
+        "level": level,
     }
 
 

@@ -65,12 +65,11 @@ def build_world(
 def _world_in(env: Env, config: RootConfig, first: Candidate | None, patience: float, first_run: str | None) -> World:
     assert config.seed is not None
     if first is None:
+        env.set_level(1.0)
         return World(config, env, ScriptedActor(env, config.agent, config.seed), None)
     spec = spec_of(env)
     _check_spec(spec, first)
-    if first.level is not None and config.task.curriculum is not None:
-        env.set_level(first.level)
-        log.info("the task is as hard as it was by then: level %.2f; task.curriculum=null: the full one", first.level)
+    _set_level(env, first)
 
     def make_policy() -> Policy:
         return Policy(spec, config.train, env.num_envs, config.device)
@@ -88,6 +87,20 @@ def _world_in(env: Env, config: RootConfig, first: Candidate | None, patience: f
     if config.poolEnvs:
         log.info("the last %d environments are played by older versions, as soon as there are any", config.poolEnvs)
     return World(config, env, live, _guard(config, spec, env.curriculum.level) if config.swapGuard else None)
+
+
+def _set_level(env: Env, first: Candidate) -> None:
+    """As hard as the task was for that version; the full task where it does not say."""
+    if env.config.curriculum is None:
+        return
+    env.set_level(1.0 if first.level is None else first.level)
+    if first.level is None:
+        log.info("%s does not say how hard its task was by then: this is the full one (level 1).", first.name)
+    elif first.level < 1.0:
+        log.info(
+            "the task is as hard as it was by then: level %.2f of its curriculum; task.curriculum=null: the full one",
+            first.level,
+        )
 
 
 @dataclass(frozen=True)

@@ -52,18 +52,21 @@ class EpisodeTally:
     def __init__(self, success_reason: str | None) -> None:
         self.success_reason = success_reason
         self._reasons: Counter[str] = Counter()
-        self._metrics: Counter[str] = Counter()
+        self._metrics: dict[str, float] = {}  # sums
+        self._metric_episodes = 0
         self._level: float | None = None
         self._facts: dict[str, str] = {}
 
     def add(self, report: Report) -> None:
         """What one iteration saw."""
         self._reasons.update(report.reason_counts)
-        self._metrics.update({name: mean * report.episodes for name, mean in report.metric_mean.items()})
+        self._metric_episodes += report.metric_episodes
+        for name, mean in report.metric_mean.items():
+            self._metrics[name] = self._metrics.get(name, 0.0) + mean * report.metric_episodes
         self._level = report.level
 
-    def facts(self) -> dict[str, str]:
-        """What is told, about the episodes since the last time; where there were none, what was told then."""
+    def take(self) -> dict[str, str]:
+        """What is told of the episodes since the last time, which are then forgotten; of none, what was told then."""
         episodes = self._reasons.total()
         if episodes:
             rates = [(name, count) for name, count in self._reasons.most_common() if count]
@@ -72,10 +75,10 @@ class EpisodeTally:
                 success = {"success": f"{100 * self._reasons[self.success_reason] / episodes:.0f} %"}
                 self._facts = success | self._facts
             if self._metrics:
-                means = (f"{name} {total / episodes:.2f}" for name, total in self._metrics.items())
+                means = (f"{name} {total / self._metric_episodes:.2f}" for name, total in self._metrics.items())
                 self._facts["episodes"] = ", ".join(means)
             self._reasons.clear()
-            self._metrics.clear()
+            self._metrics, self._metric_episodes = {}, 0
         level = {} if self._level is None else {"level": f"{self._level:.2f}"}
         return self._facts | level
 
@@ -141,7 +144,7 @@ class Progress:
             "left": duration(self._rate.eta(it.epoch)),
             "mean return": "no episode yet" if it.mean_return is None else f"{it.mean_return:.2f}",
         }
-        facts |= self._episodes.facts()
+        facts |= self._episodes.take()
         facts["checkpoint"] = "none yet" if age is None else f"{age:.0f} s ago"
         return facts
 

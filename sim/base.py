@@ -180,6 +180,10 @@ class Simulator(ABC):
         """The body of each geom, in order of the geoms' ids."""
         raise NotImplementedError
 
+    def geom_shapes(self) -> list[str]:
+        """The shape of each geom ("box", "mesh", ...), in order of the geoms' ids."""
+        raise NotImplementedError
+
     def actuator_ids(self, names: Sequence[str]) -> list[int]:
         """Columns of `ctrl` of actuators, in the order given. Raises ValueError with the nearest name."""
         raise NotImplementedError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import mujoco
 import numpy as np
 import torch
 from torch import Tensor
@@ -25,6 +26,10 @@ class Named(Simulator):
 
     def geom_body_ids(self) -> list[int]:
         return [int(body) for body in self.world.model.geom_bodyid]
+
+    def geom_shapes(self) -> list[str]:
+        kinds = (mujoco.mjtGeom(int(kind)).name for kind in self.world.model.geom_type)
+        return [kind.removeprefix("mjGEOM_").lower() for kind in kinds]
 
     def body_ids(self, names: Sequence[str]) -> list[int]:
         return self.world.ids("body", names)

@@ -51,16 +51,30 @@ class Task(ABC):
 
     Params: ClassVar[type]  # a frozen dataclass with units, the type of `params` in the yaml
     success_reason: ClassVar[str | None] = None  # the termination reason that means success, where there is one
+    bound_params: ClassVar[tuple[str, ...]] = ()  # parameters that are read in `bind` only: no curriculum moves them
     params: Any
 
     def __init__(self, params: Any) -> None:
         self.params = params
         self.buffers: dict[str, Tensor] = {}
+        self.active_reasons: tuple[str, ...] = ()  # those that end an episode, the first counts; set by Env before bind
 
     def buffer(self, sim: Simulator, name: str, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """A zeroed (N, *shape) tensor that is saved, restored and zeroed at resets with its environment."""
         self.buffers[name] = torch.zeros(sim.num_envs, *shape, dtype=dtype, device=sim.device)
         return self.buffers[name]
+
+    def outcome(self, reasons: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Whether an episode ends in success, or in failure, by what `terminate` gave: two (N,) float32 of 0 and 1.
+
+        Only reasons that end episodes count, and of several the first, as in `Env`.
+        """
+        ends = success = torch.zeros_like(next(iter(reasons.values())))
+        for name in self.active_reasons:
+            if name == self.success_reason:
+                success = reasons[name] & ~ends
+            ends = ends | reasons[name]
+        return success.float(), (ends & ~success).float()
 
     @property
     @abstractmethod

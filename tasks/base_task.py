@@ -21,8 +21,9 @@ from torch import Tensor
 from sim.base import Simulator
 from tasks.base import Box, Task
 from tasks.hand.asset import hand_model
-from tasks.hand.driven import DrivenHand, HandParams
+from tasks.hand.driven import BOUND, DrivenHand, HandParams
 from tasks.hand.names import CONTROLS
+from tasks.hand.stages import lasted
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class BaseTask(Task):
     Params = BaseTaskParams
     params: BaseTaskParams
     success_reason = "reached"
+    bound_params = BOUND
 
     @property
     def action_spec(self) -> Box:
@@ -103,7 +105,7 @@ class BaseTask(Task):
         return {
             "closeness": torch.exp(-4.0 * self._distance().abs().mean(1)),
             "effort": action.square().mean(1),
-            "reached": self.terminate(state)["reached"].float(),
+            "reached": self.outcome(self.terminate(state))[0],
         }
 
     def terminate(self, state: Simulator) -> dict[str, Tensor]:
@@ -111,7 +113,7 @@ class BaseTask(Task):
 
         reached: every control has been within `tolerance` of its goal for `hold_s`; success
         """
-        return {"reached": self.held >= self.params.hold_s - 0.5 * state.control_dt}  # sums of dt are not exact
+        return {"reached": lasted(self.held, self.params.hold_s, state.control_dt)}
 
     def _drawn(self, env_ids: Tensor, part: float, rng: torch.Generator) -> Tensor:
         """(n, 18) uniform about the middle of each range."""

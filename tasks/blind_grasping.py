@@ -4,11 +4,11 @@ A box of 5 cm and 100 g lies on the ground, its middle within 2 cm of the origin
 0.2 m and 45 degrees from its place above, on every axis, its fingers anywhere in their ranges. It may sense its joints,
 its targets, its fingertips and touch, and which stage it is in; never the box. Three stages, forwards only:
 
-- `pre_grasp`, for at most 4 s: the palm level and its grasp point within 3 cm of where the box may be; the hand open;
+- `pre_grasp`, for at most 4 s: the hand level, not turned, open, its grasp point within 3 cm of where the box may be;
 - `grasp`, for at most 3 s: thumb and another finger touch something, for 0.1 s without a break;
 - `lift`: the box above 0.2 m, touched by two fingers or more, for 2 s without a break: success.
 
-An episode fails where the stage takes longer (`pre_grasp_failed`, `contact_failed`), the hand hits the ground
+An episode fails where the stage takes longer (`pre_grasp_failed`, `contact_failed`), fingertips or palm hit the ground
 (`hit_ground`), the box is farther than 15 cm from the origin (`box_too_far`), or, while lifting, fewer than two fingers
 touch it for 0.5 s (`grasp_lost`). It lasts 10 s at the most.
 
@@ -26,17 +26,13 @@ from torch import Tensor
 from sim.base import Simulator
 from tasks.base import Box, Task
 from tasks.hand.asset import hand_model
-from tasks.hand.driven import SLIDES, DrivenHand, HandParams
-from tasks.hand.names import BASE_JOINTS, CONTROLS, DISTAL_BODIES, FINGER_CONTROLS, GRASP_SITE, PALM
-from tasks.hand.stages import Stages
-from utils.spatial import into_frame
+from tasks.hand.box import BesideHand
+from tasks.hand.driven import BOUND, FINGER, SLIDES, DrivenHand, HandParams
+from tasks.hand.names import BASE_JOINTS, CONTROLS, GRASP_SITE
+from tasks.hand.poses import open_hand, ready_pose
+from tasks.hand.stages import Stages, lasted
 
 STAGES = ("pre_grasp", "grasp", "lift")
-BOX, GROUND = "box", "world"
-OPEN_HAND = {"thumb_rotation": 1.5, "thumb_mcp": -0.2, "thumb_distal": 0.2, "finger_spread": 0.0}
-"""Controls of an open hand that is about to grasp, rad; those of the fingers' joints:"""
-OPEN_MCP, OPEN_DISTAL = 0.9, 0.3
-READY_SLIDES = {"base_x": -0.012, "base_y": -0.02, "base_z": -0.32}  # m
 EASY_SPREAD = 0.05  # of the whole start range, about the ready pose
 
 
@@ -44,22 +40,22 @@ EASY_SPREAD = 0.05  # of the whole start range, about the ready pose
 class BlindGraspingParams(HandParams):
     """What can be changed about BlindGrasping."""
 
-    box_range: float = 0.02  # m, on either axis
-    box_turn: float = 0.0  # rad, to either side
-    start_slide: float = 0.2  # m, on each axis
-    start_turn: float = 0.785  # rad, about each axis
+    box_range: float = 0.02  # m, of the box's start about the origin, on either axis
+    box_turn: float = 0.0  # rad, of its start, to either side
+    start_slide: float = 0.2  # m, of the hand's start about its place, on each axis
+    start_turn: float = 0.785  # rad, of its start, about each axis
     easy_start: float = 0.0  # part of the episodes that begin with the open hand above the box
     reach_radius: float = 0.03  # m, of the grasp point about where the box may be
-    reach_tilt: float = 0.3  # rad, of the palm
+    reach_turn: float = 0.3  # rad, the largest of the three turns of the hand
     reach_open: float = 0.35  # rad, mean distance of the finger controls to the open hand
-    pre_grasp_s: float = 4.0  # s
+    pre_grasp_s: float = 4.0  # s, for the pre-grasp at the most
     grip_s: float = 0.1  # s of touch before the lift
-    grasp_s: float = 3.0  # s
-    lift_height: float = 0.2  # m
-    hold_s: float = 2.0  # s
+    grasp_s: float = 3.0  # s, for the grasp at the most
+    lift_height: float = 0.2  # m, of the box's middle
+    hold_s: float = 2.0  # s, up and held
     lost_s: float = 0.5  # s without two fingers before the grasp counts as lost
-    far: float = 0.15  # m
-    hard_contact: float = 30.0  # N on a link from the ground, from which on the hand has hit it
+    far: float = 0.15  # m, of the box from the origin, over the ground
+    hard_contact: float = 30.0  # N of the ground on a fingertip or the palm, beyond which the hand has hit it
     firm_force: float = 15.0  # N on a fingertip; beyond it lies penetration
 
 
@@ -69,6 +65,7 @@ class BlindGrasping(Task):
     Params = BlindGraspingParams
     params: BlindGraspingParams
     success_reason = "success"
+    bound_params = BOUND
 
     @property
     def action_spec(self) -> Box:
@@ -88,13 +85,9 @@ class BlindGrasping(Task):
         self.sim, self.hand = sim, DrivenHand(self, sim)
         self.stages = Stages(self, sim, STAGES)
         self.grasp_point = sim.site_ids([GRASP_SITE])[0]
-        self.box_q, self.box, self.box_geom = sim.qpos_ids([BOX]), sim.body_ids([BOX])[0], sim.geom_ids([BOX])[0]
-        sim.require("body_vel_w")
-        sim.require_contact(*DISTAL_BODIES, against=BOX)
-        sim.require_contact(*DISTAL_BODIES, PALM, against=GROUND)
+        self.box = BesideHand(sim, self.hand.senses, "box")
         self.open_hand = open_hand().to(sim.device)  # (12,)
         self.ready = ready_pose().to(sim.device)  # (18,)
-        self.nominal = sim.default_qpos[self.box_q[:3]].to(sim.device)  # (3,) m, where the box may be
         self.held = self.buffer(sim, "held")  # s, for which the box has been up and held
         self.lost = self.buffer(sim, "lost")  # s, for which fewer than two fingers have touched it
 
@@ -112,9 +105,9 @@ class BlindGrasping(Task):
         pose = torch.where(easy, self.ready + EASY_SPREAD * (anywhere - self.hand.middle), anywhere)
         qpos = self.hand.put(self.sim.default_qpos.repeat(n, 1), env_ids, pose)
         half_turn = 0.5 * p.box_turn * uniform(1)[:, 0]
-        qpos[:, self.box_q[:2]] += p.box_range * uniform(2)
-        qpos[:, self.box_q[2]] = self.sim.model_value("geom_size")[env_ids, self.box_geom, 2].float()  # on the ground
-        qpos[:, self.box_q[3]], qpos[:, self.box_q[6]] = half_turn.cos(), half_turn.sin()
+        qpos[:, self.box.q[:2]] += p.box_range * uniform(2)
+        qpos[:, self.box.q[2]] = self.box.half_height(env_ids)
+        qpos[:, self.box.q[3]], qpos[:, self.box.q[6]] = half_turn.cos(), half_turn.sin()
         return qpos, torch.zeros(n, self.sim.qvel.shape[1])
 
     def control(self, action: Tensor) -> Tensor:
@@ -125,36 +118,27 @@ class BlindGrasping(Task):
         """Timers of touch, grip and hold; then the stage."""
         p, dt = self.params, state.control_dt
         self.hand.update()
-        lifting, holding = self.stages.at("lift"), self.fingers_on_box() >= 2
+        lifting, holding = self.stages.at("lift"), self.box.fingers_on() >= 2
+        up = self.box.pos_w[:, 2] > p.lift_height
         self.lost.copy_(torch.where(lifting & ~holding, self.lost + dt, 0.0))
-        self.held.copy_(torch.where(lifting & holding & self.is_up(), self.held + dt, 0.0))
-        gripped = self.hand.touched[:, 0].minimum(self.hand.touched[:, 1:].amax(1)) >= p.grip_s
+        self.held.copy_(torch.where(lifting & holding & up, self.held + dt, 0.0))
+        gripped = lasted(self.hand.touched[:, 0].minimum(self.hand.touched[:, 1:].amax(1)), p.grip_s, dt)
         self.stages.update(torch.stack([self.reached(), gripped, torch.zeros_like(gripped)], 1))
 
     def observe(self, state: Simulator) -> dict[str, Tensor]:
-        """The hand's senses and targets, and
+        """The hand's senses and targets, the box (`BesideHand.blocks`), and
 
         stage: which of the three stages, one-hot
         time_in_stage: for how long, s
         progress: how far it is, 0 to 1, by what the hand senses: nearness, fingers that touch, height of the palm
-        box_position_w: the box's middle in the world, m; like all below, for the critic only
-        box_position_h: the same in the palm's frame
-        box_rotation_w: its rotation, quaternion w, x, y, z
-        box_velocity_w: its velocity, m/s, then rad/s, world axes
-        box_contacts: 1 for each finger that touches the box
-        held: for how long it has been up and held, s
+        held: for how long the box has been up and held, s; like all of the box, for the critic only
         """
-        box_pos_w, palm_q = state.body_pos_w[:, self.box], self.hand.senses.palm_quat_w
         return {
             **self.hand.blocks(),
+            **self.box.blocks(),
             "stage": self.stages.one_hot(),
             "time_in_stage": self.stages.time[:, None],
             "progress": self.progress()[:, None],
-            "box_position_w": box_pos_w,
-            "box_position_h": into_frame(box_pos_w, self.hand.senses.palm_pos_w, palm_q),
-            "box_rotation_w": state.body_quat_w[:, self.box],
-            "box_velocity_w": state.body_vel_w[:, self.box],
-            "box_contacts": (self.box_forces() > self.params.contact_threshold).float(),
             "held": self.held[:, None],
         }
 
@@ -162,7 +146,7 @@ class BlindGrasping(Task):
         """About 1 each at its best in a control step; those that happen once are 1 then:
 
         approach: until the lift, nearness of the grasp point to where the box may be
-        level: until the lift, exp(-3 x the largest turn of the hand in rad)
+        level: until the lift, exp(-3 x the largest of the hand's three turns in rad)
         open: before the grasp, exp(-3 x mean distance of the finger controls to the open hand in rad)
         enclose: in the grasp, nearness of the thumb's and the fingers' pads to the box, their geometric mean
         touch: in the grasp, 0.2 for the thumb on the box, 0.2 for a finger, 0.6 more for both
@@ -176,30 +160,31 @@ class BlindGrasping(Task):
         effort: mean square of the action
         push: before the lift, the box's speed over the ground, m/s
         penetration: how far forces on fingertips are beyond `firm_force`, as a part of it
-        ground: forces of the ground on the hand, as a part of `hard_contact`
+        ground: forces of the ground on fingertips and palm, as a part of `hard_contact`
         """
         p = self.params
         pre, grasp, lift = (self.stages.at(name).float() for name in STAGES)
-        below, reasons = 1.0 - lift, self.terminate(state)
-        near, on_box = torch.exp(-20.0 * self.pad_gaps()), self.box_forces() > p.contact_threshold
+        below = 1.0 - lift
+        success, failure = self.outcome(self.terminate(state))
+        near, on_box = torch.exp(-20.0 * self.box.pad_gaps()), self.box.touched()
         thumb, fingers = on_box[:, 0].float(), on_box[:, 1:].any(1).float()
         return {
             "approach": below * (0.5 * torch.exp(-6.0 * self.distance()) + 0.5 * torch.exp(-30.0 * self.distance())),
-            "level": below * torch.exp(-3.0 * self.tilt()),
+            "level": below * torch.exp(-3.0 * self.turn()),
             "open": pre * torch.exp(-3.0 * self.unlike_open()),
             "enclose": grasp * (near[:, 0] * near[:, 1:].mean(1)).sqrt(),
             "touch": grasp * (0.2 * thumb + 0.2 * fingers + 0.6 * thumb * fingers),
-            "grip": lift * self.fingers_on_box().clamp(max=3) / 3.0,
-            "height": lift * self.height().clamp(0.0, 1.0),
+            "grip": lift * self.box.fingers_on().clamp(max=3) / 3.0,
+            "height": lift * self.box.height(p.lift_height).clamp(0.0, 1.0),
             "hold": lift * self.held / p.hold_s,
             "stage": self.stages.index.float(),
             "stage_entered": self.stages.entered.float(),
-            "success": reasons["success"].float(),
-            "failure": torch.stack([on for name, on in reasons.items() if name != "success"]).any(0).float(),
+            "success": success,
+            "failure": failure,
             "effort": action.square().mean(1),
-            "push": below * state.body_vel_w[:, self.box, :2].norm(dim=1),
+            "push": below * self.box.vel_w[:, :2].norm(dim=1),
             "penetration": (self.hand.senses.forces_w.norm(dim=2) - p.firm_force).clamp(min=0).sum(1) / p.firm_force,
-            "ground": self.ground_forces().sum(1) / p.hard_contact,
+            "ground": self.box.ground_forces().sum(1) / p.hard_contact,
         }
 
     def episode_metrics(self, state: Simulator) -> dict[str, Tensor]:
@@ -211,90 +196,50 @@ class BlindGrasping(Task):
         box_height: of the box's middle at the end, m
         """
         reached = {f"reached_{name}": (self.stages.index >= i).float() for i, name in enumerate(STAGES) if i}
-        return {**reached, "stage": self.stages.index.float(), "box_height": state.body_pos_w[:, self.box, 2]}
+        return {**reached, "stage": self.stages.index.float(), "box_height": self.box.pos_w[:, 2]}
 
     def terminate(self, state: Simulator) -> dict[str, Tensor]:
         """Success, or a failure by name:
 
         success: the box has been up and held by two fingers or more for `hold_s`
-        hit_ground: the ground pushes a link of the hand with more than `hard_contact`
+        hit_ground: the ground pushes a fingertip or the palm with more than `hard_contact`
         box_too_far: the box is farther than `far` from the origin
-        pre_grasp_failed: the pre-grasp takes longer than `pre_grasp_s`
-        contact_failed: the grasp takes longer than `grasp_s`
+        pre_grasp_failed: the pre-grasp is not done after `pre_grasp_s`
+        contact_failed: the grasp is not done after `grasp_s`
         grasp_lost: in the lift, fewer than two fingers have touched the box for `lost_s`
         """
-        p = self.params
+        p, dt = self.params, state.control_dt
         return {
-            "success": self.held >= p.hold_s - 0.5 * state.control_dt,
-            "hit_ground": (self.ground_forces() > p.hard_contact).any(1),
-            "box_too_far": state.body_pos_w[:, self.box, :2].norm(dim=1) > p.far,
-            "pre_grasp_failed": self.stages.at("pre_grasp") & (self.stages.time > p.pre_grasp_s),
-            "contact_failed": self.stages.at("grasp") & (self.stages.time > p.grasp_s),
-            "grasp_lost": self.lost >= p.lost_s,
+            "success": lasted(self.held, p.hold_s, dt),
+            "hit_ground": (self.box.ground_forces() > p.hard_contact).any(1),
+            "box_too_far": self.box.pos_w[:, :2].norm(dim=1) > p.far,
+            "pre_grasp_failed": self.stages.at("pre_grasp") & lasted(self.stages.time, p.pre_grasp_s, dt),
+            "contact_failed": self.stages.at("grasp") & lasted(self.stages.time, p.grasp_s, dt),
+            "grasp_lost": lasted(self.lost, p.lost_s, dt),
         }
 
     # what the hand knows
 
     def distance(self) -> Tensor:
         """(N,) m, from the grasp point to where the box may be."""
-        return (self.sim.site_pos_w[:, self.grasp_point] - self.nominal).norm(dim=1)
+        return (self.sim.site_pos_w[:, self.grasp_point] - self.box.nominal).norm(dim=1)
 
-    def tilt(self) -> Tensor:
+    def turn(self) -> Tensor:
         """(N,) rad, the largest of the hand's three turns."""
         return self.sim.qpos[:, self.hand.senses.base_q[SLIDES:]].abs().amax(1)
 
     def unlike_open(self) -> Tensor:
         """(N,) rad, mean distance of the finger controls to the open hand."""
-        return (self.hand.controls()[:, len(BASE_JOINTS) :] - self.open_hand).abs().mean(1)
+        return (self.hand.controls()[:, FINGER] - self.open_hand).abs().mean(1)
 
     def reached(self) -> Tensor:
         """(N,) bool: all that the pre-grasp asks for."""
         p = self.params
-        return (self.distance() < p.reach_radius) & (self.tilt() < p.reach_tilt) & (self.unlike_open() < p.reach_open)
+        return (self.distance() < p.reach_radius) & (self.turn() < p.reach_turn) & (self.unlike_open() < p.reach_open)
 
     def progress(self) -> Tensor:
         """(N,) 0 to 1, of the stage, by what the hand senses: nearness, fingers that touch, height of the palm."""
         near = torch.exp(-6.0 * self.distance())
         touch = self.hand.senses.touching.float().mean(1)
-        up = ((self.hand.senses.palm_pos_w[:, 2]) / (2.0 * self.params.lift_height)).clamp(0.0, 1.0)
+        up = (self.hand.senses.palm_pos_w[:, 2] / (2.0 * self.params.lift_height)).clamp(0.0, 1.0)
         return torch.stack([near, touch, up], 1).gather(1, self.stages.index[:, None]).squeeze(1)
-
-    # what only the judge knows
-
-    def box_forces(self) -> Tensor:
-        """(N, 5) N, of the box on each fingertip."""
-        return self.sim.contact_force_w(DISTAL_BODIES, against=BOX).norm(dim=2)
-
-    def ground_forces(self) -> Tensor:
-        """(N, 6) N, of the ground on each fingertip and the palm."""
-        return self.sim.contact_force_w((*DISTAL_BODIES, PALM), against=GROUND).norm(dim=2)
-
-    def fingers_on_box(self) -> Tensor:
-        """(N,) how many fingers touch the box, the thumb among them."""
-        return (self.box_forces() > self.params.contact_threshold).sum(1).float()
-
-    def pad_gaps(self) -> Tensor:
-        """(N, 5) m, from each fingerpad to the box, taken as a ball."""
-        box = self.sim.body_pos_w[:, self.box, None]
-        return ((self.hand.senses.pads_w - box).norm(dim=2) - self.nominal[2]).clamp(min=0.0)
-
-    def height(self) -> Tensor:
-        """(N,) of the box: 0 on the ground, 1 where it has to be."""
-        rest = self.nominal[2]
-        return (self.sim.body_pos_w[:, self.box, 2] - rest) / (self.params.lift_height - rest)
-
-    def is_up(self) -> Tensor:
-        """(N,) bool: the box is high enough."""
-        return self.sim.body_pos_w[:, self.box, 2] > self.params.lift_height
-
-
-def ready_pose() -> Tensor:
-    """(18,) m and rad: the open hand, level, its grasp point where the box may be."""
-    base = torch.tensor([READY_SLIDES.get(name, 0.0) for name in BASE_JOINTS])
-    return torch.cat([base, open_hand()])
-
-
-def open_hand() -> Tensor:
-    """(12,) rad: the finger controls of a hand that is about to grasp."""
-    values = {name: OPEN_MCP if name.endswith("_mcp") else OPEN_DISTAL for name in FINGER_CONTROLS}
-    return torch.tensor([OPEN_HAND.get(name, values[name]) for name in FINGER_CONTROLS])

@@ -1,12 +1,13 @@
 """From an easy task to the full one, by the success that was measured.
 
-    curriculum = Curriculum(config.curriculum, config.params, success="success")
-    params = curriculum.params()             # the task's parameters at the present level
-    if curriculum.ended(episodes=3, successes=2): ...     # the level changed
+    curriculum = Curriculum(config.curriculum, task, num_envs, device)
+    params = curriculum.params()                        # the task's parameters at the present level
+    curriculum.begin(env_ids)                           # episodes begin, at the present level
+    if curriculum.ended(env_ids, success): ...          # episodes ended; True: the level changed
 
-The level is between 0 and 1. It goes up one step where the success rate over the last so many ended episodes is high
-enough, down where it is too low, and only while a policy learns: whoever watches changes nothing. Without a
-configuration the task is the full one from the beginning (level 1).
+The level is between 0 and 1. It goes up one step where the success rate over so many ended episodes is high enough,
+down where it is too low, and only while a policy learns: whoever watches changes nothing. Episodes that began at
+another level do not count. Without a configuration the task is the full one from the beginning (level 1).
 """
 
 from __future__ import annotations
@@ -14,42 +15,30 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from cfg.schema import CurriculumConfig
+from tasks.base import Task
 from utils.errors import UserError, did_you_mean
 
 
 class Curriculum:
-    """The level of one Env, and the count of episodes since it last was judged."""
+    """The level of one Env, and the count of episodes since it was last judged."""
 
-    def __init__(self, config: CurriculumConfig | None, params: Any, success: str | None) -> None:
-        """`params`: the task's, at level 1; `success`: the active reason that means it.
+    def __init__(self, config: CurriculumConfig | None, task: Task, num_envs: int, device: torch.device) -> None:
+        """`task` has its parameters at level 1, and its active reasons.
 
-        Raises UserError where the configuration names a parameter that is not a number of the task's, or where
-        success cannot be measured.
+        Raises UserError where the configuration names a parameter that is not a number of the task's, or that the
+        task reads once only, or where success cannot be measured.
         """
-        self.config, self.full = config, params
+        self.config, self.full = config, task.params
         self.level = 1.0 if config is None else config.level
+        self.level_at_start = torch.full((num_envs,), self.level, dtype=torch.float64, device=device)
         self.learning = False
         self.episodes = self.successes = 0
-        if config is None:
-            return
-        numbers = [f.name for f in dataclasses.fields(params) if type(getattr(params, f.name)) is float]
-        for name in config.params:
-            if name not in numbers:
-                raise UserError(
-                    f"task.curriculum.params.{name}: the task has no such number. "
-                    f"Allowed: {', '.join(numbers) or 'none'}.{did_you_mean(name, numbers)}"
-                )
-        if success is None:
-            raise UserError(
-                "task.curriculum: the task has no success, or terminations switch it off, so there is nothing to "
-                "measure. Set task.curriculum=null."
-            )
-        if config.lower_at > config.raise_at:
-            raise UserError(
-                f"task.curriculum.lower_at={config.lower_at} is above raise_at={config.raise_at}: the level would go "
-                f"up and down at once. Allowed: up to raise_at. Try task.curriculum.lower_at={config.raise_at / 2:g}"
-            )
+        if config is not None:
+            _check(config, task)
 
     def params(self) -> Any:
         """The task's parameters at the present level: between their easy values and the full ones."""
@@ -60,20 +49,25 @@ class Curriculum:
             self.full, **{name: value + self.level * (getattr(self.full, name) - value) for name, value in easy}
         )
 
-    def ended(self, episodes: int, successes: int) -> bool:
-        """So many episodes ended, so many of them in success: whether the level changed."""
+    def begin(self, env_ids: Tensor) -> None:
+        """Environments (n,) begin an episode."""
+        self.level_at_start[env_ids] = self.level
+
+    def ended(self, env_ids: Tensor, success: Tensor) -> bool:
+        """Environments (n,) ended an episode, with success (n,) bool or not: whether the level changed."""
         if self.config is None or not self.learning:
             return False
-        self.episodes += episodes
-        self.successes += successes
+        counts = self.level_at_start[env_ids].cpu() == self.level
+        self.episodes += int(counts.sum())
+        self.successes += int((success & counts).sum())
         if self.episodes < self.config.episodes:
             return False
         rate, before = self.successes / self.episodes, self.level
         self.episodes = self.successes = 0
         if rate >= self.config.raise_at:
-            self.level = min(1.0, self.level + self.config.step)
+            self.level = min(1.0, round(self.level + self.config.step, 9))
         elif rate < self.config.lower_at:
-            self.level = max(self.config.level, self.level - self.config.step)
+            self.level = max(self.config.level, round(self.level - self.config.step, 9))
         return self.level != before
 
     def set_level(self, level: float) -> None:
@@ -90,3 +84,26 @@ class Curriculum:
         if self.config is not None:
             self.level = float(state["level"])
             self.episodes, self.successes = int(state["episodes"]), int(state["successes"])
+
+
+def _check(config: CurriculumConfig, task: Task) -> None:
+    params = task.params
+    numbers = [f.name for f in dataclasses.fields(params) if type(getattr(params, f.name)) is float]
+    movable = [name for name in numbers if name not in task.bound_params]
+    for name in config.params:
+        if name not in movable:
+            why = "is read once, when the task begins" if name in numbers else "is no number of the task's"
+            raise UserError(
+                f"task.curriculum.params.{name}: {name} {why}. "
+                f"Allowed: {', '.join(movable) or 'none'}.{did_you_mean(name, movable)}"
+            )
+    if task.success_reason not in task.active_reasons:
+        raise UserError(
+            "task.curriculum: the task has no success, or terminations switch it off, so there is nothing to "
+            "measure. Set task.curriculum=null."
+        )
+    if config.lower_at > config.raise_at:
+        raise UserError(
+            f"task.curriculum.lower_at={config.lower_at} is above raise_at={config.raise_at}: the level would go "
+            f"up and down at once. Allowed: up to raise_at. Try task.curriculum.lower_at={config.raise_at / 2:g}"
+        )

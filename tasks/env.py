@@ -35,7 +35,7 @@ from tasks.observations import Observations
 from tasks.randomization import Randomizer
 from tasks.stability import Recorder, StabilityWatch
 from tasks.stats import EpisodeEnds, EpisodeStats, Report
-from tasks.terms import ObservationLayout, RewardTerms, TerminationReasons
+from tasks.terms import ObservationLayout, RewardTerms, TerminationReasons, check_shape
 from utils.errors import UserError
 
 EPISODE_TIME = "episode_time"
@@ -70,8 +70,8 @@ class Env:
                 f"task.episode_length_s={config.episode_length_s} s is shorter than one control step "
                 f"({sim.control_dt:g} s). Give at least {sim.control_dt:g}."
             )
-        active = task.success_reason if config.terminations.get(task.success_reason or "") else None
-        self.curriculum = Curriculum(config.curriculum, task.params, active)
+        task.active_reasons = tuple(name for name, on in config.terminations.items() if on)
+        self.curriculum = Curriculum(config.curriculum, task, sim.num_envs, sim.device)
         task.params = self.curriculum.params()
         task.bind(sim)
         self.randomizer = Randomizer(config.randomization if config.randomize else {}, sim, task.action_spec)
@@ -98,8 +98,10 @@ class Env:
         self.task.control(action)
         self.terms = RewardTerms(self.task.reward(self.sim, action), self.config.rewards, n)
         self.reasons = TerminationReasons(self.task.terminate(self.sim), self.config.terminations, n)
-        metrics = tuple(self.task.episode_metrics(self.sim))
-        self.stats = EpisodeStats(n, self.terms.names, self.reasons.names, self.sim.device, metrics)
+        metrics = self.task.episode_metrics(self.sim)
+        for name, value in metrics.items():
+            check_shape("episode metric", name, value, n, dims=1)
+        self.stats = EpisodeStats(n, self.terms.names, self.reasons.names, self.sim.device, tuple(metrics))
 
     def watch(self, recorder: Recorder) -> None:
         """Lets a recorder follow every step from here on."""
@@ -161,8 +163,9 @@ class Env:
         if len(ended_ids) == 0:
             return Step(final_obs, reward, terminated, truncated, final_obs, None)
         reasons = table[ended_ids].int().argmax(1)  # the first that holds
-        metrics = self.task.episode_metrics(self.sim)
-        ends = self.stats.end(ended_ids, self.episode_length[ended_ids], reasons, metrics)
+        metrics = {n: v[ended_ids] for n, v in self.task.episode_metrics(self.sim).items()}
+        sound = ~table[ended_ids, 0]  # what a task reads out of a state that is not finite means nothing
+        ends = self.stats.end(ended_ids, self.episode_length[ended_ids], reasons, metrics, sound)
         self._judge(ends)
         self._reset_envs(ended_ids)
         return Step(self._renewed(final_obs, ended_ids), reward, terminated, truncated, final_obs, ends)
@@ -210,7 +213,7 @@ class Env:
 
     def _buffers(self) -> dict[str, Tensor]:
         """What is remembered of each environment beside simulator and task: delays, histories, timers; (N, ...)."""
-        return {**self.randomizer.buffers, **self.seen.buffers}
+        return {**self.randomizer.buffers, **self.seen.buffers, "level_at_start": self.curriculum.level_at_start}
 
     def _fitting_ids(self, state: dict[str, Any], env_ids: Tensor | None) -> Tensor:
         here = self.state_dict(torch.arange(1, device=self.sim.device))
@@ -230,12 +233,16 @@ class Env:
     def _judge(self, ends: EpisodeEnds) -> None:
         """Tells the curriculum of ended episodes; a new level changes the task's parameters."""
         if self.success_reason is not None:
-            successes = int((ends.reasons == self.reasons.names.index(self.success_reason)).sum())
-            if self.curriculum.ended(len(ends.reasons), successes):
+            success = ends.reasons == self.reasons.names.index(self.success_reason)
+            if self.curriculum.ended(ends.env_ids, success):
                 self.task.params = self.curriculum.params()
 
     def set_level(self, level: float) -> None:
-        """Puts the curriculum at a level, 0 to 1, at which episodes begin from now on; without one, does nothing."""
+        """Puts the curriculum at a level, 0 to 1; without one, does nothing.
+
+        Parameters count from the next step on, also in open episodes; start states and what is drawn, from the next
+        reset.
+        """
         self.curriculum.set_level(level)
         self.task.params = self.curriculum.params()
 
@@ -283,6 +290,7 @@ class Env:
         qpos, qvel = self.task.reset(env_ids, self.rng)  # after that: a task may draw a goal into a buffer
         self.sim.reset(env_ids, qpos, qvel)
         self.episode_length[env_ids] = 0
+        self.curriculum.begin(env_ids)
 
 
 def _row_shapes(tensors: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:

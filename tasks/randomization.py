@@ -31,7 +31,8 @@ class Randomizer:
     def __init__(self, schedule: Mapping[str, RandomizationConfig], sim: Simulator, actions: ActionSpec) -> None:
         """Called before `sim.start()`. Raises UserError where an entry does not fit the model."""
         self.sim = sim
-        self.terms = [make_term(f"task.randomization.{name}", config, sim) for name, config in schedule.items()]
+        enabled = {name: config for name, config in schedule.items() if config.enabled}
+        self.terms = [make_term(f"task.randomization.{name}", config, sim) for name, config in enabled.items()]
         _refuse_twice(self.terms)
         self.factors = [term for term in self.terms if isinstance(term, ModelFactor)]
         self.pushes = [term for term in self.terms if isinstance(term, Push)]
@@ -39,6 +40,7 @@ class Randomizer:
             sim.require(APPLIED)
         self.noise_scale = self._value_of("observation_noise", 1.0)
         self.action_delay = self._value_of("action_delay", 0.0)
+        self.inertia: Inertia | None = None  # from start() on
         self.last_actions = self._last_actions(actions)
 
     def _value_of(self, what: str, otherwise: float) -> Tensor:
@@ -70,7 +72,8 @@ class Randomizer:
             term.start()
         sized = [term for term in self.factors if term.config.what == "size"]
         # the engine lets inertia follow mass by itself, unless it is asked for
-        self.inertia = Inertia(self.sim, self.factors) if sized else None
+        if sized:
+            self.inertia = Inertia(self.sim, self.factors)
 
     @property
     def buffers(self) -> dict[str, Tensor]:

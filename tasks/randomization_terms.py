@@ -5,6 +5,7 @@ See `tasks/randomization.py` for the schedule as a whole.
 
 from __future__ import annotations
 
+import logging
 from fnmatch import fnmatchcase
 
 import torch
@@ -14,6 +15,7 @@ from cfg.schema import RandomizationConfig
 from sim.base import Simulator
 from utils.errors import UserError, did_you_mean
 
+log = logging.getLogger(__name__)
 EVERYTHING = slice(None)
 FIELDS: dict[str, tuple[tuple[str, int | slice], ...]] = {
     "mass": (("body_mass", EVERYTHING),),
@@ -23,6 +25,8 @@ FIELDS: dict[str, tuple[tuple[str, int | slice], ...]] = {
     "damping": (("dof_damping", EVERYTHING),),
 }
 """What is multiplied -> fields of the model, and which of their columns."""
+SIZED = ("sphere", "capsule", "ellipsoid", "cylinder", "box")
+"""Shapes of geoms that follow from their size."""
 KIND = {"mass": "body", "friction": "geom", "size": "geom", "gain": "actuator", "damping": "joint", "push": "body"}
 """What is randomised -> objects of which kind have it; the rest belongs to the environment itself."""
 NO_CHANGE = {"action_delay": 0.0, "push": 0.0}
@@ -44,11 +48,16 @@ class Term:
         self.wait = torch.full((n,), torch.inf, device=device)  # s
         self.buffers = {"values": self.values, "wait": self.wait}
 
+    def bounds(self, level: float) -> tuple[float, float]:
+        """The range at a level of the curriculum: it begins at no change."""
+        low, high = self.config.range
+        if not self.config.curriculum:
+            return low, high
+        return self.no_change + level * (low - self.no_change), self.no_change + level * (high - self.no_change)
+
     def draw(self, env_ids: Tensor, rng: torch.Generator, level: float) -> None:
         """New values for environments (n,), every object its own; `level` of the curriculum, 0 to 1."""
-        low, high = self.config.range
-        if self.config.curriculum:
-            low, high = (self.no_change + level * (end - self.no_change) for end in (low, high))
+        low, high = self.bounds(level)
         shape = (len(env_ids), len(self.objects))
         if self.config.distribution == "gaussian":
             normal = torch.randn(shape, generator=rng, device=env_ids.device)
@@ -82,11 +91,32 @@ class ModelFactor(Term):
         rows = [of_one[KIND[config.what]]([name]) for name in self.objects]  # a ball joint has three
         self.rows = [row for of_object in rows for row in of_object]
         self.object_of = [index for index, of_object in enumerate(rows) for _ in of_object]
+        if config.what == "size":
+            self._check_shapes()
 
     def start(self) -> None:
         """After `sim.start()`: makes the fields the environments' own."""
         self.fields = [(self.sim.randomize(name), columns) for name, columns in FIELDS[self.config.what]]
         self.own = [field[0, self.rows].clone() for field, _ in self.fields]
+        if self.config.what == "gain":
+            self._check_servos(*self.own)
+
+    def _check_shapes(self) -> None:
+        shapes = self.sim.geom_shapes()
+        for name, row in zip(self.objects, self.rows, strict=True):
+            if shapes[row] not in SIZED:
+                raise UserError(
+                    f"{self.path}.names: the shape of geom {name} ({shapes[row]}) does not follow from its size. "
+                    f"Allowed: {', '.join(SIZED)}."
+                )
+
+    def _check_servos(self, gain: Tensor, bias: Tensor) -> None:
+        for name, kp, minus_kp in zip(self.objects, gain[:, 0].tolist(), bias[:, 1].tolist(), strict=True):
+            if kp != -minus_kp:
+                raise UserError(
+                    f"{self.path}.names: {name} is no position actuator (gain {kp:g}, bias {minus_kp:g} x position): "
+                    "a factor on its gain would move its set point. Name position actuators only."
+                )
 
     def draw(self, env_ids: Tensor, rng: torch.Generator, level: float) -> None:
         """New factors, written into the model's fields; they count once the simulator takes them over."""
@@ -106,13 +136,17 @@ class EnvValue(Term):
     """A factor on the observation noise, or the delay of actions in control steps."""
 
     def draw(self, env_ids: Tensor, rng: torch.Generator, level: float) -> None:
-        """New values; delays are whole numbers, each of the range as likely as the others."""
+        """New values; delays are whole numbers."""
         super().draw(env_ids, rng, level)
         if self.config.what == "action_delay":
-            low, high = self.config.range
-            high = level * high if self.config.curriculum else high
-            part = (self.values[env_ids] - low) / max(high - low, 1e-9)
-            self.values[env_ids] = (low + (part * (high - low + 1)).floor()).clamp(low, high).round()
+            self.values[env_ids] = self.values[env_ids].round()
+
+    def bounds(self, level: float) -> tuple[float, float]:
+        """The range; of delays as whole numbers, wide enough for the ends to be as likely as the others."""
+        low, high = super().bounds(level)
+        if self.config.what != "action_delay":
+            return low, high
+        return round(low) - 0.499, round(high) + 0.499
 
 
 class Push(Term):
@@ -184,10 +218,13 @@ def _check_pair(path: str, pair: list[float]) -> None:
 def matching(path: str, patterns: list[str], kind: str, names: list[str]) -> list[str]:
     """The objects that any of the patterns names, in the model's order. Raises UserError for one that fits none."""
     there = [name for name in names if name]
+    unnamed = len(names) - len(there)
+    if unnamed and any("*" in pattern for pattern in patterns):
+        log.warning("%s.names: %d %ss of the model have no name and stay as they are.", path, unnamed, kind)
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in there):
             raise UserError(
-                f"{path}.names: no {kind} is called {pattern}. There are: {', '.join(there)}."
-                f"{did_you_mean(pattern, there)}"
+                f"{path}.names: no {kind} is called {pattern}. There are: {', '.join(there) or 'none with a name'}."
+                f"{did_you_mean(pattern, there) or f' Name the {kind} in the model.'}"
             )
     return [name for name in there if any(fnmatchcase(name, pattern) for pattern in patterns)]

@@ -34,6 +34,7 @@ class Report:
     term_episode_mean: dict[str, float] = field(default_factory=dict)
     reason_counts: dict[str, int] = field(default_factory=dict)
     metric_mean: dict[str, float] = field(default_factory=dict)
+    metric_episodes: int = 0  # over how many: all but the unstable ones
     level: float | None = None  # of the curriculum, where there is one
     return_mean: float | None = None
     length_mean: float | None = None
@@ -56,7 +57,7 @@ class EpisodeStats:
         self._ended_terms = torch.zeros(len(term_names), dtype=torch.float64)
         self._reason_counts = torch.zeros(len(reason_names), dtype=torch.int64)
         self._metric_sums = torch.zeros(len(metric_names), dtype=torch.float64)
-        self._steps = self._episodes = 0
+        self._steps = self._episodes = self._metric_episodes = 0
         self._length_sum = 0
 
     def add(self, weighted: Tensor) -> None:
@@ -66,11 +67,15 @@ class EpisodeStats:
         self._steps += weighted.shape[0]
 
     def end(
-        self, env_ids: Tensor, lengths: Tensor, reasons: Tensor, metrics: Mapping[str, Tensor] | None = None
+        self, env_ids: Tensor, lengths: Tensor, reasons: Tensor, metrics: Mapping[str, Tensor], sound: Tensor
     ) -> EpisodeEnds:
-        """Closes the episodes of environments (n,): lengths and reasons (n,) int64; metrics: name -> (N,)."""
+        """Closes the episodes of environments (n,): lengths and reasons (n,) int64; metrics: name -> (n,).
+
+        Metrics count where `sound` (n,) bool: of an environment that left the finite numbers they would be nothing.
+        """
         for index, name in enumerate(self.metric_names):
-            self._metric_sums[index] += (metrics or {})[name][env_ids].double().sum().cpu()
+            self._metric_sums[index] += metrics[name][sound].double().sum().cpu()
+        self._metric_episodes += int(sound.sum())
         terms = self.episode_terms[env_ids].cpu()
         ends = EpisodeEnds(env_ids.cpu(), terms.sum(1), lengths.cpu(), reasons.cpu())
         self.episode_terms[env_ids] = 0.0
@@ -87,16 +92,18 @@ class EpisodeStats:
             report.term_step_mean = self._named(self._step_terms, self._steps)
         if self._episodes:
             report.term_episode_mean = self._named(self._ended_terms, self._episodes)
-            means = (self._metric_sums / self._episodes).tolist()
-            report.metric_mean = dict(zip(self.metric_names, means, strict=True))
             report.return_mean = float(self._ended_terms.sum()) / self._episodes
             report.length_mean = self._length_sum / self._episodes
+        if self._metric_episodes:
+            means = (self._metric_sums / self._metric_episodes).tolist()
+            report.metric_mean = dict(zip(self.metric_names, means, strict=True))
+            report.metric_episodes = self._metric_episodes
         report.reason_counts = dict(zip(self.reason_names, self._reason_counts.tolist(), strict=True))
         self._step_terms.zero_()
         self._ended_terms.zero_()
         self._reason_counts.zero_()
         self._metric_sums.zero_()
-        self._steps = self._episodes = self._length_sum = 0
+        self._steps = self._episodes = self._length_sum = self._metric_episodes = 0
         return report
 
     def _named(self, sums: Tensor, count: int) -> dict[str, float]:

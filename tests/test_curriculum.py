@@ -27,47 +27,83 @@ HALVES = CurriculumConfig(
 
 
 class Succeeding(Counting):
-    """Counting to `fail_at` is success."""
+    """Counting to `fail_at` is success; the number of steps is read once."""
 
     success_reason = "failed"
 
 
-def learning(config=HALVES, params=None) -> Curriculum:
-    curriculum = Curriculum(config, params or CountingParams(), "failed")
-    curriculum.learning = True
-    return curriculum
+class Bound(Succeeding):
+    """Reads its reward once."""
+
+    bound_params = ("reward_per_step",)
+
+
+def task_of(kind=Succeeding, **params) -> Counting:
+    task = kind(CountingParams(**params))
+    task.active_reasons = ("failed",)
+    return task
+
+
+def curriculum_of(config=HALVES, task=None, learning=True) -> Curriculum:
+    made = Curriculum(config, task or task_of(), 8, torch.device("cpu"))
+    made.learning = learning
+    return made
+
+
+def ended(curriculum: Curriculum, episodes: int, successes: int) -> bool:
+    """So many of eight environments end an episode, the first of them in success; all of them begin another."""
+    changed = curriculum.ended(torch.arange(episodes), torch.arange(episodes) < successes)
+    curriculum.begin(torch.arange(8))
+    return changed
 
 
 def test_the_level_goes_up_where_enough_succeed_and_down_where_too_few_do():
-    curriculum = learning()
-    assert not curriculum.ended(3, 3)  # not enough episodes yet
-    assert curriculum.ended(1, 0)  # 3 of 4
+    curriculum = curriculum_of()
+    assert not ended(curriculum, 3, 3)  # not enough episodes yet
+    assert ended(curriculum, 1, 0)  # 3 of 4
     assert curriculum.level == 0.5
-    assert not curriculum.ended(4, 2)  # between the two: it stays
-    assert curriculum.ended(5, 5)
+    assert not ended(curriculum, 4, 2)  # between the two: it stays
+    assert ended(curriculum, 5, 5)
     assert curriculum.level == 1.0
-    assert not curriculum.ended(4, 4)  # there is nothing above
-    assert curriculum.ended(4, 0)
+    assert not ended(curriculum, 4, 4)  # there is nothing above
+    assert ended(curriculum, 4, 0)
     assert curriculum.level == 0.5
-    assert curriculum.ended(4, 0)
-    assert not curriculum.ended(4, 0)  # nor below where it began
+    assert ended(curriculum, 4, 0)
+    assert not ended(curriculum, 4, 0)  # nor below where it began
     assert curriculum.level == 0.0
 
 
+def test_episodes_that_began_at_another_level_do_not_count():
+    curriculum = curriculum_of()
+    everyone, won = torch.arange(4), torch.ones(4, dtype=torch.bool)
+    curriculum.begin(torch.arange(8))
+    assert curriculum.ended(everyone, won)
+    assert not curriculum.ended(everyone + 4, won)  # four more that had begun at level 0
+    assert curriculum.state_dict() == {"level": 0.5, "episodes": 0, "successes": 0}
+    curriculum.begin(everyone)
+    assert curriculum.ended(everyone, won)
+
+
+def test_ten_steps_of_a_tenth_are_the_whole_way():
+    curriculum = curriculum_of(dataclasses.replace(HALVES, step=0.1))
+    for _ in range(10):
+        assert ended(curriculum, 4, 4)
+    assert curriculum.level == 1.0
+
+
 def test_parameters_are_between_their_easy_values_and_the_full_ones():
-    curriculum = learning(dataclasses.replace(HALVES, level=0.25), CountingParams(reward_per_step=1.0))
+    curriculum = curriculum_of(dataclasses.replace(HALVES, level=0.25))
     assert curriculum.params().reward_per_step == pytest.approx(2.5)  # from 3 to 1, a quarter of the way
     curriculum.set_level(1.0)
     assert curriculum.params() == CountingParams()
 
 
 def test_whoever_watches_changes_nothing_and_no_curriculum_is_the_full_task():
-    watching = Curriculum(HALVES, CountingParams(), "failed")
-    assert not watching.ended(100, 100)
+    watching = curriculum_of(learning=False)
+    assert not ended(watching, 8, 8)
     assert watching.level == 0.0
-    none = Curriculum(None, CountingParams(), None)
-    none.learning = True
-    assert not none.ended(100, 100)
+    none = curriculum_of(None)
+    assert not ended(none, 8, 8)
     none.set_level(0.2)
     assert none.level == 1.0
     assert none.params() == CountingParams()
@@ -94,7 +130,10 @@ def test_a_new_level_counts_from_the_next_step():
 def test_the_level_is_part_of_the_state_of_the_environments():
     env, other = env_of(), env_of()
     env.set_level(0.5)
-    env.curriculum.ended(1, 1)
+    env.curriculum.learning = True
+    env.curriculum.begin(torch.arange(2))
+    env.curriculum.ended(torch.tensor([1]), torch.tensor([True]))
+    assert env.curriculum.episodes == 1
     other.load_state_dict(env.state_dict())
     assert other.curriculum.state_dict() == env.curriculum.state_dict()
     assert step(other).reward[0].item() == pytest.approx(2.0)
@@ -113,17 +152,25 @@ def test_the_level_is_part_of_the_learners_state_too():
 
 
 @pytest.mark.parametrize(
-    ("changes", "success", "message"),
+    ("changes", "message"),
     [
-        ({"params": {"reward_per_setp": 1.0}}, "failed", "params.reward_per_setp: .*Allowed: reward_per_step. Did you"),
-        ({"params": {"fail_at": 1.0}}, "failed", "params.fail_at: the task has no such number"),
-        ({}, None, "the task has no success.*task.curriculum=null"),
-        ({"lower_at": 0.8}, "failed", "lower_at=0.8 is above raise_at=0.75"),
+        ({"params": {"reward_per_setp": 1.0}}, "reward_per_setp: .* no number of the task.*Allowed: reward_per_step"),
+        ({"params": {"fail_at": 1.0}}, "fail_at: fail_at is no number of the task's"),
+        ({"lower_at": 0.8}, "lower_at=0.8 is above raise_at=0.75"),
     ],
 )
-def test_what_makes_no_sense_is_refused(changes, success, message):
+def test_what_makes_no_sense_is_refused(changes, message):
     with pytest.raises(UserError, match=rf"task.curriculum.*{message}"):
-        Curriculum(dataclasses.replace(HALVES, **changes), CountingParams(), success)
+        curriculum_of(dataclasses.replace(HALVES, **changes))
+
+
+def test_what_is_read_once_and_what_cannot_succeed_is_refused():
+    with pytest.raises(UserError, match=r"reward_per_step is read once, when the task begins\. Allowed: none"):
+        curriculum_of(task=task_of(Bound))
+    switched_off = task_of()
+    switched_off.active_reasons = ()
+    with pytest.raises(UserError, match=r"the task has no success.*task\.curriculum=null"):
+        curriculum_of(task=switched_off)
 
 
 @pytest.mark.slow
@@ -141,10 +188,16 @@ def test_a_run_keeps_its_level_over_a_resume_and_a_test_plays_at_it(tmp_path):
     (last,) = tmp_path.glob("runs/BaseTask_*/nn/*_ep10.pth")
     level = torch.load(last, weights_only=True)["learner"]["curriculum"]
     assert level >= 0.25
-    said = run("config=test", "checkpoint=latest", "testGamesNum=3", "reloadInterval=0")
-    assert f"level {level:.2f}" in said
-    said = run("config=test", "checkpoint=latest", "testGamesNum=3", "reloadInterval=0", "task.curriculum=null")
-    assert "level" not in said
-    said = run("resume=true", "checkpoint=latest_train", "maxIterations=11")
-    assert f"level {level:.2f}" in said or f"level {min(1.0, level + 0.25):.2f}" in said
-    assert json.loads(next(tmp_path.glob("runs/*test*/results.json")).read_text())["episodes"]
+    test = ("config=test", "checkpoint=latest_train", "testGamesNum=3", "reloadInterval=0")
+    assert [level_of_test(tmp_path, run, *test, *more) for more in ((), ("task.curriculum=null",))] == [level, 1.0]
+    run("resume=true", "checkpoint=latest_train", "maxIterations=11")
+    (last,) = tmp_path.glob("runs/BaseTask_*/nn/*_ep11.pth")
+    assert torch.load(last, weights_only=True)["learner"]["curriculum"] >= level
+
+
+def level_of_test(folder: Path, run, *arguments: str) -> float:
+    """The level that the results of a test name."""
+    before = set(folder.glob("runs/*_test_*"))
+    run(*arguments)
+    (made,) = set(folder.glob("runs/*_test_*")) - before
+    return json.loads((made / "results.json").read_text())["level"]

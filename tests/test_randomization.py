@@ -51,7 +51,8 @@ def test_factors_multiply_what_the_model_says(tmp_path):
 
 def test_inertia_follows_mass_and_size_of_a_body_of_one_geom(tmp_path):
     heavy = {"what": "mass", "names": ["low", "pair"], "range": [3.0, 3.0]}
-    sim, _, _ = randomized(BOXES, tmp_path, heavy=heavy, large={"what": "size", "names": ["*"], "range": [2.0, 2.0]})
+    large = {"what": "size", "names": ["l*", "right"], "range": [2.0, 2.0]}
+    sim, _, _ = randomized(BOXES, tmp_path, heavy=heavy, large=large)
     own = torch.from_numpy(sim.world.model.body_inertia)
     assert (sim.model_value("body_mass")[0] / torch.from_numpy(sim.world.model.body_mass))[1:].tolist() == [3.0, 3.0]
     torch.testing.assert_close(sim.model_value("body_inertia")[2, 1], own[1] * 3 * 4)  # mass x size squared
@@ -118,6 +119,40 @@ def test_the_curriculum_widens_a_range_from_no_change(tmp_path):
     assert spread(1.0) == pytest.approx([0.5, 3.0], abs=0.04)
     late = {"what": "action_delay", "range": [0, 4], "curriculum": True}
     assert randomized(BOXES, tmp_path, level=0.5, envs=500, m=late)[1].action_delay.unique().tolist() == [0, 1, 2]
+
+
+def test_a_late_delay_grows_with_the_level_too(tmp_path):
+    late = {"what": "action_delay", "range": [2, 4], "curriculum": True}
+
+    def drawn(level):
+        return randomized(BOXES, tmp_path, level=level, envs=500, m=late)[1].action_delay.unique().tolist()
+
+    assert [drawn(level) for level in (0.0, 0.5, 1.0)] == [[0], [1, 2], [2, 3, 4]]
+
+
+def test_an_entry_that_is_switched_off_is_as_if_it_were_not_there(tmp_path):
+    entry = {"what": "mass", "names": ["low"], "range": [3.0, 3.0]}
+    sim, randomizer, _ = randomized(BOXES, tmp_path, m={**entry, "enabled": False})
+    assert randomizer.terms == []
+    assert sim.model_value("body_mass")[0, 1].item() == 1.0
+
+
+MESH = """<mujoco><asset><mesh name="m" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/></asset><worldbody>
+<body name="thing"><freejoint/><geom name="thing" type="mesh" mesh="m"/></body></worldbody></mujoco>"""
+SERVO = ARM.replace('<position name="elbow" joint="elbow" kp="4" kv="0.3"/>', '<velocity name="elbow" joint="elbow"/>')
+
+
+@pytest.mark.parametrize(
+    ("model", "entry", "message"),
+    [
+        (MESH, {"what": "size", "names": ["thing"]}, r"shape of geom thing \(mesh\) does not follow from its size"),
+        (SERVO, {"what": "gain", "names": ["elbow"]}, r"elbow is no position actuator \(gain 1, bias -?0 x"),
+        (PENDULUM, {"what": "friction", "names": ["*"]}, "no geom is called .*none with a name. Name the geom"),
+    ],
+)
+def test_what_the_model_cannot_have_randomised_is_refused(model, entry, message, tmp_path):
+    with pytest.raises(UserError, match=rf"task.randomization.m.*{message}"):
+        randomized(model, tmp_path, m={"range": [0.5, 2.0], **entry})
 
 
 def test_an_interval_draws_anew_while_the_episode_goes_on(tmp_path):

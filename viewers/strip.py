@@ -2,13 +2,14 @@
 
     MUJOCO_GL=egl python -m viewers.strip docs/policies/BlindGrasping.pth docs/images/grasp.png
 
-Plays the full task (without a curriculum) in a few environments with the policy's most likely actions until one
-succeeds, and draws that episode at moments as far apart as they can be. Needs a GL library: libegl1 or libosmesa6.
+Plays the full task (without curriculum and randomisation) in a few environments with the policy's most likely actions
+until one succeeds, and draws that episode at moments evenly apart. Needs a GL library: libegl1 or libosmesa6.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def world_of(checkpoint: str, runs_dir: Path, seed: int) -> World:
     selection, state = read_selected(checkpoint, runs_dir, None)
     first = candidate_of(selection.file, state, 0.0)
     config = with_run_config(session, first.config, None, [])
-    task = dataclasses.replace(config.task, curriculum=None)
+    task = dataclasses.replace(config.task, curriculum=None, randomize=False)
     return build_world(dataclasses.replace(config, task=task), first)
 
 
@@ -87,8 +88,8 @@ def main() -> None:
     camera.lookat[:] = 0.0, 0.0, 0.15
     camera.distance, camera.azimuth, camera.elevation = 0.75, given.from_angle, -15.0
     try:
-        world = world_of(given.checkpoint, given.runs_dir, given.seed)
-        strip = draw(world, successful_episode(world), given.pictures, camera)
+        with contextlib.closing(world_of(given.checkpoint, given.runs_dir, given.seed)) as world:
+            strip = draw(world, successful_episode(world), given.pictures, camera)
     except UserError as error:
         raise SystemExit(f"error: {error}") from error
     imsave(given.out, strip)

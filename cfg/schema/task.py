@@ -30,6 +30,7 @@ class RandomizationConfig:
         choices=("mass", "friction", "size", "gain", "damping", "observation_noise", "action_delay", "push"),
     )
     names: list[str] = key([], "of which bodies, geoms, actuators or joints; * stands for any part of a name")
+    enabled: bool = key(True, "false: as if the entry were not there")
     distribution: str = key(
         "uniform",
         "gaussian: about the range's middle, cut off at its ends, which are two standard deviations away",
@@ -47,7 +48,7 @@ class RandomizationConfig:
 class CurriculumConfig:
     """How a task grows from an easy one (level 0) to the full one (level 1), by the success that was measured."""
 
-    level: float = key(0.0, "where a new run begins", low=0, high=1)
+    level: float = key(0.0, "where a new run begins; it never falls below", low=0, high=1)
     step: float = key(0.1, "by how much the level goes up or down", above=0, high=1)
     raise_at: float = key(0.7, "success rate from which on the level goes up", low=0, high=1)
     lower_at: float = key(0.2, "success rate below which the level goes down", low=0, high=1)

@@ -3,7 +3,9 @@
     python train.py task=BlindGrasping asset=my_hand.xml
 
 Its base joints, the first six, say where it is relative to the place that the task gives it. How it looks, what it
-weighs and how its joints are driven is its own affair; options of the physics are the task's.
+weighs and how its joints are driven is its own affair; options of the physics are the task's. The open hand above the
+box, from which BlindGrasping's rewards and easy starts take their poses, is written for our hand's proportions
+(`tasks/blind_grasping.py`): another hand needs other numbers there.
 """
 
 from __future__ import annotations
@@ -31,7 +33,10 @@ def hand_model(asset: str | None) -> Path:
         return OURS
     path = Path(asset)
     if not path.is_file():
-        raise UserError(f"asset={asset}: there is no such file. Give the MJCF of a hand, or leave asset out for ours.")
+        raise UserError(
+            f"asset={asset}: there is no such file on this machine. Give the MJCF of the hand: asset=<path>; "
+            "asset=null is our own hand."
+        )
     spec = load_spec(path)
     there = {"joint": spec.joints, "actuator": spec.actuators, "body": spec.bodies, "site": spec.sites}
     missing = []

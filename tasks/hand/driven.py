@@ -1,10 +1,10 @@
 """A hand that a task drives: from actions to joint targets, and what is remembered of both.
 
-    self.hand = DrivenHand(self, sim)                     # in bind()
-    ctrl = self.hand.drive(action)                        # in control(): (N, k) -> (N, nu)
-    self.hand.update()                                    # in update(): contact timers
-    blocks = self.hand.blocks()                           # in observe()
-    qpos = self.hand.put(qpos, env_ids, pose)             # in reset(): pose (n, 18) of the controls
+self.hand = DrivenHand(self, sim)                     # in bind()
+ctrl = self.hand.drive(action)                        # in control(): (N, k) -> (N, nu)
+self.hand.update()                                    # in update(): contact timers
+blocks = self.hand.blocks()                           # in observe()
+qpos = self.hand.put(qpos, env_ids, pose)             # in reset(): pose (n, 18) of the controls
 """
 
 from __future__ import annotations
@@ -26,16 +26,20 @@ BASE = slice(0, len(BASE_JOINTS))  # of the controls
 FINGER = slice(len(BASE_JOINTS), len(CONTROLS))
 
 
+BOUND = ("slide_speed", "turn_speed", "finger_speed", "contact_threshold")
+"""Parameters that are read once, in `bind`."""
+
+
 @dataclass(frozen=True)
 class HandParams:
     """What can be changed about how a hand is driven."""
 
-    policy_controls_base: bool = True
-    policy_controls_fingers: bool = True
-    action_rule: str = "position_delta"  # or position
+    policy_controls_base: bool = True  # false: the base stays where it began
+    policy_controls_fingers: bool = True  # the same of the fingers
+    action_rule: str = "position_delta"  # or position: what an action means, see above
     slide_speed: float = 0.5  # m/s, the fastest that a target of the base moves
-    turn_speed: float = 2.0  # rad/s
-    finger_speed: float = 5.0  # rad/s
+    turn_speed: float = 2.0  # rad/s, the same of its hinges
+    finger_speed: float = 5.0  # rad/s, the same of the fingers
     asset: Optional[str] = None  # an MJCF of one's own hand, with the names of tasks/hand/names.py; null: ours
     contact_threshold: float = 0.1  # N, from which on a fingertip counts as touching
 
@@ -96,7 +100,7 @@ class DrivenHand:
         contact_duration: for how long each finger has been touching, s, up to 1
         base_targets: the targets of the six base controls, as parts of their ranges about the middle
         finger_targets: the same of the twelve finger controls
-        last_action: the last action of the policy
+        last_action: the last action that acted
         """
         targets = (self.targets - self.middle) / self.range
         return {

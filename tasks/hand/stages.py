@@ -43,6 +43,11 @@ class Stages:
         return torch.nn.functional.one_hot(self.index, len(self.names)).float()
 
 
+def lasted(timer: Tensor, seconds: float, control_dt: float) -> Tensor:
+    """(N,) bool: timers (N,), sums of control steps in s, have come to `seconds`; a sum of many is not exact."""
+    return timer > seconds - 0.5 * control_dt
+
+
 def next_stage(stage: Tensor, done: Tensor) -> Tensor:
     """stage (N,) int64, done (N, S) bool -> (N,) int64: one further where the present stage is done."""
     here = done.gather(1, stage[:, None]).squeeze(1)

@@ -1,0 +1,84 @@
+"""A box beside a hand: what only a judge knows, and a critic may. The hand's own senses do not see it.
+
+self.box = BesideHand(sim, self.hand.senses, "box")     # in bind()
+self.box.fingers_on() >= 2                              # (N,) bool
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from sim.base import Simulator
+from tasks.hand.names import DISTAL_BODIES, PALM
+from tasks.hand.senses import HandSenses
+from utils.spatial import into_frame
+
+GROUND = "world"
+
+
+class BesideHand:
+    """A free box, and the contacts of hand, box and ground."""
+
+    def __init__(self, sim: Simulator, senses: HandSenses, name: str) -> None:
+        """`name`: of its body, free joint and geom. Called before `sim.start()`."""
+        self.sim, self.senses, self.name = sim, senses, name
+        self.q, self.body, self.geom = sim.qpos_ids([name]), sim.body_ids([name])[0], sim.geom_ids([name])[0]
+        sim.require("body_vel_w")
+        sim.require_contact(*DISTAL_BODIES, against=name)
+        sim.require_contact(*DISTAL_BODIES, PALM, against=GROUND)
+        self.nominal = sim.default_qpos[self.q[:3]].to(sim.device)  # (3,) m, where it may be; its half height last
+
+    @property
+    def pos_w(self) -> Tensor:
+        """(N, 3) m, of its middle."""
+        return self.sim.body_pos_w[:, self.body]
+
+    @property
+    def vel_w(self) -> Tensor:
+        """(N, 6) m/s, then rad/s."""
+        return self.sim.body_vel_w[:, self.body]
+
+    def half_height(self, env_ids: Tensor) -> Tensor:
+        """(n,) m, of the boxes of environments (n,)."""
+        return self.sim.model_value("geom_size")[env_ids, self.geom, 2].float()
+
+    def forces(self) -> Tensor:
+        """(N, 5) N, of the box on each fingertip."""
+        return self.sim.contact_force_w(DISTAL_BODIES, against=self.name).norm(dim=2)
+
+    def ground_forces(self) -> Tensor:
+        """(N, 6) N, of the ground on each fingertip and the palm."""
+        return self.sim.contact_force_w((*DISTAL_BODIES, PALM), against=GROUND).norm(dim=2)
+
+    def touched(self) -> Tensor:
+        """(N, 5) bool: by each finger."""
+        return self.forces() > self.senses.threshold
+
+    def fingers_on(self) -> Tensor:
+        """(N,) how many fingers touch it, the thumb among them."""
+        return self.touched().sum(1).float()
+
+    def pad_gaps(self) -> Tensor:
+        """(N, 5) m, from each fingerpad to the box, taken as a ball of its nominal half height."""
+        return ((self.senses.pads_w - self.pos_w[:, None]).norm(dim=2) - self.nominal[2]).clamp(min=0.0)
+
+    def height(self, up: float) -> Tensor:
+        """(N,) of its middle: 0 on the ground, 1 at `up` m."""
+        return (self.pos_w[:, 2] - self.nominal[2]) / (up - self.nominal[2])
+
+    def blocks(self) -> dict[str, Tensor]:
+        """Name -> (N, width), for a critic only:
+
+        box_position_w: the box's middle in the world, m
+        box_position_h: the same in the palm's frame
+        box_rotation_w: its rotation, quaternion w, x, y, z
+        box_velocity_w: its velocity, m/s, then rad/s, world axes
+        box_contacts: 1 for each finger that touches the box
+        """
+        return {
+            "box_position_w": self.pos_w,
+            "box_position_h": into_frame(self.pos_w, self.senses.palm_pos_w, self.senses.palm_quat_w),
+            "box_rotation_w": self.sim.body_quat_w[:, self.body],
+            "box_velocity_w": self.vel_w,
+            "box_contacts": self.touched().float(),
+        }
