@@ -27,7 +27,8 @@ from utils.errors import UserError
 
 ENVS = 8
 TRIES = 5000  # control steps in which an episode has to succeed
-SIZE = (320, 320)  # pixels of one picture: height, width
+SIZE = (360, 300)  # pixels of one picture: height, width
+LOOK_AT = (0.0, 0.0, 0.29)  # m
 
 
 def world_of(checkpoint: str, runs_dir: Path, seed: int) -> World:
@@ -64,12 +65,13 @@ def successful_episode(world: World) -> np.ndarray:
 def draw(world: World, path: np.ndarray, pictures: int, camera: mujoco.MjvCamera) -> np.ndarray:
     """(height, pictures x width, 3) uint8: moments of a path (steps, nq), evenly apart, first and last among them."""
     model = mujoco.MjModel.from_xml_string(world.env.sim.model_xml())
-    data, shown = mujoco.MjData(model), []
+    data, shown, option = mujoco.MjData(model), [], mujoco.MjvOption()
+    option.sitegroup[:] = 0
     with mujoco.Renderer(model, *SIZE) as renderer:
         for step in np.linspace(0, len(path) - 1, pictures).round().astype(int):
             data.qpos[:] = path[step]
             mujoco.mj_forward(model, data)
-            renderer.update_scene(data, camera)
+            renderer.update_scene(data, camera, option)
             shown.append(renderer.render().copy())
     return np.concatenate(shown, axis=1)
 
@@ -82,11 +84,11 @@ def main() -> None:
     parser.add_argument("--pictures", type=int, default=6)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--runs-dir", type=Path, default=Path("runs"))
-    parser.add_argument("--from-angle", type=float, default=130.0, help="azimuth of the camera in degrees")
+    parser.add_argument("--from-angle", type=float, default=150.0, help="azimuth of the camera in degrees")
     given = parser.parse_args()
     camera = mujoco.MjvCamera()
-    camera.lookat[:] = 0.0, 0.0, 0.15
-    camera.distance, camera.azimuth, camera.elevation = 0.75, given.from_angle, -15.0
+    camera.lookat[:] = LOOK_AT
+    camera.distance, camera.azimuth, camera.elevation = 1.1, given.from_angle, -12.0
     try:
         with contextlib.closing(world_of(given.checkpoint, given.runs_dir, given.seed)) as world:
             strip = draw(world, successful_episode(world), given.pictures, camera)
