@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
-import mujoco
 import numpy as np
 import pytest
+from matplotlib.image import imread
 
 from utils.errors import UserError
-from viewers.strip import SIZE, draw, successful_episode, world_of
+from viewers.strip import SIZE, successful_episode, world_of
 
 KEPT = Path(__file__).parent.parent / "docs" / "policies" / "BlindGrasping.pth"
 
@@ -33,17 +36,30 @@ def test_an_episode_of_the_kept_policy_ends_with_the_box_held_up(world, path):
     assert len(path) <= 500
 
 
-def test_the_pictures_show_it(world, path):
-    camera = mujoco.MjvCamera()
-    camera.lookat[:], camera.distance = (0.0, 0.0, 0.2), 1.0
-    try:
-        strip = draw(world, path, 3, camera)
-    except (RuntimeError, mujoco.FatalError) as error:  # no GL library on this machine
-        pytest.skip(f"no off-screen rendering here: {error}")
-    assert strip.shape == (SIZE[0], 3 * SIZE[1], 3)
-    red = (strip[..., 0].astype(int) - strip[..., 2] > 60).reshape(SIZE[0], 3, SIZE[1])
+def strip(out: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "viewers.strip", str(KEPT), str(out), "--pictures", "3"]
+    inherited = {name: value for name, value in os.environ.items() if name not in ("MUJOCO_GL", "DISPLAY")}
+    return subprocess.run(command, cwd=KEPT.parents[2], env=inherited | env, capture_output=True, text=True)
+
+
+def test_the_pictures_show_it(tmp_path):
+    done = strip(tmp_path / "strip.png", MUJOCO_GL="egl")
+    if "libEGL" in done.stderr or "no off-screen rendering" in done.stderr:
+        pytest.skip(f"no EGL on this machine: {done.stderr.splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr
+    pixels = (255 * imread(tmp_path / "strip.png")).astype(int)
+    assert pixels.shape[:2] == (SIZE[0], 3 * SIZE[1])
+    red = (pixels[..., 0] - pixels[..., 2] > 60).reshape(SIZE[0], 3, SIZE[1])
     rows = [np.nonzero(red[:, k])[0].mean() for k in range(3)]
     assert rows[2] < rows[0] - 20  # the red box is higher in the last picture, by pixels
+
+
+def test_without_gl_it_says_what_to_do_and_writes_nothing(tmp_path):
+    done = strip(tmp_path / "strip.png", MUJOCO_GL="glfw")  # needs a display
+    assert done.returncode == 1
+    assert "error: no off-screen rendering here" in done.stderr
+    assert "MUJOCO_GL=egl" in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_policy_that_does_not_succeed_is_refused(world, monkeypatch):

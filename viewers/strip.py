@@ -3,7 +3,7 @@
     MUJOCO_GL=egl python -m viewers.strip docs/policies/BlindGrasping.pth docs/images/grasp.png
 
 Plays the full task (without curriculum and randomisation) in a few environments with the policy's most likely actions
-until one succeeds, and draws that episode at moments evenly apart. Needs a GL library: libegl1 or libosmesa6.
+until one succeeds, and draws that episode at moments evenly apart.
 """
 
 from __future__ import annotations
@@ -62,12 +62,23 @@ def successful_episode(world: World) -> np.ndarray:
     raise UserError(f"no episode succeeded in {TRIES} control steps of {ENVS} environments. Try another checkpoint.")
 
 
+def renderer_of(model: mujoco.MjModel) -> mujoco.Renderer:
+    """An off-screen renderer. Raises UserError where this process has no GL."""
+    try:
+        return mujoco.Renderer(model, *SIZE)
+    except (mujoco.FatalError, RuntimeError) as error:
+        raise UserError(
+            f"no off-screen rendering here ({str(error).splitlines()[0]}). Put MUJOCO_GL=egl before the command, with "
+            "libegl1 and libgl1-mesa-dri installed (Debian), or MUJOCO_GL=osmesa with libosmesa6."
+        ) from error
+
+
 def draw(world: World, path: np.ndarray, pictures: int, camera: mujoco.MjvCamera) -> np.ndarray:
     """(height, pictures x width, 3) uint8: moments of a path (steps, nq), evenly apart, first and last among them."""
     model = mujoco.MjModel.from_xml_string(world.env.sim.model_xml())
     data, shown, option = mujoco.MjData(model), [], mujoco.MjvOption()
     option.sitegroup[:] = 0
-    with mujoco.Renderer(model, *SIZE) as renderer:
+    with renderer_of(model) as renderer:
         for step in np.linspace(0, len(path) - 1, pictures).round().astype(int):
             data.qpos[:] = path[step]
             mujoco.mj_forward(model, data)
