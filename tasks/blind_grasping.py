@@ -17,6 +17,7 @@ Rewards: see `reward`, one sentence a term. Those of a stage are 0 in the others
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -151,7 +152,7 @@ class BlindGrasping(Task):
         enclose: in the grasp, nearness of the thumb's and the fingers' pads to the box, their geometric mean
         touch: in the grasp, 0.2 for the thumb on the box, 0.2 for a finger, 0.6 more for both
         grip: in the lift, the part of three fingers that touch the box
-        height: in the lift, the box's height as a part of `lift_height`
+        height: in the lift, how high the box is: 0 on the ground, 1 at `lift_height`, the first centimetres worth most
         hold: in the lift, for how long it has been up and held, as a part of `hold_s`
         stage: how many stages are behind
         stage_entered: 1 in the step that enters a new stage
@@ -175,7 +176,7 @@ class BlindGrasping(Task):
             "enclose": grasp * (near[:, 0] * near[:, 1:].mean(1)).sqrt(),
             "touch": grasp * (0.2 * thumb + 0.2 * fingers + 0.6 * thumb * fingers),
             "grip": lift * self.box.fingers_on().clamp(max=3) / 3.0,
-            "height": lift * self.box.height(p.lift_height).clamp(0.0, 1.0),
+            "height": lift * raised(self.box.height(p.lift_height)),
             "hold": lift * self.held / p.hold_s,
             "stage": self.stages.index.float(),
             "stage_entered": self.stages.entered.float(),
@@ -243,3 +244,9 @@ class BlindGrasping(Task):
         touch = self.hand.senses.touching.float().mean(1)
         up = (self.hand.senses.palm_pos_w[:, 2] / (2.0 * self.params.lift_height)).clamp(0.0, 1.0)
         return torch.stack([near, touch, up], 1).gather(1, self.stages.index[:, None]).squeeze(1)
+
+
+def raised(height: Tensor) -> Tensor:
+    """(N,) part of the way up -> (N,) what it is worth, 0 to 1: else a policy would not risk its grip for a little."""
+    part = height.clamp(0.0, 1.0)
+    return 0.5 * part + 0.5 * (1.0 - torch.exp(-4.0 * part)) / (1.0 - math.exp(-4.0))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scripted_grasp import action, closed_pose, towards
 
-from tasks.blind_grasping import BlindGrasping
+from tasks.blind_grasping import BlindGrasping, raised
 from tasks.build import make_env
 from tasks.env import Env
 from tasks.hand.names import CONTROLS, FINGER_CONTROLS
@@ -67,7 +67,7 @@ def test_a_scripted_policy_succeeds_from_the_full_range_of_starts(make):
     assert report.metric_mean["reached_grasp"] == 1.0
     assert report.metric_mean["stage"] == pytest.approx(1.0 + report.metric_mean["reached_lift"])
     assert report.term_episode_mean["success"] == pytest.approx(300.0 * reasons["success"] / reasons.total())
-    assert report.term_episode_mean["stage_entered"] == pytest.approx(5.0 * report.metric_mean["stage"])  # once each
+    assert report.term_episode_mean["stage_entered"] == pytest.approx(10.0 * report.metric_mean["stage"])  # once each
 
 
 def test_starts_are_within_their_ranges_and_everywhere_in_them(make):
@@ -181,6 +181,12 @@ def test_only_reasons_that_end_an_episode_are_paid_for_and_once(make, config):
     env = make(num_envs=2)
     ends_of(env, still, 205)
     assert env.drain_report().term_episode_mean["failure"] == pytest.approx(-5.0)
+
+
+def test_the_first_centimetres_are_worth_most():
+    worth = raised(torch.tensor([-0.1, 0.0, 0.25, 0.5, 1.0, 2.0]))
+    expected = [0.0, 0.0, 0.125 + 0.5 * 0.6439, 0.25 + 0.5 * 0.8808, 1.0, 1.0]  # (1 - e^-1) / (1 - e^-4), ...
+    assert worth.tolist() == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_timer_of_a_tenth_of_a_second_is_full_after_five_steps():
