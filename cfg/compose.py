@@ -165,9 +165,9 @@ def _check_settings(settings: Iterable[Override], schema: Schema, names: dict[st
 
 
 def _check_for_task(settings: Iterable[Override], base: DictConfig, task_given: bool) -> None:
-    for override in settings:
-        _refuse_half_an_entry(override, [str(name) for name in base.task.randomization])
     try:
+        for override in settings:
+            _refuse_half_an_entry(override, [str(name) for name in base.task.randomization])
         _check_settings(settings, Schema(params_class({"task": base.task})), _names(base))
     except UserError as error:
         if task_given:
@@ -195,7 +195,6 @@ def _names(base: DictConfig) -> dict[str, list[str]]:
     return {
         "task.rewards": [str(n) for n in base.task.rewards],
         "task.terminations": [str(n) for n in base.task.terminations],
-        "task.noise": [str(n) for n in base.task.observations.policy],
     }
 
 

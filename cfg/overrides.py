@@ -21,6 +21,7 @@ from hydra.errors import HydraException
 from utils.errors import UserError
 
 ASSET, ASSET_KEY = "asset", "task.params.asset"  # of the tasks that take a model of one's own; short, and in full
+RANDOMIZATION = re.compile(r"task\.randomization\.\w+")
 KEY_SHAPE = re.compile(r"\w[\w$-]*([./]\w[\w$-]*)*(@[\w.:]*)?")
 
 
@@ -115,7 +116,10 @@ def _refuse_kind(override: Override, argument: str) -> None:
             "Choose groups by name: config=..., task=..., train=..., sim=..., physics=..."
         )
     if override.is_delete() and not override.is_hydra_override():
-        raise UserError(f"{argument}: keys cannot be deleted. Allowed: key=value; {key}=null where a key may be null.")
+        instead = f"{key}.enabled=false" if RANDOMIZATION.fullmatch(key) else f"{key}=null where a key may be null"
+        raise UserError(f"{argument}: keys cannot be deleted. Allowed: key=value; {instead}.")
+    if RANDOMIZATION.fullmatch(key) and override._value is None:
+        raise UserError(f"{argument}: an entry cannot be null. To switch it off: {key}.enabled=false")
     if override.package is not None and not override.is_hydra_override():
         raise UserError(f"{argument}: a group's place is fixed. Allowed: {key}=<name>. Leave @{override.package} out.")
 

@@ -48,7 +48,9 @@ joints and actuators, and
 - the bodies {bodies};
 - the sites {sites}.
 
-An error lists what it lacks.
+An error lists what it lacks. Ours is `tasks/models/hand/hand.xml`, with the files that it includes: begin with a copy.
+The open hand above the box, from which BlindGrasping's rewards and easy starts take their poses, is written for its
+proportions (`tasks/hand/poses.py`).
 
 A policy decides 18 controls at 50 Hz, which become the targets of 26 joints: as on a human hand, some joints move
 together. An action in [-1, 1] moves each control's target (`action_rule=position_delta`), or says where in its range
@@ -108,20 +110,45 @@ def task_text(env: Env) -> str:
     text += rows((f"`{n}`", f"{w:g}", rewards[n]) for n, w in config.rewards.items())
     text += "\n| end | ends the episode | meaning |\n| --- | --- | --- |\n"
     text += rows((f"`{n}`", "yes" if on else "no", reasons[n]) for n, on in config.terminations.items())
+    text += schedule_text(env)
     metrics = meanings(type(task).episode_metrics)
     told = task.episode_metrics(env.sim)
     if told:
         text += "\n| logged at an episode's end | meaning |\n| --- | --- |\n"
         text += rows((f"`{n}`", metrics[n]) for n in told)
     text += "\n| parameter, `task.params.` | default | unit and meaning |\n| --- | --- | --- |\n"
-    comments = {name: text for cls in type(config.params).__mro__[:-1] for name, text in commented(cls).items()}
-    lines = ((f"`{f.name}`", _shown(getattr(config.params, f.name)), comments[f.name]) for f in fields(config.params))
+    lines = []
+    for f in fields(config.params):
+        doc = f.metadata["doc"]
+        unit = f"{doc.unit}; " if doc.unit else ""
+        lines.append((f"`{f.name}`", _shown(getattr(config.params, f.name)), f"{unit}{doc.help}"))
     return text + rows(lines)
 
 
-def commented(cls: type) -> dict[str, str]:
-    """name -> comment of the fields of a dataclass."""
-    return dict(re.findall(r"^    (\w+): .*?# (.+)$", inspect.getsource(cls), re.MULTILINE))
+def schedule_text(env: Env) -> str:
+    """Noise, randomisation and curriculum of a task; '' where it has none."""
+    config, text = env.config, ""
+    if config.noise:
+        text += "\n| noise of what the policy sees | standard deviation |\n| --- | --- |\n"
+        text += rows((f"`{name}`", f"{std:g}") for name, std in config.noise.items())
+    if config.randomization:
+        text += "\n| randomised | what | of | range | drawn |\n| --- | --- | --- | --- | --- |\n"
+        for name, entry in config.randomization.items():
+            low, high = entry.range
+            of = ", ".join(f"`{n}`" for n in entry.names) or "the environment"
+            when = "each episode" if entry.interval_s is None else "every {:g} to {:g} s".format(*entry.interval_s)
+            widens = ", widens with the level" if entry.curriculum else ""
+            drawn = f"{entry.distribution}, {when}{widens}"
+            text += rows([(f"`{name}`", entry.what, of, f"{low:g} to {high:g}", drawn)])
+    if config.curriculum is not None:
+        c = config.curriculum
+        text += (
+            f"\nCurriculum: a run begins at level {c.level:g}; the level goes up by {c.step:g} where "
+            f"{100 * c.raise_at:g} % of {c.episodes} episodes succeed, down below {100 * c.lower_at:g} %.\n\n"
+            "| parameter | at level 0 | at level 1 |\n| --- | --- | --- |\n"
+        )
+        text += rows((f"`{n}`", f"{v:g}", _shown(getattr(env.curriculum.full, n))) for n, v in c.params.items())
+    return text
 
 
 def _shown(value: object) -> str:

@@ -68,6 +68,8 @@ def run_test(config: RootConfig, provenance: Provenance, stop: StopFlag, task: s
     seed_everything(config.seed)
     torch.set_num_threads(1)  # more would wait in the way of the physics' own threads
     first = candidate_of(found.selection.file, found.state, found.load_ms) if found is not None else None
+    if first is not None and config.task.curriculum is not None and _is_given("task.curriculum.level", overrides):
+        first = replace(first, level=config.task.curriculum.level)
     patience = config.reloadInterval if _is_given("reloadInterval", overrides) else 0.0
     world = build_world(config, first, patience)
     source = _source(config, found)

@@ -95,10 +95,10 @@ def _set_level(env: Env, first: Candidate) -> None:
         return
     env.set_level(1.0 if first.level is None else first.level)
     if first.level is None:
-        log.info("%s does not say how hard its task was by then: this is the full one (level 1).", first.name)
+        log.info("%s has no level of the curriculum: playing the full task (level 1).", first.name)
     elif first.level < 1.0:
         log.info(
-            "the task is as hard as it was by then: level %.2f of its curriculum; task.curriculum=null: the full one",
+            "playing at level %.2f of the curriculum, that of the checkpoint; task.curriculum=null plays the full task",
             first.level,
         )
 

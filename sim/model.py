@@ -78,14 +78,15 @@ class World:
 
     def __init__(self, path: Path, physics: Any, decimation: int, parts: Mapping[str, Path] | None = None) -> None:
         silence_mujoco()
-        self.path = path
+        self.path = path  # as errors name it
         self.spec = load_spec(path)
         for frame, part in (parts or {}).items():
             attach(self.spec, frame, load_spec(part))
+            self.path = Path(f"{self.path} with {part}")
         self.control_dt = self.spec.option.timestep * decimation  # s
         self.decimation = decimation * physics.substeps
         apply_physics(self.spec, physics)
-        self.model = compile_spec(self.spec, path)
+        self.model = compile_spec(self.spec, self.path)
         self.stage = STAGE_NONE
         self.acceleration_sensors: frozenset[str] = frozenset()  # of the needed ones: force-like
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from cfg.schema import key
 from sim.base import Simulator
 from tasks.base import Box, Task
 from tasks.hand.asset import hand_model
@@ -30,10 +31,12 @@ from tasks.hand.stages import lasted
 class BaseTaskParams(HandParams):
     """What can be changed about BaseTask."""
 
-    goal_range: float = 0.5  # part of each control's range, about its middle, from which goals are drawn
-    start_range: float = 0.2  # the same for the start pose
-    tolerance: float = 0.05  # part of a control's range within which a goal is reached
-    hold_s: float = 0.2  # s, for which all goals must be reached
+    goal_range: float = key(
+        0.5, "part of each control's range, about its middle, from which goals are drawn", above=0, high=1
+    )
+    start_range: float = key(0.2, "the same for the start pose", low=0, high=1)
+    tolerance: float = key(0.05, "part of a control's range within which a goal is reached", above=0, high=1)
+    hold_s: float = key(0.2, "how long all goals must be reached", unit="s", above=0)
 
 
 class BaseTask(Task):

@@ -24,6 +24,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from cfg.schema import key
 from sim.base import Simulator
 from tasks.base import Box, Task
 from tasks.hand.asset import hand_model
@@ -41,23 +42,30 @@ EASY_SPREAD = 0.05  # of the whole start range, about the ready pose
 class BlindGraspingParams(HandParams):
     """What can be changed about BlindGrasping."""
 
-    box_range: float = 0.02  # m, of the box's start about the origin, on either axis
-    box_turn: float = 0.0  # rad, of its start, to either side
-    start_slide: float = 0.2  # m, of the hand's start about its place, on each axis
-    start_turn: float = 0.785  # rad, of its start, about each axis
-    easy_start: float = 0.0  # part of the episodes that begin with the open hand above the box
-    reach_radius: float = 0.03  # m, of the grasp point about where the box may be
-    reach_turn: float = 0.3  # rad, the largest of the three turns of the hand
-    reach_open: float = 0.35  # rad, mean distance of the finger controls to the open hand
-    pre_grasp_s: float = 4.0  # s, for the pre-grasp at the most
-    grip_s: float = 0.1  # s of touch before the lift
-    grasp_s: float = 3.0  # s, for the grasp at the most
-    lift_height: float = 0.2  # m, of the box's middle
-    hold_s: float = 2.0  # s, up and held
-    lost_s: float = 0.5  # s without two fingers before the grasp counts as lost
-    far: float = 0.15  # m, of the box from the origin, over the ground
-    hard_contact: float = 30.0  # N of the ground on a fingertip or the palm, beyond which the hand has hit it
-    firm_force: float = 15.0  # N on a fingertip; beyond it lies penetration
+    box_range: float = key(0.02, "how far from the origin the box begins, on either axis", unit="m", low=0)
+    box_turn: float = key(0.0, "how far it is turned then, to either side", unit="rad", low=0)
+    start_slide: float = key(0.2, "how far from its place the hand begins, on each axis", unit="m", low=0)
+    start_turn: float = key(0.785, "how far it is turned then, about each axis", unit="rad", low=0)
+    easy_start: float = key(0.0, "part of the episodes that begin with the open hand above the box", low=0, high=1)
+    reach_radius: float = key(0.03, "how near the grasp point must come to where the box may be", unit="m", above=0)
+    reach_turn: float = key(0.3, "how far the hand may be turned then, about each axis", unit="rad", above=0)
+    reach_open: float = key(
+        0.35,
+        "how far the fingers may be from the open hand then, mean",
+        unit="rad",
+        above=0,
+    )
+    pre_grasp_s: float = key(4.0, "time for the pre-grasp", unit="s", above=0)
+    grip_s: float = key(0.1, "how long thumb and a finger must touch before the lift", unit="s", above=0)
+    grasp_s: float = key(3.0, "time for the grasp", unit="s", above=0)
+    lift_height: float = key(0.2, "how high the box's middle has to be", unit="m", above=0.03)
+    hold_s: float = key(2.0, "how long it must be up and held", unit="s", above=0)
+    lost_s: float = key(0.5, "how long fewer than two fingers may touch it in the lift", unit="s", above=0)
+    far: float = key(0.15, "how far from the origin the box may get, over the ground", unit="m", above=0)
+    hard_contact: float = key(
+        30.0, "force of the ground on a fingertip or the palm, beyond which the hand has hit it", unit="N", above=0
+    )
+    firm_force: float = key(15.0, "force on a fingertip, beyond which it is pressed in too far", unit="N", above=0)
 
 
 class BlindGrasping(Task):

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cfg.schema import CurriculumConfig
+from cfg.schema import CurriculumConfig, KeyDoc
 from tasks.base import Task
 from utils.errors import UserError, did_you_mean
 
@@ -39,6 +39,14 @@ class Curriculum:
         self.episodes = self.successes = 0
         if config is not None:
             _check(config, task)
+
+    def check_moves(self, ranges: bool) -> None:
+        """`ranges`: whether any range of the randomisation widens. Raises UserError where a level changes nothing."""
+        if self.config is not None and not self.config.params and not ranges:
+            raise UserError(
+                "task.curriculum moves nothing: it has no params, and no entry of task.randomization has curriculum: "
+                "true. Name what is easier at level 0, for example task.curriculum.params.<name>=<value>"
+            )
 
     def params(self) -> Any:
         """The task's parameters at the present level: between their easy values and the full ones."""
@@ -86,6 +94,15 @@ class Curriculum:
             self.episodes, self.successes = int(state["episodes"]), int(state["successes"])
 
 
+def _out_of_range(value: float, doc: KeyDoc) -> str:
+    """Which bound of a parameter a value misses; '' where it misses none."""
+    if doc.low is not None and value < doc.low:
+        return f"at least {doc.low:g}"
+    if doc.above is not None and value <= doc.above:
+        return f"above {doc.above:g}"
+    return f"at most {doc.high:g}" if doc.high is not None and value > doc.high else ""
+
+
 def _check(config: CurriculumConfig, task: Task) -> None:
     params = task.params
     numbers = [f.name for f in dataclasses.fields(params) if type(getattr(params, f.name)) is float]
@@ -97,6 +114,10 @@ def _check(config: CurriculumConfig, task: Task) -> None:
                 f"task.curriculum.params.{name}: {name} {why}. "
                 f"Allowed: {', '.join(movable) or 'none'}.{did_you_mean(name, movable)}"
             )
+        doc = next(f for f in dataclasses.fields(params) if f.name == name).metadata.get("doc")
+        problem = "" if doc is None else _out_of_range(config.params[name], doc)
+        if problem:
+            raise UserError(f"task.curriculum.params.{name}={config.params[name]:g}: must be {problem}.")
     if task.success_reason not in task.active_reasons:
         raise UserError(
             "task.curriculum: the task has no success, or terminations switch it off, so there is nothing to "

@@ -28,15 +28,16 @@ import torch
 from torch import Tensor
 
 from cfg.schema import TaskConfig
-from sim.base import Simulator, Snapshot
+from sim.base import Simulator
+from tasks import env_state
 from tasks.base import Box, Discrete, Task
 from tasks.curriculum import Curriculum
 from tasks.observations import Observations
 from tasks.randomization import Randomizer
 from tasks.stability import Recorder, StabilityWatch
 from tasks.stats import EpisodeEnds, EpisodeStats, Report
-from tasks.terms import ObservationLayout, RewardTerms, TerminationReasons, check_shape
-from utils.errors import UserError
+from tasks.terms import ObservationLayout, RewardTerms, TerminationReasons, check_like, check_shape
+from utils.errors import UserError, did_you_mean
 
 EPISODE_TIME = "episode_time"
 """A block that every task's yaml may name: the part of the time limit that has passed, 0 to 1."""
@@ -70,17 +71,28 @@ class Env:
                 f"task.episode_length_s={config.episode_length_s} s is shorter than one control step "
                 f"({sim.control_dt:g} s). Give at least {sim.control_dt:g}."
             )
+        self._check_success_reason()
         task.active_reasons = tuple(name for name, on in config.terminations.items() if on)
         self.curriculum = Curriculum(config.curriculum, task, sim.num_envs, sim.device)
         task.params = self.curriculum.params()
         task.bind(sim)
         self.randomizer = Randomizer(config.randomization if config.randomize else {}, sim, task.action_spec)
+        self.curriculum.check_moves(any(term.config.curriculum for term in self.randomizer.terms))
         sim.start()
         self.randomizer.start()
+        self.model_digest = env_state.model_digest(sim)
         self.episode_length = torch.zeros(sim.num_envs, dtype=torch.int64, device=sim.device)
         self.stability = StabilityWatch(config.name, sim.num_envs)
         self._reset_envs(torch.arange(sim.num_envs, device=sim.device))
         self._measure()
+
+    def _check_success_reason(self) -> None:
+        name, reasons = self.task.success_reason, list(self.config.terminations)
+        if name is not None and name not in reasons:
+            raise UserError(
+                f"success_reason={name!r} of {type(self.task).__name__} is none of its termination reasons: "
+                f"{', '.join(reasons) or 'there are none'}.{did_you_mean(name, reasons)}"
+            )
 
     def _measure(self) -> None:
         """Evaluates every named term once: checks names both ways, measures widths."""
@@ -95,7 +107,7 @@ class Env:
         self.seen = Observations(self.layout, self.config, n, self.sim.device)
         self._first_observations(torch.arange(n, device=self.sim.device))
         action = self.zero_action()
-        self.task.control(action)
+        check_like("control", self.task.control(action), tuple(self.sim.ctrl.shape))
         self.terms = RewardTerms(self.task.reward(self.sim, action), self.config.rewards, n)
         self.reasons = TerminationReasons(self.task.terminate(self.sim), self.config.terminations, n)
         metrics = self.task.episode_metrics(self.sim)
@@ -177,58 +189,15 @@ class Env:
         return report
 
     def state_dict(self, env_ids: Tensor | None = None) -> dict[str, Any]:
-        """Everything that decides how environments (n,) go on, as tensors and plain values.
-
-        The generator is one for all environments: it is part of every state, also of a few environments'.
-        """
-        ids = torch.arange(self.num_envs, device=self.sim.device) if env_ids is None else env_ids
-        return {
-            "sim": self.sim.snapshot(ids).arrays,
-            "task": {name: value[ids].clone() for name, value in self.task.buffers.items()},
-            "env": {name: value[ids].clone() for name, value in self._buffers().items()},
-            "curriculum": self.curriculum.state_dict(),
-            "episode_length": self.episode_length[ids].clone(),
-            "episode_terms": self.stats.episode_terms[ids].clone(),
-            "rng": self.rng.get_state(),
-            "steps": self.stability.steps,
-        }
+        """Everything that decides how environments (n,) go on, as tensors and plain values (`tasks/env_state.py`)."""
+        return env_state.capture(self, env_ids)
 
     def load_state_dict(self, state: dict[str, Any], env_ids: Tensor | None = None) -> None:
         """Puts a `state_dict` of n environments into `env_ids` (n,), or into the first n.
 
         Raises ValueError where the state is of another task or does not fit; nothing is changed then.
         """
-        ids = self._fitting_ids(state, env_ids)
-        self.sim.restore(Snapshot(ids, state["sim"]), ids)
-        for name, value in state["task"].items():
-            self.task.buffers[name][ids] = value.to(self.sim.device)
-        for name, value in self._buffers().items():
-            value[ids] = state["env"][name].to(self.sim.device)
-        self.curriculum.load_state_dict(state["curriculum"])
-        self.task.params = self.curriculum.params()
-        self.episode_length[ids] = state["episode_length"].to(self.sim.device)
-        self.stats.episode_terms[ids] = state["episode_terms"].to(self.sim.device)
-        self.rng.set_state(state["rng"])
-        self.stability.steps = state["steps"]
-
-    def _buffers(self) -> dict[str, Tensor]:
-        """What is remembered of each environment beside simulator and task: delays, histories, timers; (N, ...)."""
-        return {**self.randomizer.buffers, **self.seen.buffers, "level_at_start": self.curriculum.level_at_start}
-
-    def _fitting_ids(self, state: dict[str, Any], env_ids: Tensor | None) -> Tensor:
-        here = self.state_dict(torch.arange(1, device=self.sim.device))
-        missing = set(here) - set(state)
-        if missing:
-            raise ValueError(f"the state lacks {', '.join(sorted(missing))}")
-        n = len(state["episode_length"])
-        ids = torch.arange(n, device=self.sim.device) if env_ids is None else env_ids
-        if len(ids) != n or n > self.num_envs:
-            raise ValueError(f"a state of {n} environments does not fit {len(ids)} of {self.num_envs}")
-        for part in ("task", "env"):
-            theirs, mine = _row_shapes(state[part]), _row_shapes(here[part])
-            if theirs != mine:
-                raise ValueError(f"the state does not fit: its {part} buffers are {theirs}, here they are {mine}")
-        return ids  # the simulator checks its own part, before it changes anything
+        env_state.restore(self, state, env_ids)
 
     def _judge(self, ends: EpisodeEnds) -> None:
         """Tells the curriculum of ended episodes; a new level changes the task's parameters."""
@@ -288,10 +257,8 @@ class Env:
             value[env_ids] = 0
         self.randomizer.reset(env_ids, self.rng, self.curriculum.level)  # first: a task may ask how large a box is
         qpos, qvel = self.task.reset(env_ids, self.rng)  # after that: a task may draw a goal into a buffer
+        for name, value in (("qpos", qpos), ("qvel", qvel)):
+            check_like(f"{name} of reset", value, (len(env_ids), getattr(self.sim, name).shape[1]))
         self.sim.reset(env_ids, qpos, qvel)
         self.episode_length[env_ids] = 0
         self.curriculum.begin(env_ids)
-
-
-def _row_shapes(tensors: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(value.shape[1:]) for name, value in tensors.items()}

@@ -25,6 +25,7 @@ FIELDS: dict[str, tuple[tuple[str, int | slice], ...]] = {
     "damping": (("dof_damping", EVERYTHING),),
 }
 """What is multiplied -> fields of the model, and which of their columns."""
+MAX_DELAY = 1000  # control steps
 SIZED = ("sphere", "capsule", "ellipsoid", "cylinder", "box")
 """Shapes of geoms that follow from their size."""
 KIND = {"mass": "body", "friction": "geom", "size": "geom", "gain": "actuator", "damping": "joint", "push": "body"}
@@ -198,8 +199,11 @@ def check(path: str, config: RandomizationConfig) -> None:
         raise UserError(
             f"{path}.distribution=log_uniform: {what} would be drawn from 0, which has no logarithm. Use uniform."
         )
-    if what == "action_delay" and (low != round(low) or high != round(high)):
-        raise UserError(f"{path}.range={config.range}: a delay is a whole number of control steps, such as [0, 2].")
+    if what == "action_delay" and (low != round(low) or high != round(high) or high > MAX_DELAY):
+        raise UserError(
+            f"{path}.range={config.range}: a delay is a whole number of control steps, {MAX_DELAY} at the most. "
+            "For example [0, 2]."
+        )
     if what in KIND and not config.names:
         raise UserError(f"{path}.names is empty: of which {KIND[what]}? For example names: [box], or ['*'] for all.")
     if what not in KIND and config.names:

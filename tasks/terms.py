@@ -53,6 +53,12 @@ def check_shape(what: str, name: str, value: Tensor, num_envs: int, dims: int) -
         raise UserError(f"{what} {name!r} has shape {tuple(value.shape)}; it must be {wanted}.")
 
 
+def check_like(what: str, value: Tensor, shape: tuple[int, ...]) -> None:
+    """Raises UserError where a task gives a tensor of another shape, which would be repeated to fit, or fail later."""
+    if tuple(value.shape) != shape:
+        raise UserError(f"{what} has shape {tuple(value.shape)}; it must be {shape}.")
+
+
 @dataclass(frozen=True)
 class ObservationLayout:
     """Which block stands where in which group.

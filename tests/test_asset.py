@@ -70,12 +70,48 @@ def test_what_it_lacks_is_listed_by_kind(copy):
         hand_model(asset)
 
 
-def test_an_actuator_without_a_range_is_refused(copy):
+BASE_Z = '<position name="base_z" joint="base_z" class="slide"/>'
+PIP, DIP = (f'<position name="thumb_{joint}" joint="thumb_{joint}" class="hand"/>' for joint in ("pip", "dip"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ([(BASE_Z, '<motor name="base_z" joint="base_z" ctrlrange="-1 1"/>')], "base_z must be a position actuator"),
+        ([(BASE_Z, '<position name="base_z" joint="base_z" kp="9"/>')], "base_z has no range of control"),
+        (
+            [(BASE_Z, '<position name="base_z" joint="base_z" ctrlrange="-9 9"/>')],
+            "base_z may ask for -9 to 9, its joint",
+        ),
+        (
+            [(PIP, PIP.replace('joint="thumb_pip"', 'joint="thumb_dip"'))],
+            "thumb_pip must drive the joint of its own name",
+        ),
+    ],
+)
+def test_an_actuator_that_would_not_do_what_its_control_says_is_refused(copy, changes, message):
     actuators = copy.with_name("actuators.xml")
-    line = '<position name="base_z" joint="base_z" class="slide"/>'
-    actuators.write_text(actuators.read_text().replace(line, '<motor name="base_z" joint="base_z"/>'))
-    with pytest.raises(UserError, match="actuator base_z has no range of control"):
+    for old, new in changes:
+        assert old in actuators.read_text()
+        actuators.write_text(actuators.read_text().replace(old, new))
+    with pytest.raises(UserError, match=rf"asset=.*{message}"):
         hand_model(str(copy))
+
+
+def test_joints_of_one_control_must_have_a_position_in_common(copy):
+    body = copy.with_name("body.xml")
+    for finger in ("index", "ring"):  # driven in opposite directions
+        joint = f'<joint name="{finger}_spread" class="spread"'
+        body.write_text(body.read_text().replace(joint, f'{joint} range="0.1 0.3"'))
+    with pytest.raises(UserError, match="the joints that finger_spread drives have no position in common"):
+        hand_model(str(copy))
+
+
+def test_a_joint_must_be_a_hinge_or_a_slide(copy):
+    joint = '<joint name="index_mcp" class="flex"/>'
+    asset = edited(copy, (joint, '<joint name="index_mcp" type="ball"/>'))
+    with pytest.raises(UserError, match=r"joint index_mcp must be a hinge or a slide|cannot compile"):
+        hand_model(asset)
 
 
 @pytest.mark.parametrize(

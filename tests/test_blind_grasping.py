@@ -196,6 +196,7 @@ def test_a_timer_of_a_tenth_of_a_second_is_full_after_five_steps():
         timer = timer + 0.02
         full.append(lasted(timer, 0.1, 0.02).item())
     assert full == [False, False, False, False, True, True]
+    assert not lasted(torch.zeros(1), 0.005, 0.02)  # nothing has lasted yet, however short it has to be
 
 
 def test_box_turns_where_it_is_asked_to(make):

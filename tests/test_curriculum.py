@@ -156,12 +156,13 @@ def test_the_level_is_part_of_the_learners_state_too():
     [
         ({"params": {"reward_per_setp": 1.0}}, "reward_per_setp: .* no number of the task.*Allowed: reward_per_step"),
         ({"params": {"fail_at": 1.0}}, "fail_at: fail_at is no number of the task's"),
+        ({"params": {}}, "moves nothing: it has no params"),
         ({"lower_at": 0.8}, "lower_at=0.8 is above raise_at=0.75"),
     ],
 )
 def test_what_makes_no_sense_is_refused(changes, message):
     with pytest.raises(UserError, match=rf"task.curriculum.*{message}"):
-        curriculum_of(dataclasses.replace(HALVES, **changes))
+        curriculum_of(dataclasses.replace(HALVES, **changes)).check_moves(ranges=False)
 
 
 def test_what_is_read_once_and_what_cannot_succeed_is_refused():

@@ -239,3 +239,43 @@ def test_a_state_of_another_size_is_refused():
     env = counting_env(num_envs=2)
     with pytest.raises(ValueError, match="does not fit"):
         env.load_state_dict(counting_env(num_envs=4).state_dict())
+
+
+class Misshapen(Counting):
+    """Starts or drives a world of another size."""
+
+    def reset(self, env_ids, rng):
+        qpos, qvel = super().reset(env_ids, rng)
+        return qpos[:, :1], qvel
+
+
+class Overdriven(Counting):
+    def control(self, action):
+        return super().control(action).repeat(1, 2)
+
+
+class Misnamed(Counting):
+    success_reason = "faild"
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        (Misshapen, r"qpos of reset has shape \(2, 1\); it must be \(2, 2\)"),
+        (Overdriven, r"control has shape \(2, 2\); it must be \(2, 1\)"),
+        (
+            Misnamed,
+            r"success_reason='faild' of Misnamed is none of its termination reasons: failed. Did you",
+        ),
+    ],
+)
+def test_what_would_be_repeated_to_fit_or_never_hold_is_refused(task, message):
+    with pytest.raises(UserError, match=message):
+        counting_env(task=task)
+
+
+def test_a_state_of_another_model_is_refused():
+    env = counting_env()
+    state = env.state_dict()
+    with pytest.raises(ValueError, match="it is of another model"):
+        env.load_state_dict({**state, "model": "other"})

@@ -211,3 +211,8 @@ def test_two_entries_for_one_thing_are_refused(tmp_path):
     entry = {"what": "mass", "names": ["low"], "range": [0.5, 2.0]}
     with pytest.raises(UserError, match=r"task\.randomization\.b: mass of low is already drawn by .*a"):
         randomized(BOXES, tmp_path, a=entry, b={**entry, "names": ["*"]})
+
+
+def test_a_delay_has_an_end(tmp_path):
+    with pytest.raises(UserError, match=r"whole number of control steps, 1000 at the most"):
+        randomized(BOXES, tmp_path, m={"what": "action_delay", "range": [0, 100000]})

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import math
 from pathlib import Path
 
 import mujoco
@@ -45,6 +46,8 @@ def successful_episode(world: World) -> np.ndarray:
     """(steps, nq) positions of the first episode that succeeds. Raises UserError where none does."""
     env, live = world.env, world.live
     assert live is not None
+    if env.success_reason is None:
+        raise UserError(f"{env.config.name} has no success, so there is no successful episode to draw.")
     obs = env.reset()["policy"]
     paths: list[list[np.ndarray]] = [[] for _ in range(env.num_envs)]
     for _ in range(TRIES):
@@ -97,16 +100,23 @@ def main() -> None:
     parser.add_argument("--runs-dir", type=Path, default=Path("runs"))
     parser.add_argument("--from-angle", type=float, default=150.0, help="azimuth of the camera in degrees")
     given = parser.parse_args()
+    if given.pictures < 1:
+        parser.error(f"--pictures {given.pictures}: at least 1")
+    if not math.isfinite(given.from_angle):
+        parser.error(f"--from-angle {given.from_angle}: a number of degrees")
+    if given.out.suffix != ".png" or not given.out.absolute().parent.is_dir():
+        parser.error(f"{given.out}: must be a .png in a directory that is there")
     camera = mujoco.MjvCamera()
     camera.lookat[:] = LOOK_AT
     camera.distance, camera.azimuth, camera.elevation = 1.1, given.from_angle, -12.0
     try:
         with contextlib.closing(world_of(given.checkpoint, given.runs_dir, given.seed)) as world:
-            strip = draw(world, successful_episode(world), given.pictures, camera)
+            path = successful_episode(world)
+            strip = draw(world, path, given.pictures, camera)
     except UserError as error:
         raise SystemExit(f"error: {error}") from error
     imsave(given.out, strip)
-    print(f"{given.out}: {given.pictures} moments")
+    print(f"wrote {given.out}: {given.pictures} moments of an episode of {len(path)} control steps")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,9 @@ class ObservationGroups:
     """Which observation blocks make up which group, in the order in which they are concatenated."""
 
     policy: list[str] = key(MISSING, "blocks that the policy sees")
-    privileged: list[str] = key([], "blocks that only the critic sees (asymmetric critic); empty: none")
+    privileged: list[str] = key(
+        [], "all that the critic sees, the policy's blocks among them (asymmetric critic); empty: what the policy sees"
+    )
     unused: list[str] = key([], "blocks that the task offers and nobody sees; naming them here is deliberate")
 
 

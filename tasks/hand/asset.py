@@ -5,15 +5,28 @@
 Its base joints, the first six, say where it is relative to the place that the task gives it. How it looks, what it
 weighs and how its joints are driven is its own affair; options of the physics are the task's. The open hand above the
 box, from which BlindGrasping's rewards and easy starts take their poses, is written for our hand's proportions
-(`tasks/blind_grasping.py`): another hand needs other numbers there.
+(`tasks/hand/poses.py`): another hand needs other numbers there.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import mujoco
+import torch
+
 from sim.model import compile_spec, load_spec
-from tasks.hand.names import DISTAL_BODIES, GRASP_SITE, JOINTS, PAD_SITES, PALM, PALM_SITE, TIP_SITES
+from tasks.hand.names import (
+    CONTROLS,
+    DISTAL_BODIES,
+    GRASP_SITE,
+    JOINTS,
+    PAD_SITES,
+    PALM,
+    PALM_SITE,
+    TIP_SITES,
+    control_limits,
+)
 from utils.errors import UserError
 
 OURS = Path(__file__).parent.parent / "models" / "hand" / "hand.xml"
@@ -34,8 +47,8 @@ def hand_model(asset: str | None) -> Path:
     path = Path(asset)
     if not path.is_file():
         raise UserError(
-            f"asset={asset}: there is no such file on this machine. Give the MJCF of the hand: asset=<path>; "
-            "asset=null is our own hand."
+            f"asset={asset}: there is no such file on this machine. Give the MJCF of the hand: task=<Task> "
+            "asset=<path>; asset=null is our own hand."
         )
     spec = load_spec(path)
     there = {"joint": spec.joints, "actuator": spec.actuators, "body": spec.bodies, "site": spec.sites}
@@ -48,10 +61,32 @@ def hand_model(asset: str | None) -> Path:
         raise UserError(f"asset={asset} lacks " + "; ".join(missing) + ". The table of names is in docs/tasks.md.")
     model = compile_spec(spec, path)
     for name in JOINTS:
-        low, high = model.actuator(name).ctrlrange
+        problem = _actuator_problem(model, name)
+        if problem:
+            raise UserError(f"asset={asset}: {problem}. Try <position name={name!r} joint={name!r} inheritrange='1'/>")
+    ranges = torch.tensor([[float(end) for end in model.actuator(name).ctrlrange] for name in JOINTS])
+    for control, (low, high) in zip(CONTROLS, control_limits(ranges).tolist(), strict=True):
         if not low < high:
             raise UserError(
-                f"asset={asset}: actuator {name} has no range of control. Give it one: ctrlrange, or inheritrange=1 on "
-                "a position actuator."
+                f"asset={asset}: the joints that {control} drives have no position in common "
+                f"({low:.3g} to {high:.3g}). Let their ranges overlap."
             )
     return path
+
+
+def _actuator_problem(model: mujoco.MjModel, name: str) -> str:
+    """What is wrong with a joint and the actuator of its name; '' where nothing is."""
+    joint, actuator = model.joint(name), model.actuator(name)
+    if int(joint.type[0]) not in map(int, (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)):
+        return f"joint {name} must be a hinge or a slide"
+    if int(actuator.trntype[0]) != int(mujoco.mjtTrn.mjTRN_JOINT) or actuator.trnid[0] != joint.id:
+        return f"actuator {name} must drive the joint of its own name"
+    if actuator.gainprm[0] <= 0 or actuator.gainprm[0] != -actuator.biasprm[1]:
+        return f"actuator {name} must be a position actuator"
+    low, high = actuator.ctrlrange
+    if not low < high:
+        return f"actuator {name} has no range of control"
+    if joint.limited[0] and (low < joint.range[0] - 1e-6 or high > joint.range[1] + 1e-6):
+        least, most = joint.range
+        return f"actuator {name} may ask for {low:.3g} to {high:.3g}, its joint allows {least:.3g} to {most:.3g}"
+    return ""

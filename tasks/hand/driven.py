@@ -15,6 +15,7 @@ from typing import Optional
 import torch
 from torch import Tensor
 
+from cfg.schema import key
 from sim.base import Simulator
 from tasks.base import Task
 from tasks.hand.actions import ActionPipeline, driven_controls, meaning_of
@@ -34,14 +35,18 @@ BOUND = ("slide_speed", "turn_speed", "finger_speed", "contact_threshold")
 class HandParams:
     """What can be changed about how a hand is driven."""
 
-    policy_controls_base: bool = True  # false: the base stays where it began
-    policy_controls_fingers: bool = True  # the same of the fingers
-    action_rule: str = "position_delta"  # or position: what an action means, see above
-    slide_speed: float = 0.5  # m/s, the fastest that a target of the base moves
-    turn_speed: float = 2.0  # rad/s, the same of its hinges
-    finger_speed: float = 5.0  # rad/s, the same of the fingers
-    asset: Optional[str] = None  # an MJCF of one's own hand, with the names of tasks/hand/names.py; null: ours
-    contact_threshold: float = 0.1  # N, from which on a fingertip counts as touching
+    policy_controls_base: bool = key(True, "false: the base stays where it began")
+    policy_controls_fingers: bool = key(True, "the same of the fingers")
+    action_rule: str = key(
+        "position_delta",
+        "position_delta moves targets, position says where they are",
+        choices=("position", "position_delta"),
+    )
+    slide_speed: float = key(0.5, "the fastest that a target of the base moves", unit="m/s", above=0, high=100)
+    turn_speed: float = key(2.0, "the same of the base's hinges", unit="rad/s", above=0, high=1000)
+    finger_speed: float = key(5.0, "the same of the fingers", unit="rad/s", above=0, high=1000)
+    asset: Optional[str] = key(None, "an MJCF of one's own hand, with the names of tasks/hand/names.py; null: ours")
+    contact_threshold: float = key(0.1, "force from which on a fingertip counts as touching", unit="N", low=0)
 
     @property
     def action_size(self) -> int:

@@ -45,7 +45,7 @@ class Stages:
 
 def lasted(timer: Tensor, seconds: float, control_dt: float) -> Tensor:
     """(N,) bool: timers (N,), sums of control steps in s, have come to `seconds`; a sum of many is not exact."""
-    return timer > seconds - 0.5 * control_dt
+    return (timer > 0) & (timer > seconds - 0.5 * control_dt)
 
 
 def next_stage(stage: Tensor, done: Tensor) -> Tensor:
