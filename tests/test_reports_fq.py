@@ -107,7 +107,8 @@ def test_after_a_swap_the_normaliser_is_the_new_files_and_stays_so():
 def test_the_learner_is_told_of_time_limits_and_of_no_failure_in_that_step(config, task, fails):
     """N4: for every task in the table."""
     c = config(f"task={task}")
-    short = dataclasses.replace(c.task, episode_length_s=0.2, terminations=dict.fromkeys(c.task.terminations, fails))
+    reasons = dict.fromkeys(c.task.terminations, fails)
+    short = dataclasses.replace(c.task, episode_length_s=0.2, terminations=reasons, curriculum=None)
     env = make_env(short, c.sim, c.physics, 2, seed=0)
     learner = RlGamesEnv(env, "cpu")
     learner.reset()

@@ -42,6 +42,7 @@ def strip(out: Path, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=KEPT.parents[2], env=inherited | env, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_the_pictures_show_it(tmp_path):
     done = strip(tmp_path / "strip.png", MUJOCO_GL="egl")
     if "libEGL" in done.stderr or "no off-screen rendering" in done.stderr:
@@ -54,6 +55,7 @@ def test_the_pictures_show_it(tmp_path):
     assert rows[2] < rows[0] - 20  # the red box is higher in the last picture, by pixels
 
 
+@pytest.mark.slow
 def test_without_gl_it_says_what_to_do_and_writes_nothing(tmp_path):
     done = strip(tmp_path / "strip.png", MUJOCO_GL="glfw")  # needs a display
     assert done.returncode == 1
