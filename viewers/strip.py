@@ -1,6 +1,6 @@
 """A strip of pictures of one episode that ends in success, rendered off-screen.
 
-    MUJOCO_GL=egl python -m viewers.strip docs/policies/BlindGrasping.pth docs/images/grasp.png
+    MUJOCO_GL=egl python -m viewers.strip docs/policies/BlindGrasping.pth docs/images/grasp.png --seed 3
 
 Plays the full task (without curriculum and randomisation) in a few environments with the policy's most likely actions
 until one succeeds, and draws that episode at moments evenly apart.
@@ -98,7 +98,7 @@ def main() -> None:
     parser.add_argument("--pictures", type=int, default=6)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--runs-dir", type=Path, default=Path("runs"))
-    parser.add_argument("--from-angle", type=float, default=150.0, help="azimuth of the camera in degrees")
+    parser.add_argument("--from-angle", type=float, default=30.0, help="azimuth of the camera in degrees")
     given = parser.parse_args()
     if given.pictures < 1:
         parser.error(f"--pictures {given.pictures}: at least 1")
