@@ -60,7 +60,7 @@ def _run(job: Job, arguments: list[str]) -> int:
     if {"--help", "-h"} & set(arguments):
         from cfg.help import help_text
 
-        print(help_text())
+        print(help_text(arguments=arguments))
         return 0
     if "--list-tasks" in arguments:
         from cfg.help import tasks_text

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from cfg.keys import Key, Schema, is_mapping, section
-from cfg.schema import PhysicsConfig, PPOConfig, RootConfig, SimConfig, TaskConfig
+from cfg.schema import PhysicsConfig, PPOConfig, RandomizationConfig, RootConfig, SimConfig, TaskConfig
 from cfg.values import allowed, show
+from utils.errors import not_one_of
 
 CFG_DIR = Path(__file__).resolve().parent
 MUJOCO_TIMESTEP = 0.002  # s, where a model names none
@@ -34,8 +35,11 @@ EXAMPLES = (
 )
 
 
-def help_text(width: int | None = None) -> str:
-    """What `--help` prints, wrapped to `width` columns (the terminal's, where None)."""
+def help_text(width: int | None = None, arguments: Sequence[str] = ()) -> str:
+    """What `--help` prints, wrapped to `width` columns (the terminal's, where None).
+
+    With `task=<Task>` among the `arguments`, the task's own parameters too. Raises UserError for an unknown task.
+    """
     width = width or _terminal()
     parts = [
         "livegym: train robot policies in simulation, and watch the policy that is learning right now.",
@@ -47,12 +51,26 @@ def help_text(width: int | None = None) -> str:
         _table("Learner settings (train=..., otherwise the task's own)", _described("train"), width),
         _table("Keys", _rows(k for k in Schema().keys(RootConfig).values() if section(k.hint) is None), width),
         _table("Keys of a section, set as section.key=value: train.*", _rows(_below(PPOConfig, "train.")), width),
-        _table("task.* (defaults are the task's own)", _rows(_below(TaskConfig, "task.")), width),
+        _table("task.* (defaults are the task's own; with --help task=<Task>, its params too)", _task_rows(), width),
         _table("sim.* and physics.*", _rows([*_below(SimConfig, "sim."), *_below(PhysicsConfig, "physics.")]), width),
+        *(_params_table(argument[5:], width) for argument in arguments if argument.startswith("task=")),
         _table("Examples", EXAMPLES, width),
         _table("Options", _options(), width),
     ]
     return "\n\n".join(parts)
+
+
+def _task_rows() -> list[tuple[str, str]]:
+    return _rows([*_below(TaskConfig, "task."), *_below(RandomizationConfig, "task.randomization.<name>.")])
+
+
+def _params_table(name: str, width: int) -> str:
+    from tasks import TASKS  # imports torch
+
+    if name not in TASKS:
+        raise not_one_of("task", name, TASKS)
+    params = TASKS[name].Params
+    return _table(f"task.params.* of {name}", _rows(Schema(params).keys(params, "task.params.").values()), width)
 
 
 def _options() -> list[tuple[str, str]]:
@@ -83,7 +101,7 @@ def _first_comment(path: Path) -> str:
 
 
 def _below(cls: type, prefix: str) -> list[Key]:
-    return [k for k in Schema().walk(cls, prefix) if section(k.hint) is None and k.name != "params"]
+    return [k for k in Schema().walk(cls, prefix) if section(k.hint) is None and k.path != "task.params"]
 
 
 def _rows(keys: Iterable[Key]) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 
 from cfg import cli
 from cfg.compose import prepare
+from cfg.help import help_text
 from cfg.overrides import typed_safely
 from utils.errors import UserError
 
@@ -267,11 +268,23 @@ HELP_SCRIPT = """
 import sys
 from cfg import cli
 from cfg.compose import prepare
+from cfg.help import help_text
 from cfg.overrides import typed_safely
 status = cli.run(print)
 assert "torch" not in sys.modules, "help must not wait for torch"
 raise SystemExit(status)
 """
+
+
+def test_help_with_a_task_has_its_parameters_with_unit_and_range():
+    text = help_text(200, ["task=BlindGrasping"])
+    assert "task.params.lift_height=0.2" in text
+    assert "how high the box's middle has to be [m] (a number above 0.03)" in text
+    assert "lift_height" not in help_text(200)
+    assert "task.randomization.<name>.interval_s" in text
+    assert "task.curriculum.params" in text
+    with pytest.raises(UserError, match=r"task=Blind: unknown\. Allowed: Ant"):
+        help_text(200, ["task=Blind"])
 
 
 def test_help_is_quick_to_come_and_complete():
