@@ -35,7 +35,7 @@ class BaseTaskParams(HandParams):
         0.5, "part of each control's range, about its middle, from which goals are drawn", above=0, high=1
     )
     start_range: float = key(0.2, "the same for the start pose", low=0, high=1)
-    tolerance: float = key(0.05, "part of a control's range within which a goal is reached", above=0, high=1)
+    tolerance: float = key(0.1, "part of a control's range within which a goal is reached", above=0, high=1)
     hold_s: float = key(0.2, "how long all goals must be reached", unit="s", above=0)
 
 
