@@ -35,7 +35,7 @@ This page is written by `python -m docs.make_tasks` out of the code. Positions a
 ```bash
 python train.py config=train_headless task=BlindGrasping          # learn to grasp
 python train.py config=test testGamesNum=200 checkpoint=latest    # how often it succeeds
-python train.py config=debug task=BlindGrasping asset=my_hand.xml # does a hand of one's own hold together?
+python train.py config=debug task=BlindGrasping asset=my_hand.xml  # does it hold together?
 ```
 """
 
