@@ -5,9 +5,6 @@ five fingers hangs above the ground without weight; at the start of each episode
 The policy moves the targets of the controls, at limited speeds, and senses its joints, its last targets and the goal.
 An episode ends in success once every control has been within `tolerance` of its goal (as a part of its range) for
 `hold_s`; otherwise it lasts 4 s.
-
-Reward a step: `closeness` is exp(-4 x mean distance), the distance as a part of each control's range; `effort` the mean
-square of the action, with a small penalty; `reached` is 1 in the step that ends the episode in success.
 """
 
 from __future__ import annotations
@@ -20,11 +17,10 @@ from torch import Tensor
 
 from cfg.schema import key
 from sim.base import Simulator
-from tasks.base import Box, Task
-from tasks.hand.asset import hand_model
-from tasks.hand.driven import BOUND, DrivenHand, HandParams
+from tasks.hand.driven import DrivenHand, HandParams
 from tasks.hand.names import CONTROLS
 from tasks.hand.stages import lasted
+from tasks.hand.task import HandTask
 
 
 @dataclass(frozen=True)
@@ -39,26 +35,16 @@ class BaseTaskParams(HandParams):
     hold_s: float = key(0.2, "how long all goals must be reached", unit="s", above=0)
 
 
-class BaseTask(Task):
+class BaseTask(HandTask):
     """Bring a dexterous hand into a commanded pose (4 s at 50 Hz, 18 controls)."""
 
     Params = BaseTaskParams
     params: BaseTaskParams
     success_reason = "reached"
-    bound_params = BOUND
-
-    @property
-    def action_spec(self) -> Box:
-        """One number for each control that the policy drives."""
-        return Box(self.params.action_size)
 
     def model_path(self) -> Path:
         """The hand above the ground."""
         return Path(__file__).parent / "models" / "hand" / "base_task.xml"
-
-    def parts(self) -> dict[str, Path]:
-        """The hand, ours or one's own."""
-        return {"hand": hand_model(self.params.asset)}
 
     def bind(self, sim: Simulator) -> None:
         """The hand, the pose that it is to take, and for how long it has been there."""
@@ -75,10 +61,6 @@ class BaseTask(Task):
         self.goal[env_ids] = goal
         qpos = self.hand.put(self.sim.default_qpos.repeat(len(env_ids), 1), env_ids, start)
         return qpos, torch.zeros(len(env_ids), self.sim.qvel.shape[1])
-
-    def control(self, action: Tensor) -> Tensor:
-        """The policy moves the hand's targets."""
-        return self.hand.drive(action)
 
     def update(self, state: Simulator) -> None:
         """For how long all goals have been reached."""

@@ -26,13 +26,12 @@ from torch import Tensor
 
 from cfg.schema import key
 from sim.base import Simulator
-from tasks.base import Box, Task
-from tasks.hand.asset import hand_model
 from tasks.hand.box import BesideHand
-from tasks.hand.driven import BOUND, FINGER, SLIDES, DrivenHand, HandParams
+from tasks.hand.driven import FINGER, SLIDES, DrivenHand, HandParams
 from tasks.hand.names import BASE_JOINTS, CONTROLS, GRASP_SITE
 from tasks.hand.poses import open_hand, ready_pose
 from tasks.hand.stages import Stages, lasted
+from tasks.hand.task import HandTask
 
 STAGES = ("pre_grasp", "grasp", "lift")
 EASY_SPREAD = 0.05  # of the whole start range, about the ready pose
@@ -68,26 +67,16 @@ class BlindGraspingParams(HandParams):
     firm_force: float = key(15.0, "force on a fingertip, beyond which it is pressed in too far", unit="N", above=0)
 
 
-class BlindGrasping(Task):
+class BlindGrasping(HandTask):
     """Grasp and lift a 5 cm box by touch alone (10 s at 50 Hz, 18 controls, three stages)."""
 
     Params = BlindGraspingParams
     params: BlindGraspingParams
     success_reason = "success"
-    bound_params = BOUND
-
-    @property
-    def action_spec(self) -> Box:
-        """One number for each control that the policy drives."""
-        return Box(self.params.action_size)
 
     def model_path(self) -> Path:
         """The hand above the ground, and a box."""
         return Path(__file__).parent / "models" / "hand" / "blind_grasping.xml"
-
-    def parts(self) -> dict[str, Path]:
-        """The hand, ours or one's own."""
-        return {"hand": hand_model(self.params.asset)}
 
     def bind(self, sim: Simulator) -> None:
         """The hand, the box, the contacts between them and the ground; stage, and how long the box has been held."""
@@ -118,10 +107,6 @@ class BlindGrasping(Task):
         qpos[:, self.box.q[2]] = self.box.half_height(env_ids)
         qpos[:, self.box.q[3]], qpos[:, self.box.q[6]] = half_turn.cos(), half_turn.sin()
         return qpos, torch.zeros(n, self.sim.qvel.shape[1])
-
-    def control(self, action: Tensor) -> Tensor:
-        """The policy moves the hand's targets."""
-        return self.hand.drive(action)
 
     def update(self, state: Simulator) -> None:
         """Timers of touch, grip and hold; then the stage."""
@@ -175,10 +160,11 @@ class BlindGrasping(Task):
         pre, grasp, lift = (self.stages.at(name).float() for name in STAGES)
         below = 1.0 - lift
         success, failure = self.outcome(self.terminate(state))
+        distance = self.distance()
         near, on_box = torch.exp(-20.0 * self.box.pad_gaps()), self.box.touched()
         thumb, fingers = on_box[:, 0].float(), on_box[:, 1:].any(1).float()
         return {
-            "approach": below * (0.5 * torch.exp(-6.0 * self.distance()) + 0.5 * torch.exp(-30.0 * self.distance())),
+            "approach": below * (0.5 * torch.exp(-6.0 * distance) + 0.5 * torch.exp(-30.0 * distance)),
             "level": below * torch.exp(-3.0 * self.turn()),
             "open": pre * torch.exp(-3.0 * self.unlike_open()),
             "enclose": grasp * (near[:, 0] * near[:, 1:].mean(1)).sqrt(),

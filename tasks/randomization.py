@@ -95,6 +95,8 @@ class Randomizer:
 
     def step(self, rng: torch.Generator, level: float) -> None:
         """Before the physics of a control step: what is due is drawn anew, pushes begin and end."""
+        if not self.terms:
+            return  # most tasks: this is on the path of every step
         changed = torch.zeros(self.sim.num_envs, dtype=torch.bool, device=self.sim.device)
         for term in self.terms:
             ids = term.due(self.sim.control_dt)
