@@ -10,19 +10,19 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from cfg import cli
+from utils.signals import StopFlag, end_on_interrupt
+
+end_on_interrupt()  # first: the next line imports Hydra, in which Ctrl+C could get lost
+
+from cfg import cli  # noqa: E402
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-    from utils.signals import StopFlag
-
 
 def job(cfg: DictConfig) -> int:
     """One run of one mode; returns the exit status. Heavy imports wait until the configuration is known to be valid."""
-    from utils.signals import StopFlag
-
-    with StopFlag() as stop:  # first: Ctrl+C while a library is imported must neither be lost nor leave half of it
+    with StopFlag() as stop:
         return _run(cfg, stop)
 
 
