@@ -74,7 +74,7 @@ class BusSource:
             load_ms=1000 * (time.perf_counter() - start),
             run_name=self.run.name,
             publication=(self._reader.writer, publication.number),
-            published=publication.time,
+            made=publication.time,
             config=self._config,
         )
 

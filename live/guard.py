@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from live.candidate import Candidate, Label
-from live.play import Player, quotas
+from live.play import Listener, Player, quotas
 from live.seat import Seat
 from live.swap import LivePolicy
 from rl.policy import Policy
@@ -114,17 +114,11 @@ class _Alone:
         self._seat.forget(env_ids)
 
 
-class _Returns:
+class _Returns(Listener):
     """Collects the returns that count."""
 
     def __init__(self) -> None:
         self.returns: list[float] = []
-
-    def on_swap(self, event: object, player: Player) -> None:
-        """There is none."""
-
-    def on_change(self, env_ids: list[int], label: Label, player: Player) -> None:
-        """There is none."""
 
     def on_step(self, step: Step, player: Player) -> None:
         """One control step was made."""

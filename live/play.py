@@ -4,6 +4,8 @@
     player.attach(results_recorder)
     player.run(lambda: stop.requested)
 
+With `controls`, people take part: the loop keeps to a clock, and obeys them between two steps (`live/controls.py`).
+
 Between two control steps, and only there, the loop lets the actor take over new weights. Attached listeners are told
 of each step and swap, in the loop's own thread; they must not block.
 
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
@@ -24,6 +26,9 @@ from torch import Tensor
 from live.candidate import Label, SwapEvent
 from tasks.base import Box, Discrete
 from tasks.env import Env, Step
+
+if TYPE_CHECKING:
+    from live.controls import Controls
 
 
 class Actor(Protocol):
@@ -42,8 +47,8 @@ class Actor(Protocol):
         """Episodes of environments (n,) begin anew."""
 
 
-class Listener(Protocol):
-    """Whoever watches the loop. Calls come in the loop's thread, between two steps."""
+class Listener:
+    """Whoever watches the loop. Calls come in the loop's thread, between two steps, and do nothing by themselves."""
 
     def on_swap(self, event: SwapEvent, player: Player) -> None:
         """New weights act from the next step on, in some or all environments."""
@@ -53,6 +58,12 @@ class Listener(Protocol):
 
     def on_step(self, step: Step, player: Player) -> None:
         """One control step was made."""
+
+    def on_restart(self, env_ids: list[int], player: Player) -> None:
+        """Somebody who watches began these environments' episodes anew; called before that is done."""
+
+    def on_rest(self, player: Player) -> None:
+        """Nothing is to be done at the moment: the loop is paused, or ahead of its clock."""
 
 
 class ScriptedActor:
@@ -95,15 +106,21 @@ def quotas(episodes: int, num_envs: int) -> list[int]:
 
 @dataclass
 class Player:
-    """One policy in one Env, until every quota is played or a stop is asked for. `quota` None: until the stop."""
+    """One policy in one Env, until every quota is played or a stop is asked for. `quota` None: until the stop.
+
+    Without `controls` it plays as fast as it can, and nobody can meddle.
+    """
 
     env: Env
     actor: Actor
     quota: list[int] | None
+    controls: Controls | None = None
 
     def __post_init__(self) -> None:
         self._listeners: list[Listener] = []
         self._left = list(self.quota) if self.quota is not None else None
+        self._meddled: set[int] = set()
+        self._obs: dict[str, Tensor] = {}
 
     def attach(self, listener: Listener) -> None:
         """Adds a watcher of the loop."""
@@ -111,7 +128,7 @@ class Player:
 
     def counts(self, env_id: int) -> bool:
         """Whether an episode that ends now in this environment is part of the test."""
-        return self._left is None or self._left[env_id] > 0
+        return env_id not in self._meddled and (self._left is None or self._left[env_id] > 0)
 
     @property
     def done(self) -> bool:
@@ -125,24 +142,59 @@ class Player:
 
     def run(self, ended: Callable[[], bool]) -> None:
         """Plays new episodes until every quota is played, or `ended` says so between two control steps."""
-        obs = self.env.reset()
+        self._obs = self.env.reset()
         while not self.done and not ended():
-            obs = self._advance(obs)
+            if self.controls is not None:
+                self.controls.obey(self)
+            self._adopt()
+            if self.controls is not None and not self.controls.due():
+                self._rest(self.controls)
+                continue
+            self._advance()
 
-    def _advance(self, obs: dict[str, Tensor]) -> dict[str, Tensor]:
+    def restart(self, env_ids: Tensor) -> None:
+        """Begins the episodes of environments (n,), sorted, anew, between two steps; they do not count."""
+        ids = env_ids.tolist()
+        for listener in self._listeners:
+            listener.on_restart(ids, self)
+        self._obs = self.env.restart(env_ids, self._obs)
+        self._begun(env_ids)
+
+    def meddled(self, env_id: int) -> None:
+        """Somebody took part in this environment's open episode: it does not count."""
+        self._meddled.add(env_id)
+
+    def _adopt(self) -> None:
         event = self.actor.adopt()
         if event is not None:
             for listener in self._listeners:
                 listener.on_swap(event, self)
         self._tell_changes()
-        step = self.env.step(self.actor.act(obs["policy"]).to(self.env.sim.device))
+
+    def _rest(self, controls: Controls) -> None:
+        for listener in self._listeners:
+            listener.on_rest(self)
+        controls.rest()
+
+    def _advance(self) -> None:
+        if self.controls is not None:
+            self.controls.pushes.clear(self.env.sim)
+        step = self.env.step(self.actor.act(self._obs["policy"]).to(self.env.sim.device))
         for listener in self._listeners:
             listener.on_step(step, self)
+        self._obs = step.obs
         if step.ended is not None:
-            self.actor.forget(step.ended.env_ids)
             self._use_quota(step.ended.env_ids.tolist())
-            self._tell_changes()
-        return step.obs
+            self._begun(step.ended.env_ids)
+        if self.controls is not None:
+            self.controls.stepped(self.env.sim.control_dt)
+
+    def _begun(self, env_ids: Tensor) -> None:
+        self.actor.forget(env_ids)
+        self._meddled.difference_update(env_ids.tolist())
+        if self.controls is not None:
+            self.controls.pushes.forget(env_ids.tolist())
+        self._tell_changes()
 
     def _tell_changes(self) -> None:
         for env_ids, label in self.actor.take_changes():
@@ -152,4 +204,5 @@ class Player:
     def _use_quota(self, env_ids: list[int]) -> None:
         if self._left is not None:
             for env_id in env_ids:
-                self._left[env_id] = max(0, self._left[env_id] - 1)
+                if env_id not in self._meddled:
+                    self._left[env_id] = max(0, self._left[env_id] - 1)

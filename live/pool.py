@@ -3,6 +3,8 @@ against.
 
 The last `size` environments belong to the pool. At each start of an episode there, one of the versions that the
 history keeps is drawn, each as likely as the others, but not the newest; where there is no other, the newest acts.
+
+A comparison takes all environments: one kept version acts in the even ones, another in the odd ones.
 """
 
 from __future__ import annotations
@@ -30,11 +32,13 @@ class Pool:
             raise UserError(f"poolEnvs={size}: must be less than numEnvs={num_envs}, or the newest acts nowhere.")
         if size and history.size < 2:
             raise UserError(f"poolEnvs={size}: needs historySize of 2 or more, which is {history.size}.")
-        self._history = history
+        self._history, self._make_policy = history, make_policy
         self._seats = {env_id: Seat(make_policy()) for env_id in range(num_envs - size, num_envs)}
         self._labels: dict[int, Label] = {}  # environment -> the older version that acts there
         self._drawing = set(self._seats)
         self._rng = torch.Generator().manual_seed(seed)
+        self._num_envs = num_envs
+        self._pair: tuple[Seat, ...] = ()  # of a comparison: even environments, odd environments
         self.changes: list[tuple[list[int], Label]] = []
 
     @property
@@ -57,9 +61,13 @@ class Pool:
 
     def check(self, env_id: int, label: Label) -> Kept:
         """What `cast` would put there; it raises what that raises. May be called from any thread."""
-        kept = self._history.get(label)
         if env_id not in self._seats:
             raise UserError(f"environment {env_id} is not the pool's: {', '.join(map(str, self._seats)) or 'none'} are")
+        return self.kept(label)
+
+    def kept(self, label: Label) -> Kept:
+        """This version of the history; may be asked for from any thread. Raises UserError where it is not kept."""
+        kept = self._history.get(label)
         if kept is None:
             labels = ", ".join(map(str, self._history.labels)) or "none"
             raise UserError(f"version {label} is not kept. Kept: {labels}")
@@ -70,6 +78,27 @@ class Pool:
         if env_id in self._seats:
             self._drawing.add(env_id)
 
+    def compare(self, first: Label, second: Label) -> None:
+        """From the next step on, `first` acts in even and `second` in odd environments, until `end_comparison`.
+
+        Raises UserError where one of them is not kept.
+        """
+        chosen = (self.kept(first), self.kept(second))
+        self._pair = self._pair or (Seat(self._make_policy()), Seat(self._make_policy()))
+        for side, (seat, kept) in enumerate(zip(self._pair, chosen, strict=True)):
+            seat.take(kept.candidate)
+            env_ids = list(range(side, self._num_envs, 2))
+            seat.forget(torch.tensor(env_ids))
+            self._labels |= dict.fromkeys(env_ids, kept.label)
+            self.changes.append((env_ids, kept.label))
+
+    def end_comparison(self, newest: Label) -> None:
+        """The newest acts everywhere again; what the pool's environments play is drawn with their next episodes."""
+        if self._pair:
+            self._pair = ()
+            self._labels.clear()
+            self.changes.append((list(range(self._num_envs)), newest))
+
     def _put(self, env_id: int, kept: Kept) -> None:
         self._seats[env_id].take(kept.candidate)
         self._labels[env_id] = kept.label
@@ -77,7 +106,9 @@ class Pool:
 
     def forget(self, env_ids: Tensor, newest: Label) -> None:
         """Episodes of environments (n,) begin anew: who acts in those of the pool is drawn."""
-        if not self._seats:
+        if self._pair:
+            for seat in self._pair:
+                seat.forget(env_ids)
             return
         for env_id in env_ids.tolist():
             if env_id in self._seats:
@@ -97,6 +128,10 @@ class Pool:
         if not self._labels:
             return action
         action = action.clone()
+        if self._pair:
+            for side, seat in enumerate(self._pair):
+                action[side::2] = choose(seat.think(obs))[side::2]
+            return action
         for env_id in self._labels:
             action[env_id] = choose(self._seats[env_id].think(obs))[env_id]
         return action

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from live.candidate import Label, SwapEvent
-from live.play import Player
+from live.play import Listener, Player
 from live.results import Results, VersionTrace
 from live.swap import LivePolicy
 from tasks.env import Env, Step
@@ -24,7 +24,7 @@ VERSIONS_SHOWN = 10
 RECENT = 20  # episodes in the moving mean of an endless test
 
 
-class Reporter:
+class Reporter(Listener):
     """A listener of the control loop that keeps a test's results and tells of them."""
 
     def __init__(self, results: Results, file: Path, endless: bool) -> None:
@@ -54,6 +54,11 @@ class Reporter:
         lengths = player.env.episode_length[env_ids].tolist()
         for env_id, length in zip(env_ids, lengths, strict=True):
             self._trace.change(env_id, label, length)
+
+    def on_restart(self, env_ids: list[int], player: Player) -> None:
+        """Somebody began these environments' episodes anew: what was open is nobody's."""
+        for env_id in env_ids:
+            self._trace.close(env_id, int(player.env.episode_length[env_id]))
 
     def on_swap(self, event: SwapEvent, player: Player) -> None:
         """New weights act from the next step on: note it, and how the last version did."""

@@ -68,6 +68,7 @@ def candidate_of(file: Path, state: dict[str, Any], load_ms: float) -> Candidate
         reward=meta.reward if meta else None,
         file=file,
         load_ms=load_ms,
+        made=meta.wall_time if meta else None,
         config=state.get("config"),
         level=_level(state),
     )

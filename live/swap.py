@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import queue
 import time
 from collections import deque
 from collections.abc import Callable
@@ -31,10 +30,11 @@ import torch
 from torch import Tensor
 
 from live.candidate import Candidate, Label, SwapEvent
-from live.history import History, Kept
+from live.history import History
 from live.mixture import Chooser
 from live.pool import Pool
 from live.seat import Seat
+from live.steering import Command, Steerable
 from live.transition import Change, Progress, SwapRule
 from rl.policy import Policy
 from utils.errors import UserError
@@ -42,7 +42,7 @@ from utils.errors import UserError
 log = logging.getLogger(__name__)
 
 
-class LivePolicy:
+class LivePolicy(Steerable):
     """One policy that acts in N environments and can be exchanged while it does."""
 
     def __init__(
@@ -58,6 +58,7 @@ class LivePolicy:
 
         `first_run`: whose versions are labelled by their number alone; None: the run of `first`.
         """
+        super().__init__()
         self.rule = rule or SwapRule()
         self.first_run = first.run if first_run is None else first_run
         self._acting, *others = (Seat(make_policy()) for _ in range(3))
@@ -69,8 +70,6 @@ class LivePolicy:
         self.pool = Pool(self.rule.pool_envs, policy.num_envs, make_policy, self.history, seed)
         self._alpha = torch.ones(policy.num_envs, device=self.device)  # (N,)
         self._progress = Progress(self._alpha)
-        self._commands: queue.SimpleQueue[Callable[[], SwapEvent | None]] = queue.SimpleQueue()
-        self.pinned = False
         self._choose = Chooser(stochastic, torch.Generator(self.device).manual_seed(seed))
         policy.check(first.model, first.spec)
         self._acting.take(first)
@@ -136,43 +135,7 @@ class LivePolicy:
                 except IndexError:
                     continue
 
-    # calls from anywhere; they take effect between two control steps
-
-    def pin(self) -> None:
-        """From now on no other version takes over by itself."""
-        self._commands.put(lambda: self._set_pinned(True))
-
-    def follow(self) -> None:
-        """The end of `pin`: the newest version takes over, and those that come."""
-        self._commands.put(lambda: self._set_pinned(False))
-
-    def rollback(self, label: Label | None = None) -> None:
-        """Goes back to a version of the history, None: the one before the acting one, and pins it.
-
-        Raises UserError where that is not kept.
-        """
-        self._kept_or_refused(label)
-        self._commands.put(lambda: self._roll_back(label))
-
-    def _kept_or_refused(self, label: Label | None) -> Kept:
-        kept = self.history.before(self.label) if label is None else self.history.get(label)
-        if kept is None:
-            wanted = "there is none before the acting one" if label is None else f"version {label} is not kept"
-            labels = ", ".join(map(str, self.history.labels)) or "none"
-            raise UserError(f"rollback: {wanted}. Kept: {labels} (historySize={self.rule.history})")
-        return kept
-
-    def cast(self, env_id: int, label: Label) -> None:
-        """Version `label` acts in an environment of the pool, until `release`. Raises UserError; see `Pool.cast`."""
-        self.pool.check(env_id, label)
-        self._commands.put(lambda: self.pool.cast(env_id, label))
-
-    def release(self, env_id: int) -> None:
-        """The end of `cast`, with the environment's next episode."""
-        self._commands.put(lambda: self.pool.release(env_id))
-
-    def _set_pinned(self, pinned: bool) -> None:
-        self.pinned = pinned
+    # the control loop's part
 
     def _roll_back(self, label: Label | None) -> SwapEvent:
         kept = self._kept_or_refused(label)
@@ -185,8 +148,6 @@ class LivePolicy:
         event = self._begin(seat, how, "rolled back")
         self.newest = self.acting
         return event
-
-    # the control loop's part
 
     def adopt(self) -> SwapEvent | None:
         """Between two control steps: exchanges the seats where a version is ready and may take over."""
@@ -204,7 +165,7 @@ class LivePolicy:
             return None
         return self._begin(seat, self.rule.how)
 
-    def _run_command(self, command: Callable[[], SwapEvent | None]) -> SwapEvent | None:
+    def _run_command(self, command: Command) -> SwapEvent | None:
         try:
             return command()
         except UserError as error:  # what it is about was kept when it was asked for

@@ -19,6 +19,7 @@ import torch
 from cfg.saved import with_run_config
 from cfg.schema import RootConfig
 from cfg.typed import as_dict, to_yaml
+from live.audience import Audience, OpenAudience
 from live.candidate import Candidate
 from live.follow import FollowSource
 from live.play import Player, quotas
@@ -51,15 +52,36 @@ class Found:
     load_ms: float
 
 
-def run_test(config: RootConfig, provenance: Provenance, stop: StopFlag, task: str | None, overrides: list[str]) -> int:
+def run_test(
+    config: RootConfig,
+    provenance: Provenance,
+    stop: StopFlag,
+    task: str | None,
+    overrides: list[str],
+    open_audience: OpenAudience = lambda config: Audience(),
+) -> int:
     """Tests a policy; returns the exit status, 0 also after Ctrl+C.
 
     `task`: the task where it was given explicitly; `overrides`: the command line's keys, of which those inside
-    `task.` are applied to the run's configuration. Raises UserError where nothing can be tested.
+    `task.` are applied to the run's configuration; `open_audience` opens the viewers. Raises UserError where nothing
+    can be tested.
     """
+    audience = open_audience(config)
+    with contextlib.closing(audience):
+        return _test(config, provenance, stop, task, overrides, audience)
+
+
+def _test(
+    config: RootConfig,
+    provenance: Provenance,
+    stop: StopFlag,
+    task: str | None,
+    overrides: list[str],
+    audience: Audience,
+) -> int:
     found, unmerged = None, config
     if config.agent == "policy":
-        found = wait_for_policy(config, stop, task)
+        found = wait_for_policy(config, stop, task, audience.wait)
         if found is None:
             log.info("stopped before there was a policy to test.")
             return 0
@@ -84,13 +106,17 @@ def run_test(config: RootConfig, provenance: Provenance, stop: StopFlag, task: s
     point_latest(run.path.parent, "test", run)
     with run_log(run):
         follow = Following(source, build_for if config.onMismatch == "reinit" else None)
-        return _play(world, follow, _header(config, found, world.env.curriculum.level), run, stop)
+        results = Results(_header(config, found, world.env.curriculum.level))
+        return _play(world, follow, results, Stage(run, stop, audience))
 
 
-def wait_for_policy(config: RootConfig, stop: StopFlag, task: str | None) -> Found | None:
+def wait_for_policy(
+    config: RootConfig, stop: StopFlag, task: str | None, say: Callable[[str], None] = lambda text: None
+) -> Found | None:
     """The policy that `checkpoint` names. An endless test waits for it to appear; None where it was stopped.
 
-    Raises UserError where there is none and the test is not endless, or where what was named cannot be used.
+    `say` is told what is waited for. Raises UserError where there is none and the test is not endless, or where what
+    was named cannot be used.
     """
     if config.checkpoint is None:
         raise UserError(
@@ -105,6 +131,7 @@ def wait_for_policy(config: RootConfig, stop: StopFlag, task: str | None) -> Fou
         except NothingYet as error:
             if not endless:
                 raise
+            say(f"waiting for a policy: {error}")
             if str(error) != told or time.monotonic() - told_at > REMIND_INTERVAL:
                 log.info("waiting for a policy: %s", error)
                 told, told_at = str(error), time.monotonic()
@@ -187,18 +214,32 @@ class Following:
     build_for: Callable[[Candidate], World] | None
 
 
-def _play(world: World, follow: Following, header: dict[str, Any], run: Run, stop: StopFlag) -> int:
-    results = Results(header)
+@dataclass(frozen=True)
+class Stage:
+    """Where a test is played: its directory, who may stop it, and who watches."""
+
+    run: Run
+    stop: StopFlag
+    audience: Audience
+
+    def ended(self) -> bool:
+        """Somebody wants it to end."""
+        return self.stop.requested or self.audience.gone
+
+
+def _play(world: World, follow: Following, results: Results, stage: Stage) -> int:
+    run, audience = stage.run, stage.audience
     endless = world.config.testGamesNum == 0
     reporter = Reporter(results, run.results_file, endless)
     left = None if endless else quotas(world.config.testGamesNum, world.env.num_envs)
     while True:
         world.env.watch(StateRecorder(world.env.sim, run.unstable))
         reporter.begin(world.env, world.live)
-        player = Player(world.env, world.actor, left)
+        player = Player(world.env, world.actor, left, audience.controls)
         player.attach(reporter)
         with contextlib.closing(world):
-            successor = _play_in(world, follow, player, reporter, stop)
+            audience.begin(world, player, results, run)
+            successor = _play_in(world, follow, player, reporter, stage.ended)
         if successor is None:
             break
         world, left = successor, player.left
@@ -214,14 +255,16 @@ def _play(world: World, follow: Following, header: dict[str, Any], run: Run, sto
     return 0 if written else 1
 
 
-def _play_in(world: World, follow: Following, player: Player, reporter: Reporter, stop: StopFlag) -> World | None:
+def _play_in(
+    world: World, follow: Following, player: Player, reporter: Reporter, ended: Callable[[], bool]
+) -> World | None:
     """Plays in one world, to the end or to a version that needs another world, which is returned."""
     if follow.source is None or world.live is None:
-        player.run(lambda: stop.requested)
+        player.run(ended)
         return None
     with Watcher(world.live, follow.source, reporter.refusals, world.guard, follow.build_for) as watcher:
-        player.run(lambda: stop.requested or watcher.successor is not None)
-    if watcher.successor is not None and (player.done or stop.requested):
+        player.run(lambda: ended() or watcher.successor is not None)
+    if watcher.successor is not None and (player.done or ended()):
         watcher.successor.close()
         return None
     return watcher.successor

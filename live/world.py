@@ -14,6 +14,7 @@ from live.swap import LivePolicy
 from live.transition import SwapRule
 from rl.policy import Policy
 from rl.spec import PolicySpec, difference, spec_of
+from sim.base import APPLIED
 from tasks.build import make_env
 from tasks.env import Env
 from utils.errors import UserError
@@ -54,7 +55,7 @@ def build_world(
     """
     assert config.numEnvs is not None
     assert config.seed is not None
-    env = make_env(config.task, config.sim, config.physics, config.numEnvs, config.seed)
+    env = make_env(config.task, config.sim, config.physics, config.numEnvs, config.seed, (APPLIED,))  # to be pushed
     try:
         return _world_in(env, config, first, patience, first_run)
     except BaseException:

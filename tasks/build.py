@@ -9,8 +9,13 @@ from tasks.env import Env
 from utils.errors import UserError, not_one_of
 
 
-def make_env(task: TaskConfig, sim: SimConfig, physics: PhysicsConfig, num_envs: int, seed: int) -> Env:
-    """N environments of a task. Raises UserError where task, yaml and model do not fit each other."""
+def make_env(
+    task: TaskConfig, sim: SimConfig, physics: PhysicsConfig, num_envs: int, seed: int, fields: tuple[str, ...] = ()
+) -> Env:
+    """N environments of a task. Raises UserError where task, yaml and model do not fit each other.
+
+    `fields`: of the simulator, required besides those that the task asks for.
+    """
     if task.name not in TASKS:
         raise not_one_of("task", task.name, TASKS)
     made = TASKS[task.name](task.params)
@@ -18,4 +23,6 @@ def make_env(task: TaskConfig, sim: SimConfig, physics: PhysicsConfig, num_envs:
         model, parts = made.model_path(), made.parts()
     except FileNotFoundError as error:
         raise UserError(str(error)) from error
-    return Env(made, create(sim, physics, model, num_envs, task.decimation, parts), task, seed)
+    engine = create(sim, physics, model, num_envs, task.decimation, parts)
+    engine.require(*fields)
+    return Env(made, engine, task, seed)

@@ -21,7 +21,9 @@ reset; its reward in that step counts as 0. It is never healed silently.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -80,9 +82,9 @@ class Env:
         self.curriculum.check_moves(any(term.config.curriculum for term in self.randomizer.terms))
         sim.start()
         self.randomizer.start()
-        self.model_digest = env_state.model_digest(sim)
         self.episode_length = torch.zeros(sim.num_envs, dtype=torch.int64, device=sim.device)
         self.stability = StabilityWatch(config.name, sim.num_envs)
+        self.push: Callable[[Simulator], None] | None = None  # what a viewer's user applies to bodies
         self._reset_envs(torch.arange(sim.num_envs, device=sim.device))
         self._measure()
 
@@ -114,6 +116,11 @@ class Env:
         for name, value in metrics.items():
             check_shape("episode metric", name, value, n, dims=1)
         self.stats = EpisodeStats(n, self.terms.names, self.reasons.names, self.sim.device, tuple(metrics))
+
+    @cached_property
+    def model_digest(self) -> str:
+        """What a saved state says of the model it belongs to."""
+        return env_state.model_digest(self.sim)
 
     def watch(self, recorder: Recorder) -> None:
         """Lets a recorder follow every step from here on."""
@@ -150,11 +157,22 @@ class Env:
         self._reset_envs(everything)
         return self._first_observations(everything)
 
+    def restart(self, env_ids: Tensor, obs: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Starts episodes of environments (n,), sorted, anew; open ones are dropped from the statistics.
+
+        obs: what the last step returned, or `reset`; returned with first observations in those rows.
+        """
+        self.stats.episode_terms[env_ids] = 0.0
+        self._reset_envs(env_ids)
+        return self._renewed(obs, env_ids)
+
     def step(self, action: Tensor) -> Step:
         """Advances by one control step. action: (N, size) in [-1, 1], or (N,) / (N, k) int64 choices."""
         if isinstance(self.task.action_spec, Box):
             action = self.randomizer.late(action.clamp(-1.0, 1.0))
         self.randomizer.step(self.rng, self.curriculum.level)
+        if self.push is not None:
+            self.push(self.sim)
         self.sim.ctrl.copy_(self.task.control(action))
         self.sim.step()
         self.episode_length += 1

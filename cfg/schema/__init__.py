@@ -22,6 +22,7 @@ from cfg.schema.task import CurriculumConfig as CurriculumConfig
 from cfg.schema.task import ObservationGroups as ObservationGroups
 from cfg.schema.task import RandomizationConfig as RandomizationConfig
 from cfg.schema.task import TaskConfig
+from cfg.schema.watching import WatchingKeys
 
 
 @dataclass
@@ -107,8 +108,8 @@ class PhysicsConfig:
 
 
 @dataclass
-class RootConfig:
-    """The root keys, as typed on the command line."""
+class MainKeys:
+    """What is trained or tested, and how."""
 
     task: TaskConfig = MISSING
     train: PPOConfig = MISSING
@@ -247,3 +248,8 @@ class RootConfig:
     runsDelete: Optional[str] = key(None, "delete a run; never a live or a pinned one", mode="runs")
     checks: bool = key(False, "stop at the operation that first makes a NaN while learning; slow")
     logLevel: str = key("info", "least severity that is shown", choices=("debug", "info", "warning", "error"))
+
+
+@dataclass
+class RootConfig(WatchingKeys, MainKeys):
+    """The root keys, as typed on the command line."""

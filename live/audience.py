@@ -1,0 +1,68 @@
+"""Those who watch a test: viewers with one set of controls and one board between them.
+
+`train.py` hands `run_test` a function that opens the viewers which the configuration asks for; a test that nobody
+watches has `NOBODY`, plays as fast as it can, and does nothing for viewers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from cfg.schema import RootConfig
+from live.board import Board
+from live.controls import Controls
+from live.play import Listener, Player
+from live.results import Results
+from live.world import World
+from utils.run import Run
+
+
+class Viewer(Listener):
+    """A way to watch. Calls come in the test's own thread and must not block; they do nothing by themselves."""
+
+    gone = False
+    """The person has closed it, which ends the test."""
+
+    def begin(self, world: World, run: Run) -> None:
+        """Environments that are to be shown from now on, with the directory of this test."""
+
+    def close(self) -> None:
+        """The test is over."""
+
+
+class Audience:
+    """The viewers of one test."""
+
+    def __init__(self, viewers: Sequence[Viewer] = (), controls: Controls | None = None) -> None:
+        """`controls`: the viewers' own; None where nobody can take part."""
+        self.viewers, self.controls = list(viewers), controls
+        self.board = Board()
+
+    @property
+    def gone(self) -> bool:
+        """Somebody closed a window, and so ended the test."""
+        return any(viewer.gone for viewer in self.viewers)
+
+    def wait(self, text: str) -> None:
+        """There is no policy yet, for the reason that `text` gives."""
+        self.board.wait(text)
+
+    def begin(self, world: World, player: Player, results: Results, run: Run) -> None:
+        """A world is about to be played."""
+        if self.controls is None:
+            return
+        self.controls.begin(world.env)
+        self.board.begin(world, results, self.controls)
+        player.attach(self.board)
+        for viewer in self.viewers:
+            viewer.begin(world, run)
+            player.attach(viewer)
+
+    def close(self) -> None:
+        """The test is over."""
+        self.board.end()
+        for viewer in self.viewers:
+            viewer.close()
+
+
+OpenAudience = Callable[[RootConfig], Audience]
