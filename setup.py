@@ -8,9 +8,13 @@ setup(
     description="Train robot policies in massively parallel physics and watch the policy that is learning now",
     license="Apache-2.0",
     python_requires=">=3.11",
-    packages=find_packages(include=["cfg*", "sim*", "tasks*", "rl*", "live*", "viewers*", "utils*"]),
+    packages=find_packages(include=["cfg*", "sim*", "tasks*", "rl*", "live*", "web*", "viewers*", "utils*"]),
     py_modules=["train"],
-    package_data={"cfg": ["*.yaml", "*/*.yaml"], "tasks": ["models/*.xml", "models/*/*.xml"]},
+    package_data={
+        "viewers": ["browser/page/*"],
+        "cfg": ["*.yaml", "*/*.yaml"],
+        "tasks": ["models/*.xml", "models/*/*.xml"],
+    },
     install_requires=[
         "hydra-core~=1.3",
         "omegaconf~=2.3",
@@ -23,11 +27,37 @@ setup(
         "rich",
         "matplotlib",  # config=runs draws curves
         "xxhash>=3.5",  # checksums of the weight bus
+        "viser~=1.1.1",  # the page's 3D scene: viewers/browser/viser_seam.py knows this version's inside
+        "trimesh",
+        "mjviser>=0.0.14",  # MuJoCo's geoms as meshes
+        "fastapi",
+        "starlette",
+        "uvicorn",
+        "websockets>=13",
+        "h11",
+        "pydantic>=2",
+        "pydantic_core",
+        "msgspec",  # viser's messages
+        "zstandard",
+        "prometheus_client",
+        "av>=14",  # H.264
+        "simplejpeg",
+        "PyOpenGL",  # off-screen pictures
+        "glfw",
     ],
     extras_require={
         "gpu": ["mujoco-warp~=3.17"],
-        "web": ["viser", "mjviser", "fastapi", "uvicorn", "pydantic"],
-        "dev": ["pytest", "pytest-xdist", "hypothesis", "ruff", "mypy", "types-PyYAML", "imageio"],
+        "dev": [
+            "pytest",
+            "pytest-xdist",
+            "hypothesis",
+            "ruff",
+            "mypy",
+            "types-PyYAML",
+            "httpx",
+            "imageio",
+            "playwright",
+        ],
         "bench": ["envpool", "stable-baselines3", "imageio"],
     },
 )

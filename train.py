@@ -19,6 +19,8 @@ from cfg import cli  # noqa: E402
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
+    from rl.observer import TrainingObserver
+
 
 def job(cfg: DictConfig) -> int:
     """One run of one mode; returns the exit status. Heavy imports wait until the configuration is known to be valid."""
@@ -43,8 +45,11 @@ def _run(cfg: DictConfig, stop: StopFlag) -> int:
     provenance = Provenance(yaml_text(cfg), yaml_text(cfg, resolve=False), overrides, list(sys.orig_argv))
     if config.mode == "test":
         from live.testing import run_test
+        from utils.companion import end_with_parent
+        from viewers.opening import open_audience
 
-        status = run_test(config, provenance, stop, task, overrides)
+        end_with_parent(stop)
+        status = run_test(config, provenance, stop, task, overrides, open_audience)
         if stop.requested and cli.in_sweep():
             raise KeyboardInterrupt  # a test ends well on Ctrl+C, but the sweep must not go on
         return status
@@ -59,7 +64,12 @@ def _run(cfg: DictConfig, stop: StopFlag) -> int:
     parent = load_parent(config, task)
     if config.resume and parent is not None:
         config = parent.resumed(config, [split(override)[1] for override in overrides])
-    return run_training(config, provenance, stop, parent, [BusObserver(config.publishInterval)])
+    observers: list[TrainingObserver] = [BusObserver(config.publishInterval)]
+    if config.viewer or config.watch or config.trainVideoEvery:
+        from viewers.companions import Companions
+
+        observers.append(Companions(config))
+    return run_training(config, provenance, stop, parent, observers)
 
 
 if __name__ == "__main__":

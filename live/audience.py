@@ -23,6 +23,11 @@ class Viewer(Listener):
     gone = False
     """The person has closed it, which ends the test."""
 
+    @property
+    def failed(self) -> bool:
+        """It could not do what it was there for; final after `close`."""
+        return False
+
     def begin(self, world: World, run: Run) -> None:
         """Environments that are to be shown from now on, with the directory of this test."""
 
@@ -42,6 +47,11 @@ class Audience:
     def gone(self) -> bool:
         """Somebody closed a window, and so ended the test."""
         return any(viewer.gone for viewer in self.viewers)
+
+    @property
+    def failed(self) -> bool:
+        """A viewer could not do what it was there for; final after `close`."""
+        return any(viewer.failed for viewer in self.viewers)
 
     def wait(self, text: str) -> None:
         """There is no policy yet, for the reason that `text` gives."""

@@ -52,6 +52,7 @@ class Controls:
         self.speed = speed
         self.paused = False
         self.recording = False
+        self.no_recording = "nobody records here"  # why; empty: recordings can be made
         self.comparing: tuple[ask_for.Compare, ...] = ()
         self.pushes = Pushes()
         self.notices: deque[tuple[int, str]] = deque(maxlen=NOTICES)  # (number, text) for people, the newest last
@@ -206,6 +207,8 @@ def _end_compare(controls: Controls, player: Player, request: ask_for.EndCompare
 
 
 def _record(controls: Controls, player: Player, request: ask_for.Record) -> None:
+    if request.on and controls.no_recording:
+        raise UserError(f"nothing can be recorded: {controls.no_recording}")
     controls.recording = request.on
 
 

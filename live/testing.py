@@ -68,7 +68,8 @@ def run_test(
     """
     audience = open_audience(config)
     with contextlib.closing(audience):
-        return _test(config, provenance, stop, task, overrides, audience)
+        status = _test(config, provenance, stop, task, overrides, audience)
+    return status or int(audience.failed)
 
 
 def _test(

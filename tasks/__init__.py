@@ -6,6 +6,11 @@ contract tests (`tests/test_task_contract.py`) pick it up from the table.
 
 from __future__ import annotations
 
+from utils.mujoco_gl import import_mujoco
+
+import_mujoco()  # before anybody else does
+
+# ruff: noqa: E402
 from tasks.ant import Ant
 from tasks.base import Task
 from tasks.base_task import BaseTask

@@ -152,6 +152,7 @@ def test_the_policy_sees_the_first_observation_of_a_restarted_episode():
     [
         (Restart(2), "environment 2: there are 0 to 1"),
         (Restart(-1), "environment -1"),
+        (Record(True), "nothing can be recorded: nobody records here"),
         (Speed(100.0), "speed 100.0: must be 0.0625 to 8"),
         (Speed(float("nan")), "speed nan"),
         (Pin(), "there are no versions"),
@@ -304,14 +305,14 @@ def test_the_board_shows_versions_episodes_and_swaps():
     live = live_of(candidate(1, bias=0.25, made=1000.0), history=4)
     live.prepare(candidate(2, bias=0.5, made=1010.0))
     env = counting_env(num_envs=2, length=3)
-    board = board_of(env, live, {4: [RollBack(1)], 5: [Record(True)]})
+    board = board_of(env, live, {4: [RollBack(1)], 5: [Pause(False)]})
     state = board.state
     assert (state["phase"], state["task"], state["num_envs"]) == ("playing", "Counting", 2)
     policy = state["policy"]
     assert (policy["label"], policy["pinned"], policy["made"], policy["source"]) == (1, True, 1000.0, "history")
     assert [(h["label"], h["made"]) for h in policy["history"]] == [(1, 1000.0), (2, 1010.0)]
     assert policy["history"][1]["episodes"] == 2
-    assert state["recording"]
+    assert not state["recording"]
     points = board.since(0)
     assert [p[2]["label"] for p in points if p[1] == "swap"] == [2, 1]
     episodes = [p[2] for p in points if p[1] == "episode"]

@@ -173,15 +173,16 @@ def _is_alive(pid: int, token: str) -> bool:
     return True
 
 
-def strict_json(value: Any) -> str:
-    """`value` as indented JSON with sorted keys, which browsers and `jq` accept too.
+def strict_json(value: Any, indent: int | None = 2) -> str:
+    """`value` as JSON with sorted keys, which browsers and `jq` accept too; `indent` None: on one line.
 
     NaN and Infinity become null, NumPy and torch scalars plain numbers, arrays and tuples lists, paths text.
 
     Raises:
         TypeError: a value of a kind that JSON has no word for, named by its type.
     """
-    return json.dumps(_plain(value), allow_nan=False, indent=2) + "\n"
+    separators = (",", ":") if indent is None else None
+    return json.dumps(_plain(value), allow_nan=False, indent=indent, separators=separators) + "\n"
 
 
 def _plain(value: Any) -> Any:

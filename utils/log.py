@@ -67,7 +67,7 @@ def setup_logging(level: str) -> None:
         shown.setFormatter(logging.Formatter(_FORMAT, _DATE))
     root.addHandler(shown)
     root.setLevel(level.upper())
-    for library in ("hydra", "tensorboard", "matplotlib"):
+    for library in ("hydra", "tensorboard", "matplotlib", "uvicorn", "websockets"):
         logging.getLogger(library).setLevel(logging.WARNING)  # what they say otherwise is about themselves
 
 

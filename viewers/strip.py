@@ -1,6 +1,6 @@
 """A strip of pictures of one episode that ends in success, rendered off-screen.
 
-    MUJOCO_GL=egl python -m viewers.strip docs/policies/BlindGrasping.pth docs/images/grasp.png --seed 3
+    python -m viewers.strip docs/policies/BlindGrasping.pth docs/images/grasp.png --seed 3
 
 Plays the full task (without curriculum and randomisation) in a few environments with the policy's most likely actions
 until one succeeds, and draws that episode at moments evenly apart.
@@ -25,6 +25,7 @@ from live.sources import candidate_of
 from live.world import World, build_world
 from rl.select import read_selected
 from utils.errors import UserError
+from viewers.offscreen import Painter
 
 ENVS = 8
 TRIES = 5000  # control steps in which an episode has to succeed
@@ -65,29 +66,11 @@ def successful_episode(world: World) -> np.ndarray:
     raise UserError(f"no episode succeeded in {TRIES} control steps of {ENVS} environments. Try another checkpoint.")
 
 
-def renderer_of(model: mujoco.MjModel) -> mujoco.Renderer:
-    """An off-screen renderer. Raises UserError where this process has no GL."""
-    try:
-        return mujoco.Renderer(model, *SIZE)
-    except (mujoco.FatalError, RuntimeError) as error:
-        raise UserError(
-            f"no off-screen rendering here ({str(error).splitlines()[0]}). Put MUJOCO_GL=egl before the command, with "
-            "libegl1 and libgl1-mesa-dri installed (Debian), or MUJOCO_GL=osmesa with libosmesa6."
-        ) from error
-
-
 def draw(world: World, path: np.ndarray, pictures: int, camera: mujoco.MjvCamera) -> np.ndarray:
     """(height, pictures x width, 3) uint8: moments of a path (steps, nq), evenly apart, first and last among them."""
-    model = mujoco.MjModel.from_xml_string(world.env.sim.model_xml())
-    data, shown, option = mujoco.MjData(model), [], mujoco.MjvOption()
-    option.sitegroup[:] = 0
-    with renderer_of(model) as renderer:
-        for step in np.linspace(0, len(path) - 1, pictures).round().astype(int):
-            data.qpos[:] = path[step]
-            mujoco.mj_forward(model, data)
-            renderer.update_scene(data, camera, option)
-            shown.append(renderer.render().copy())
-    return np.concatenate(shown, axis=1)
+    moments = np.linspace(0, len(path) - 1, pictures).round().astype(int)
+    with Painter(world.env.sim.model_xml(), *SIZE) as painter:
+        return np.concatenate([painter.draw(path[step], camera) for step in moments], axis=1)
 
 
 def main() -> None:

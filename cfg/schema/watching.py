@@ -37,6 +37,14 @@ class WatchingKeys:
     videoEnv: Optional[int] = key(0, "which environment is recorded; null: all in one picture", low=0)
     videoWidth: int = key(640, "width of the picture", unit="pixels", low=16, high=7680)
     videoHeight: int = key(480, "height of the picture", unit="pixels", low=16, high=4320)
+    videoDir: Optional[str] = key(None, "where clips are written; null: videos/ of the test's directory")
+    videoEvery: int = key(
+        0,
+        "test mode, where nobody watches: one episode of every so-many-th version only, at rest in between; 0: all",
+        unit="versions",
+        low=0,
+        mode="test",
+    )
     trainVideoEvery: int = key(
         0, "train mode: a clip of one episode every so many iterations; 0: none", low=0, mode="train"
     )

@@ -1,0 +1,365 @@
+"""The window on a real X server, with real keys and a real mouse."""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import glfw
+import numpy as np
+import pytest
+from PIL import Image
+
+from live import requests as ask_for
+from live.audience import Audience
+from live.board import Board
+from live.controls import Controls
+from live.testing import run_test
+from live.world import build_world
+from tests.processes import until
+from utils.errors import UserError
+from utils.provenance import Provenance
+from utils.signals import StopFlag
+from viewers import display as display_module
+from viewers.display import check_display
+from viewers.native import Window
+
+ROOT = Path(__file__).parent.parent
+KEPT = ROOT / "docs" / "policies" / "BlindGrasping.pth"
+WINDOW = (854, 600)  # pixels, two thirds of the screen
+SCENE = (slice(180, 420), slice(230, 620))  # rows and columns of a screenshot without words in them
+on_x = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not all(map(shutil.which, ("Xvfb", "xdotool", "import"))), reason="needs Xvfb, xdotool and ImageMagick"
+    ),
+]
+
+
+class Screen:
+    """An X server without a screen."""
+
+    def __init__(self) -> None:
+        reads, writes = os.pipe()
+        self.process = subprocess.Popen(
+            ["Xvfb", "-displayfd", str(writes), "-screen", "0", "1280x900x24"],
+            pass_fds=[writes], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        os.close(writes)
+        with os.fdopen(reads) as numbers:
+            self.name = f":{numbers.readline().strip()}"
+
+    def do(self, *words: str) -> str:
+        """Keys and mouse, as `xdotool` has them."""
+        env = {**os.environ, "DISPLAY": self.name}
+        return subprocess.run(["xdotool", *words], env=env, check=True, capture_output=True, text=True).stdout
+
+    def picture(self) -> np.ndarray:
+        """(height, width, 3) of the window."""
+        env = {**os.environ, "DISPLAY": self.name}
+        png = subprocess.run(["import", "-window", "root", "png:-"], env=env, check=True, capture_output=True).stdout
+        return np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).astype(int)[: WINDOW[1], : WINDOW[0]]
+
+    def press_close_button(self) -> None:
+        """Does what a window manager does: xdotool of 2016 can only destroy a window."""
+        x11 = ctypes.CDLL("libX11.so.6")
+        x11.XOpenDisplay.restype = ctypes.c_void_p
+        display = ctypes.c_void_p(x11.XOpenDisplay(self.name.encode()))
+        window = int(self.do("search", "--name", "MuJoCo").split()[-1])
+        protocols, delete = (x11.XInternAtom(display, name, False) for name in (b"WM_PROTOCOLS", b"WM_DELETE_WINDOW"))
+        event = (ctypes.c_long * 24)(33, 0, 0, 0, window, protocols, 32, delete, 0)  # an XClientMessageEvent
+        x11.XSendEvent(display, ctypes.c_ulong(window), False, ctypes.c_long(0), event)
+        x11.XCloseDisplay(display)
+
+    def close(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+        self.process.terminate()
+        self.process.wait()
+
+
+@pytest.fixture(scope="module")
+def screen():
+    """One for all tests: GLFW stays connected to its first display."""
+    made = Screen()
+    yield made
+    glfw.terminate()  # Xlib ends a process whose server is gone
+    made.close()
+
+
+class Watched:
+    """A test with a window, in a thread; what the window asked for is in `asked`."""
+
+    def __init__(self, config, runs: Path, *overrides: str) -> None:
+        self.config = config("config=test_viewer", "testGamesNum=0", f"runsDir={runs}", *overrides)
+        self.controls = Controls()
+        self.stop = StopFlag()
+        self.asked: list[ask_for.Request] = []
+        self.status: int | None = None
+        self._ask = self.controls.ask
+        self.controls.ask = self._note  # type: ignore[method-assign]
+        self.audience = Audience((), self.controls)
+        self.window = Window(self.controls, self.audience.board)
+        self.audience.viewers.append(self.window)
+        self.thread = threading.Thread(target=self._play, daemon=True)
+        self.thread.start()
+
+    def _note(self, request: ask_for.Request) -> bool:
+        self.asked.append(request)
+        return self._ask(request)
+
+    def _play(self) -> None:
+        provenance = Provenance("", "", [], [])
+        self.status = run_test(self.config, provenance, self.stop, None, [], lambda config: self.audience)
+
+    @property
+    def state(self) -> dict:
+        return self.audience.board.state
+
+    @property
+    def view(self):
+        return self.window._show._desk.view
+
+    def shown(self) -> bool:
+        return self.window._show is not None and self.window._show._handle is not None
+
+    def until(self, holds, timeout: float = 30) -> None:
+        until(holds, timeout, lambda: f"{self.state} {self.asked}")
+
+    def end(self) -> None:
+        self.stop.requested = True
+        self.thread.join(30)
+
+
+@pytest.fixture
+def watch(screen, config, tmp_path, monkeypatch):
+    monkeypatch.setenv("DISPLAY", screen.name)
+    begun: list[Watched] = []
+
+    def begin(*overrides: str) -> Watched:
+        watched = Watched(config, tmp_path, *overrides)
+        begun.append(watched)
+        watched.until(watched.shown)
+        watched.until(lambda: screen.picture()[SCENE].std() > 1)
+        return watched
+
+    yield begin
+    for watched in begun:
+        watched.end()
+
+
+def play(runs: str) -> None:
+    """A program that plays on for a while after it has said that its window is shown, and ends."""
+    from cfg.compose import compose
+    from cfg.typed import to_typed
+
+    watched = Watched(lambda *overrides: to_typed(compose(list(overrides))), Path(runs), *CARTS)
+    watched.until(watched.shown)
+    time.sleep(1.0)
+    print("shown", flush=True)
+    time.sleep(2.0)
+    steps = watched.audience.board._steps
+    watched.until(lambda: watched.audience.board._steps > steps + 60)
+    print("went on", flush=True)
+    watched.end()
+    sys.exit(watched.status)
+
+
+CARTS = ("task=Cartpole", "agent=random", "numEnvs=3")
+
+
+def no_display(monkeypatch, **env: str) -> str:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UserError) as refused:
+        check_display()
+    assert refused.value.exit_code != 0
+    return str(refused.value)
+
+
+def test_without_a_display_the_browser_is_named(monkeypatch):
+    message = no_display(monkeypatch)
+    assert "neither DISPLAY nor WAYLAND_DISPLAY" in message
+    assert "config=test_stream" in message
+    assert "ssh -X" in message
+
+
+def test_a_display_that_is_not_there_is_named(monkeypatch):
+    message = no_display(monkeypatch, DISPLAY=":4242")
+    assert "DISPLAY=:4242 is set, but" in message
+    assert "config=test_stream" in message
+
+
+def test_a_display_that_does_not_answer_is_given_up(monkeypatch):
+    monkeypatch.setattr(display_module, "PATIENCE", 0.01)
+    assert "does not answer" in no_display(monkeypatch, DISPLAY=":4242")
+
+
+def test_on_macos_the_launcher_is_named(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(sys, "argv", ["train.py", "config=test_viewer"])
+    monkeypatch.delenv("MJPYTHON_BIN", raising=False)
+    with pytest.raises(UserError, match=r"Run: mjpython train\.py config=test_viewer"):
+        check_display()
+    monkeypatch.setenv("MJPYTHON_BIN", "/somewhere")
+    check_display()
+
+
+class TestOnX:
+    pytestmark = on_x
+
+    def test_the_picture_moves_and_stands_still_while_paused(self, watch, screen):
+        watched = watch(*CARTS)
+        first = screen.picture()[SCENE]
+        until(lambda: (screen.picture()[SCENE] != first).any(), 20)
+        screen.do("key", "space")
+        watched.until(lambda: watched.state["paused"])
+        time.sleep(0.5)  # frames that were under way
+        still = screen.picture()[SCENE]
+        time.sleep(0.5)
+        assert (screen.picture()[SCENE] == still).all()
+        screen.do("key", "Right")
+        until(lambda: (screen.picture()[SCENE] != still).any(), 20)
+
+    def test_words_are_in_the_picture(self, watch, screen):
+        watch(*CARTS)
+        corner = screen.picture()[:120, :270]
+        assert (corner.min(axis=2) > 240).sum() > 200  # white letters on a dark box
+        assert (corner.max(axis=2) < 120).mean() > 0.3
+        without = screen.picture()[:, 560:].mean()
+        screen.do("key", "h")
+        until(lambda: screen.picture()[:, 560:].mean() < without - 20, 20)
+        screen.do("key", "h")
+        until(lambda: screen.picture()[:, 560:].mean() > without - 5, 20)
+
+    def test_keys_steer_the_test(self, watch, screen):
+        watched = watch(*CARTS)
+        screen.do("key", "minus")
+        watched.until(lambda: watched.state["speed"] == 0.5)
+        for speed in (1.0, 2.0, 4.0, 8.0, None):  # None: as fast as possible
+            screen.do("key", "equal")
+            watched.until(lambda speed=speed: watched.state["speed"] == speed)
+        screen.do("key", "space")
+        watched.until(lambda: watched.state["paused"])
+        watched.until(lambda: watched.asked[-1] == ask_for.Pause(True))
+        screen.do("key", "BackSpace")
+        watched.until(lambda: watched.state["lengths"] == [0, 0, 0])
+        screen.do("key", "Right")
+        watched.until(lambda: watched.state["lengths"] == [1, 1, 1])
+        screen.do("key", "Down")
+        screen.do("key", "Return")
+        watched.until(lambda: watched.state["lengths"] == [1, 0, 1] or watched.state["lengths"] == [1, 1, 0])
+        assert watched.asked[-1] == ask_for.Restart(watched.view.env_id)
+        screen.do("key", "o")
+        watched.until(lambda: watched.asked[-1] == ask_for.Record(True))
+        screen.do("key", "p")  # of a scripted agent: refused in words
+        watched.until(lambda: "there are no versions" in str(watched.state["notices"]))
+        screen.do("key", "space")
+        watched.until(lambda: not watched.state["paused"])
+
+    def test_mujocos_own_meaning_of_our_keys_is_taken_back(self, watch, screen):
+        watched = watch(*CARTS)
+        option = watched.window._show._handle.opt
+        flags, groups = option.flags.copy(), option.geomgroup.copy()
+        for key in ("a", "t", "2", "h", "h", "m", "v", "o"):
+            screen.do("key", key)
+        watched.until(lambda: watched.asked and watched.asked[-1] == ask_for.Record(True))
+        assert watched.view.preset == "side"
+        assert not watched.view.show_all
+        assert (option.flags == flags).all()
+        assert (option.geomgroup == groups).all()
+        screen.do("key", "c")
+        watched.until(lambda: watched.view.contacts)
+        screen.do("key", "j")  # not ours: MuJoCo shows joints
+        until(lambda: (option.flags != flags).sum() == 2, 10)
+
+    def test_a_policy_is_pinned_by_a_key(self, watch, screen):
+        watched = watch(f"checkpoint={KEPT}")
+        for pinned in (True, False):
+            screen.do("key", "p")
+            watched.until(lambda pinned=pinned: watched.state["policy"]["pinned"] is pinned)
+        screen.do("key", "m")
+        watched.until(lambda: watched.state["policy"]["how"] == "reset")
+
+    def test_the_mouse_pushes_a_body(self, watch, screen):
+        watched = watch(*CARTS)
+        middle = [str(side // 2) for side in WINDOW]
+        screen.do("key", "a", "key", "2", "key", "t", "key", "space")
+        screen.do("mousemove", *middle, "click", "--repeat", "25", "4")  # nearer
+        watched.until(lambda: watched.state["paused"])
+        time.sleep(0.5)
+        screen.do("click", "--repeat", "2", "--delay", "50", "1")
+        pull = watched.window._show._handle.perturb
+        watched.until(lambda: pull.select == 2)  # the centre of mass lies in the pole
+        screen.do("key", "minus", "key", "minus", "key", "minus", "key", "minus")  # before it is gone
+        screen.do("keydown", "ctrl", "mousedown", "3")
+        watched.until(lambda: pull.active)
+        screen.do("mousemove_relative", "40", "0")
+        time.sleep(0.3)
+        assert not [r for r in watched.asked if isinstance(r, ask_for.Push)]  # nothing while paused
+        watched.controls.ask(ask_for.Pause(False))
+        watched.until(lambda: [r for r in watched.asked if isinstance(r, ask_for.Push)])
+        screen.do("mouseup", "3", "keyup", "ctrl")
+        push = next(r for r in watched.asked if isinstance(r, ask_for.Push))
+        assert (push.env_id, push.body) == (0, "pole")
+        assert push.force[0] > 0  # to the right, as seen from the side
+        watched.until(lambda: not pull.active)
+
+    def test_another_world_gets_a_window_of_its_own(self, screen, config, monkeypatch):
+        monkeypatch.setenv("DISPLAY", screen.name)
+        controls = Controls()
+        window = Window(controls, Board())
+        for task, bodies in (("Cartpole", 3), ("Ant", 14)):
+            world = build_world(config("config=test", f"task={task}", "agent=random", "numEnvs=2"), None)
+            window.begin(world, None)
+            until(lambda: window._show._handle is not None, 20)
+            assert window._show._handle.m.nbody == bodies
+            window.on_rest(SimpleNamespace(env=world.env))
+            world.close()
+        window.close()
+        window.close()
+        assert not window.gone
+
+    @pytest.mark.parametrize("how", ["button", "key"])
+    def test_closing_the_window_ends_the_test_with_status_0(self, watch, screen, how):
+        watched = watch(*CARTS)
+        if how == "button":
+            screen.press_close_button()
+        else:
+            screen.do("key", "ctrl+q")
+        watched.until(lambda: watched.status == 0)
+        assert watched.state["phase"] == "ended"
+
+    def test_a_window_system_that_hangs_stalls_neither_the_test_nor_its_end(self, tmp_path):
+        """A process of its own: what it leaves behind would break the other tests."""
+        frozen = Screen()
+        script = (
+            f"import sys; sys.path[:0] = [{str(ROOT)!r}]; from tests.test_native_viewer import play; play(sys.argv[1])"
+        )
+        command = [sys.executable, "-c", script, str(tmp_path)]
+        env = {**os.environ, "DISPLAY": frozen.name}
+        process = subprocess.Popen(
+            command, env=env, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        try:
+            assert process.stdout is not None
+            assert any("shown" in line for line in process.stdout)
+            frozen.process.send_signal(signal.SIGSTOP)
+            rest, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+            frozen.close()
+        assert process.returncode == 0, rest
+        assert "went on" in rest
+        assert "does not answer" in rest
+        assert "Traceback" not in rest

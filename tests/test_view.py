@@ -1,0 +1,235 @@
+"""What is looked at, what keys ask for and what is said of a test, without any window."""
+
+from __future__ import annotations
+
+import glfw
+import mujoco
+import numpy as np
+import pytest
+
+from live import requests as ask_for
+from live.board import Board
+from live.controls import Controls
+from viewers.keys import KEYS, Desk, help_text, press, take_back
+from viewers.others import Others
+from viewers.status import age, marks, status
+from viewers.view import PRESETS, View, aim, bounds_of, cell_of, follows_at_first, grid_offsets, tracked_body
+
+
+def model_of(body: str) -> mujoco.MjModel:
+    return mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{body}</worldbody></mujoco>")
+
+
+PLANE = '<geom type="plane" size="0 0 1"/>'
+BOX = '<geom type="box" size="1 2 3"/>'
+SLIDER = f'<body name="sled" pos="0 0 5"><joint type="slide" axis="1 0 0" limited="true" range="-4 8"/>{BOX}</body>'
+FLYER = f'<body name="still"/><body name="robot"><freejoint/>{BOX}</body>'
+
+
+def test_bounds_leave_out_endless_planes():
+    bounds = bounds_of(model_of(PLANE + f'<body pos="1 0 0">{BOX}</body>'))
+    assert np.allclose(bounds.center, [1, 0, 0])
+    assert np.allclose(bounds.size, [2, 4, 6])
+    assert bounds.radius == pytest.approx(np.sqrt(4 + 16 + 36) / 2)
+
+
+def test_bounds_of_nothing_but_a_plane_are_the_models_own():
+    model = model_of(PLANE)
+    assert np.allclose(bounds_of(model).size, model.stat.extent)
+
+
+def test_bounds_reach_half_way_to_the_limits_of_joints():
+    bounds = bounds_of(model_of(SLIDER))
+    assert np.allclose(bounds.center, [1, 0, 5])  # x from -2 - 1 to 4 + 1
+    assert np.allclose(bounds.size, [8, 4, 6])
+
+
+def test_long_rails_lie_close_to_each_other():
+    rail = model_of('<geom type="box" size="4 0.1 0.1"/>')
+    assert np.allclose(cell_of(rail), [12, 2])
+    offsets = grid_offsets(4, cell_of(rail))
+    assert np.allclose(offsets[:, 0], 0)
+    assert np.allclose(offsets[:, 1], [-3, -1, 1, 3])
+
+
+@pytest.mark.parametrize(("num_envs", "rows"), [(1, 1), (2, 2), (4, 2), (5, 3), (64, 8)])
+def test_a_grid_is_about_square_and_around_the_origin(num_envs, rows):
+    offsets = grid_offsets(num_envs, 3.0)
+    assert offsets.shape == (num_envs, 3)
+    assert len(np.unique(offsets[:, 1])) == rows
+    assert len(np.unique(offsets, axis=0)) == num_envs
+    assert np.allclose(offsets.max(0), -offsets.min(0))
+    assert num_envs == 1 or np.isclose(np.linalg.norm(offsets[1] - offsets[0]), 3.0)
+
+
+def test_a_grid_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="num_envs=0: at least 1"):
+        grid_offsets(0, 1.0)
+
+
+@pytest.mark.parametrize(("body", "tracked", "follows"), [(SLIDER, 1, False), (FLYER, 2, True), (BOX, 0, False)])
+def test_a_camera_follows_a_free_robot(body, tracked, follows):
+    model = model_of(body)
+    assert tracked_body(model) == tracked
+    assert follows_at_first(model) == follows
+
+
+def test_a_camera_shows_one_environment_or_the_grid_around_it():
+    bounds, offsets = bounds_of(model_of(BOX)), grid_offsets(4, 10.0)
+    one = aim(View(show_all=False, env_id=3, preset="front"), bounds, offsets)
+    assert (one.azimuth, one.elevation) == (PRESETS["front"].azimuth, PRESETS["front"].elevation)
+    assert np.allclose(one.lookat, 0)
+    grid = aim(View(env_id=3), bounds, offsets)
+    assert np.allclose(grid.lookat, [-5, -5, 0])  # the chosen one stands at the origin, in a corner
+    assert grid.distance > one.distance
+    assert np.allclose(aim(View(env_id=7), bounds, offsets).lookat, grid.lookat)  # the same place of the next block
+
+
+def test_others_stand_beside_the_chosen_one_without_their_planes():
+    model = model_of(PLANE + f'<body name="cube"><freejoint/>{BOX}</body>')
+    others = Others(model, grid_offsets(2, 10.0))
+    scene = mujoco.MjvScene(model, 100)
+    qpos = np.tile(model.qpos0, (2, 1))
+    others.draw(scene, mujoco.MjvOption(), [1, 0], qpos)
+    boxes = [geom for geom in scene.geoms[: scene.ngeom] if geom.type == mujoco.mjtGeom.mjGEOM_BOX]
+    labels = [geom.label for geom in scene.geoms[: scene.ngeom] if geom.type == mujoco.mjtGeom.mjGEOM_LABEL]
+    assert scene.ngeom == 3
+    assert np.allclose(boxes[0].pos, others.place(0) - others.place(1))
+    assert labels == ["[1]", "0"]
+    others.draw(scene, mujoco.MjvOption(), [1], qpos[:1])
+    assert scene.ngeom == 0
+
+
+class Asked(Controls):
+    """Controls that note what they are asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests: list[ask_for.Request] = []
+
+    def ask(self, request: ask_for.Request) -> bool:
+        self.requests.append(request)
+        return True
+
+
+POLICY = {
+    "run": "Ant_1", "label": 12, "epoch": 120, "made": 1000.0, "newest": 12, "pinned": False, "swapping": False,
+    "how": "blend", "blend_steps": 30, "history": [{"label": 11}, {"label": 12}],
+}  # fmt: skip
+STATE = {
+    "phase": "playing", "task": "Ant", "policy": POLICY, "num_envs": 4, "control_dt": 0.05, "labels": [12] * 4,
+    "lengths": [7] * 4, "paused": False, "speed": 1.0, "real_time": 0.998, "recording": False, "comparing": None,
+    "episodes": 2, "return_mean": 3.14159, "success_rate": None, "agent": "policy",
+}  # fmt: skip
+
+
+@pytest.fixture
+def desk():
+    board = Board()
+    board.state = STATE
+    return Desk(Asked(), board, View(), num_envs=4)
+
+
+@pytest.mark.parametrize(
+    ("code", "request_"),
+    [
+        (glfw.KEY_SPACE, ask_for.Pause(True)),
+        (glfw.KEY_RIGHT, ask_for.StepOnce()),
+        (glfw.KEY_MINUS, ask_for.Speed(0.5)),
+        (glfw.KEY_EQUAL, ask_for.Speed(2.0)),
+        (glfw.KEY_ENTER, ask_for.Restart(0)),
+        (glfw.KEY_BACKSPACE, ask_for.Restart(None)),
+        (glfw.KEY_P, ask_for.Pin()),
+        (glfw.KEY_B, ask_for.RollBack(None)),
+        (glfw.KEY_M, ask_for.TakeOver("now", 1.5)),
+        (glfw.KEY_V, ask_for.Compare(12, 11)),
+        (glfw.KEY_O, ask_for.Record(True)),
+    ],
+)
+def test_a_key_asks_for(desk, code, request_):
+    assert press(desk, code)
+    assert desk.controls.requests == [request_]
+
+
+@pytest.mark.parametrize(
+    ("speed", "code", "asked"),
+    [
+        (8.0, glfw.KEY_EQUAL, None),
+        (None, glfw.KEY_EQUAL, None),
+        (None, glfw.KEY_MINUS, 8.0),
+        (1 / 16, glfw.KEY_MINUS, 1 / 16),
+        (3.0, glfw.KEY_MINUS, 2.0),
+        (3.0, glfw.KEY_EQUAL, 4.0),
+    ],
+)
+def test_speeds_have_a_slowest_and_a_fastest(desk, speed, code, asked):
+    desk.controls.speed = speed
+    press(desk, code)
+    assert desk.controls.requests == [ask_for.Speed(asked)]
+
+
+def test_keys_that_undo_what_they_did(desk):
+    desk.board.state = STATE | {"policy": POLICY | {"pinned": True}, "comparing": [12, 11]}
+    press(desk, glfw.KEY_P)
+    press(desk, glfw.KEY_V)
+    assert desk.controls.requests == [ask_for.Follow(), ask_for.EndCompare()]
+
+
+def test_there_may_be_nothing_to_compare_with(desk):
+    desk.board.state = STATE | {"policy": POLICY | {"history": [{"label": 12}]}}
+    press(desk, glfw.KEY_V)
+    assert not desk.controls.requests
+    assert desk.word == "there is no earlier version to compare with"
+
+
+def test_keys_of_the_view(desk):
+    view = desk.view
+    desk.aimed = True
+    for code in (glfw.KEY_UP, glfw.KEY_A, glfw.KEY_T, glfw.KEY_3, glfw.KEY_C, glfw.KEY_F, glfw.KEY_H):
+        assert press(desk, code)
+    assert view == View(3, show_all=False, follow=True, preset="top", contacts=True, forces=True)
+    assert desk.help_open
+    assert not desk.aimed
+    assert not press(desk, glfw.KEY_J)
+
+
+def test_no_key_means_what_mujoco_does_before_it_can_be_taken_back():
+    ours = {code for key in KEYS for code in key.codes}
+    assert len(ours) == sum(len(key.codes) for key in KEYS)
+    rendering = {letter for _, _, letter in mujoco.mjRNDSTRING if letter}
+    assert not {chr(code) for code in ours if code < 256} & rendering
+    option = mujoco.MjvOption()
+    before = option.flags.copy(), option.geomgroup.copy()
+    take_back(option, glfw.KEY_H)
+    take_back(option, glfw.KEY_2)
+    take_back(option, glfw.KEY_SPACE)
+    assert (option.flags != before[0]).sum() == (option.geomgroup != before[1]).sum() == 1
+
+
+def test_help_fits_into_mujocos_overlay():
+    assert all(len(text) < 500 and text.isascii() for text in help_text())
+
+
+def test_the_status_in_words():
+    names, values = status(STATE, View(env_id=2), now=1012.4)
+    assert dict(zip(names.split("\n"), values.split("\n"), strict=True)) == {
+        "task": "Ant",
+        "run": "Ant_1",
+        "version": "12, epoch 120, 12 s old",
+        "takes over": "blend",
+        "return": "3.142, mean of 2",
+        "environment": "2 (0 to 3), step 7",
+        "speed": "1 x real time, held 1.00 x",
+    }
+    assert status({"phase": "waiting", "text": "für später"}, View(), 0.0) == ("waiting", "f?r sp?ter")
+
+
+def test_marks_name_what_is_unusual():
+    assert marks(STATE) == ""
+    unusual = STATE | {"paused": True, "recording": True, "comparing": [12, 11], "policy": POLICY | {"pinned": True}}
+    assert marks(unusual) == "PAUSED   PINNED   REC   A/B 12 | 11"
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(-3, "0 s"), (59.9, "59 s"), (60, "1 min"), (7300, "2 h"), (2e5, "2 d")])
+def test_ages_are_rounded_down(seconds, text):
+    assert age(seconds) == text

@@ -1,0 +1,83 @@
+"""A real browser at the door."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.web_fixtures import TOKEN
+
+pytest_plugins = ["web_fixtures"]
+CHROMIUM = shutil.which("chromium")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")]
+
+ASIDE = """
+async () => {
+  const frame = document.createElement("iframe");
+  const socket = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/scene/ws?page=here`;
+  frame.src = `/scene/?websocket=${encodeURIComponent(socket)}`;
+  document.body.replaceChildren(frame);
+}
+"""
+
+
+@pytest.fixture
+def tab():
+    """A tab, with what its console said."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--use-gl=angle", "--use-angle=swiftshader"]
+        )
+        page = browser.new_page()
+        page.said = []
+        page.on("console", lambda message: page.said.append(message.text))
+        page.on("pageerror", lambda error: page.said.append(f"pageerror: {error}"))
+        yield page
+        browser.close()
+
+
+def wait_for(tab, condition):
+    """Lets the tab run until `condition()` holds, at most 60 s."""
+    for _ in range(600):
+        if condition():
+            return
+        tab.wait_for_timeout(100)
+    pytest.fail(f"waited in vain; the console: {tab.said}")
+
+
+def complaints(tab):
+    """What the browser refused or failed to do."""
+    return [
+        text for text in tab.said if "Content Security Policy" in text or "pageerror" in text or "Failed to" in text
+    ]
+
+
+@pytest.mark.parametrize("path", ["/scene/", "/scene"])
+def test_visers_page_connects_through_the_door(open_scene, scene, tab, path):
+    door, _ = open_scene(token=TOKEN)
+    tab.goto(door.url.replace("/?", f"{path}?"))
+    assert "token" not in tab.url
+    wait_for(tab, scene.get_clients)
+    (client,) = scene.get_clients().values()
+    wait_for(tab, lambda: client.camera.image_height > 0)
+    tab.wait_for_timeout(1000)  # what is loaded last
+    assert complaints(tab) == []
+
+
+def test_the_form_lets_in_and_a_frame_is_told_from_others(open_scene, scene, tab):
+    opened = []
+    door, _ = open_scene(token=TOKEN, on_open=lambda page, port: opened.append(page))
+    tab.goto(f"http://localhost:{door.port}/stats")
+    tab.fill("#token", "wrong")
+    tab.click("button")
+    assert "That token is wrong." in tab.inner_text("form")
+    tab.fill("#token", TOKEN)
+    tab.click("button")
+    tab.wait_for_url("**/stats")
+    assert tab.inner_text("body").strip() == "{}"
+    tab.evaluate(ASIDE)
+    wait_for(tab, scene.get_clients)
+    assert opened == ["here"]
+    assert [text for text in complaints(tab) if "401" not in text and "404" not in text] == []  # no icon

@@ -1,0 +1,208 @@
+"""The port, the bounds on connections, and the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import socket
+import threading
+import time
+
+import pytest
+
+from tests.web_fixtures import TOKEN, client_of, raw_socket, scene_socket
+from utils.errors import UserError
+from web import guard, server
+from web.access import Access
+from web.door import FrontDoor
+from web.listen import listen, reachable_host
+from web.mjpeg import Frames, stream_router
+
+pytest_plugins = ["web_fixtures"]
+
+
+@pytest.fixture
+def held():
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        yield holder.getsockname()[1]
+
+
+def gone(connection):
+    """Whether the other side has ended the connection; waits for it or for more data, at most 5 s."""
+    try:
+        return connection.recv(4096) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_a_taken_port_is_told_with_its_holder_and_the_next_one_is_used(held, caplog):
+    door = FrontDoor(Access(TOKEN, False), "127.0.0.1", held)
+    door.stop()
+    (record,) = caplog.records
+    assert door.port > held
+    assert f"streamPort={held} is taken by" in record.getMessage()
+    assert f"(pid {os.getpid()}); port {door.port} is used instead" in record.getMessage()
+    assert door.url == f"http://127.0.0.1:{door.port}/?token=a%20token%2Fwith%2Bsigns"
+
+
+def test_no_port_is_an_error_that_names_the_key(held):
+    with pytest.raises(UserError, match=rf"streamPort={held}: taken by .*\(pid {os.getpid()}\)"):
+        listen("127.0.0.1", held, tries=1)
+    with pytest.raises(UserError, match=r"streamPort=58080: 192\.0\.2\.1 cannot be listened on"):
+        listen("192.0.2.1", 58080)
+
+
+def test_a_restart_gets_the_same_port_at_once(open_door, caplog):
+    first = open_door()
+    with client_of(first) as client:
+        client.get("/healthz")
+        first.stop()
+    second = open_door(port=first.port)
+    with client_of(second) as client:
+        assert client.get("/healthz").status_code == 200
+    assert second.port == first.port
+    assert not caplog.records
+
+
+def test_the_address_of_a_server_on_all_interfaces_is_one_that_others_can_use():
+    assert reachable_host("127.0.0.1") == "127.0.0.1"
+    assert reachable_host("0.0.0.0") not in ("0.0.0.0", "")
+
+
+def test_stats_are_strict_json_and_metrics_what_prometheus_reads(open_door):
+    readings = [
+        ("livegym_swaps_total", "Swaps.", "counter", [({"source": "bus"}, 3)]),
+        ("livegym_fps", "Pictures per second.", "gauge", [({}, float("nan"))]),
+    ]
+    door = open_door(stats=lambda: {"reward": float("nan")}, metrics=lambda: readings)
+    with client_of(door) as client:
+        assert json.loads(client.get("/stats").text, parse_constant=pytest.fail) == {"reward": None}
+        answer = client.get("/metrics")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert 'livegym_swaps_total{source="bus"} 3.0' in answer.text
+    assert "# TYPE livegym_fps gauge\nlivegym_fps NaN" in answer.text
+
+
+def test_300_silent_sockets_stop_nobody(open_door):
+    door = open_door()
+    silent = [raw_socket(door) for _ in range(300)]
+    with client_of(door) as client:
+        assert client.get("/healthz").status_code == 200
+    first = silent[: 300 - server.MAX_WAITING]
+    assert all(gone(connection) for connection in first)
+    for connection in silent:
+        connection.close()
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET"])
+def test_who_does_not_finish_a_request_is_dropped(open_door, monkeypatch, said):
+    monkeypatch.setattr(server, "HEAD_S", 0.3)
+    with raw_socket(open_door()) as connection:
+        connection.sendall(said)
+        while not gone(connection):
+            pass
+
+
+def test_a_websocket_that_is_silent_stays(open_scene, monkeypatch):
+    monkeypatch.setattr(server, "HEAD_S", 0.05)
+    door, _ = open_scene()
+
+    async def use():
+        async with scene_socket(door) as client:
+            await asyncio.sleep(0.2)
+            await client.ping()
+
+    asyncio.run(use())
+
+
+def test_more_clients_than_can_be_served_are_told_to_come_back(open_scene, monkeypatch):
+    monkeypatch.setattr(guard, "MAX_ACTIVE", 1)
+    door, _ = open_scene()
+
+    async def use():
+        async with scene_socket(door):
+            with client_of(door) as client:
+                answer = client.get("/healthz")
+                assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+
+    asyncio.run(use())
+    with client_of(door) as client:
+        assert client.get("/healthz").status_code == 200
+
+
+def test_garbage_and_cut_connections_leave_no_trace(open_door, caplog):
+    caplog.set_level(logging.WARNING)
+    door = open_door()
+    for said in (
+        b"\x16\x03\x01\x02\x00",
+        b"GET /\r\n\r\n",
+        b"GET " + b"a" * 100_000,
+        b"\r\n" * 50,
+        b"POST / HTTP/1.1\r\n",
+    ):
+        with raw_socket(door) as connection:
+            connection.sendall(said)
+    with raw_socket(door) as connection:
+        connection.sendall(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\ntoken=")
+    with client_of(door) as client:
+        assert client.get("/healthz").status_code == 200
+    assert not caplog.records
+
+
+def test_stop_ends_clients_that_do_not_read(open_scene, caplog):
+    frames = Frames()
+    door, _ = open_scene()
+    door.app.include_router(stream_router(frames))
+    request = f"GET /stream HTTP/1.1\r\nHost: localhost:{door.port}\r\n\r\n".encode()
+    with raw_socket(door) as stream, raw_socket(door) as silent:
+        stream.sendall(request)
+        assert b"200 OK" in stream.recv(4096)
+        while not frames.wanted:
+            time.sleep(0.01)
+        frames.publish(b"x" * 10_000_000)
+
+        async def use():
+            async with scene_socket(door) as client:
+                await asyncio.to_thread(door.stop)
+                await client.wait_closed()
+
+        asyncio.run(use())
+        assert gone(silent)
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+@pytest.mark.slow
+def test_2000_clients_come_and_go_and_leave_nothing(open_scene):
+    door, _ = open_scene()
+    request = f"GET /stats HTTP/1.1\r\nHost: localhost:{door.port}\r\n\r\n".encode()
+
+    async def come_and_go(number):
+        if number % 4:
+            with raw_socket(door) as connection:
+                connection.sendall(request if number % 2 else request[:9])
+        else:
+            async with scene_socket(door) as client:
+                if number % 8:
+                    client.transport.abort()
+
+    async def cycles(count):
+        for number in range(count):
+            await come_and_go(number)
+
+    def held():
+        return threading.active_count(), len(os.listdir("/proc/self/fd"))
+
+    asyncio.run(cycles(200))
+    threads, descriptors = held()
+    asyncio.run(cycles(2000))
+    few = 10  # the pool of threads may have grown a little
+    for _ in range(100):
+        if held()[1] <= descriptors + few:
+            break
+        time.sleep(0.1)
+    assert held()[0] <= threads + few
+    assert held()[1] <= descriptors + few
+    with client_of(door) as client:
+        assert client.get("/healthz").status_code == 200

@@ -1,0 +1,109 @@
+"""Pictures at /stream."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.web_fixtures import client_of, doors
+from web.mjpeg import MAX_CLIENTS, Frames, stream_router
+
+pytest_plugins = ["web_fixtures"]
+
+
+@pytest.fixture(scope="module")
+def frames():
+    return Frames()
+
+
+@pytest.fixture(scope="module")
+def door(frames):
+    with doors() as opened:
+        yield opened(routers=[stream_router(frames)])
+
+
+def wait_for(condition):
+    """Returns when `condition()` holds; the test's own limit is the only one."""
+    while not condition():
+        time.sleep(0.005)
+
+
+def parts_of(chunks, count):
+    """The first `count` pictures in a multipart body."""
+    data = b""
+    while data.count(b"\r\n--frame\r\n") < count:
+        data += next(chunks)
+    return [part.partition(b"\r\n\r\n")[2] for part in data.split(b"\r\n--frame\r\n")[:count]]
+
+
+def test_a_client_gets_each_picture_whole_and_at_once(door, frames):
+    assert not frames.wanted
+    with client_of(door) as client, client.stream("GET", "/stream?fps=60") as answer:
+        assert answer.headers["content-type"] == "multipart/x-mixed-replace; boundary=frame"
+        chunks = answer.iter_raw()
+        wait_for(lambda: frames.wanted)
+        frames.publish(b"one")
+        assert parts_of(chunks, 1) == [b"one"]
+        frames.publish(b"two--frame")
+        assert parts_of(chunks, 1) == [b"two--frame"]
+    wait_for(lambda: not frames.wanted)
+
+
+def test_a_slow_client_gets_the_newest_and_no_queue(door, frames):
+    with client_of(door) as client, client.stream("GET", "/stream?fps=60") as answer:
+        chunks = answer.iter_raw()
+        wait_for(lambda: frames.wanted)
+        frames.publish(b"first")
+        parts_of(chunks, 1)
+        for number in range(1000):
+            frames.publish(b"%04d" % number * 25_000)  # 100 kB
+        wait_for(lambda: frames._newest is not None and frames._newest.startswith(b"0999"))
+        shown = parts_of(chunks, 1)[0][:4]
+        while shown != b"0999":
+            skipped, shown = shown, parts_of(chunks, 1)[0][:4]
+            assert int(shown) > int(skipped)
+
+
+def test_a_picture_of_yesterday_is_not_shown(door, frames):
+    frames.publish(b"nobody looks")
+    with client_of(door) as client, client.stream("GET", "/stream"):
+        wait_for(lambda: frames.wanted)
+        frames.publish(b"old")
+        wait_for(lambda: frames._newest == b"old")
+    wait_for(lambda: not frames.wanted)
+    assert frames._newest is None
+
+
+@pytest.mark.parametrize("fps", ["0", "61", "-1", "nan", "inf", "1e400", "x", "", "1" * 5000])
+def test_a_rate_out_of_range_is_an_error(door, fps):
+    with client_of(door) as client:
+        answer = client.get("/stream", params={"fps": fps})
+    assert answer.status_code == 400
+    assert "1 to 60" in answer.text
+
+
+def test_why_there_are_no_pictures_is_said(door, frames, monkeypatch):
+    monkeypatch.setattr(frames, "unavailable", "EGL is missing")
+    with client_of(door) as client:
+        answer = client.get("/stream")
+    assert (answer.status_code, answer.text) == (503, "No pictures: EGL is missing\n")
+
+
+def test_a_ninth_client_is_told_to_wait(door, frames):
+    with client_of(door) as client:
+        open_streams = [client.send(client.build_request("GET", "/stream"), stream=True) for _ in range(MAX_CLIENTS)]
+        wait_for(lambda: frames.viewers == MAX_CLIENTS)
+        assert client.get("/stream").status_code == 503
+        for stream in open_streams:
+            stream.close()
+        wait_for(lambda: not frames.wanted)
+
+
+def test_publish_after_the_end_is_no_error(open_door):
+    frames = Frames()
+    door = open_door(routers=[stream_router(frames)])
+    with client_of(door) as client, client.stream("GET", "/stream"):
+        wait_for(lambda: frames.wanted)
+    door.stop()
+    frames.publish(b"too late")

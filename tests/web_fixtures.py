@@ -1,0 +1,107 @@
+"""Doors on loopback for the tests of `web`, and clients that ask them."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+
+import httpx
+import msgspec
+import pytest
+import viser
+import websockets.asyncio.client
+import zstandard
+
+from web.access import Access
+from web.door import FrontDoor
+from web.scene_proxy import SceneProxy
+
+TOKEN = "a token/with+signs"
+PROTOCOL = f"viser-v{viser.__version__}"
+
+
+@contextlib.contextmanager
+def doors():
+    """A function that opens doors, which are closed after the block."""
+    with contextlib.ExitStack() as stack:
+
+        def opened(token=None, read_only=False, hosts=None, port=0, routers=(), **callables):
+            door = FrontDoor(Access(token, read_only, hosts), "127.0.0.1", port, **callables)
+            stack.callback(door.stop)
+            for router in routers:
+                door.app.include_router(router)
+            door.start()
+            return door
+
+        yield opened
+
+
+@pytest.fixture
+def open_door():
+    """open_door(token=..., read_only=...): a door that serves; closed after the test."""
+    with doors() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def scene():
+    """A viser server with one box, whose position tests move."""
+    server = viser.ViserServer(host="127.0.0.1", port=0, verbose=False)
+    server.box = server.scene.add_box("/box", dimensions=(1.0, 1.0, 1.0))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def open_scene(open_door, scene):
+    """open_scene(control=...): a door with the proxy of `scene` on it, and the proxy."""
+
+    def opened(control=True, on_open=lambda page, port: None, on_close=lambda page, port: None, **access):
+        proxy = SceneProxy(scene, control, on_open, on_close)
+        return open_door(routers=[proxy.router], **access), proxy
+
+    return opened
+
+
+def client_of(door, **settings):
+    """An HTTP client that follows no redirects."""
+    return httpx.Client(base_url=f"http://127.0.0.1:{door.port}", trust_env=False, **settings)
+
+
+def scene_socket(door, query="", **settings):
+    """A client as viser's page opens it: `async with scene_socket(door) as socket`."""
+    url = f"ws://127.0.0.1:{door.port}/scene/ws{query}"
+    return websockets.asyncio.client.connect(url, subprotocols=[PROTOCOL], proxy=None, max_size=None, **settings)
+
+
+def raw_socket(door):
+    """A TCP connection that has said nothing yet."""
+    return socket.create_connection(("127.0.0.1", door.port), timeout=5)
+
+
+@contextlib.contextmanager
+def moving(step):
+    """Calls step(1), step(2), ... 100 times a second, from a thread, until the end of the block."""
+    done = threading.Event()
+
+    def drive():
+        count = 0
+        while not done.wait(0.01):
+            count += 1
+            step(count)
+
+    thread = threading.Thread(target=drive)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def positions_in(frame):
+    """Positions (x, y, z) of all position messages in one of viser's frames."""
+    size = int.from_bytes(frame[8:16], "little")
+    messages = msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(frame[16 : 16 + size]))["messages"]
+    return [m["position"] for m in messages if m["type"] == "SetPositionMessage"]

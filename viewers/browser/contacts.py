@@ -1,0 +1,95 @@
+"""Contact points and contact forces of one environment, for one client.
+
+They are computed from the shown state (`mj_forward` with its controls), not taken out of the engine, which need not
+have them: what is drawn is what the solver finds for this state, without what it remembered from the step before.
+"""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+import trimesh
+import viser
+
+from viewers.browser.frames import Frame
+from viewers.browser.scene import ROOT
+from viewers.view import View, bounds_of
+
+POINT, REACH = 0.013, 0.06  # of the robot's size: radius of a point, length of a force as large as all weight
+COLOURS = {"contacts": (240, 150, 30), "forces": (225, 60, 50)}
+ROOM = 32  # contacts for which there is room at first
+
+
+class Contacts:
+    """The marks of one client: two batches of instances, those too many of size 0."""
+
+    def __init__(self, client: viser.ClientHandle, model: mujoco.MjModel) -> None:
+        self._client, self._model = client, model
+        self._data = mujoco.MjData(model)
+        size = 2 * bounds_of(model).radius
+        weight = float(model.body_mass.sum() * np.linalg.norm(model.opt.gravity))
+        self._radius = POINT * size
+        self._newton = REACH * size / max(weight, 1e-6)  # m for each N
+        self._room = 0
+        self._marks: dict[str, viser.BatchedMeshHandle] = {}
+
+    def show(self, frame: Frame, env_id: int, offset: np.ndarray, view: View) -> None:
+        """Draws the contacts of an environment that stands at `offset` (3,) m; none where the view wants none."""
+        points, forces = self._measure(frame, env_id) if view.contacts or view.forces else (np.zeros((0, 3)),) * 2
+        points = points + offset
+        with self._client.atomic():
+            self._make_room(len(points))
+            balls = np.full((len(points), 3), self._radius) * view.contacts
+            self._put("contacts", points, _turns(np.zeros((len(points), 3))), balls)
+            lengths = np.linalg.norm(forces, axis=1) * self._newton
+            thin = np.full(len(points), self._radius / 3)
+            self._put("forces", points, _turns(forces), np.stack([thin, thin, lengths], 1) * view.forces)
+
+    def _measure(self, frame: Frame, env_id: int) -> tuple[np.ndarray, np.ndarray]:
+        """Points (k, 3) m and forces (k, 3) N, in the world, of contacts that push."""
+        model, data = self._model, self._data
+        data.qpos[:], data.qvel[:], data.ctrl[:] = frame.qpos[env_id], frame.qvel[env_id], frame.ctrl[env_id]
+        mujoco.mj_forward(model, data)
+        points, forces, wrench = [], [], np.zeros(6)
+        for index in range(data.ncon):
+            mujoco.mj_contactForce(model, data, index, wrench)
+            if wrench[0] > 0:
+                points.append(data.contact[index].pos.copy())
+                forces.append(data.contact[index].frame.reshape(3, 3).T @ wrench[:3])
+        return np.array(points).reshape(-1, 3), np.array(forces).reshape(-1, 3)
+
+    def _make_room(self, count: int) -> None:
+        if count <= self._room and self._marks:
+            return
+        self._room = max(ROOM, 2 * count)
+        shaft = trimesh.creation.cylinder(1.0, segment=[[0, 0, 0], [0, 0, 1]], sections=12)
+        for name, mesh in (("contacts", trimesh.creation.icosphere(2)), ("forces", shaft)):
+            self._marks[name] = self._client.scene.add_batched_meshes_simple(
+                f"{ROOT}/{name}",
+                mesh.vertices,
+                mesh.faces,
+                batched_wxyzs=np.tile(np.array([1.0, 0, 0, 0], np.float32), (self._room, 1)),
+                batched_positions=np.zeros((self._room, 3), np.float32),
+                batched_scales=np.zeros((self._room, 3), np.float32),
+                batched_colors=COLOURS[name],
+                lod="off",
+                cast_shadow=False,
+                receive_shadow=False,
+            )
+
+    def _put(self, name: str, places: np.ndarray, turns: np.ndarray, scales: np.ndarray) -> None:
+        handle, count = self._marks[name], len(places)
+        rows = {"batched_positions": places, "batched_wxyzs": turns, "batched_scales": scales}
+        for field, values in rows.items():
+            filled = np.zeros((self._room, values.shape[1]), np.float32)
+            filled[:, 0] = field == "batched_wxyzs"
+            filled[:count] = values
+            setattr(handle, field, filled)
+
+
+def _turns(forces: np.ndarray) -> np.ndarray:
+    """(k, 4) wxyz that turn z along each force (k, 3); no force, no turn in particular."""
+    along = forces / np.maximum(np.linalg.norm(forces, axis=1, keepdims=True), 1e-9)
+    half = np.column_stack([1.0 + along[:, 2], -along[:, 1], along[:, 0], np.zeros(len(along))])
+    half[half[:, 0] < 1e-6] = (0.0, 1.0, 0.0, 0.0)  # straight down
+    return half / np.linalg.norm(half, axis=1, keepdims=True)

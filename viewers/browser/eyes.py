@@ -1,0 +1,99 @@
+"""Each client's own view of the common scene: which environment, all or one, following, camera, contacts.
+
+The scene's root frame is put elsewhere for each client, so that the chosen environment, or the robot that is followed,
+is at the origin; the camera turns around that as its person likes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import viser
+
+from viewers.browser.contacts import Contacts
+from viewers.browser.frames import Frame
+from viewers.browser.protocol import Look
+from viewers.browser.scene import ROOT, Scene
+from viewers.browser.viser_seam import scale_for
+from viewers.view import View, aim
+
+FIELD_OF_VIEW = math.radians(45.0)  # MuJoCo's own, for which presets are made
+GLIDE = 0.15  # s in which two thirds of the way to another place are made
+STILL = 1e-4  # m
+
+
+@dataclass
+class Eye:
+    """One client of the 3D scene."""
+
+    client: viser.ClientHandle
+    scene: Scene
+    page: str  # "": it is nobody's
+    view: View = field(default_factory=View)
+    place_camera: bool = False
+    _shown: int | None = None  # the only environment that is shown
+    _root: viser.FrameHandle | None = None
+    _at: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    _contacts: Contacts | None = None
+
+    def look(self, look: Look) -> None:
+        """Wants to see otherwise from the next update on."""
+        self.view = look.view
+        self.place_camera = self.place_camera or look.place_camera
+
+    def update(self, frame: Frame, seconds: float) -> bool:
+        """Follows the scene, which shows `frame` now; `seconds` since the last update. Whether it is still gliding."""
+        env_id = min(self.view.env_id, self.scene.num_envs - 1)
+        self._hide_others(None if self.view.show_all else env_id)
+        gliding = self._glide(-self._middle(env_id), seconds)
+        if self.place_camera:
+            self.place_camera = False
+            self._put_camera(env_id)
+        if self._contacts is None and (self.view.contacts or self.view.forces):
+            self._contacts = Contacts(self.client, self.scene.model)
+        if self._contacts is not None:
+            self._contacts.show(frame, env_id, self.scene.offsets[env_id], self.view)
+        return gliding
+
+    def _middle(self, env_id: int) -> np.ndarray:
+        """What is to be at the origin, in the scene; the ground stays where it is."""
+        middle = self.scene.offsets[env_id].copy()
+        if self.view.follow:
+            body = self.scene.tracked
+            middle[:2] += self.scene.positions[env_id, body, :2] - middle[:2] - self.scene.bounds.center[:2]
+        return middle
+
+    def _glide(self, target: np.ndarray, seconds: float) -> bool:
+        if self._root is None:
+            self._at = target
+            self._root = self.client.scene.add_frame(ROOT, show_axes=False, position=target)
+        if np.abs(target - self._at).max() <= STILL:
+            return False
+        self._at = self._at + (target - self._at) * (1.0 - math.exp(-seconds / GLIDE))
+        self._root.position = self._at
+        return True
+
+    def _hide_others(self, only: int | None) -> None:
+        if only == self._shown:
+            return
+        self._shown = only
+        for kind in self.scene.kinds:
+            scales = np.ones((self.scene.num_envs, len(kind.bodies)), np.float32)
+            if only is not None:
+                scales[np.arange(self.scene.num_envs) != only] = 0.0
+            scale_for(self.client, kind.handle.name, scales.ravel())
+
+    def _put_camera(self, env_id: int) -> None:
+        scene = self.scene
+        view = View(env_id, self.view.show_all, self.view.follow, self.view.preset)
+        put = aim(view, scene.bounds, scene.offsets)
+        azimuth, elevation = math.radians(put.azimuth), math.radians(put.elevation)
+        forward = np.array(
+            [math.cos(elevation) * math.cos(azimuth), math.cos(elevation) * math.sin(azimuth), math.sin(elevation)]
+        )
+        with self.client.atomic():
+            self.client.camera.fov = FIELD_OF_VIEW
+            self.client.camera.position = put.lookat - put.distance * forward
+            self.client.camera.look_at = put.lookat

@@ -1,0 +1,76 @@
+"""Pictures for `/stream`: drawn off-screen by a thread of their own, and only while somebody asks for them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+import mujoco
+import simplejpeg
+
+from live.world import World
+from utils.errors import UserError
+from viewers.browser.frames import Slot
+from viewers.gl import choose_backend
+from viewers.offscreen import Painter
+from web.mjpeg import Frames
+
+log = logging.getLogger(__name__)
+
+FPS, QUALITY = 30.0, 80
+MOST_TILES = 9  # environments in one picture
+IDLE = 0.1  # s between looks whether somebody asks
+
+
+class Pictures:
+    """JPEGs of the newest frame. The thread that draws owns the GL context."""
+
+    def __init__(self, slot: Slot, size: tuple[int, int]) -> None:
+        """size: (height, width) pixels. Where there is no GL, `frames.unavailable` says so."""
+        self.frames = Frames()
+        self._slot, self._size = slot, size
+        self._model_xml = ""  # of the environments that are to be drawn
+        self._over = False
+        try:
+            choose_backend()
+        except UserError as error:
+            self.frames.unavailable = str(error)
+        self._thread = threading.Thread(target=self._run, name="pictures", daemon=True)
+        self._thread.start()
+
+    def begin(self, world: World) -> None:
+        """Draws other environments from now on."""
+        self._model_xml = world.env.sim.model_xml()
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._over = True
+        self._thread.join(timeout=2.0)
+
+    def _run(self) -> None:
+        while not self._over:
+            wanted = self.frames.wanted and self._model_xml
+            self._slot.want("pictures", bool(wanted))
+            if not wanted:
+                time.sleep(IDLE)
+                continue
+            try:
+                self._serve(self._model_xml)
+            except (UserError, mujoco.FatalError) as error:
+                log.warning("no pictures at /stream: %s", error)
+                self.frames.unavailable = str(error)
+                return
+
+    def _serve(self, model_xml: str) -> None:
+        """Draws one model while it is the one to be drawn and somebody looks."""
+        drawn = None
+        with Painter(model_xml, *self._size) as painter:
+            while self.frames.wanted and model_xml == self._model_xml and not self._over:
+                start = time.monotonic()
+                frame = self._slot.frame
+                if frame is not None and frame is not drawn and frame.qpos.shape[1] == painter.model.nq:
+                    picture = painter.draw(frame.qpos[:MOST_TILES])
+                    self.frames.publish(simplejpeg.encode_jpeg(picture, QUALITY))
+                    drawn = frame
+                time.sleep(max(0.005, 1 / FPS - (time.monotonic() - start)))

@@ -1,0 +1,98 @@
+"""What a page may say: one JSON object, checked whole before anybody acts on it.
+
+    read('{"do": "pause", "on": true}')            # live.requests.Pause(on=True)
+    read('{"do": "view", "env_id": 2, ...}')       # viewers.view.View, and whether the camera is to be put
+
+Names and types are those of the dataclasses; what is missing, of another type or too much is refused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, get_type_hints
+
+import pydantic_core
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from live import requests as ask_for
+from viewers.view import PRESETS, View
+
+MAX_TEXT = 256  # characters of a name or a label
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one page wants to see."""
+
+    view: View
+    place_camera: bool  # put the camera where the preset has it; else it stays where the person left it
+
+
+class Refused(ValueError):
+    """A message that makes no sense; the text says why."""
+
+
+REQUESTS: dict[str, type] = {
+    "pause": ask_for.Pause,
+    "step": ask_for.StepOnce,
+    "speed": ask_for.Speed,
+    "restart": ask_for.Restart,
+    "push": ask_for.Push,
+    "pin": ask_for.Pin,
+    "follow": ask_for.Follow,
+    "roll_back": ask_for.RollBack,
+    "take_over": ask_for.TakeOver,
+    "compare": ask_for.Compare,
+    "end_compare": ask_for.EndCompare,
+    "record": ask_for.Record,
+}
+_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, str_max_length=MAX_TEXT)
+
+
+def _model_of(kind: type) -> type[BaseModel]:
+    """A checker with the fields of a dataclass."""
+    hints = get_type_hints(kind)
+    fields: dict[str, Any] = {
+        field.name: (hints[field.name], ... if field.default is dataclasses.MISSING else field.default)
+        for field in dataclasses.fields(kind)
+    }
+    return create_model(kind.__name__, __config__=_STRICT, **fields)
+
+
+_MODELS = {name: _model_of(kind) for name, kind in {**REQUESTS, "view": View}.items()}
+
+
+def read(text: str) -> ask_for.Request | Look:
+    """The request, or the look. Raises Refused."""
+    try:
+        message = pydantic_core.from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise Refused(f"not JSON: {error}") from error
+    if not isinstance(message, dict) or not isinstance(message.get("do"), str):
+        raise Refused('an object with "do" is expected')
+    what = message.pop("do")
+    if what not in _MODELS:
+        raise Refused(f"do={what[:MAX_TEXT]!r}: allowed are {', '.join(_MODELS)}")
+    if what == "view":
+        return _look(message)
+    return REQUESTS[what](**dict(_checked(what, message)))
+
+
+def _look(message: dict[str, Any]) -> Look:
+    place = message.pop("place_camera", False)
+    if not isinstance(place, bool):
+        raise Refused("view: place_camera: true or false")
+    view = View(**dict(_checked("view", message)))
+    if view.preset not in PRESETS:
+        raise Refused(f"view: preset={view.preset!r}: allowed are {', '.join(PRESETS)}")
+    return Look(view, place)
+
+
+def _checked(what: str, message: dict[str, Any]) -> BaseModel:
+    try:
+        return _MODELS[what].model_validate_json(pydantic_core.to_json(message))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise Refused(f"{what}: {place + ': ' if place else ''}{first['msg']}") from error

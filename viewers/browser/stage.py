@@ -1,0 +1,152 @@
+"""The 3D server, its clients' views, and the thread that draws the newest frame for them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import Any
+
+import mujoco
+import rich
+import viser
+
+from live.world import World
+from viewers.browser.eyes import Eye
+from viewers.browser.frames import Slot
+from viewers.browser.protocol import Look
+from viewers.browser.scene import Scene
+from viewers.browser.viser_seam import port_of
+from viewers.view import View, follows_at_first
+
+SHOWN = 36  # environments that the scene has at most: the first ones
+IDLE = 0.25  # s between looks of the drawing thread while nothing happens
+RATES = 120  # updates over which the rate is measured
+DEFAULT = Look(View(), True)
+
+
+class Stage:
+    """viser on loopback with one scene; frames come from the control loop, views from the pages."""
+
+    def __init__(self, fps: int) -> None:
+        """`fps`: most updates in a second."""
+        self.slot = Slot(fps, SHOWN)
+        self.hello: dict[str, Any] = {"scene": None, "bodies": [], "num_envs": 0, "follow": False}
+        self.eyes: dict[int, Eye] = {}  # client -> its view
+        self.lag = 0.0  # s, age of the last frame when it was handed to viser
+        self._period = 1.0 / fps
+        self._scene: Scene | None = None
+        self._looks: dict[str, Look] = {}  # page -> how it wants to see
+        self._pages: dict[int, str] = {}  # port from which its client connects -> page
+        self._drawn: deque[float] = deque(maxlen=RATES)
+        self._lock = threading.RLock()  # the scene and the eyes on it
+        rich.get_console().quiet = True  # viser prints its own address there, past our token
+        self.server = viser.ViserServer("127.0.0.1", 0, verbose=False)
+        self.server.gui.configure_theme(show_logo=False, show_share_button=False)
+        self.server.on_client_connect(self._joined)
+        self.server.on_client_disconnect(self._left)
+        self._over = False
+        self._thread = threading.Thread(target=self._draw, name="scene", daemon=True)
+        self._thread.start()
+
+    @property
+    def rate(self) -> float:
+        """Updates in a second, lately."""
+        drawn = list(self._drawn)
+        if len(drawn) < 2 or time.monotonic() - drawn[-1] > 1.0:
+            return 0.0
+        return round((len(drawn) - 1) / (drawn[-1] - drawn[0]), 1)
+
+    # the control loop's thread
+
+    def begin(self, world: World) -> None:
+        """Other environments, or the first ones."""
+        model = mujoco.MjModel.from_xml_string(world.env.sim.model_xml())
+        moving = [model.body(body).name for body in range(1, model.nbody) if model.body_weldid[body]]
+        with self._lock:
+            self.server.scene.reset()
+            self.slot.clear()
+            self._scene = Scene(self.server, model, min(world.env.num_envs, SHOWN))
+            for client in self.server.get_clients().values():
+                self._open_eye(client)
+            self.hello = {
+                "scene": (self.hello["scene"] or 0) + 1,
+                "bodies": [name for name in moving if name],
+                "num_envs": self._scene.num_envs,
+                "follow": follows_at_first(model),
+            }
+
+    def close(self) -> None:
+        """Ends the thread and the server."""
+        self._over = True
+        self.slot.wake.set()
+        self._thread.join(timeout=2.0)
+        self.server.stop()
+
+    # the front door's thread
+
+    def look(self, page: str, look: Look | None) -> None:
+        """How a page wants to see; None: it is gone."""
+        if look is None:
+            self._looks.pop(page, None)
+            return
+        self._looks[page] = look
+        with self._lock:
+            for client_id, eye in self.eyes.items():
+                if eye.page == page:
+                    self.eyes[client_id].look(look)
+        self.slot.wake.set()
+
+    def opened(self, page: str, port: int) -> None:
+        """A page's client is about to connect from this port."""
+        self._pages[port] = page
+
+    def closed(self, page: str, port: int) -> None:
+        """It is gone."""
+        self._pages.pop(port, None)
+
+    # viser's threads
+
+    def _joined(self, client: viser.ClientHandle) -> None:
+        with self._lock:
+            self._open_eye(client)
+        self.slot.want(f"scene {client.client_id}", True)
+
+    def _left(self, client: viser.ClientHandle) -> None:
+        with self._lock:
+            self.eyes.pop(client.client_id, None)
+        self.slot.want(f"scene {client.client_id}", False)
+
+    def _open_eye(self, client: viser.ClientHandle) -> None:
+        port = port_of(self.server, client)
+        if self._scene is None or port is None:
+            return
+        page = self._pages.get(port, "")
+        self.eyes[client.client_id] = eye = Eye(client, self._scene, page)
+        eye.look(self._looks.get(page, DEFAULT))
+
+    # the drawing thread
+
+    def _draw(self) -> None:
+        moving, last = False, time.monotonic()
+        while not self._over:
+            woken = self.slot.wake.wait(self._period if moving else IDLE)
+            self.slot.wake.clear()
+            if woken or moving:
+                now = time.monotonic()
+                moving = self._update(now - last)
+                last = now
+                left = self._period - (time.monotonic() - now)
+                time.sleep(max(0.0, left))
+
+    def _update(self, seconds: float) -> bool:
+        """Draws the newest frame; whether some camera is still on its way."""
+        with self._lock:
+            frame, scene = self.slot.frame, self._scene
+            if frame is None or scene is None or not self.eyes:
+                return False
+            scene.show(frame.qpos)
+            self.lag = round(time.monotonic() - frame.time, 4)
+            self._drawn.append(time.monotonic())
+            gliding = [eye.update(frame, seconds) for eye in self.eyes.values()]  # all of them, not up to the first
+            return any(gliding)

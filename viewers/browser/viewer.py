@@ -1,0 +1,112 @@
+"""The page as a viewer of a test: frames from the control loop, drawn by a thread of its own.
+
+The loop only copies the state of its environments, at most `streamFps` times a second and only while somebody looks.
+Everything else, forward kinematics, messages, pictures, happens in other threads, which take the newest frame when they
+are ready for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from live.audience import Viewer
+from live.board import Board
+from live.controls import SPEEDS, Controls
+from live.play import Player
+from live.world import World
+from tasks.env import Step
+from utils.run import Run
+from viewers.browser.pages import Pages
+from viewers.browser.pictures import Pictures
+from viewers.browser.stage import Stage
+from web.access import Access
+from web.door import FrontDoor
+from web.metrics import Reading
+from web.mjpeg import stream_router
+from web.scene_proxy import SceneProxy
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the page is served, and to whom."""
+
+    access: Access
+    host: str
+    port: int
+
+
+class Page(Viewer):
+    """A server on one port, and what its pages show."""
+
+    def __init__(self, controls: Controls, board: Board, address: Address, fps: int, size: tuple[int, int]) -> None:
+        """Serves at once. `fps`: most updates of the scene in a second; `size`: (height, width) of `/stream`.
+
+        Raises UserError where the port cannot be had.
+        """
+        self._board, self.video = board, False
+        self._stage = Stage(fps)
+        self._pictures = Pictures(self._stage.slot, size)
+        self._pages = Pages(board, controls, address.access.read_only, self._hello, self._stage.look)
+        self._proxy = SceneProxy(
+            self._stage.server, not address.access.read_only, self._stage.opened, self._stage.closed
+        )
+        self.door = FrontDoor(address.access, address.host, address.port, self._stats, self._metrics)
+        self.door.app.include_router(self._proxy.router)
+        self.door.app.include_router(self._pages.router)
+        self.door.app.include_router(stream_router(self._pictures.frames))
+        self.door.start()
+
+    def begin(self, world: World, run: Run) -> None:
+        """Shows other environments, or the first ones."""
+        self._stage.begin(world)
+        self._pictures.begin(world)
+
+    def on_step(self, step: Step, player: Player) -> None:
+        """One control step was made."""
+        self._stage.slot.offer(player, moved=True)
+
+    def on_rest(self, player: Player) -> None:
+        """The loop is paused, or ahead of its clock."""
+        self._stage.slot.offer(player, moved=False)
+
+    def close(self) -> None:
+        """The test is over: pages that stay open go on asking for a server."""
+        self.door.stop()
+        self._pictures.close()
+        self._stage.close()
+
+    def _hello(self) -> dict[str, Any]:
+        return {"speeds": [*SPEEDS, None], "video": self.video, **self._stage.hello}
+
+    def _stats(self) -> dict[str, Any]:
+        state = self._board.state
+        kept = ("phase", "task", "policy", "episodes", "return_mean", "success_rate", "paused", "speed", "real_time")
+        stage = {"fps": self._stage.rate, "lag_s": self._stage.lag, "scene_clients": len(self._stage.eyes)}
+        refused = {"refused_messages": self._pages.refused, "dropped_messages": self._proxy.dropped}
+        return {**{name: state.get(name) for name in kept}, "clients": self._pages.open, **stage, **refused}
+
+    def _metrics(self) -> Iterable[Reading]:
+        state = self._board.state
+        policy = state.get("policy") or {}
+        gauges = {
+            "livegym_clients": ("open pages", self._pages.open),
+            "livegym_scene_updates_per_second": ("updates of the 3D scene", self._stage.rate),
+            "livegym_scene_lag_seconds": ("age of the newest frame when it was sent", self._stage.lag),
+            "livegym_policy_version": ("version that acts", policy.get("version")),
+            "livegym_policy_epoch": ("epoch of the version that acts", policy.get("epoch")),
+            "livegym_policy_made_seconds": ("when its weights were made, since 1970", policy.get("made")),
+            "livegym_return_mean": ("mean return of the test's episodes", state.get("return_mean")),
+            "livegym_real_time_factor": ("simulated seconds for each second", state.get("real_time")),
+        }
+        for name, (words, value) in gauges.items():
+            if value is not None:
+                yield name, words, "gauge", [({}, float(value))]
+        counters = {
+            "livegym_episodes_total": ("ended episodes that count", state.get("episodes") or 0),
+            "livegym_messages_refused_total": ("messages of pages that made no sense", self._pages.refused),
+            "livegym_scene_messages_dropped_total": ("messages to the 3D server not handed on", self._proxy.dropped),
+        }
+        for name, (words, count) in counters.items():
+            yield name, words, "counter", [({}, float(count))]

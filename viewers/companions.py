@@ -1,0 +1,146 @@
+"""Watching a training: viewers as processes of their own, on the weight bus, so that the learner is not slowed.
+
+    python train.py task=Ant watch=true              # the page, beside the training
+    python train.py task=Ant viewer=true             # the window
+    python train.py task=Ant trainVideoEvery=100     # a clip of one episode every 100 iterations, in the run's videos/
+
+Each is an ordinary test of this run. It waits for the first weights, ends when the training does, also when that is
+killed, and never keeps the training from anything: one that fails is reported, and the training goes on. The one that
+makes clips has the lowest priority that the system knows.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from cfg.overrides import quoted
+from cfg.schema import RootConfig
+from rl.agent import Agent, Iteration
+from rl.spec import PolicySpec
+from utils.companion import PARENT
+from utils.log import console
+from utils.run import Run
+
+log = logging.getLogger(__name__)
+
+TRAIN = Path(__file__).parent.parent / "train.py"
+CLOSING = 15.0  # s that a companion gets to end
+STREAM = ("streamPort", "streamBindAll", "streamReadOnly", "streamFps")
+VIDEO = ("videoWidth", "videoHeight")
+
+
+class Companions:
+    """An observer of one training (`rl/observer.py`)."""
+
+    def __init__(self, config: RootConfig) -> None:
+        """Raises UserError where what is asked for cannot be had: no display, no encoder, a token too short."""
+        self._config = config
+        self._running: list[Companion] = []
+        if config.viewer:
+            from viewers.display import check_display
+
+            check_display()
+        if config.watch:
+            from viewers.opening import access_of
+
+            access_of(config)
+        if config.trainVideoEvery:
+            from viewers.video import check_video
+
+            check_video()
+
+    def highest_version(self, run: Run) -> int:
+        """It gives out none."""
+        return 0
+
+    def begin(self, run: Run, agent: Agent, spec: PolicySpec, config: dict[str, Any]) -> None:
+        """Starts what was asked for."""
+        asked = self._config
+        common = [quoted("checkpoint", str(run.path.absolute())), quoted("runsDir", asked.runsDir), "testGamesNum=0"]
+        play = f"playSpeed={asked.playSpeed}"
+        if asked.viewer:
+            self._running.append(Companion("viewer", ["config=test_viewer", play, *common]))
+        if asked.watch:
+            given = [f"{name}={getattr(asked, name)}" for name in STREAM]
+            given.append(f"streamHosts=[{','.join(asked.streamHosts)}]")
+            given += [] if asked.streamToken is None else [quoted("streamToken", asked.streamToken)]
+            self._running.append(Companion("watch", ["config=test_stream", play, *given, *common]))
+        if asked.trainVideoEvery:
+            given = [f"{name}={getattr(asked, name)}" for name in VIDEO]
+            given += [] if asked.videoSeconds is None else [f"videoSeconds={asked.videoSeconds}"]
+            given += [f"videoEvery={asked.trainVideoEvery}", quoted("videoDir", str(run.videos.absolute()))]
+            self._running.append(Companion("video", ["config=test_record", *given, *common], background=True))
+
+    def after_iteration(self, it: Iteration) -> None:
+        """Says where one of them has gone."""
+        for companion in list(self._running):
+            if companion.ended:
+                self._running.remove(companion)
+
+    def end(self, complete: bool) -> None:
+        """Ends them with the training."""
+        for companion in self._running:
+            companion.ask_to_end()
+        for companion in self._running:
+            companion.wait()
+
+
+class Companion:
+    """One process, whose words are passed on to the console."""
+
+    def __init__(self, name: str, arguments: list[str], background: bool = False) -> None:
+        """`background`: it gets what processor time nobody else wants."""
+        self._name = name
+        self._process = subprocess.Popen(
+            [sys.executable, str(TRAIN), *arguments, "logLevel=warning"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,  # Ctrl+C is for the training, which then ends it
+            env={**os.environ, PARENT: str(os.getpid())},
+        )
+        if background:
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, 19)
+            if hasattr(os, "SCHED_IDLE"):
+                os.sched_setscheduler(self._process.pid, os.SCHED_IDLE, os.sched_param(0))
+        self._ending = False
+        self._said = threading.Thread(target=self._pass_on, name=name, daemon=True)
+        self._said.start()
+
+    def _pass_on(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if not self._ending:
+                console.print(f"{self._name}: {line.rstrip()}", markup=False, highlight=False, soft_wrap=True)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended by itself; said once in the log."""
+        status = self._process.poll()
+        if status is None:
+            return False
+        log.warning("%s has ended (status %d); the training goes on.", self._name, status)
+        return True
+
+    def ask_to_end(self) -> None:
+        """Asks it to end, as Ctrl+C does."""
+        self._ending = True
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+
+    def wait(self) -> None:
+        """Until it has ended; one that does not is killed."""
+        try:
+            self._process.wait(CLOSING)
+        except subprocess.TimeoutExpired:
+            log.warning("%s does not end; killing it.", self._name)
+            self._process.kill()
+            self._process.wait()

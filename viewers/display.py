@@ -1,0 +1,64 @@
+"""Whether this machine can open a window.
+
+    check_display()    # raises UserError, with what to do instead
+
+What fails deep inside a window system ends the whole process, so it is tried in another one first.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from utils.errors import UserError
+
+PATIENCE = 20.0  # s for a display to answer
+_PROBE = """
+import glfw, sys, warnings
+warnings.simplefilter("ignore")
+glfw.init() or sys.exit("no connection to it")
+glfw.window_hint(glfw.VISIBLE, False)
+glfw.create_window(64, 64, "", None, None) or sys.exit("it has no OpenGL")
+"""
+_INSTEAD = (
+    "Watch in a browser with config=test_stream, or log in with `ssh -X`, or put `xvfb-run -a` before the command "
+    "where nobody needs to see the window."
+)
+
+
+def check_display() -> None:
+    """Returns where a window can be opened; raises UserError elsewhere."""
+    if sys.platform == "darwin":
+        return _check_mjpython()
+    if sys.platform.startswith("linux"):
+        display = _display()
+        if display is None:
+            raise UserError(f"no window here: neither DISPLAY nor WAYLAND_DISPLAY is set. {_INSTEAD}")
+        problem = _probe()
+        if problem is not None:
+            raise UserError(f"no window here: {display} is set, but {problem}. {_INSTEAD}")
+    return None
+
+
+def _display() -> str | None:
+    named = [f"{name}={os.environ[name]}" for name in ("DISPLAY", "WAYLAND_DISPLAY") if os.environ.get(name)]
+    return " and ".join(named) or None
+
+
+def _probe() -> str | None:
+    """Why no window can be opened; None where it can."""
+    try:
+        done = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, text=True, timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        return f"it does not answer within {PATIENCE:g} s"
+    if done.returncode == 0:
+        return None
+    return done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"the attempt ended with {done.returncode}"
+
+
+def _check_mjpython() -> None:
+    """On macOS windows belong to the main thread, which only MuJoCo's own launcher leaves to them."""
+    if os.environ.get("MJPYTHON_BIN") is None:
+        command = " ".join(["mjpython", *sys.argv])
+        raise UserError(f"no window here: on macOS MuJoCo's window needs its own launcher. Run: {command}")

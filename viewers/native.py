@@ -1,0 +1,248 @@
+"""MuJoCo's own window on a test.
+
+    check_display()
+    window = Window(controls, board)         # a viewer of `live.audience`
+
+Three threads, so that a window that is dragged, covered or stuck never stalls the simulation. The control loop copies
+a state only when the window asks for one, which takes it some 100 microseconds, at most 60 times a second. A thread of
+the window's own turns the newest state into a scene and passes it on. MuJoCo's render thread draws it and calls back
+for keys, which only append requests (`viewers/keys.py`).
+
+The chosen environment is a `MjData` of the window's, so the mouse can select and pull its bodies; the others are extra
+geoms around it. All are drawn with the nominal model: a randomised size or colour is not seen.
+
+Google's MuJoCo Studio is not used: it needs a secure context, binds every interface and has no authentication.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import logging
+import threading
+import time
+from dataclasses import dataclass, replace
+
+import glfw
+import mujoco
+import mujoco.viewer
+import numpy as np
+import torch
+
+from live.audience import Viewer
+from live.board import Board
+from live.controls import Controls
+from live.play import Player
+from live.requests import Push
+from live.world import World
+from sim.base import Simulator
+from tasks.env import Step
+from utils.run import Run
+from viewers.display import check_display
+from viewers.keys import Desk, press, take_back, with_modifier
+from viewers.others import Others
+from viewers.overlay import Words
+from viewers.view import Aim, View, aim, bounds_of, cell_of, follows_at_first, grid_offsets, tracked_body
+
+log = logging.getLogger(__name__)
+
+FRAME = 1 / 60  # s between two frames, at least
+PATIENCE = 0.1  # s to wait for a state before words and camera are looked at without one
+CLOSING = 3.0  # s that a window gets to close
+SHADOW_MAP = 2048  # pixels along a side, at most; MuJoCo's default of 4096 is slow where a CPU draws
+SHOWN = 64  # environments in one picture, at most: a block of them with the chosen one in it
+
+
+class Window(Viewer):
+    """One window; opened anew for each world."""
+
+    def __init__(self, controls: Controls, board: Board) -> None:
+        """Raises UserError where no window can be opened; opens none yet."""
+        check_display()
+        self._controls, self._board = controls, board
+        self._show: Show | None = None
+
+    def begin(self, world: World, run: Run) -> None:
+        """Opens a window on these environments, in the place of one on others."""
+        self.close()
+        self._show = Show(self._controls, self._board, world.env.sim)
+
+    def on_step(self, step: Step, player: Player) -> None:
+        """One control step was made."""
+        self._look(player)
+
+    def on_rest(self, player: Player) -> None:
+        """The loop is paused, or ahead of its clock."""
+        self._look(player)
+
+    def _look(self, player: Player) -> None:
+        if self._show is not None:
+            self._show.offer(player.env.sim)
+            self.gone = self.gone or self._show.gone
+
+    def close(self) -> None:
+        """Closes the window; takes 3 s at most, and leaves one that does not answer to the end of the process."""
+        if self._show is not None:
+            self._show.close()
+            self._show = None
+
+
+@dataclass(frozen=True)
+class State:
+    """Where environments are, the chosen one first."""
+
+    env_ids: list[int]
+    qpos: np.ndarray  # (n, nq)
+    qvel: np.ndarray  # (nv,) of the chosen one
+    ctrl: np.ndarray  # (nu,) of the chosen one
+
+
+class Show:
+    """A window on one model, and the thread that feeds it."""
+
+    def __init__(self, controls: Controls, board: Board, sim: Simulator) -> None:
+        self.gone = False
+        self._model = mujoco.MjModel.from_xml_string(sim.model_xml())
+        self._model.vis.quality.shadowsize = min(SHADOW_MAP, self._model.vis.quality.shadowsize)
+        self._data = mujoco.MjData(self._model)
+        self._bounds = bounds_of(self._model)
+        self._others = Others(self._model, grid_offsets(min(SHOWN, sim.num_envs), cell_of(self._model)))
+        self._desk = Desk(controls, board, View(follow=follows_at_first(self._model)), sim.num_envs)
+        self._words = Words()
+        self._at = 0  # the chosen environment of the last frame
+        self._state: State | None = None
+        self._wanted = True
+        self._arrived = threading.Event()
+        self._ended = False
+        self._handle: mujoco.viewer.Handle | None = None
+        self._thread = threading.Thread(target=self._run, name="window", daemon=True)
+        self._thread.start()
+
+    # the control loop's thread
+
+    def offer(self, sim: Simulator) -> None:
+        """Copies the state where the window wants one."""
+        if self._wanted:
+            self._wanted = False
+            self._state = _state_of(sim, self._desk.view)
+            self._arrived.set()
+
+    def close(self) -> None:
+        """Ends the thread and the window."""
+        self._ended = True
+        self._arrived.set()
+        self._thread.join(CLOSING)
+        if self._thread.is_alive():
+            log.warning("the window does not answer and is left alone")
+            _leave_at_exit()
+
+    # the window's own thread
+
+    def _run(self) -> None:
+        handle = mujoco.viewer.launch_passive(
+            self._model, self._data, key_callback=self._on_key, show_left_ui=False, show_right_ui=False
+        )
+        handle.opt.sitegroup[:] = 0  # sites are places of sensors, not things
+        self._handle = handle
+        due = time.monotonic()
+        while not self._ended and handle.is_running():
+            self._wanted = True
+            self._arrived.wait(PATIENCE)
+            self._arrived.clear()
+            self._draw(handle)
+            due = max(due + FRAME, time.monotonic() - FRAME)  # in step with the control loop, one frame behind at most
+            time.sleep(max(0.0, due - time.monotonic()))
+        self.gone = not self._ended
+        handle.close()
+        while handle.m is not None:  # the render thread still frees the window; an exit meanwhile would crash
+            time.sleep(0.01)
+
+    def _draw(self, handle: mujoco.viewer.Handle) -> None:
+        state = self._state
+        if state is None:
+            return
+        data = self._data
+        data.qpos[:], data.qvel[:], data.ctrl[:] = state.qpos[0], state.qvel, state.ctrl
+        mujoco.mj_forward(self._model, data)
+        self._others.draw(handle.user_scn, handle.opt, state.env_ids, state.qpos)
+        self._move_camera(handle, state.env_ids[0])
+        handle.sync()
+        self._words.show(handle, self._desk)
+        self._push(handle.perturb, state.env_ids[0])
+
+    def _move_camera(self, handle: mujoco.viewer.Handle, chosen: int) -> None:
+        desk = self._desk
+        moved = self._others.place(chosen) - self._others.place(self._at) if desk.view.show_all else np.zeros(3)
+        self._at = chosen
+        if desk.aimed and not moved.any():
+            return
+        with handle.lock():
+            if desk.aimed:
+                handle.cam.lookat[:] -= moved  # the grid went by, the camera goes along
+            else:
+                desk.aimed = True
+                where = aim(replace(desk.view, env_id=chosen), self._bounds, self._others.offsets)
+                _put(handle.cam, where, tracked_body(self._model) if desk.view.follow else -1)
+
+    def _push(self, pull: mujoco.MjvPerturb, env_id: int) -> None:
+        """Passes on the pull of the mouse, which `sync` has just turned into a force, for the next frames."""
+        controls, name = self._desk.controls, self._model.body(pull.select).name
+        wrench = self._data.xfrc_applied[pull.select].tolist()
+        if not pull.active or controls.paused or not name or not any(wrench):
+            return
+        pace = 8.0 if controls.speed is None else controls.speed
+        controls.ask(Push(env_id, name, tuple(wrench[:3]), 2 * FRAME * pace, tuple(wrench[3:])))
+
+    # MuJoCo's render thread, which holds the window's lock
+
+    def _on_key(self, code: int) -> None:
+        handle = self._handle
+        if handle is None or with_modifier() or not press(self._desk, code):
+            return
+        take_back(handle.opt, code)
+        handle.opt.flags[mujoco.mjtVisFlag.mjVIS_CONTACTPOINT] = self._desk.view.contacts
+        handle.opt.flags[mujoco.mjtVisFlag.mjVIS_CONTACTFORCE] = self._desk.view.forces
+
+
+def _state_of(sim: Simulator, view: View) -> State:
+    chosen = view.env_id
+    first = chosen - chosen % SHOWN
+    others = range(first, min(first + SHOWN, sim.num_envs)) if view.show_all else ()
+    ids = [chosen, *(env_id for env_id in others if env_id != chosen)]
+    return State(ids, _copy(sim.qpos[ids]), _copy(sim.qvel[chosen]), _copy(sim.ctrl[chosen]))
+
+
+def _copy(values: torch.Tensor) -> np.ndarray:
+    return values.double().cpu().numpy()
+
+
+def _put(camera: mujoco.MjvCamera, where: Aim, followed: int) -> None:
+    """Puts a camera somewhere; it follows a body from there on, unless that is -1."""
+    camera.lookat[:], camera.distance = where.lookat, where.distance
+    camera.azimuth, camera.elevation = where.azimuth, where.elevation
+    camera.type = mujoco.mjtCamera.mjCAMERA_FREE if followed < 0 else mujoco.mjtCamera.mjCAMERA_TRACKING
+    camera.trackbodyid = followed
+
+
+class _LaunchersExit:
+    """Equals what `launch_passive` registers with `atexit`: a local function, which waits for the window."""
+
+    def __eq__(self, other: object) -> bool:
+        return getattr(other, "__qualname__", "").startswith("_launch_internal.<locals>")
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __call__(self) -> None:
+        """Never called."""
+
+
+def _leave_at_exit() -> None:
+    """A window system that hangs would hang the exit of the process too: nothing is asked of it any more.
+
+    GLFW's library has an exit handler of its own in C. Glibc runs the newest handler first, and gives it the status.
+    """
+    atexit.unregister(_LaunchersExit())
+    atexit.unregister(glfw.terminate)
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "on_exit"):
+        libc.on_exit(libc._exit, None)

@@ -1,0 +1,97 @@
+"""Opens the viewers that the configuration asks for, before anything is begun: what cannot be had is refused first."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+
+from cfg.schema import RootConfig
+from live.audience import Audience, Viewer
+from live.controls import Controls
+from utils.errors import UserError
+from utils.log import console
+from web.access import Access
+
+log = logging.getLogger(__name__)
+
+OPEN = "off"  # streamToken=off
+SHORTEST = 8  # characters of a token
+LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"
+
+
+def open_audience(config: RootConfig) -> Audience:
+    """The viewers of a test; nobody where none is asked for.
+
+    Raises UserError where one cannot be had: no display, no port, no encoder.
+    """
+    if not (config.viewer or config.watch or config.videoRecord):
+        return Audience()
+    watched = config.viewer or config.watch
+    controls = Controls((config.playSpeed or None) if watched else None)
+    audience = Audience((), controls)
+    recorder = _recorder(config, controls, watched)
+    if config.viewer:
+        from viewers.native import Window  # imports a window system: only where a window is wanted
+
+        audience.viewers.append(Window(controls, audience.board))
+    if config.watch:
+        audience.viewers.append(_page(config, controls, audience, video=recorder is not None))
+    if recorder is not None:
+        audience.viewers.append(recorder)
+    return audience
+
+
+def _recorder(config: RootConfig, controls: Controls, watched: bool) -> Viewer | None:
+    """Raises UserError where recording was asked for and cannot be done; else only those who watch miss it."""
+    from viewers.record import Recorder, SparingRecorder
+
+    try:
+        sparing = config.videoEvery and not watched
+        recorder = SparingRecorder(config, controls) if sparing else Recorder(config, controls, watched)
+    except UserError as error:
+        if config.videoRecord:
+            raise
+        controls.no_recording = str(error)
+        return None
+    controls.no_recording = ""
+    return recorder
+
+
+def access_of(config: RootConfig) -> Access:
+    """Who may open the page. Raises UserError for a token that would keep nobody out."""
+    token = config.streamToken
+    if token == OPEN or (token is None and not config.streamBindAll):
+        token = None
+    elif token is None:
+        token = secrets.token_urlsafe(12)
+    elif len(token) < SHORTEST:
+        raise UserError(
+            f"streamToken: {len(token)} characters are too few to keep anybody out. Give {SHORTEST} or more, leave it "
+            "out to have one made, or streamToken=off for none."
+        )
+    return Access(token, config.streamReadOnly, frozenset(config.streamHosts))
+
+
+def _page(config: RootConfig, controls: Controls, audience: Audience, video: bool) -> Viewer:
+    from viewers.browser.viewer import Address, Page  # imports viser: only where a page is wanted
+
+    address = Address(access_of(config), EVERYWHERE if config.streamBindAll else LOOPBACK, config.streamPort)
+    page = Page(controls, audience.board, address, config.streamFps, (config.videoHeight, config.videoWidth))
+    page.video = video
+    if config.streamBindAll:
+        _warn(address.access)
+    console.print(f"watch at {page.door.url}", style="bold", soft_wrap=True, highlight=False)
+    return page
+
+
+def _warn(access: Access) -> None:
+    who = (
+        "whoever has the token" if access.token is not None else "EVERYBODY who reaches this machine (streamToken=off)"
+    )
+    may = "watch" if access.read_only else "watch and control"
+    log.warning(
+        "security: streamBindAll=true lets %s %s this test, over plain HTTP. docs/streaming.md has an SSH tunnel and a "
+        "reverse proxy.",
+        who,
+        may,
+    )

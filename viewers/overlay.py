@@ -1,0 +1,58 @@
+"""The window's words, over its picture: where the test stands, what is unusual, the last notice, and the keys."""
+
+from __future__ import annotations
+
+import time
+
+import mujoco
+import mujoco.viewer
+
+from viewers.keys import Desk, help_text
+from viewers.status import ascii_of, marks, status
+
+INTERVAL = 0.1  # s between two looks at what there is to say
+NOTICE_SECONDS = 6.0  # s that a notice stays
+_GRID, _FONT = mujoco.mjtGridPos, mujoco.mjtFont
+
+Text = tuple[int, int, str, str]
+"""(font, place, left column, right column)"""
+
+
+class Words:
+    """What a window says at present."""
+
+    def __init__(self) -> None:
+        self._texts: list[Text] = []
+        self._due = 0.0
+        self._heard: tuple[int, str] = (0, "")  # the newest notice and the newest word of the window
+        self._notice, self._until = "", 0.0
+
+    def show(self, handle: mujoco.viewer.Handle, desk: Desk) -> None:
+        """Says what there is to say, where that has changed. Waits until the window has drawn what it was told last."""
+        now = time.monotonic()
+        if now < self._due:
+            return
+        self._due = now + INTERVAL
+        texts = self._texts_now(desk, now)
+        if texts != self._texts:
+            self._texts = texts
+            handle.set_texts(texts)
+
+    def _texts_now(self, desk: Desk, now: float) -> list[Text]:
+        state = desk.board.state
+        texts = [(_FONT.mjFONT_NORMAL, _GRID.mjGRID_TOPLEFT, *status(state, desk.view, time.time()))]
+        if marks(state):
+            texts.append((_FONT.mjFONT_BIG, _GRID.mjGRID_BOTTOM, marks(state), ""))
+        if desk.help_open:
+            texts.append((_FONT.mjFONT_NORMAL, _GRID.mjGRID_TOPRIGHT, *help_text()))
+        self._listen(desk, now)
+        if now < self._until:
+            texts.append((_FONT.mjFONT_NORMAL, _GRID.mjGRID_BOTTOMLEFT, ascii_of(self._notice), ""))
+        return texts
+
+    def _listen(self, desk: Desk, now: float) -> None:
+        """Notes a new notice of the control loop, or a new word of the window itself."""
+        number, notice = (list(desk.controls.notices) or [(0, "")])[-1]
+        if (number, desk.word) != self._heard:
+            self._notice = notice if number != self._heard[0] else desk.word
+            self._heard, self._until = (number, desk.word), now + NOTICE_SECONDS

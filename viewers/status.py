@@ -1,0 +1,70 @@
+"""What the window says in words: plain ASCII, which is all that MuJoCo's overlays can draw."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from viewers.view import View
+
+
+def status(state: dict[str, Any], view: View, now: float) -> tuple[str, str]:
+    """Names and values, a line each, of the board's `state`. `now`: s since the epoch."""
+    if state["phase"] != "playing":
+        return state["phase"], ascii_of(state["text"])
+    lines = [("task", state["task"]), *_policy(state, view, now)]
+    mean = state["return_mean"]
+    lines.append(("return", "no episode yet" if mean is None else f"{mean:.4g}, mean of {state['episodes']}"))
+    if state["success_rate"] is not None:
+        lines.append(("success", f"{state['success_rate']:.0%}"))
+    step = state["lengths"][view.env_id]
+    lines.append(("environment", f"{view.env_id} (0 to {state['num_envs'] - 1}), step {step}"))
+    lines.append(("speed", _speed(state)))
+    return "\n".join(name for name, _ in lines), ascii_of("\n".join(str(value) for _, value in lines))
+
+
+def marks(state: dict[str, Any]) -> str:
+    """What is unusual at the moment, in capitals; '' where nothing is."""
+    policy = state.get("policy") or {}
+    comparing = state.get("comparing")
+    found = {
+        "PAUSED": state.get("paused"),
+        "PINNED": policy.get("pinned"),
+        "REC": state.get("recording"),
+        f"A/B {comparing[0]} | {comparing[1]}" if comparing else "": comparing,
+    }
+    return ascii_of("   ".join(name for name, on in found.items() if on))
+
+
+def age(seconds: float) -> str:
+    """'12 s', '3 min', '5 h' or '2 d', rounded down."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{max(0, int(seconds))} s"
+
+
+def _policy(state: dict[str, Any], view: View, now: float) -> list[tuple[str, str]]:
+    policy = state["policy"]
+    if policy is None:
+        return [("agent", state["agent"])]
+    made = f"{age(now - policy['made'])} old" if policy["made"] is not None else "of unknown age"
+    lines = [("run", policy["run"])] if policy["run"] else []
+    lines.append(("version", f"{state['labels'][view.env_id]}, epoch {policy['epoch']}, {made}"))
+    if policy["newest"] != policy["label"]:
+        lines.append(("newest", str(policy["newest"])))
+    lines.append(("takes over", f"{policy['how']}{', at it now' if policy['swapping'] else ''}"))
+    return lines
+
+
+def _speed(state: dict[str, Any]) -> str:
+    asked = "as fast as possible" if state["speed"] is None else f"{state['speed']:g} x real time"
+    held = state["real_time"]
+    if state["paused"] or held is None or not math.isfinite(held):
+        return asked
+    return f"{asked}, held {held:.2f} x"
+
+
+def ascii_of(text: str) -> str:
+    """`text` with a question mark for what cannot be drawn."""
+    return text.encode("ascii", "replace").decode()

@@ -1,0 +1,206 @@
+"""Videos of environments, drawn and encoded beside the loop that steps them.
+
+    check_video()                                        # before the run: is there a GL and an encoder?
+    with VideoWriter(sim.model_xml(), sim.control_dt) as video:
+        video.begin(run.path / "videos" / "episode.mp4")
+        for _ in range(200):
+            env.step(...)
+            video.add(sim.qpos[:1])                      # one control step
+        video.end()
+
+A picture costs 10 to 50 ms where a CPU draws it, many times a control step. So one thread owns the GL context and the
+encoder, and the loop only puts copies of `qpos` on its queue. Where QUEUE of them wait already, `block=True` waits (a
+recording: nothing is lost) and `block=False` leaves the picture out (somebody watches: the loop never waits). Pictures
+that were left out do not change the speed at which a file plays.
+
+A clip that cannot be drawn or written is reported once and ends there; the loop goes on, and `error` tells its owner.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from types import TracebackType
+
+import mujoco
+import numpy as np
+from numpy.typing import ArrayLike
+
+from utils.errors import UserError
+from viewers.clip import FAULTS, Clip, check_encoder, exact_dt
+from viewers.offscreen import Camera, Painter
+
+log = logging.getLogger(__name__)
+
+QUEUE = 32  # pictures that wait to be drawn, at most
+CLOSE_TIMEOUT = 30.0  # s that close() waits for them
+
+
+def check_video() -> None:
+    """Looks for the encoder and draws a picture. Raises UserError with the line that installs what is missing."""
+    check_encoder()
+    with Painter("<mujoco/>", 16, 16) as painter:
+        painter.draw(np.empty(0))
+
+
+@dataclass(frozen=True)
+class _Begin:
+    path: Path
+
+
+@dataclass(frozen=True)
+class _Add:
+    step: int
+    qpos: np.ndarray  # (envs, nq) or (nq,)
+
+
+@dataclass(frozen=True)
+class _End:
+    steps: int
+    dropped: int
+
+
+class VideoWriter:
+    """Clips of one model, one after the other. All methods are for one thread, the owner's, and raise for no clip."""
+
+    def __init__(
+        self,
+        model_xml: str,
+        control_dt: float,
+        size: tuple[int, int] = (480, 640),
+        block: bool = True,
+        camera: Camera = None,
+    ) -> None:
+        """Starts the thread. control_dt: s; size: height, width in pixels, rounded up to even numbers for H.264."""
+        height, width = (pixels + pixels % 2 for pixels in size)
+        if (height, width) != tuple(size):
+            log.info("videos are %d x %d pixels: H.264 needs even numbers", width, height)
+        self._studio = _Studio(model_xml, exact_dt(control_dt), height, width, camera)
+        self._block = block
+        self._steps = 0  # of this clip, and of them those without a picture
+        self._dropped = 0
+        self._room = threading.Semaphore(QUEUE)
+        self._orders: queue.SimpleQueue[_Begin | _Add | _End | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="video", daemon=True)
+        self._thread.start()
+
+    @property
+    def error(self) -> Exception | None:
+        """What ended a clip early, the first time; final after close()."""
+        return self._studio.error
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that can be played, by the names that they really have; final after close()."""
+        return list(self._studio.files)
+
+    def begin(self, path: Path) -> None:
+        """A new clip, into `path` or, where that exists, `path_2` and so on; the clip before is closed."""
+        self.end()
+        self._orders.put(_Begin(path))
+
+    def add(self, qpos: ArrayLike) -> None:
+        """One control step: (nq,) or (envs, nq), an array or a CPU tensor, copied. At a full queue: see `block`."""
+        if self._has_room():
+            self._orders.put(_Add(self._steps, np.array(qpos, dtype=float)))
+        else:
+            self._dropped += 1
+        self._steps += 1
+
+    def end(self) -> None:
+        """Closes the clip, once what waits has been drawn; returns at once."""
+        self._orders.put(_End(self._steps, self._dropped))
+        self._steps = self._dropped = 0
+
+    def close(self) -> None:
+        """Closes the clip and ends the thread; waits for what is still to be drawn, at most CLOSE_TIMEOUT seconds."""
+        self.end()
+        self._orders.put(None)
+        self._thread.join(CLOSE_TIMEOUT)
+        if self._thread.is_alive():
+            log.warning("a video is not finished after %.0f s more: its end is missing", CLOSE_TIMEOUT)
+
+    def _has_room(self) -> bool:
+        if not self._block:
+            return self._room.acquire(blocking=False)
+        while self._thread.is_alive():  # else a bug ended it, and has been reported as such
+            if self._room.acquire(timeout=1.0):
+                return True
+        return False
+
+    def _work(self) -> None:
+        try:
+            while (order := self._orders.get()) is not None:
+                if isinstance(order, _Add):
+                    self._room.release()
+                self._studio.obey(order)
+        except BaseException as error:  # a bug: threading reports it whole, the owner sees that a clip failed
+            self._studio.error = self._studio.error or RuntimeError(f"the video thread ended: {error!r}")
+            raise
+        finally:
+            self._studio.close()
+
+    def __enter__(self) -> VideoWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+class _Studio:
+    """What the video thread owns, made with the first picture: the painter, and the clip that is being written."""
+
+    def __init__(self, model_xml: str, dt: Fraction, height: int, width: int, camera: Camera) -> None:
+        self.error: Exception | None = None
+        self.files: list[Path] = []
+        self._model_xml, self._dt, self._camera = model_xml, dt, camera
+        self._size = height, width
+        self._path: Path | None = None  # of the clip that was begun; None: there is none, or it failed
+        self._painter: Painter | None = None
+        self._clip: Clip | None = None
+
+    def obey(self, order: _Begin | _Add | _End) -> None:
+        """Carries out one order; a fault ends the clip."""
+        try:
+            if isinstance(order, _Begin):
+                self._path = order.path
+            elif isinstance(order, _End):
+                self._end(order)
+            elif self._path is not None:
+                self._add(order, self._path)
+        except (*FAULTS, UserError, mujoco.FatalError) as error:
+            self._fail(error)
+
+    def _add(self, order: _Add, path: Path) -> None:
+        self._painter = self._painter or Painter(self._model_xml, *self._size)
+        picture = self._painter.draw(order.qpos, self._camera)
+        self._clip = self._clip or Clip(path, self._dt, *self._size)
+        self._clip.add(order.step, picture)
+
+    def _end(self, order: _End) -> None:
+        if self._clip is None:
+            return
+        self._clip.close()
+        path, self._clip, self._path = self._clip.path, None, None
+        self.files.append(path)
+        log.info("wrote %s: %d control steps, %.1f s", path, order.steps, order.steps * self._dt)
+        if order.dropped:
+            log.warning("%s lacks %d of its pictures: they could not be drawn in time", path, order.dropped)
+
+    def _fail(self, error: Exception) -> None:
+        self.error = self.error or error
+        log.warning("the video %s ends early: %s", self._clip.path if self._clip else self._path, error)
+        clip, self._clip, self._path = self._clip, None, None
+        if clip is not None and clip.abandon():
+            self.files.append(clip.path)
+
+    def close(self) -> None:
+        """Frees the GL context, and closes a clip that a bug left open."""
+        if self._clip is not None:
+            self._clip.abandon()
+        if self._painter is not None:
+            self._painter.close()

@@ -1,0 +1,209 @@
+"""Who may come in: the host that was asked for, the page that asks, and the token.
+
+    access = Access(token="s3cret", read_only=True)
+    refusal = access.foreign(connection) or access.stranger(connection)  # a response, or None: come in
+
+A browser sends requests for any page that is open in it, so an address that only this machine reaches is not private:
+the name in `Host` must be ours (a name of an attacker's may point here), and `Origin`, which tells whose page asks,
+must be the same host. Only then the token is looked at. It comes in the URL, in a header or from the form, and a
+browser keeps a cookie instead, which is worth nothing to another process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import math
+import secrets
+import socket
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from starlette.requests import HTTPConnection
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+
+from web.form import token_form
+
+WRONG_TOKENS = 10
+"""From one address within `WINDOW_S`; after them even the right one has to wait."""
+WINDOW_S = 60.0
+ADDRESSES = 1024
+"""Remembered at once; the one that was wrong longest ago is forgotten first."""
+
+
+class WrongTokens:
+    """When each address last offered wrong tokens."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._times: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def note(self, address: str) -> None:
+        """One more wrong token from `address`."""
+        self._times.setdefault(address, deque(maxlen=WRONG_TOKENS)).append(self._clock())
+        self._times.move_to_end(address)
+        if len(self._times) > ADDRESSES:
+            self._times.popitem(last=False)
+
+    def wait(self, address: str) -> int:
+        """Whole seconds until `address` may try again; 0: now."""
+        times = self._times.get(address)
+        if times is None or len(times) < WRONG_TOKENS:
+            return 0
+        return max(0, math.ceil(times[0] + WINDOW_S - self._clock()))
+
+
+@dataclass
+class Access:
+    """The rules of one server."""
+
+    token: str | None  # None: nobody is asked for one
+    read_only: bool  # whoever comes in may look, not touch
+    hosts: frozenset[str] | None = None  # names beside the machine's own, as in streamHosts
+    wrong: WrongTokens = field(default_factory=WrongTokens)
+
+    def __post_init__(self) -> None:
+        self._names = own_names() | {name.lower() for name in self.hosts or ()}
+        self._key = secrets.token_bytes(32)
+
+    def foreign(self, connection: HTTPConnection) -> Response | None:
+        """The refusal of a request that a foreign page may have caused; None: it is none."""
+        host = connection.headers.get("host", "")
+        name = host_name(host)
+        if not (name in self._names or _is_address(name)):
+            words = f"The host {name!r} is not known here. If it is yours, start with streamHosts=[{name}].\n"
+            return PlainTextResponse(words, 421)
+        origin = connection.headers.get("origin")
+        if origin is not None and not _same_host(origin, host):
+            return PlainTextResponse(f"A page of {origin!r} may not use {host!r}.\n", 403)
+        return None
+
+    def stranger(self, connection: HTTPConnection) -> Response | None:
+        """The answer to whoever has not shown the token, or should not show it again; None: come in."""
+        if self.token is None:
+            return None
+        in_url = connection.query_params.get("token")
+        if not self._has_cookie(connection):
+            offered = _bearer(connection) if in_url is None else in_url
+            refusal = self._judge(connection, offered)
+            if refusal is not None:
+                return refusal
+        # A page's address is copied and bookmarked, so the token leaves it at once.
+        return self._admit(connection, _path_without_token(connection)) if in_url and wants_page(connection) else None
+
+    def login(self, connection: HTTPConnection, body: bytes) -> Response:
+        """The answer to a form with `token` and `next`."""
+        fields = parse_qs(body.decode("utf-8", "replace"))
+        next_path = local_path(fields.get("next", ["/"])[0])
+        if self.token is None:
+            return RedirectResponse(next_path, 303)
+        refusal = self._judge(connection, fields.get("token", [""])[0].strip(), next_path)
+        return refusal or self._admit(connection, next_path)
+
+    def _judge(self, connection: HTTPConnection, offered: str | None, next_path: str | None = None) -> Response | None:
+        """The refusal of what was offered as token; None: it is the token."""
+        if offered is None:
+            return _ask(connection, next_path, 401, "")
+        address = connection.client.host if connection.client else ""
+        wait = self.wrong.wait(address)
+        if wait:
+            answer = _ask(connection, next_path, 429, f"Too many wrong tokens; try again in {wait} s.")
+            answer.headers["retry-after"] = str(wait)
+            return answer
+        if hmac.compare_digest(offered.encode("utf-8", "replace"), (self.token or "").encode()):
+            return None
+        self.wrong.note(address)
+        return _ask(connection, next_path, 401, "That token is wrong.")
+
+    def _admit(self, connection: HTTPConnection, path: str) -> Response:
+        answer = RedirectResponse(path, 303)
+        answer.set_cookie(_cookie_name(connection), self._cookie(), path="/", httponly=True, samesite="strict")
+        return answer
+
+    def _has_cookie(self, connection: HTTPConnection) -> bool:
+        shown = connection.cookies.get(_cookie_name(connection), "")
+        return hmac.compare_digest(shown.encode("utf-8", "replace"), self._cookie().encode())
+
+    def _cookie(self) -> str:
+        return hmac.new(self._key, (self.token or "").encode(), hashlib.sha256).hexdigest()
+
+
+def own_names() -> frozenset[str]:
+    """What this machine is called, without asking a name server, which may take seconds to say nothing."""
+    name = socket.gethostname().lower()
+    short = name.partition(".")[0]
+    return frozenset({"localhost", name, short, f"{short}.local", *(f"{short}.{domain}" for domain in _domains())})
+
+
+def _domains() -> list[str]:
+    """The domains in which this machine looks up short names."""
+    try:
+        lines = Path("/etc/resolv.conf").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+    return [
+        word.lower().strip(".") for line in lines if line.startswith(("search", "domain")) for word in line.split()[1:]
+    ]
+
+
+def host_name(host: str) -> str:
+    """The name in a `Host` header, in lower case, without port, brackets and final dot; empty where it is garbled."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").removesuffix(".")
+    except ValueError:
+        return ""
+
+
+def wants_page(connection: HTTPConnection) -> bool:
+    """Whether a person's browser asks for a page, rather than a tool or a script for data."""
+    is_read = connection.scope["type"] == "http" and connection.scope["method"] in ("GET", "HEAD")
+    return is_read and "text/html" in connection.headers.get("accept", "")
+
+
+def local_path(path: str) -> str:
+    """`path` as one that cannot lead to another host: browsers read `//name` and `/\\name` as hosts."""
+    return "/" + path.lstrip("/\\\t\r\n ")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _same_host(origin: str, host: str) -> bool:
+    scheme, _, rest = origin.lower().partition("://")
+    return scheme in ("http", "https") and rest == host.lower()
+
+
+def _bearer(connection: HTTPConnection) -> str | None:
+    scheme, _, value = connection.headers.get("authorization", "").partition(" ")
+    return value.strip() if scheme.lower() == "bearer" else None
+
+
+def _cookie_name(connection: HTTPConnection) -> str:
+    """Names the port that the browser sees, as browsers send a host's cookies to all of its ports."""
+    digits = connection.headers.get("host", "").rpartition(":")[2]
+    return f"livegym_{digits}" if digits.isdecimal() else "livegym"
+
+
+def _path_without_token(connection: HTTPConnection) -> str:
+    query = urlencode([(k, v) for k, v in connection.query_params.multi_items() if k != "token"])
+    path = local_path(connection.scope["raw_path"].decode("latin-1"))
+    return f"{path}?{query}" if query else path
+
+
+def _ask(connection: HTTPConnection, next_path: str | None, status: int, problem: str) -> Response:
+    """A page that asks for the token, or for tools a line that does."""
+    if next_path is not None or wants_page(connection):
+        return HTMLResponse(token_form(next_path or _path_without_token(connection), problem), status)
+    words = problem or "A token is needed."
+    how = "Add ?token=... to the address or send it as Authorization: Bearer."
+    return PlainTextResponse(f"{words} {how}\n", status, headers={"www-authenticate": "Bearer"})

@@ -1,0 +1,86 @@
+"""The front door: one app on one port, on which viewers mount their pages.
+
+    door = FrontDoor(Access(token=None, read_only=False), "127.0.0.1", 58080, stats=lambda: {"fps": 60})
+    door.app.include_router(proxy.router)
+    door.start()
+    print(door.url)  # http://127.0.0.1:58080/
+    ...
+    door.stop()
+
+The port is taken when the door is made, so `url` is true from then on. `/healthz`, `/stats` and `/metrics` are there
+already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import FastAPI
+from fastapi.responses import Response
+
+from utils.files import strict_json
+from web.access import Access
+from web.guard import Guard
+from web.listen import listen, reachable_host
+from web.metrics import CONTENT_TYPE, Reading, registry_of, text_of
+from web.server import Server
+
+
+class FrontDoor:
+    """Listens from the start, serves between `start` and `stop`."""
+
+    def __init__(
+        self,
+        access: Access,
+        host: str,
+        port: int,
+        stats: Callable[[], Mapping[str, Any]] = dict,
+        metrics: Callable[[], Iterable[Reading]] = tuple,
+    ) -> None:
+        """`stats` and `metrics` are called from other threads at each request.
+
+        Raises:
+            UserError: neither `port` nor one of the next is free.
+        """
+        listener = listen(host, port)
+        self.access = access
+        self.host = host
+        self.port: int = listener.getsockname()[1]
+        self.app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+        self._server = Server(Guard(self.app, access), listener)
+        _add_readings(self.app, stats, metrics)
+
+    @property
+    def url(self) -> str:
+        """Where a browser finds it. It holds the token: for the person at the console, not for files."""
+        query = "" if self.access.token is None else f"?token={quote(self.access.token, safe='')}"
+        return f"http://{reachable_host(self.host)}:{self.port}/{query}"
+
+    def start(self) -> None:
+        """Serves from a thread of its own; returns when requests are answered."""
+        self._server.start()
+
+    def stop(self) -> None:
+        """Ends all connections and frees the port, in about a second; may be called again."""
+        self._server.stop()
+
+
+def _add_readings(
+    app: FastAPI, stats: Callable[[], Mapping[str, Any]], metrics: Callable[[], Iterable[Reading]]
+) -> None:
+    """Adds what tools ask for. These run in FastAPI's pool of threads, so a slow one holds up nobody else."""
+    registry = registry_of(metrics)
+
+    @app.get("/healthz")
+    def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/stats")
+    def statistics() -> Response:
+        return Response(strict_json(stats()), media_type="application/json")
+
+    @app.get("/metrics")
+    def readings() -> Response:
+        return Response(text_of(registry), headers={"content-type": CONTENT_TYPE})

@@ -1,0 +1,253 @@
+"""viser's page and its WebSocket behind the front door.
+
+    proxy = SceneProxy(viser_server, control=not access.read_only)
+    door.app.include_router(proxy.router)
+
+viser listens on loopback and asks nobody who they are; this is the only way to it. The page is at `/scene/`, and its
+client connects to `/scene` by itself. A page that wants to know its viser client names itself in the address that it
+hands on, `/scene/?websocket=` + `ws://<location.host>/scene/ws?page=<id>` (escaped): `on_open(id, port)` then tells the
+port from which viser sees that client connect, before it does.
+
+Frames go on one at a time. Little fits between viser and the browser, so a client that reads slowly holds up its own
+producer in viser, which then skips to the newest state of everything, and nobody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import hashlib
+import http.client
+import logging
+import re
+import socket
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import viser
+from fastapi import APIRouter, WebSocket
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.websockets import WebSocketDisconnect, WebSocketState
+from viser.infra import WebsockClientConnection
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
+from websockets.typing import Subprotocol
+
+from web.guard import content_policy
+from web.scene_messages import Bucket, Filter, Unreadable
+
+log = logging.getLogger(__name__)
+
+HOST = "127.0.0.1"
+PAGE = re.compile(r"[A-Za-z0-9_-]{1,64}")
+BUFFER = 16 * 1024
+"""Bytes that the kernel keeps on either side between viser and here; by itself it keeps megabytes of old frames."""
+CONNECT_S = 5.0
+# viser's page is one file: workers from blobs, WebAssembly whose glue is made with eval, pictures and fonts as data.
+POLICY = content_policy("'unsafe-eval' blob:", "data: blob:")
+MESSAGES = (200.0, 400.0)  # a second and at once; viser's client sends its camera at 50 Hz
+ABUSE = (1000.0, 5000.0)
+
+Ending = tuple[int, str]
+"""Code and reason with which a WebSocket is closed."""
+SENDABLE = frozenset({1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014})
+
+
+class SceneProxy:
+    """Hands a viser server on loopback to whom the door lets in."""
+
+    def __init__(
+        self,
+        server: viser.ViserServer,
+        control: bool,
+        on_open: Callable[[str, int], None] = lambda page, port: None,
+        on_close: Callable[[str, int], None] = lambda page, port: None,
+    ) -> None:
+        """Without `control` a browser can only look. The callbacks run on the server's event loop: keep them short."""
+        self.dropped = 0  # messages that were not handed on
+        self.router = APIRouter()
+        self._port = server.get_port()
+        self._filter = Filter(control)
+        self._on_open, self._on_close = on_open, on_close
+        self._page = _Page(self._port)
+        _keep_little(server)
+        for path in ("/scene", "/scene/"):
+            self.router.add_api_route(path, self._page.answer, methods=["GET"], response_model=None)
+        for path in ("/scene", "/scene/ws"):
+            self.router.add_api_websocket_route(path, self._serve)
+
+    async def _serve(self, browser: WebSocket) -> None:
+        """Serves one browser until it or viser goes away."""
+        with contextlib.suppress(WebSocketDisconnect):  # it left before it was answered
+            await self._connect(browser)
+
+    async def _connect(self, browser: WebSocket) -> None:
+        page = browser.query_params.get("page")
+        if page is not None and not PAGE.fullmatch(page):
+            await browser.send_denial_response(PlainTextResponse("page: letters, digits, _ and -, at most 64.\n", 400))
+            return
+        try:
+            upstream = await _dial(self._port)
+        except OSError:
+            await _deny(browser)
+            return
+        port = upstream.getsockname()[1]
+        if page is not None:
+            self._on_open(page, port)
+        try:
+            await self._relay(browser, upstream)
+        finally:
+            upstream.close()
+            if page is not None:
+                self._on_close(page, port)
+
+    async def _relay(self, browser: WebSocket, upstream: socket.socket) -> None:
+        versions = [Subprotocol(name) for name in browser.scope["subprotocols"] if name.startswith("viser-v")]
+        try:
+            scene = await connect(
+                f"ws://{HOST}:{self._port}/",
+                sock=upstream,
+                subprotocols=versions or None,
+                compression=None,
+                proxy=None,
+                max_size=None,  # a scene's meshes, from our own server
+                max_queue=1,
+                ping_interval=None,  # a browser that reads slowly is no reason to lose viser
+                open_timeout=CONNECT_S,
+                close_timeout=1,
+            )
+        except (OSError, InvalidHandshake, InvalidMessage, TimeoutError):
+            await _deny(browser)
+            return
+        async with scene:
+            await browser.accept(scene.subprotocol)
+            ending = await _first(self._upward(browser, scene), _downward(browser, scene))
+            if ending is not None and browser.application_state is WebSocketState.CONNECTED:
+                await browser.close(*ending)
+        log.debug("a client of the scene left: %s", ending or "by itself")
+
+    async def _upward(self, browser: WebSocket, scene: ClientConnection) -> Ending | None:
+        """Hands on what the browser may say, until one of them is gone; how to end with the browser, None: it left."""
+        few, many = Bucket(*MESSAGES), Bucket(*ABUSE)
+        while (event := await browser.receive())["type"] != "websocket.disconnect":
+            raw = event.get("bytes")
+            if raw is None:
+                return 1003, "binary messages only"
+            if not many.take():
+                return 1008, "too many messages"
+            try:
+                message = self._filter.passed(raw)
+            except Unreadable:
+                return 1007, "not a message of viser's client"
+            if message is None or not few.take():
+                self.dropped += 1
+                continue
+            try:
+                await scene.send(message)
+            except ConnectionClosed:
+                return _ending_of(scene)
+        return None
+
+
+async def _downward(browser: WebSocket, scene: ClientConnection) -> Ending | None:
+    """Hands on what viser says, until one of them is gone; how to end with the browser, None: it left."""
+    try:
+        while True:
+            await browser.send_bytes(await scene.recv(decode=False))
+    except ConnectionClosed:
+        return _ending_of(scene)
+    except WebSocketDisconnect:
+        return None
+
+
+def _ending_of(scene: ClientConnection) -> Ending:
+    code = scene.close_code if scene.close_code in SENDABLE else 1011
+    return code or 1011, scene.close_reason or ""
+
+
+async def _first(*pumps: Coroutine[Any, Any, Ending | None]) -> Ending | None:
+    """What the pump returns that ends first; the others are cancelled."""
+    tasks = [asyncio.create_task(pump) for pump in pumps]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return done.pop().result()
+
+
+async def _deny(browser: WebSocket) -> None:
+    await browser.send_denial_response(PlainTextResponse("The 3D scene is not there.\n", 502))
+
+
+def _keep_little(server: viser.ViserServer) -> None:
+    """Makes viser's sockets hold little, so that it waits for its clients."""
+    websock = server._websock_server  # the only way to them
+
+    def bound(client: WebsockClientConnection) -> None:
+        connection = websock._live_connections[client.client_id]
+        with contextlib.suppress(OSError):  # it left already
+            connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
+
+    websock.on_client_connect(bound)
+
+
+async def _dial(port: int) -> socket.socket:
+    """A connection to viser that holds little. Raises OSError where there is none."""
+    upstream = socket.socket()
+    try:
+        upstream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
+        upstream.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(upstream, (HOST, port))
+    except BaseException:
+        upstream.close()
+        raise
+    return upstream
+
+
+class _Page:
+    """viser's page, fetched once."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._lock = threading.Lock()
+        self._zipped = b""
+        self._etag = ""
+
+    def answer(self, request: Request) -> Response:
+        """The page, or 304 for who has it. Runs in FastAPI's pool of threads."""
+        try:
+            self._fetch()
+        except (OSError, http.client.HTTPException):
+            return PlainTextResponse("The 3D scene is not there.\n", 502)
+        headers = {
+            "etag": self._etag,
+            "cache-control": "private, no-cache",
+            "vary": "accept-encoding",
+            "content-security-policy": POLICY,
+        }
+        if request.headers.get("if-none-match") == self._etag:
+            return Response(status_code=304, headers=headers)
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            return Response(self._zipped, headers=headers | {"content-encoding": "gzip"}, media_type="text/html")
+        return Response(gzip.decompress(self._zipped), headers=headers, media_type="text/html")
+
+    def _fetch(self) -> None:
+        with self._lock:
+            if self._zipped:
+                return
+            connection = http.client.HTTPConnection(HOST, self._port, timeout=CONNECT_S)
+            try:
+                connection.request("GET", "/", headers={"accept-encoding": "gzip"})
+                answer = connection.getresponse()
+                body = answer.read()
+            finally:
+                connection.close()
+            if answer.status != 200:
+                raise http.client.HTTPException(f"viser answered {answer.status}")
+            self._zipped = body if answer.headers["content-encoding"] == "gzip" else gzip.compress(body)
+            self._etag = f'W/"{hashlib.sha256(self._zipped).hexdigest()[:16]}"'
