@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import io
 import os
 import shutil
 import signal
@@ -15,9 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import glfw
-import numpy as np
 import pytest
-from PIL import Image
 
 from live import requests as ask_for
 from live.audience import Audience
@@ -26,16 +22,13 @@ from live.controls import Controls
 from live.testing import run_test
 from live.world import build_world
 from tests.processes import until
-from utils.errors import UserError
+from tests.screen import WINDOW, Screen
 from utils.provenance import Provenance
 from utils.signals import StopFlag
-from viewers import display as display_module
-from viewers.display import check_display
 from viewers.native import Window
 
 ROOT = Path(__file__).parent.parent
 KEPT = ROOT / "docs" / "policies" / "BlindGrasping.pth"
-WINDOW = (854, 600)  # pixels, two thirds of the screen
 SCENE = (slice(180, 420), slice(230, 620))  # rows and columns of a screenshot without words in them
 on_x = [
     pytest.mark.slow,
@@ -43,47 +36,6 @@ on_x = [
         not all(map(shutil.which, ("Xvfb", "xdotool", "import"))), reason="needs Xvfb, xdotool and ImageMagick"
     ),
 ]
-
-
-class Screen:
-    """An X server without a screen."""
-
-    def __init__(self) -> None:
-        reads, writes = os.pipe()
-        self.process = subprocess.Popen(
-            ["Xvfb", "-displayfd", str(writes), "-screen", "0", "1280x900x24"],
-            pass_fds=[writes], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        os.close(writes)
-        with os.fdopen(reads) as numbers:
-            self.name = f":{numbers.readline().strip()}"
-
-    def do(self, *words: str) -> str:
-        """Keys and mouse, as `xdotool` has them."""
-        env = {**os.environ, "DISPLAY": self.name}
-        return subprocess.run(["xdotool", *words], env=env, check=True, capture_output=True, text=True).stdout
-
-    def picture(self) -> np.ndarray:
-        """(height, width, 3) of the window."""
-        env = {**os.environ, "DISPLAY": self.name}
-        png = subprocess.run(["import", "-window", "root", "png:-"], env=env, check=True, capture_output=True).stdout
-        return np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).astype(int)[: WINDOW[1], : WINDOW[0]]
-
-    def press_close_button(self) -> None:
-        """Does what a window manager does: xdotool of 2016 can only destroy a window."""
-        x11 = ctypes.CDLL("libX11.so.6")
-        x11.XOpenDisplay.restype = ctypes.c_void_p
-        display = ctypes.c_void_p(x11.XOpenDisplay(self.name.encode()))
-        window = int(self.do("search", "--name", "MuJoCo").split()[-1])
-        protocols, delete = (x11.XInternAtom(display, name, False) for name in (b"WM_PROTOCOLS", b"WM_DELETE_WINDOW"))
-        event = (ctypes.c_long * 24)(33, 0, 0, 0, window, protocols, 32, delete, 0)  # an XClientMessageEvent
-        x11.XSendEvent(display, ctypes.c_ulong(window), False, ctypes.c_long(0), event)
-        x11.XCloseDisplay(display)
-
-    def close(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
-        self.process.terminate()
-        self.process.wait()
 
 
 @pytest.fixture(scope="module")
@@ -174,45 +126,6 @@ def play(runs: str) -> None:
 
 
 CARTS = ("task=Cartpole", "agent=random", "numEnvs=3")
-
-
-def no_display(monkeypatch, **env: str) -> str:
-    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in env.items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(UserError) as refused:
-        check_display()
-    assert refused.value.exit_code != 0
-    return str(refused.value)
-
-
-def test_without_a_display_the_browser_is_named(monkeypatch):
-    message = no_display(monkeypatch)
-    assert "neither DISPLAY nor WAYLAND_DISPLAY" in message
-    assert "config=test_stream" in message
-    assert "ssh -X" in message
-
-
-def test_a_display_that_is_not_there_is_named(monkeypatch):
-    message = no_display(monkeypatch, DISPLAY=":4242")
-    assert "DISPLAY=:4242 is set, but" in message
-    assert "config=test_stream" in message
-
-
-def test_a_display_that_does_not_answer_is_given_up(monkeypatch):
-    monkeypatch.setattr(display_module, "PATIENCE", 0.01)
-    assert "does not answer" in no_display(monkeypatch, DISPLAY=":4242")
-
-
-def test_on_macos_the_launcher_is_named(monkeypatch):
-    monkeypatch.setattr(sys, "platform", "darwin")
-    monkeypatch.setattr(sys, "argv", ["train.py", "config=test_viewer"])
-    monkeypatch.delenv("MJPYTHON_BIN", raising=False)
-    with pytest.raises(UserError, match=r"Run: mjpython train\.py config=test_viewer"):
-        check_display()
-    monkeypatch.setenv("MJPYTHON_BIN", "/somewhere")
-    check_display()
 
 
 class TestOnX:

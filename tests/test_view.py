@@ -38,10 +38,10 @@ def test_bounds_of_nothing_but_a_plane_are_the_models_own():
     assert np.allclose(bounds_of(model).size, model.stat.extent)
 
 
-def test_bounds_reach_half_way_to_the_limits_of_joints():
+def test_bounds_reach_most_of_the_way_to_the_limits_of_joints():
     bounds = bounds_of(model_of(SLIDER))
-    assert np.allclose(bounds.center, [1, 0, 5])  # x from -2 - 1 to 4 + 1
-    assert np.allclose(bounds.size, [8, 4, 6])
+    assert np.allclose(bounds.center, [1.5, 0, 5])  # x from -3 - 1 to 6 + 1
+    assert np.allclose(bounds.size, [11, 4, 6])
 
 
 def test_long_rails_lie_close_to_each_other():

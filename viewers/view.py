@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import mujoco
 import numpy as np
 
-FILL = 2.5  # distance of a camera, in radii of what it is to show
+FILL = 2.2  # distance of a camera, in radii of what it is to show
+REACH = 0.75  # how far towards its limits a joint is expected to go
 GAP = 1.5  # from one environment to the next, in sizes of one
 _SCALAR = [int(mujoco.mjtJoint.mjJNT_SLIDE), int(mujoco.mjtJoint.mjJNT_HINGE)]
 
@@ -73,7 +74,7 @@ class Aim:
 
 
 def bounds_of(model: mujoco.MjModel) -> Bounds:
-    """The box around all geoms but endless planes, with each joint by itself half way to either of its limits.
+    """The box around all geoms but endless planes, with each joint by itself moved towards its limits.
 
     Unlike `model.stat`, which a model's author may set to anything, and which knows only one configuration.
     """
@@ -86,7 +87,7 @@ def bounds_of(model: mujoco.MjModel) -> Bounds:
         place = model.jnt_qposadr[joint]
         for end in model.jnt_range[joint]:
             data.qpos[:] = model.qpos0
-            data.qpos[place] = (model.qpos0[place] + end) / 2
+            data.qpos[place] += REACH * (end - data.qpos[place])
             boxes.append(_box(model, data, bounded))
     low, high = np.min(boxes, axis=0)[0], np.max(boxes, axis=0)[1]
     return Bounds((low + high) / 2, high - low)

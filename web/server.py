@@ -155,7 +155,7 @@ def _configuration(app: Any) -> uvicorn.Config:
         ws_max_size=MAX_MESSAGE,
         ws_ping_interval=PING_S,
         ws_ping_timeout=PING_S,
-        ws_per_message_deflate=False,
+        ws_per_message_deflate=True,  # a scene whose numbers are rounded takes half the bytes, for 1 % of a core
         lifespan="off",
         interface="asgi3",
         log_config=None,

@@ -16,6 +16,7 @@ from viewers.browser.scene import ROOT
 from viewers.view import View, bounds_of
 
 POINT, REACH = 0.013, 0.06  # of the robot's size: radius of a point, length of a force as large as all weight
+LONGEST = 0.5  # of the robot's size: impacts would reach out of the picture
 COLOURS = {"contacts": (240, 150, 30), "forces": (225, 60, 50)}
 ROOM = 32  # contacts for which there is room at first
 
@@ -29,6 +30,7 @@ class Contacts:
         size = 2 * bounds_of(model).radius
         weight = float(model.body_mass.sum() * np.linalg.norm(model.opt.gravity))
         self._radius = POINT * size
+        self._longest = LONGEST * size
         self._newton = REACH * size / max(weight, 1e-6)  # m for each N
         self._room = 0
         self._marks: dict[str, viser.BatchedMeshHandle] = {}
@@ -41,7 +43,7 @@ class Contacts:
             self._make_room(len(points))
             balls = np.full((len(points), 3), self._radius) * view.contacts
             self._put("contacts", points, _turns(np.zeros((len(points), 3))), balls)
-            lengths = np.linalg.norm(forces, axis=1) * self._newton
+            lengths = np.minimum(np.linalg.norm(forces, axis=1) * self._newton, self._longest)
             thin = np.full(len(points), self._radius / 3)
             self._put("forces", points, _turns(forces), np.stack([thin, thin, lengths], 1) * view.forces)
 

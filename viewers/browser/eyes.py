@@ -93,7 +93,8 @@ class Eye:
         forward = np.array(
             [math.cos(elevation) * math.cos(azimuth), math.cos(elevation) * math.sin(azimuth), math.sin(elevation)]
         )
+        narrow = max(1.0, 1.0 / max(self.client.camera.aspect, 0.2))  # the field of view is of the height
         with self.client.atomic():
             self.client.camera.fov = FIELD_OF_VIEW
-            self.client.camera.position = put.lookat - put.distance * forward
+            self.client.camera.position = put.lookat - narrow * put.distance * forward
             self.client.camera.look_at = put.lookat

@@ -9,7 +9,7 @@ const RETRY = [500, 1000, 2000, 5000]; // ms between attempts to connect
 
 const state = {};
 const points = { episode: [], swap: [], terms: [] };
-const view = { env_id: 0, show_all: true, follow: false, preset: "three-quarter", contacts: false, forces: false };
+const view = { env_id: 0, show_all: innerWidth > 820, follow: false, preset: "three-quarter", contacts: false, forces: false };
 const SWITCHES = { all: "show_all", follow: "follow", contacts: "contacts", forces: "forces" }; // element: field of the view
 const labels = []; // versions in the order in which they were met: their colours
 let socket = null, attempts = 0, speeds = [], skew = 0, readOnly = false, sceneOf = null, noticed = null, drawn = 0;
