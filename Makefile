@@ -1,7 +1,7 @@
 # Every verb makes what it needs: the first one also sets up .venv (a few minutes, once).
 #
 #   make train    train Cartpole (about 10 s)       make test       the quick tests (about a minute)
-#   make watch    watch what is being trained       make test-slow  whole processes, kills, copies (minutes)
+#   make watch    watch it at localhost:58080       make test-slow  whole processes, kills, copies (minutes)
 #   make bench    speed beside the bare physics     make check      lint, types, structure
 #
 # PYTHON chooses the interpreter (3.11 or newer):  make train PYTHON=python3.12
@@ -22,10 +22,10 @@ train: $(READY)
 	$(RUN) train.py config=train_headless task=Cartpole
 
 watch: $(READY)
-	$(RUN) train.py config=test testGamesNum=0 checkpoint=latest
+	$(RUN) train.py config=test_stream testGamesNum=0 checkpoint=latest
 
 test: $(READY) tools
-	$(RUN) -m pytest -m "not slow"
+	$(RUN) -m pytest -m "not slow" -n auto
 
 test-slow: $(READY) tools
 	$(RUN) -m pytest -m slow

@@ -65,7 +65,7 @@ def _run(cfg: DictConfig, stop: StopFlag) -> int:
     if config.resume and parent is not None:
         config = parent.resumed(config, [split(override)[1] for override in overrides])
     observers: list[TrainingObserver] = [BusObserver(config.publishInterval)]
-    if config.viewer or config.watch or config.trainVideoEvery:
+    if config.viewer or config.watch or config.videoRecord or config.trainVideoEvery:
         from viewers.companions import Companions
 
         observers.append(Companions(config))

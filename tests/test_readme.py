@@ -13,6 +13,7 @@ import pytest
 
 from tasks.hand.asset import OURS as OUR_HAND
 from tests.processes import Running, run
+from tests.screen import Screen
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -71,18 +72,28 @@ def trained(tmp_path_factory):
     return cwd
 
 
+@pytest.fixture(scope="module")
+def display():
+    screen = Screen()
+    yield {"DISPLAY": screen.name}
+    screen.close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("command", PYTHON)
-def test_the_command_runs(command, trained):
+def test_the_command_runs(command, trained, display):
     arguments = shlex.split(command)[2:]
+    trains = "config=train_headless" in arguments or any(
+        a.startswith(("watch=", "viewer=", "trainVideoEvery=")) for a in arguments
+    )
     endless = "testGamesNum=0" in arguments or (
-        "config=train_headless" in arguments
-        and not any(a.startswith(("maxIterations", "-m", "numEnvs")) for a in arguments)
+        trains and not any(a.startswith(("maxIterations", "-m", "numEnvs")) for a in arguments)
     )
     if not endless:
         done = run(trained, *arguments, timeout=300)
         assert done.returncode == 0, done.stdout
         return
-    with Running(trained, *arguments) as process:
-        process.wait_for("following" if "config=test" in arguments else "iteration 1/")
-        assert process.end() == (0 if "config=test" in arguments else 130)
+    with Running(trained, *arguments, env=display) as process:
+        process.wait_for("iteration 1/" if trains else "testing ", timeout=120)
+        assert process.end(timeout=60) == (130 if trains else 0), process.text
+    assert "Traceback" not in process.text

@@ -100,8 +100,12 @@ def moving(step):
         thread.join()
 
 
+def messages_in(frame):
+    """The messages in one of viser's frames."""
+    size = int.from_bytes(frame[8:16], "little")
+    return msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(frame[16 : 16 + size]))["messages"]
+
+
 def positions_in(frame):
     """Positions (x, y, z) of all position messages in one of viser's frames."""
-    size = int.from_bytes(frame[8:16], "little")
-    messages = msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(frame[16 : 16 + size]))["messages"]
-    return [m["position"] for m in messages if m["type"] == "SetPositionMessage"]
+    return [m["position"] for m in messages_in(frame) if m["type"] == "SetPositionMessage"]

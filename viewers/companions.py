@@ -3,6 +3,7 @@
     python train.py task=Ant watch=true              # the page, beside the training
     python train.py task=Ant viewer=true             # the window
     python train.py task=Ant trainVideoEvery=100     # a clip of one episode every 100 iterations, in the run's videos/
+    python train.py task=Ant videoRecord=true        # clips of all episodes of a policy that follows the training
 
 Each is an ordinary test of this run. It waits for the first weights, ends when the training does, also when that is
 killed, and never keeps the training from anything: one that fails is reported, and the training goes on. The one that
@@ -33,7 +34,7 @@ log = logging.getLogger(__name__)
 TRAIN = Path(__file__).parent.parent / "train.py"
 CLOSING = 15.0  # s that a companion gets to end
 STREAM = ("streamPort", "streamBindAll", "streamReadOnly", "streamFps")
-VIDEO = ("videoWidth", "videoHeight")
+VIDEO = ("videoWidth", "videoHeight", "videoEpisodes")
 
 
 class Companions:
@@ -51,7 +52,7 @@ class Companions:
             from viewers.opening import access_of
 
             access_of(config)
-        if config.trainVideoEvery:
+        if config.trainVideoEvery or config.videoRecord:
             from viewers.video import check_video
 
             check_video()
@@ -72,10 +73,13 @@ class Companions:
             given.append(f"streamHosts=[{','.join(asked.streamHosts)}]")
             given += [] if asked.streamToken is None else [quoted("streamToken", asked.streamToken)]
             self._running.append(Companion("watch", ["config=test_stream", play, *given, *common]))
-        if asked.trainVideoEvery:
+        if asked.trainVideoEvery or asked.videoRecord:
             given = [f"{name}={getattr(asked, name)}" for name in VIDEO]
             given += [] if asked.videoSeconds is None else [f"videoSeconds={asked.videoSeconds}"]
-            given += [f"videoEvery={asked.trainVideoEvery}", quoted("videoDir", str(run.videos.absolute()))]
+            given += [
+                f"videoEvery={asked.trainVideoEvery}",
+                quoted("videoDir", str(asked.videoDir or run.videos.absolute())),
+            ]
             self._running.append(Companion("video", ["config=test_record", *given, *common], background=True))
 
     def after_iteration(self, it: Iteration) -> None:

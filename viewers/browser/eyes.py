@@ -1,7 +1,7 @@
 """Each client's own view of the common scene: which environment, all or one, following, camera, contacts.
 
-The scene's root frame is put elsewhere for each client, so that the chosen environment, or the robot that is followed,
-is at the origin; the camera turns around that as its person likes.
+The scene's root frame is put elsewhere for each client, so that the middle of the grid, the only environment that is
+shown, or the robot that is followed is at the origin; the camera turns around that as its person likes.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from viewers.browser.viser_seam import scale_for
 from viewers.view import View, aim
 
 FIELD_OF_VIEW = math.radians(45.0)  # MuJoCo's own, for which presets are made
+CLOSE = 0.8  # of the distance at which everything is in sight wherever it may go
 GLIDE = 0.15  # s in which two thirds of the way to another place are made
 STILL = 1e-4  # m
 
@@ -50,7 +51,7 @@ class Eye:
         gliding = self._glide(-self._middle(env_id), seconds)
         if self.place_camera:
             self.place_camera = False
-            self._put_camera(env_id)
+            self._put_camera()
         if self._contacts is None and (self.view.contacts or self.view.forces):
             self._contacts = Contacts(self.client, self.scene.model)
         if self._contacts is not None:
@@ -59,6 +60,8 @@ class Eye:
 
     def _middle(self, env_id: int) -> np.ndarray:
         """What is to be at the origin, in the scene; the ground stays where it is."""
+        if self.view.show_all and not self.view.follow:
+            return np.zeros(3)  # the middle of the grid
         middle = self.scene.offsets[env_id].copy()
         if self.view.follow:
             body = self.scene.tracked
@@ -85,10 +88,11 @@ class Eye:
                 scales[np.arange(self.scene.num_envs) != only] = 0.0
             scale_for(self.client, kind.handle.name, scales.ravel())
 
-    def _put_camera(self, env_id: int) -> None:
+    def _put_camera(self) -> None:
         scene = self.scene
-        view = View(env_id, self.view.show_all, self.view.follow, self.view.preset)
+        view = View(show_all=self.view.show_all and not self.view.follow, preset=self.view.preset)
         put = aim(view, scene.bounds, scene.offsets)
+        middle, distance = scene.bounds.center, CLOSE * put.distance
         azimuth, elevation = math.radians(put.azimuth), math.radians(put.elevation)
         forward = np.array(
             [math.cos(elevation) * math.cos(azimuth), math.cos(elevation) * math.sin(azimuth), math.sin(elevation)]
@@ -96,5 +100,5 @@ class Eye:
         narrow = max(1.0, 1.0 / max(self.client.camera.aspect, 0.2))  # the field of view is of the height
         with self.client.atomic():
             self.client.camera.fov = FIELD_OF_VIEW
-            self.client.camera.position = put.lookat - narrow * put.distance * forward
-            self.client.camera.look_at = put.lookat
+            self.client.camera.position = middle - narrow * distance * forward
+            self.client.camera.look_at = middle

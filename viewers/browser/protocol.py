@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from live import requests as ask_for
 from viewers.view import PRESETS, View
 
+MAX_MESSAGE = 2000  # characters; integers of more digits cannot even be printed
 MAX_TEXT = 256  # characters of a name or a label
 
 
@@ -65,6 +66,8 @@ _MODELS = {name: _model_of(kind) for name, kind in {**REQUESTS, "view": View}.it
 
 def read(text: str) -> ask_for.Request | Look:
     """The request, or the look. Raises Refused."""
+    if len(text) > MAX_MESSAGE:
+        raise Refused(f"at most {MAX_MESSAGE} characters are expected")
     try:
         message = pydantic_core.from_json(text, allow_inf_nan=False)
     except ValueError as error:
@@ -84,6 +87,8 @@ def _look(message: dict[str, Any]) -> Look:
     if not isinstance(place, bool):
         raise Refused("view: place_camera: true or false")
     view = View(**dict(_checked("view", message)))
+    if view.env_id < 0:
+        raise Refused(f"view: env_id={view.env_id}: 0 or more")
     if view.preset not in PRESETS:
         raise Refused(f"view: preset={view.preset!r}: allowed are {', '.join(PRESETS)}")
     return Look(view, place)

@@ -4,9 +4,9 @@
     scene.show(qpos)                       # (N, nq); sends what has moved
 
 Environments stand on a grid, all below one frame, `/world`. A body's geoms are one mesh; bodies that look alike, in all
-environments, are instances of it, so an update is two arrays for each kind of body. Positions are rounded to an
-eighth of a millimetre and quaternions to 1/4096: nobody sees it, and their low bits, being zero, pack well. Kinds of
-which no instance has moved are not sent.
+environments, are instances of it, so an update is two arrays for each kind of body. Positions are rounded to
+less than 1/2048 of the robot's radius and quaternions to 1/1024, less than a pixel each: their low bits, being zero,
+pack well. Kinds of which no instance has moved are not sent.
 
 Per-environment model parameters (randomised sizes) are not drawn: every environment shows the task's own model.
 """
@@ -24,7 +24,8 @@ from viewers.view import bounds_of, cell_of, grid_offsets, tracked_body
 
 ROOT = "/world"
 VISIBLE_GROUPS = 3  # geoms of higher groups are collision shapes and the like, as in MuJoCo's own viewer
-POSITION_STEPS, QUATERNION_STEPS = 2.0**13, 2.0**12
+FINE = 2048  # steps of a position within a robot's radius
+QUATERNION_STEPS = 2.0**10
 CELLS, SECTIONS = (128, 134, 144), (105, 112, 124)  # colours of the ground's lines, seen on light and on dark
 
 
@@ -46,6 +47,7 @@ class Scene:
         self.offsets = grid_offsets(num_envs, cell_of(model))  # (N, 3) m
         self._server = server
         self._data = mujoco.MjData(model)
+        self._steps = 2.0 ** np.ceil(np.log2(FINE / self.bounds.radius))  # for each m
         self.positions = np.zeros((num_envs, model.nbody, 3))  # m, in the grid
         self._quaternions = np.zeros((num_envs, model.nbody, 4))
         server.scene.world_axes.visible = False
@@ -99,7 +101,7 @@ class Scene:
             self._quaternions[env_id] = data.xquat
         poses = np.concatenate(
             [
-                np.round(self.positions * POSITION_STEPS) / POSITION_STEPS,
+                np.round(self.positions * self._steps) / self._steps,
                 np.round(self._quaternions * QUATERNION_STEPS) / QUATERNION_STEPS,
             ],
             axis=2,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from dataclasses import replace
 from typing import Any
 
 import mujoco
@@ -13,7 +14,7 @@ import viser
 
 from live.world import World
 from viewers.browser.eyes import Eye
-from viewers.browser.frames import Slot
+from viewers.browser.frames import Frame, Slot
 from viewers.browser.protocol import Look
 from viewers.browser.scene import Scene
 from viewers.browser.viser_seam import port_of
@@ -22,7 +23,7 @@ from viewers.view import View, follows_at_first
 SHOWN = 36  # environments that the scene has at most: the first ones
 IDLE = 0.25  # s between looks of the drawing thread while nothing happens
 RATES = 120  # updates over which the rate is measured
-DEFAULT = Look(View(), True)
+DEFAULT = Look(View(), True)  # of clients that are nobody's
 
 
 class Stage:
@@ -36,6 +37,7 @@ class Stage:
         self.lag = 0.0  # s, age of the last frame when it was handed to viser
         self._period = 1.0 / fps
         self._scene: Scene | None = None
+        self._frame: Frame | None = None  # that is drawn
         self._looks: dict[str, Look] = {}  # page -> how it wants to see
         self._pages: dict[int, str] = {}  # port from which its client connects -> page
         self._drawn: deque[float] = deque(maxlen=RATES)
@@ -123,7 +125,7 @@ class Stage:
             return
         page = self._pages.get(port, "")
         self.eyes[client.client_id] = eye = Eye(client, self._scene, page)
-        eye.look(self._looks.get(page, DEFAULT))
+        eye.look(replace(self._looks.get(page, DEFAULT), place_camera=True))  # a new client's is anywhere
 
     # the drawing thread
 
@@ -145,8 +147,10 @@ class Stage:
             frame, scene = self.slot.frame, self._scene
             if frame is None or scene is None or not self.eyes:
                 return False
-            scene.show(frame.qpos)
-            self.lag = round(time.monotonic() - frame.time, 4)
-            self._drawn.append(time.monotonic())
+            if frame is not self._frame:  # else only somebody's view of it is another
+                self._frame = frame
+                scene.show(frame.qpos)
+                self.lag = round(time.monotonic() - frame.time, 4)
+                self._drawn.append(time.monotonic())
             gliding = [eye.update(frame, seconds) for eye in self.eyes.values()]  # all of them, not up to the first
             return any(gliding)

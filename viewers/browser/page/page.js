@@ -82,7 +82,7 @@ function greet(hello) {
     loadScene();
   }
   view.follow = hello.follow;
-  view.env_id = Math.min(view.env_id, hello.num_envs - 1);
+  view.env_id = Math.max(0, Math.min(view.env_id, hello.num_envs - 1)); // there are none while a policy is waited for
   show(view.preset);
 }
 
@@ -262,7 +262,7 @@ const faster = (by) => {
   const at = speeds.findIndex((s) => s === state.speed);
   ask("speed", { factor: speeds[Math.max(0, Math.min(speeds.length - 1, at + by))] });
 };
-const flip = (key) => { view[key] = !view[key]; show(key === "show_all" ? view.preset : null); };
+const flip = (key) => { view[key] = !view[key]; show(key === "show_all" || key === "follow" ? view.preset : null); };
 const takeOver = () => {
   const seconds = Number($("blend").value);
   $("blend-label").hidden = $("how").value !== "blend";
@@ -287,7 +287,7 @@ const actions = {
   "theme": () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark", true),
 };
 for (const [id, action] of Object.entries(actions)) $(id).onclick = action;
-for (const [id, key] of Object.entries(SWITCHES)) $(id).onchange = () => { view[key] = $(id).checked; show(key === "show_all" ? view.preset : null); };
+for (const [id, key] of Object.entries(SWITCHES)) $(id).onchange = () => { view[key] = $(id).checked; show(key === "show_all" || key === "follow" ? view.preset : null); };
 for (const button of document.querySelectorAll("[data-camera]")) button.onclick = () => show(button.dataset.camera);
 for (const button of document.querySelectorAll("[data-push]")) button.onclick = () => {
   const force = button.dataset.push.split(",").map((x) => Number(x) * Number($("force").value));

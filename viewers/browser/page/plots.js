@@ -74,6 +74,7 @@ export function returns(box, episodes, span, colour) {
     means.set(e.label, { from: kept.from, to: e.t, sum: kept.sum + e.return, count: kept.count + 1 });
   }
   for (const [label, m] of means) {
+    if (m.count < 2) continue;
     const level = y(m.sum / m.count);
     svg.append(element("line", { x1: x(m.from) - 3, x2: x(m.to) + 3, y1: level, y2: level, stroke: colour(label), "stroke-width": 2.2 }));
   }
@@ -109,16 +110,16 @@ export function lines(box, points, span) {
 
 // Swaps as marks on a strip.
 export function marks(box, swaps, span, colour) {
-  if (!swaps.length) return empty(box, 34, "no swap yet");
-  const { svg, x } = frame(box, 34, span, [0, 1], true);
+  if (!swaps.length) return empty(box, 44, "no swap yet");
+  const { svg, x } = frame(box, 44, span, [0, 1], true);
   let free = -Infinity;
   for (const s of swaps.filter((s) => s.t >= span[0])) {
     const at = x(s.t);
-    const mark = element("rect", { x: at - 1, y: 2, width: 2, height: 15, fill: colour(s.label) });
+    const mark = element("rect", { x: at - 1, y: 0, width: 2, height: 12, fill: colour(s.label) });
     mark.append(element("title", {}, `version ${s.label} from ${s.source}${s.reason ? ", " + s.reason : ""}`));
     svg.append(mark);
     if (at > free) {
-      svg.append(element("text", { x: at + 3, y: 11 }, String(s.version ?? s.label)));
+      svg.append(element("text", { x: at - 2, y: 24 }, String(s.version ?? s.label)));
       free = at + 26;
     }
   }

@@ -1,0 +1,248 @@
+"""What watching costs: bytes for each client, processor time, and what a training beside it loses.
+
+A server is `config=test_stream` with 4 environments in real time. Its clients are programs here that speak as a
+browser does, and do nothing else, so that what they take is not the server's:
+
+- `page`: the two WebSockets of an open page, the 3D scene and the news, with the compression that browsers ask for;
+- `mjpeg`: the peer, `/stream` of the same server, 640x480, quality 80, which tools and old browsers read;
+- `nobody`: the server alone, whose own cost is that of playing.
+
+Bytes are those on the wire. A CPU draws fewer than 30 pictures a second, so MJPEG is also reckoned at 30. `training`
+is an Ant training alone, beside a server without a client, and beside one with a page: frames/s.
+
+    python -m benchmarks.stream --quick
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import functools
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import viser
+import websockets.asyncio.client
+
+from benchmarks.harness import ROOT, Side, arguments, measure, refuse_busy_machine, report, summary
+from benchmarks.trainings import OURS, Training
+
+KEPT = ROOT / "docs" / "policies" / "BlindGrasping.pth"
+PLAYED = {
+    "Cartpole": ["task=Cartpole", "agent=random"],
+    "Ant": ["task=Ant", "agent=random"],
+    "BlindGrasping": [f"checkpoint={KEPT}"],
+}
+CLIENTS = ("nobody", "page", "mjpeg")
+METRICS = {"cpu": "cores in use", "kB_s": "kB/s", "updates_s": "updates/s", "real_time": "real time"}
+SETTLE = 3.0  # s until a client has all that there is at first
+MJPEG_FPS = 30.0
+CAMERA = {
+    "type": "ViewerCameraMessage", "wxyz": (1.0, 0.0, 0.0, 0.0), "position": (3.0, 3.0, 3.0), "fov": 0.8,
+    "near": 0.01, "far": 1000.0, "image_height": 480, "image_width": 640, "look_at": (0.0, 0.0, 0.0),
+    "up_direction": (0.0, 0.0, 1.0),
+}  # fmt: skip
+
+
+class Counting(websockets.asyncio.client.ClientConnection):
+    """A WebSocket client that counts what comes over the wire."""
+
+    received = 0
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came."""
+        Counting.received += len(data)
+        super().data_received(data)
+
+
+class Server:
+    """`config=test_stream` in a process of its own."""
+
+    def __init__(self, played: Sequence[str], folder: Path) -> None:
+        """Serves on a free port; returns when it plays."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        command = [sys.executable, str(ROOT / "train.py"), "config=test_stream", f"streamPort={self.port}"]
+        self.process = subprocess.Popen(
+            [*command, "testGamesNum=0", *played], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        deadline = time.monotonic() + 60
+        while self.stats().get("phase") != "playing":
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                raise RuntimeError("the server does not play")
+            time.sleep(0.2)
+
+    def stats(self) -> dict[str, Any]:
+        """What `/stats` says; nothing while it does not answer."""
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self.port}/stats") as answer:
+            return json.load(answer)
+        return {}
+
+    def cpu(self) -> float:
+        """Processor seconds so far, of all its threads."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.terminate()
+        self.process.wait()
+
+
+async def read_page(port: int, seconds: float) -> dict[str, float]:
+    """Bytes of an open page in a second, and updates of its scene."""
+    connect = functools.partial(websockets.asyncio.client.connect, max_size=None, create_connection=Counting)
+    server = f"ws://127.0.0.1:{port}"
+    async with (
+        connect(f"{server}/ws?page=bench") as news,
+        connect(f"{server}/scene/ws?page=bench", subprotocols=[f"viser-v{viser.__version__}"]) as frames,
+    ):
+        await frames.send(_as_viser(CAMERA))
+        readers = [asyncio.create_task(_drain(socket)) for socket in (news, frames)]
+        await asyncio.sleep(SETTLE)
+        Counting.received = 0
+        start = time.perf_counter()
+        await asyncio.sleep(seconds)
+        taken = time.perf_counter() - start
+        found = {"kB_s": Counting.received / taken / 1000}
+        for reader in readers:
+            reader.cancel()
+        return found
+
+
+def _as_viser(message: dict[str, Any]) -> bytes:
+    """A message as viser's client sends it."""
+    return msgspec.msgpack.encode(message)
+
+
+async def _drain(socket: websockets.asyncio.client.ClientConnection) -> None:
+    async for _ in socket:
+        pass
+
+
+def read_mjpeg(port: int, seconds: float) -> dict[str, float]:
+    """Bytes of `/stream` in a second, pictures in a second, and bytes of a picture."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/stream?fps=30") as stream:
+        deadline = time.perf_counter() + SETTLE
+        while time.perf_counter() < deadline:
+            stream.read1()
+        total, pictures, start = 0, 0, time.perf_counter()
+        while time.perf_counter() - start < seconds:
+            data = stream.read1()
+            total, pictures = total + len(data), pictures + data.count(b"Content-Type")
+        taken = time.perf_counter() - start
+    return {"kB_s": total / taken / 1000, "pictures_s": pictures / taken, "kB_picture": total / max(1, pictures) / 1000}
+
+
+def serve(client: str, task: str, seconds: float) -> dict[str, float]:
+    """One server with one kind of client."""
+    with tempfile.TemporaryDirectory(prefix="livegym-bench-") as folder, Server(PLAYED[task], Path(folder)) as server:
+        time.sleep(SETTLE)
+        found: dict[str, float] = {"kB_s": 0.0}
+        before, start = server.cpu(), time.perf_counter()
+        if client == "page":
+            found = asyncio.run(read_page(server.port, seconds))
+        elif client == "mjpeg":
+            found = read_mjpeg(server.port, seconds)
+        else:
+            time.sleep(seconds)
+        share = (server.cpu() - before) / (time.perf_counter() - start)
+        stats = server.stats()
+        return {"cpu": share, "updates_s": stats["fps"], "real_time": stats["real_time"], **found}
+
+
+def train(beside: str, seconds: float) -> dict[str, float]:
+    """Frames/s of an Ant training, alone or beside a server."""
+    with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name, _beside(beside, Path(name)):
+        folder = Path(name) / "runs"
+        training = Training([*OURS, "task=Ant", f"runsDir={folder}", "maxIterations=100000"], folder, "rewards/step", 1)
+        curve = training.run(enough=lambda c: len(c) > 4 and c.wall[-1] - c.wall[2] > seconds, limit=20 * seconds)
+        return {"frames_s": curve.rate(skip=2)}
+
+
+@contextlib.contextmanager
+def _beside(what: str, folder: Path) -> Iterator[None]:
+    if what == "alone":
+        yield
+        return
+    with Server(PLAYED["Ant"], folder) as server:
+        if what == "nobody":
+            yield
+            return
+        command = [sys.executable, "-m", "benchmarks.stream", "--side", f"reader:{server.port}"]
+        reader = subprocess.Popen(command, cwd=ROOT)
+        try:
+            yield
+        finally:
+            reader.terminate()
+            reader.wait()
+
+
+def main() -> None:
+    """The command line."""
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--task", default="Cartpole", choices=PLAYED, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    seconds = 8.0 if options.quick else 30.0
+    if options.side is not None:
+        print(json.dumps(_side(options.side, options.task, seconds)))
+        return
+    refuse_busy_machine(options.force)
+    table: list[list[str]] = [["", "nobody", "page", "mjpeg"]]
+    figures: dict[str, float] = {}
+    for task in PLAYED:
+        _served(options, task, table, figures)
+    _trained(options, table, figures)
+    report(options, table, figures)
+
+
+def _side(side: str, task: str, seconds: float) -> dict[str, float]:
+    if side.startswith("reader:"):
+        return asyncio.run(read_page(int(side.partition(":")[2]), 1e6))
+    if side in CLIENTS:
+        return serve(side, task, seconds)
+    return train(side.removeprefix("train_"), 3 * seconds)
+
+
+def _sides(options: argparse.Namespace, names: Sequence[str], extra: Sequence[str] = ()) -> list[dict]:
+    quick = ["--quick"] if options.quick else []
+    sides = {name: Side("benchmarks.stream", [*extra, *quick]) for name in names}
+    return measure(sides, 1 if options.quick else options.rounds, not options.force)
+
+
+def _served(options: argparse.Namespace, task: str, table: list[list[str]], figures: dict[str, float]) -> None:
+    rounds = _sides(options, CLIENTS, ["--task", task])
+    for metric, words in METRICS.items():
+        found = summary(rounds, metric)
+        table.append([f"{task}: {words}", *(str(found[client]) for client in CLIENTS)])
+        figures |= {f"{task}_{metric}_{client}": found[client].median for client in CLIENTS}
+    pictures = summary([{"mjpeg": r["mjpeg"]} for r in rounds], "kB_picture")["mjpeg"].median
+    at_30 = MJPEG_FPS * pictures
+    ratio = at_30 / figures[f"{task}_kB_s_page"]
+    table.append([f"{task}: MJPEG at 30/s, kB/s; the page takes 1/x of it", "", f"1/{ratio:.0f}", f"{at_30:,.0f}"])
+    figures[f"{task}_mjpeg_over_page"] = ratio
+
+
+def _trained(options: argparse.Namespace, table: list[list[str]], figures: dict[str, float]) -> None:
+    rounds = _sides(options, ["train_alone", "train_nobody", "train_page"])
+    found = summary(rounds, "frames_s")
+    table.append(["Ant training, frames/s: alone, beside a server, beside one with a page", *map(str, found.values())])
+    figures |= {name: value.median for name, value in found.items()}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,269 @@
+"""Tests that are served as a page, in processes of their own; real browsers that look, and clients that only talk."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import secrets
+import shutil
+import time
+from pathlib import Path
+
+import httpx
+import msgspec
+import numpy as np
+import pytest
+import websockets.sync.client
+from PIL import Image
+
+from tests.processes import Running
+from tests.web_fixtures import PROTOCOL, messages_in
+
+CHROMIUM = shutil.which("chromium")
+ARGUMENTS = ["--no-sandbox", "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
+SIZE = {"width": 960, "height": 600}
+TRAINING = ("task=Cartpole", "numEnvs=32", "train.horizon_length=8", "maxIterations=100000", "saveInterval=1000")
+CAMERA = {
+    "type": "ViewerCameraMessage",
+    "wxyz": (1.0, 0.0, 0.0, 0.0), "position": (3.0, 3.0, 3.0), "look_at": (0.0, 0.0, 0.0),
+    "up_direction": (0.0, 0.0, 1.0), "fov": 0.8, "near": 0.01, "far": 1000.0, "image_height": 480, "image_width": 640,
+}  # fmt: skip
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+
+
+class Served(Running):
+    """`config=test_stream` in the background, at a free port."""
+
+    def __init__(self, cwd: Path, *arguments: str, name: str = "test") -> None:
+        port = () if any(a.startswith("streamPort=") for a in arguments) else ("streamPort=0",)
+        super().__init__(cwd, "config=test_stream", *port, *arguments, name=name)
+
+    @property
+    def url(self) -> str:
+        """What the program printed, on loopback; waits for it."""
+        self.wait_for("watch at http")
+        return "http://127.0.0.1" + re.search(r"watch at http://[^:]+(:\S+)", self.text)[1]
+
+    @property
+    def port(self) -> int:
+        return int(re.search(r":(\d+)/", self.url)[1])
+
+    @property
+    def bare(self) -> str:
+        """The address without the token."""
+        return self.url.partition("?")[0]
+
+    def stats(self) -> dict:
+        return httpx.get(f"{self.bare}stats", trust_env=False).json()
+
+
+class Line:
+    """A page's WebSocket without a page: what it was told so far, newest last."""
+
+    def __init__(self, server: Served, **settings) -> None:
+        self.page = secrets.token_hex(8)
+        url = f"ws://127.0.0.1:{server.port}/ws?page={self.page}"
+        self.socket = websockets.sync.client.connect(url, proxy=None, max_size=None, close_timeout=1, **settings)
+        self.hello: dict = {}
+        self.state: dict = {}
+        self.points: list = []
+        self.refused: list[str] = []
+        self.messages: list[dict] = []
+
+    def ask(self, what: str, **more) -> None:
+        self.say(json.dumps({"do": what, **more}))
+
+    def say(self, text: str | bytes) -> None:
+        self.socket.send(text)
+
+    def read(self, timeout: float = 0.5) -> bool:
+        """Takes one message; False where none came, or none will."""
+        try:
+            message = json.loads(self.socket.recv(timeout))
+        except (TimeoutError, websockets.ConnectionClosed):
+            return False
+        self.messages.append(message)
+        self.hello = message.get("hello", self.hello)
+        self.state |= message["state"]
+        self.points += message.get("points", [])
+        self.refused += [message["refused"]] if "refused" in message else []
+        return True
+
+    def drain(self) -> dict:
+        """Everything that has come; the state."""
+        while self.read(0.3):
+            pass
+        return self.state
+
+    def until(self, holds, timeout: float = 60) -> dict:
+        """Reads until `holds(state)`; the state."""
+        deadline = time.monotonic() + timeout
+        while not (self.state and holds(self.state)):
+            self.read()
+            assert time.monotonic() < deadline, f"not within {timeout} s: {self.state}"
+        return self.state
+
+    def of(self, kind: str) -> list[dict]:
+        """Values of points of one kind."""
+        return [values for _, found, values in self.points if found == kind]
+
+    def __enter__(self) -> Line:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.socket.close()
+
+
+def scene_client(server: Served, page: str = "", **settings):
+    """A connected client of the 3D scene, which has said where it looks from."""
+    url = f"ws://127.0.0.1:{server.port}/scene/ws" + (f"?page={page}" if page else "")
+    client = websockets.sync.client.connect(
+        url, subprotocols=[PROTOCOL], proxy=None, max_size=None, ping_interval=None, close_timeout=1, **settings
+    )
+    client.send(msgspec.msgpack.encode(CAMERA))
+    return client
+
+
+class SceneLine:
+    """A client of a stage's viser server itself, past the door."""
+
+    def __init__(self, stage, page: str = "") -> None:
+        url = f"ws://127.0.0.1:{stage.server.get_port()}/"
+        self.socket = websockets.sync.client.connect(url, subprotocols=[PROTOCOL], proxy=None, max_size=None)
+        stage.opened(page, self.socket.socket.getsockname()[1])
+        self.socket.send(msgspec.msgpack.encode(CAMERA))
+
+    def messages(self, quiet: float = 0.3) -> list[dict]:
+        """All that come until nothing has come for `quiet` s."""
+        found = []
+        with contextlib.suppress(TimeoutError):
+            while True:
+                found += messages_in(self.socket.recv(quiet))
+        return found
+
+    def updates(self) -> set[tuple[str, str]]:
+        """(node, field) of all updates."""
+        return {(message["name"], field) for message in self.messages() for field in message.get("updates", ())}
+
+    def __enter__(self) -> SceneLine:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.socket.close()
+
+
+@contextlib.contextmanager
+def chromium():
+    """A browser."""
+    driver = pytest.importorskip("playwright.sync_api").sync_playwright().start()
+    browser = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+    try:
+        yield browser
+    finally:
+        browser.close()
+        driver.stop()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """One browser for the module."""
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def open_page(browser):
+    """open_page(url): a page in cookies of its own; `page.said` holds what its console complained of."""
+    contexts = []
+
+    def opened(url, playing=True):
+        page = new_page(browser)
+        contexts.append(page.context)
+        page.goto(url)
+        if playing:
+            wait_scene(page)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+
+
+def new_page(browser):
+    """An empty page with cookies of its own."""
+    page = browser.new_context(viewport=SIZE, color_scheme="light").new_page()
+    page.said = []
+    page.on("console", lambda m: page.said.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: page.said.append(f"pageerror: {error}"))
+    return page
+
+
+def wait(page, holds, timeout: float = 60, what=lambda: "") -> None:
+    """Lets the browser run until `holds()`."""
+    deadline = time.monotonic() + timeout
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {timeout} s: {what()}; the console: {page.said}"
+        page.wait_for_timeout(100)
+
+
+def wait_scene(page, timeout: float = 60) -> None:
+    """Until the page plays and its scene is drawn."""
+    wait(page, lambda: page.get_attribute("body", "data-phase") == "playing", timeout)
+    page.wait_for_selector("#scene iframe", timeout=1000 * timeout)
+    page.frame_locator("#scene iframe").locator("canvas").first.wait_for(timeout=1000 * timeout)
+    wait(page, lambda: colours(picture(page)) > 20, timeout, lambda: "nothing is drawn")
+
+
+def text(page, selector: str) -> str:
+    return page.locator(selector).text_content()
+
+
+def badges(page) -> list[str]:
+    return page.locator("#badges span").all_text_contents()
+
+
+def picture(page) -> np.ndarray:
+    """The scene alone, without what lies on it, (height, width, 3)."""
+    png = page.locator("#scene").screenshot(style=".over, #curtain { visibility: hidden !important }")
+    return np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).astype(int)
+
+
+def colours(image: np.ndarray) -> int:
+    """How many there are: an empty scene has few."""
+    return len(np.unique(image.reshape(-1, 3), axis=0))
+
+
+def change(first: np.ndarray, second: np.ndarray) -> float:
+    """The part of the pixels that is visibly another."""
+    return float((np.abs(first - second).max(axis=2) > 24).mean())
+
+
+def changed(page, before: np.ndarray, timeout: float = 30) -> np.ndarray:
+    """The picture at rest, once it is another than `before`."""
+    wait(page, lambda: change(before, picture(page)) > 0.001, timeout, lambda: "the picture stays")
+    return at_rest(page)
+
+
+def paused(server: Served) -> None:
+    """Pauses the test before anybody looks."""
+    with Line(server) as line:
+        line.ask("pause", on=True)
+        line.until(lambda state: state.get("paused"))
+
+
+def at_rest(page, timeout: float = 30) -> np.ndarray:
+    """The picture, once two in a row are the same."""
+    pictures = [picture(page)]
+
+    def same():
+        page.wait_for_timeout(300)
+        pictures.append(picture(page))
+        return change(pictures[-2], pictures[-1]) == 0
+
+    wait(page, same, timeout, lambda: "the picture never comes to rest")
+    return pictures[-1]
+
+
+__all__ = [name for name in dir() if not name.startswith("_")]
