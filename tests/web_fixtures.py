@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 import threading
 
@@ -19,6 +20,11 @@ from web.scene_proxy import SceneProxy
 
 TOKEN = "a token/with+signs"
 PROTOCOL = f"viser-v{viser.__version__}"
+
+
+def complaints(caplog) -> list[logging.LogRecord]:
+    """What was logged as a warning or worse: other tests may have set the level to debug."""
+    return [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 @contextlib.contextmanager

@@ -224,12 +224,9 @@ function renderAges() {
 }
 
 function renderNotice() {
-  const last = (state.notices ?? []).at(-1);
-  if (!last || last[0] === noticed) return;
-  const first = noticed === null;
-  noticed = last[0];
-  if (first) return; // what was said before this page was there
-  word(last[1]);
+  const [number, text] = (state.notices ?? []).at(-1) ?? [0, ""];
+  if (noticed !== null && number > noticed) word(text); // else it was said before this page was there
+  noticed = number;
 }
 
 function word(text) {
