@@ -39,8 +39,7 @@ class Board(Listener):
         self.state: dict[str, Any] = {"phase": "waiting", "text": "starting"}
         self._points = {"episode": deque[Point](maxlen=EPISODES), "swap": deque[Point](maxlen=SWAPS)}
         self._points["terms"] = deque[Point](maxlen=TERMS)
-        self._seq = 0
-        self._steps = 0
+        self._seq = self._steps = self._refused = 0
         self._made = [0.0, 0.0]  # s, monotonic: the last snapshot and the last point of reward terms
         self._rate = _Rate()
 
@@ -91,6 +90,7 @@ class Board(Listener):
         self._steps += 1
         if step.ended is not None:
             self._add_episodes(step, player)
+        self._add_refusals()
         now = time.monotonic()
         if now - self._made[1] >= TERMS_INTERVAL:
             self._made[1] = now
@@ -112,6 +112,14 @@ class Board(Listener):
     def _add(self, kind: str, values: dict[str, Any]) -> None:
         self._points[kind].append((self._seq + 1, kind, values))
         self._seq += 1
+
+    def _add_refusals(self) -> None:
+        for number, event in list(self._results.refusals):
+            if number > self._refused:
+                self._refused = number
+                values = {"version": event.version, "epoch": event.epoch, "source": event.source}
+                values |= {"label": None, "reason": event.reason}
+                self._add("swap", {"t": round(event.time, 2), **values})
 
     def _add_episodes(self, step: Step, player: Player) -> None:
         ends = step.ended

@@ -47,7 +47,7 @@ class Reporter(Listener):
     def note_new_world(self, live: LivePolicy) -> None:
         """A version that did not fit acts in environments that were built for it."""
         self._note_refusals()
-        self.results.swaps.append(SwapEvent.of(live.acting, accepted=True, reason="reinit"))
+        self.results.note(SwapEvent.of(live.acting, accepted=True, reason="reinit"))
 
     def on_change(self, env_ids: list[int], label: Label, player: Player) -> None:
         """Version `label` acts in these environments from the next step on."""
@@ -65,7 +65,7 @@ class Reporter(Listener):
         if self._live is not None:
             self._acting = self._live.label
         self._note_refusals()
-        self.results.swaps.append(event)
+        self.results.note(event)
         log.info(
             "now acting: version %s, epoch %s, reward in training %s (%s%s)",
             event.version,
@@ -77,6 +77,7 @@ class Reporter(Listener):
 
     def on_step(self, step: Step, player: Player) -> None:
         """One control step was made."""
+        self._note_refusals()
         ends = step.ended
         if ends is not None:
             for index, env_id in enumerate(ends.env_ids.tolist()):
@@ -115,7 +116,7 @@ class Reporter(Listener):
 
     def _note_refusals(self) -> None:
         while not self.refusals.empty():
-            self.results.swaps.append(self.refusals.get())
+            self.results.note(self.refusals.get())
 
     def print_table(self, console: Console) -> None:
         """The summary, for people."""

@@ -18,6 +18,7 @@ from utils.moments import Moments
 EPISODES_KEPT = 10_000
 SWAPS_KEPT = 10_000
 VERSIONS_KEPT = 1_000
+REFUSALS_KEPT = 20
 
 
 class VersionTrace:
@@ -57,6 +58,7 @@ class Results:
         self.success_reason: str | None = None
         self.episodes: deque[dict[str, Any]] = deque(maxlen=EPISODES_KEPT)
         self.swaps: deque[SwapEvent] = deque(maxlen=SWAPS_KEPT)
+        self.refusals: deque[tuple[int, SwapEvent]] = deque(maxlen=REFUSALS_KEPT)  # with their numbers, for who watches
         self.returns, self.lengths = Moments(), Moments()
         self.reasons: Counter[str] = Counter()
         self.by_version: dict[Label, Moments] = {}
@@ -64,6 +66,13 @@ class Results:
     def begin(self, reason_names: tuple[str, ...], success_reason: str | None) -> None:
         """From now on episodes end for these reasons."""
         self.reason_names, self.success_reason = reason_names, success_reason
+
+    def note(self, event: SwapEvent) -> None:
+        """A version was taken over, or refused."""
+        self.swaps.append(event)
+        if not event.accepted:
+            number = self.refusals[-1][0] + 1 if self.refusals else 1
+            self.refusals.append((number, event))
 
     def add(self, ends: EpisodeEnds, index: int, versions: list[Label], version: Label) -> None:
         """Counts the ended episode at `index` of `ends`."""

@@ -13,6 +13,7 @@ from cfg.compose import compose
 from cfg.schema import PhysicsConfig, SimConfig
 from cfg.typed import to_typed
 from live.board import EPISODES, Board
+from live.candidate import SwapEvent
 from live.controls import QUEUED, Controls
 from live.play import Listener, Player, ScriptedActor, quotas
 from live.report import Reporter
@@ -320,6 +321,20 @@ def test_the_board_shows_versions_episodes_and_swaps():
     assert episodes[0]["label"] == 2
     assert board.since(board.seq) == []
     assert strict_json(state)
+
+
+def test_the_board_tells_of_a_refused_version_once():
+    env, results = counting_env(num_envs=2, length=50), Results({"task": "Counting"})
+    board, controls = Board(), Controls(speed=None)
+    board.begin(SimpleNamespace(env=env, live=None, config=SimpleNamespace(agent="zero")), results, controls)
+    results.note(SwapEvent.of(candidate(7), accepted=False, reason="of another shape"))
+    play(env, {}, steps=3, controls=controls, listeners=[board])
+    results.note(SwapEvent.of(candidate(8), accepted=False, reason="not finite"))
+    play(env, {}, steps=3, controls=controls, listeners=[board])
+    told = [
+        (values["version"], values["label"], values["reason"]) for _, kind, values in board.since(0) if kind == "swap"
+    ]
+    assert told == [(7, None, "of another shape"), (8, None, "not finite")]
 
 
 def test_the_board_of_a_scripted_agent_has_no_policy():

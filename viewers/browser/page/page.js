@@ -62,6 +62,7 @@ function receive(message) {
   Object.assign(state, message.state);
   if (state.now) skew = state.now - Date.now() / 1000;
   for (const [, kind, values] of message.points ?? []) {
+    if (kind === "swap" && values.label === null && !message.hello) word(`refused: ${values.reason}`);
     points[kind].push(values);
     if (points[kind].length > KEPT) points[kind].shift();
   }

@@ -115,8 +115,12 @@ export function marks(box, swaps, span, colour) {
   let free = -Infinity;
   for (const s of swaps.filter((s) => s.t >= span[0])) {
     const at = x(s.t);
-    const mark = element("rect", { x: at - 1, y: 0, width: 2, height: 12, fill: colour(s.label) });
-    mark.append(element("title", {}, `version ${s.label} from ${s.source}${s.reason ? ", " + s.reason : ""}`));
+    const refused = s.label === null;
+    const mark = refused
+      ? element("path", { d: `M${at - 4} 2l8 8m0 -8l-8 8`, stroke: "var(--bad)", "stroke-width": 2 })
+      : element("rect", { x: at - 1, y: 0, width: 2, height: 12, fill: colour(s.label) });
+    const what = refused ? `refused: version ${s.version}` : `version ${s.label}`;
+    mark.append(element("title", {}, `${what} from ${s.source}${s.reason ? ", " + s.reason : ""}`));
     svg.append(mark);
     if (at > free) {
       svg.append(element("text", { x: at - 2, y: 24 }, String(s.version ?? s.label)));
