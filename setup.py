@@ -8,7 +8,7 @@ setup(
     description="Train robot policies in massively parallel physics and watch the policy that is learning now",
     license="Apache-2.0",
     python_requires=">=3.11",
-    packages=find_packages(include=["cfg*", "sim*", "tasks*", "rl*", "live*", "web*", "viewers*", "utils*"]),
+    packages=find_packages(include=["cfg*", "sim*", "tasks*", "rl*", "live*", "web*", "online*", "viewers*", "utils*"]),
     py_modules=["train"],
     package_data={
         "viewers": ["browser/page/*"],

@@ -22,6 +22,11 @@ class Moments:
         self._m2 += delta * (value - self.mean)
 
     @property
+    def std(self) -> float:
+        """Standard deviation; 0 below two values."""
+        return math.sqrt(self._m2 / (self.count - 1)) if self.count > 1 else 0.0
+
+    @property
     def stderr(self) -> float | None:
         """Standard error of the mean; None below two values."""
         return math.sqrt(self._m2 / (self.count - 1) / self.count) if self.count > 1 else None

@@ -1,0 +1,1 @@
+"""Continuous training: learn from a slow live stream of observations while it is being served."""
