@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,8 +103,11 @@ class Server:
         self.process.wait()
 
 
-async def read_page(port: int, seconds: float) -> dict[str, float]:
-    """Bytes of an open page in a second, and updates of its scene."""
+async def read_page(port: int, seconds: float, began: Callable[[], None]) -> dict[str, float]:
+    """Bytes of an open page in a second; `began` is called when what comes at first has come.
+
+    Raises RuntimeError where the server ends the page.
+    """
     connect = functools.partial(websockets.asyncio.client.connect, max_size=None, create_connection=Counting)
     server = f"ws://127.0.0.1:{port}"
     async with (
@@ -114,14 +117,16 @@ async def read_page(port: int, seconds: float) -> dict[str, float]:
         await frames.send(_as_viser(CAMERA))
         readers = [asyncio.create_task(_drain(socket)) for socket in (news, frames)]
         await asyncio.sleep(SETTLE)
+        began()
         Counting.received = 0
         start = time.perf_counter()
-        await asyncio.sleep(seconds)
+        await asyncio.wait(readers, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         taken = time.perf_counter() - start
-        found = {"kB_s": Counting.received / taken / 1000}
+        if any(reader.done() for reader in readers):
+            raise RuntimeError("the page was cut off")
         for reader in readers:
             reader.cancel()
-        return found
+        return {"kB_s": Counting.received / taken / 1000}
 
 
 def _as_viser(message: dict[str, Any]) -> bytes:
@@ -134,12 +139,13 @@ async def _drain(socket: websockets.asyncio.client.ClientConnection) -> None:
         pass
 
 
-def read_mjpeg(port: int, seconds: float) -> dict[str, float]:
-    """Bytes of `/stream` in a second, pictures in a second, and bytes of a picture."""
+def read_mjpeg(port: int, seconds: float, began: Callable[[], None]) -> dict[str, float]:
+    """Bytes of `/stream` in a second, pictures in a second, and bytes of a picture; `began` as in `read_page`."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/stream?fps=30") as stream:
         deadline = time.perf_counter() + SETTLE
         while time.perf_counter() < deadline:
             stream.read1()
+        began()
         total, pictures, start = 0, 0, time.perf_counter()
         while time.perf_counter() - start < seconds:
             data = stream.read1()
@@ -153,15 +159,20 @@ def serve(client: str, task: str, seconds: float) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as folder, Server(PLAYED[task], Path(folder)) as server:
         time.sleep(SETTLE)
         found: dict[str, float] = {"kB_s": 0.0}
-        before, start = server.cpu(), time.perf_counter()
+        before: list[tuple[float, float]] = []
+
+        def began() -> None:
+            before.append((server.cpu(), time.perf_counter()))
+
         if client == "page":
-            found = asyncio.run(read_page(server.port, seconds))
+            found = asyncio.run(read_page(server.port, seconds, began))
         elif client == "mjpeg":
-            found = read_mjpeg(server.port, seconds)
+            found = read_mjpeg(server.port, seconds, began)
         else:
+            began()
             time.sleep(seconds)
-        share = (server.cpu() - before) / (time.perf_counter() - start)
-        stats = server.stats()
+        (cpu, start), stats = before[0], server.stats()
+        share = (server.cpu() - cpu) / (time.perf_counter() - start)
         return {"cpu": share, "updates_s": stats["fps"], "real_time": stats["real_time"], **found}
 
 
@@ -187,6 +198,8 @@ def _beside(what: str, folder: Path) -> Iterator[None]:
         reader = subprocess.Popen(command, cwd=ROOT)
         try:
             yield
+            if reader.poll() is not None or server.stats()["scene_clients"] != 1:
+                raise RuntimeError("the page beside the training was cut off")
         finally:
             reader.terminate()
             reader.wait()
@@ -212,7 +225,7 @@ def main() -> None:
 
 def _side(side: str, task: str, seconds: float) -> dict[str, float]:
     if side.startswith("reader:"):
-        return asyncio.run(read_page(int(side.partition(":")[2]), 1e6))
+        return asyncio.run(read_page(int(side.partition(":")[2]), 1e6, lambda: None))
     if side in CLIENTS:
         return serve(side, task, seconds)
     return train(side.removeprefix("train_"), 3 * seconds)

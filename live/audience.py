@@ -6,6 +6,7 @@ watches has `NOBODY`, plays as fast as it can, and does nothing for viewers.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 
 from cfg.schema import RootConfig
@@ -69,10 +70,11 @@ class Audience:
             player.attach(viewer)
 
     def close(self) -> None:
-        """The test is over."""
+        """The test is over: every viewer is closed, also where another cannot be."""
         self.board.end()
-        for viewer in self.viewers:
-            viewer.close()
+        with contextlib.ExitStack() as stack:
+            for viewer in self.viewers:
+                stack.callback(viewer.close)
 
 
 OpenAudience = Callable[[RootConfig], Audience]

@@ -47,9 +47,10 @@ class Board(Listener):
 
     def since(self, seq: int) -> list[Point]:
         """Points after number `seq`, in order."""
+        last = self._seq  # first: of two lists, the one that is read later may hold a later point
         found: list[Point] = []
         for points in self._points.values():
-            found += [point for point in list(points) if point[0] > seq]
+            found += [point for point in list(points) if seq < point[0] <= last]
         return sorted(found, key=lambda point: point[0])
 
     @property
@@ -70,8 +71,8 @@ class Board(Listener):
     def begin(self, world: World, results: Results, controls: Controls) -> None:
         """New environments, or the first ones."""
         self._env, self._live, self._results, self._controls = world.env, world.live, results, controls
-        self._labels: dict[int, Label] = {}
         self._acting: Label = world.live.label if world.live is not None else world.config.agent
+        self._labels: dict[int, Label] = dict.fromkeys(range(world.env.num_envs), self._acting)
         self._snapshot(None)
 
     def on_swap(self, event: SwapEvent, player: Player) -> None:
@@ -131,7 +132,7 @@ class Board(Listener):
                 "return": round(float(ends.returns[index]), 4),
                 "length": int(ends.lengths[index]),
                 "reason": self._env.reason_names[int(ends.reasons[index])],
-                "label": self._labels.get(env_id, self._acting),
+                "label": self._labels[env_id],
                 "counts": player.counts(env_id),
             }
             self._add("episode", values)
@@ -156,7 +157,7 @@ class Board(Listener):
             "success_rate": results.success_rate,
             "reasons": dict(results.reasons),
             "lengths": env.episode_length.tolist(),
-            "labels": [self._labels.get(env_id, self._acting) for env_id in range(env.num_envs)],
+            "labels": [self._labels[env_id] for env_id in range(env.num_envs)],
             "left": player.left if player is not None else None,
             "notices": list(controls.notices),
             "policy": _policy(self._live) if self._live is not None else None,

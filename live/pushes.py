@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from live.requests import Push
-from sim.base import Simulator
+from sim.base import APPLIED, Simulator
 from utils.errors import UserError
 
 MAX_FORCE = 1e5  # N and N m
@@ -32,6 +32,8 @@ class Pushes:
                 f"push {push.force} N, {push.torque} N m for {push.seconds} s: numbers up to {MAX_FORCE:g}, "
                 f"for 0 to {MAX_SECONDS:g} s"
             )
+        if not hasattr(sim, APPLIED):
+            raise UserError("push: these environments take no forces; watch with viewer=true or watch=true")
         try:
             body = int(sim.body_ids([push.body])[0])
         except ValueError as error:

@@ -151,7 +151,7 @@ class LivePolicy(Steerable):
 
     def adopt(self) -> SwapEvent | None:
         """Between two control steps: exchanges the seats where a version is ready and may take over."""
-        if not self._commands.empty():
+        while not self._commands.empty():
             event = self._run_command(self._commands.get())
             if event is not None:
                 return event

@@ -55,7 +55,8 @@ def build_world(
     """
     assert config.numEnvs is not None
     assert config.seed is not None
-    env = make_env(config.task, config.sim, config.physics, config.numEnvs, config.seed, (APPLIED,))  # to be pushed
+    fields = (APPLIED,) if config.viewer or config.watch else ()  # whoever watches may push
+    env = make_env(config.task, config.sim, config.physics, config.numEnvs, config.seed, fields)
     try:
         return _world_in(env, config, first, patience, first_run)
     except BaseException:

@@ -60,7 +60,7 @@ class Served(Running):
         return self.url.partition("?")[0]
 
     def stats(self) -> dict:
-        return httpx.get(f"{self.bare}stats", trust_env=False).json()
+        return httpx.get(self.url.replace(self.bare, f"{self.bare}stats"), trust_env=False).json()
 
 
 class Line:

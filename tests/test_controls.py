@@ -194,7 +194,7 @@ def test_the_way_of_taking_over_can_be_changed_while_it_runs():
     live.pin()
     dt = env.sim.control_dt
     script, _, controls = play(env, {1: [TakeOver("blend", 4 * dt), Follow()]}, steps=7, actor=live)
-    assert [round(a[0], 6) for a in script.actions] == [0.0, 0.0, 0.25, 0.5, 0.75, 1.0, 1.0]
+    assert [round(a[0], 6) for a in script.actions] == [0.0, 0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
     for wrong in (TakeOver("jump", 1.0), TakeOver("blend", 0.0)):
         play(env, {1: [wrong]}, steps=3, actor=live, controls=controls)
     assert "swap=jump: unknown" in controls.notices[-2][1]
@@ -223,11 +223,27 @@ def test_a_newer_version_during_a_comparison_acts_after_it():
     live = live_of(candidate(1, bias=0.25), history=4)
     live.prepare(candidate(2, bias=0.5))
     env = counting_env(num_envs=2, length=50)
-    controls = Controls(speed=None)
-    play(env, {1: [Compare(1, 2)]}, steps=2, actor=live, controls=controls)
-    live.prepare(candidate(3, bias=1.0))
-    script, _, _ = play(env, {3: [EndCompare()]}, steps=4, actor=live, controls=Controls(speed=None))
-    assert script.actions[0] == [0.25, 0.5]
+
+    class Publishes(Listener):
+        steps = 0
+
+        def on_step(self, step, player):
+            self.steps += 1
+            if self.steps == 3:
+                live.prepare(candidate(3, bias=1.0))
+
+    at = {1: [Compare(1, 2)], 5: [EndCompare()]}
+    script, _, _ = play(env, at, steps=6, actor=live, listeners=[Publishes()])
+    assert script.actions == [[0.5, 0.5], *[[0.25, 0.5]] * 4, [1.0, 1.0]]
+
+
+def test_requests_that_come_together_are_all_obeyed_before_the_next_step():
+    """A comparison began two steps after the episodes that it had begun anew: they were another version's at first."""
+    live = live_of(candidate(1, bias=0.25), history=4)
+    live.prepare(candidate(2, bias=0.5))
+    env = counting_env(num_envs=2, length=50)
+    script, _, _ = play(env, {1: [Pin(), TakeOver("reset", 1.0), Compare(1, 2)]}, steps=3, actor=live)
+    assert script.actions == [[0.5, 0.5], [0.25, 0.5], [0.25, 0.5]]
 
 
 @pytest.mark.parametrize(("first", "second"), [(7, 2), (2, 7)])
@@ -321,6 +337,23 @@ def test_the_board_shows_versions_episodes_and_swaps():
     assert episodes[0]["label"] == 2
     assert board.since(board.seq) == []
     assert strict_json(state)
+
+
+def test_the_board_names_the_version_that_plays_an_episode_not_the_newest():
+    """Under swap=reset the open episodes are still the old version's."""
+    live = live_of(candidate(1), history=4, how="reset")
+    env, controls, results = counting_env(num_envs=2, length=3), Controls(speed=None), Results({"task": "Counting"})
+    board = Board()
+    board.begin(SimpleNamespace(env=env, live=live, config=None), results, controls)
+
+    class Publishes(Listener):
+        def on_step(self, step, player):
+            if player.env.episode_length[0] == 1 and live.newest.version == 1:
+                live.prepare(candidate(2))
+
+    play(env, {}, steps=7, actor=live, controls=controls, listeners=[board, Publishes()])
+    labels = [v["label"] for _, kind, v in board.since(0) if kind == "episode"]
+    assert labels == [1, 1, 2, 2]
 
 
 def test_the_board_tells_of_a_refused_version_once():

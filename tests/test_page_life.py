@@ -10,7 +10,6 @@ import pytest
 
 from tests.page_fixtures import (
     TRAINING,
-    Line,
     Served,
     browser,
     changed,
@@ -60,13 +59,8 @@ def test_a_page_left_open_goes_on_with_the_next_test_at_its_port(tmp_path, open_
     with Served(tmp_path, *other, f"streamPort={port}", name="second") as server:
         assert server.port == port
         wait(page, lambda: text(page, "#task") == "Ant")
-        line = Line(server)
-        line.ask("pause", on=True)
-        ants = changed(page, carts)
-        page.reload()
-        wait_scene(page)
-        assert abs(ants - changed(page, carts)).mean() < 8  # what a page that is new sees
-        line.socket.close()
+        paused(server)
+        changed(page, carts)
         assert server.end(signal.SIGTERM) == 0
         assert "Traceback" not in server.text
 

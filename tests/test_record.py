@@ -87,13 +87,12 @@ def test_all_environments_are_in_one_picture_where_none_is_named(tmp_path):
     assert counts == [4]
 
 
-def test_a_recording_by_hand_is_one_file_from_begin_to_end(tmp_path):
+def test_a_recording_by_hand_is_one_file_from_begin_to_end(tmp_path, monkeypatch):
     config = dataclasses.replace(config_of(), videoRecord=False)
     at = {3: Record(True), 20: Record(False), 25: Record(True)}
+    monkeypatch.setattr("viewers.video.QUEUE", 1000)  # or some pictures are left out
     counts, _ = record(config, tmp_path, 30, watched=True, at=at)
-    assert len(counts) == 2
-    assert counts[0] <= 17
-    assert counts[1] <= 6
+    assert counts == [17, 5]
 
 
 def test_a_clip_is_named_by_the_version_that_acts():
@@ -218,10 +217,6 @@ def test_a_page_beside_a_training_ends_with_it(tmp_path, signum):
         status = training.end(signum, timeout=60)
         assert status == (130 if signum == signal.SIGINT else -9)
         until(lambda: gone(child), 30)
-
-
-def clips(cwd: Path) -> list[Path]:
-    return sorted(cwd.glob("runs/*_train_*/videos/*.mp4"), key=lambda f: int(f.stem.rsplit("_", 1)[1]))
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ def door(one_door):
 @pytest.fixture(scope="module")
 def open_to_all(scene):
     with doors() as opened:
-        yield opened(hosts=frozenset({"robots.lab"}), routers=[SceneProxy(scene, control=True).router])
+        yield opened(hosts=frozenset({"robots.lab"}), routers=[SceneProxy(scene).router])
 
 
 def test_a_page_with_the_token_in_its_address_gets_a_cookie_and_a_clean_address(door):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import struct
@@ -20,7 +21,7 @@ from viser import _messages as viser_messages
 
 from tests.web_fixtures import PROTOCOL, client_of, complaints, doors, moving, positions_in, raw_socket, scene_socket
 from web import scene_proxy
-from web.scene_messages import TOUCHING, Bucket, Filter, Unreadable
+from web.scene_messages import Bucket, Filter, Unreadable, ViewerCameraMessage
 
 pytest_plugins = ["web_fixtures"]
 
@@ -73,7 +74,7 @@ encode = msgspec.msgpack.encode
 @pytest.fixture(scope="module")
 def open_to_all(scene):
     with doors() as opened:
-        yield opened(routers=[scene_proxy.SceneProxy(scene, control=True).router])
+        yield opened(routers=[scene_proxy.SceneProxy(scene).router])
 
 
 def two_types(first, second):
@@ -126,10 +127,9 @@ def heard(scene, door, *messages):
     return names[:-1]
 
 
-def test_the_messages_have_the_fields_of_visers_own():
-    for ours in TOUCHING.__args__:
-        theirs = getattr(viser_messages, ours.__name__)
-        assert set(ours.__struct_fields__) == set(theirs.__dataclass_fields__)
+def test_the_message_has_the_fields_of_visers_own():
+    theirs = viser_messages.ViewerCameraMessage.__dataclass_fields__
+    assert set(ViewerCameraMessage.__struct_fields__) == set(theirs)
 
 
 def test_visers_page_is_served_once_fetched_and_kept_by_browsers(open_scene):
@@ -144,29 +144,43 @@ def test_visers_page_is_served_once_fetched_and_kept_by_browsers(open_scene):
         assert (again.status_code, again.content) == (304, b"")
 
 
-def test_looking_and_touching_pass(scene, open_scene):
-    door, proxy = open_scene(control=True)
-    messages = [CAMERA, CLICK, POINTER, DRAG]
-    assert heard(scene, door, *map(encode, messages)) == [message["type"] for message in messages]
-    assert proxy.dropped == 0
-
-
-def test_who_may_only_look_cannot_touch(scene, open_scene):
-    door, proxy = open_scene(control=False)
-    assert heard(scene, door, *map(encode, [CAMERA, CLICK, POINTER, DRAG])) == [CAMERA["type"]]
+def test_only_where_somebody_looks_from_reaches_viser(scene, open_scene):
+    door, proxy = open_scene()
+    assert heard(scene, door, *map(encode, [CLICK, CAMERA, POINTER, DRAG])) == [CAMERA["type"]]
     assert proxy.dropped == 3
 
 
 def test_nothing_else_reaches_viser(scene, open_scene, monkeypatch):
     monkeypatch.setattr(scene, "request_share_url", lambda: pytest.fail("a tunnel was opened"))
-    door, proxy = open_scene(control=True)
-    others = {kind.__name__ for kind in viser_messages.Message.get_subclasses()} - {
-        kind.__name__ for kind in TOUCHING.__args__
-    }
+    door, proxy = open_scene()
+    others = {kind.__name__ for kind in viser_messages.Message.get_subclasses()} - {CAMERA["type"]}
     assert {"ShareUrlRequest", "FileTransferStartUpload", "GuiUpdateMessage", "CommandTriggerMessage"} <= others
     messages = [encode({"type": name}) for name in sorted(others)]
     assert heard(scene, door, *messages) == []
     assert proxy.dropped == len(others)
+
+
+def test_viser_itself_takes_nobody_who_did_not_come_through_the_door(scene, open_scene, monkeypatch):
+    """It listens without a token on loopback, where any page in a browser of this machine could reach it."""
+    monkeypatch.setattr(scene, "request_share_url", lambda: pytest.fail("a tunnel was opened"))
+    open_scene()
+
+    async def use():
+        url = f"ws://127.0.0.1:{scene.get_port()}/"
+        async with websockets.asyncio.client.connect(url, subprotocols=[PROTOCOL], proxy=None) as client:
+            with contextlib.suppress(websockets.exceptions.ConnectionClosed):
+                await client.send(encode({"type": "ShareUrlRequest"}))
+            await client.wait_closed()
+            return client.close_code
+
+    assert asyncio.run(use()) == 1008
+
+
+def test_a_camera_without_a_height_is_no_camera(open_to_all):
+    """Whoever divides by it would end the drawing for everybody."""
+    for name in ("image_height", "image_width"):
+        with pytest.raises(Unreadable):
+            Filter().passed(encode({**CAMERA, name: 0}))
 
 
 @pytest.mark.parametrize(
@@ -176,7 +190,7 @@ def test_a_second_type_in_the_same_map_smuggles_nothing(first, second):
     smuggled = two_types({**CAMERA, "type": first}, second)
     assert msgspec.msgpack.decode(smuggled)["type"] == second
     try:
-        passed = Filter(control=True).passed(smuggled)
+        passed = Filter().passed(smuggled)
     except Unreadable:
         passed = None
     assert passed is None or b"ShareUrlRequest" not in passed
@@ -229,7 +243,7 @@ def test_text_that_is_none_ends_the_connection_quietly(open_to_all, caplog):
 )
 def test_the_filter_gives_a_message_or_nothing_or_unreadable(raw):
     try:
-        passed = Filter(control=True).passed(raw)
+        passed = Filter().passed(raw)
     except Unreadable:
         return
     assert passed is None or viser_messages.Message.deserialize(passed)
@@ -338,7 +352,7 @@ def test_a_page_with_another_name_is_refused(open_to_all, page):
 
 def test_without_viser_the_scene_is_not_there(open_door):
     server = viser.ViserServer(host="127.0.0.1", port=0, verbose=False)
-    door = open_door(routers=[scene_proxy.SceneProxy(server, control=True).router])
+    door = open_door(routers=[scene_proxy.SceneProxy(server).router])
     server.stop()
     with client_of(door) as client:
         assert client.get("/scene/").status_code == 502
@@ -361,7 +375,7 @@ def test_visers_end_and_its_reason_reach_the_page(open_to_all):
 
 def test_when_viser_stops_its_clients_are_told(open_door):
     server = viser.ViserServer(host="127.0.0.1", port=0, verbose=False)
-    door = open_door(routers=[scene_proxy.SceneProxy(server, control=True).router])
+    door = open_door(routers=[scene_proxy.SceneProxy(server).router])
 
     async def use():
         async with scene_socket(door) as client:

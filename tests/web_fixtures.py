@@ -61,10 +61,10 @@ def scene():
 
 @pytest.fixture
 def open_scene(open_door, scene):
-    """open_scene(control=...): a door with the proxy of `scene` on it, and the proxy."""
+    """open_scene(): a door with the proxy of `scene` on it, and the proxy."""
 
-    def opened(control=True, on_open=lambda page, port: None, on_close=lambda page, port: None, **access):
-        proxy = SceneProxy(scene, control, on_open, on_close)
+    def opened(on_open=lambda page, port: None, on_close=lambda page, port: None, **access):
+        proxy = SceneProxy(scene, on_open, on_close)
         return open_door(routers=[proxy.router], **access), proxy
 
     return opened

@@ -12,6 +12,8 @@ makes clips has the lowest priority that the system knows.
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import logging
 import os
 import signal
@@ -34,7 +36,8 @@ log = logging.getLogger(__name__)
 TRAIN = Path(__file__).parent.parent / "train.py"
 CLOSING = 15.0  # s that a companion gets to end
 STREAM = ("streamPort", "streamBindAll", "streamReadOnly", "streamFps")
-VIDEO = ("videoWidth", "videoHeight", "videoEpisodes")
+VIDEO = ("videoWidth", "videoHeight", "videoEpisodes", "videoSeconds", "videoEnv")
+TEST_ENVS = 4  # in a picture of all environments
 
 
 class Companions:
@@ -62,25 +65,12 @@ class Companions:
         return 0
 
     def begin(self, run: Run, agent: Agent, spec: PolicySpec, config: dict[str, Any]) -> None:
-        """Starts what was asked for."""
-        asked = self._config
-        common = [quoted("checkpoint", str(run.path.absolute())), quoted("runsDir", asked.runsDir), "testGamesNum=0"]
-        play = f"playSpeed={asked.playSpeed}"
-        if asked.viewer:
-            self._running.append(Companion("viewer", ["config=test_viewer", play, *common]))
-        if asked.watch:
-            given = [f"{name}={getattr(asked, name)}" for name in STREAM]
-            given.append(f"streamHosts=[{','.join(asked.streamHosts)}]")
-            given += [] if asked.streamToken is None else [quoted("streamToken", asked.streamToken)]
-            self._running.append(Companion("watch", ["config=test_stream", play, *given, *common]))
-        if asked.trainVideoEvery or asked.videoRecord:
-            given = [f"{name}={getattr(asked, name)}" for name in VIDEO]
-            given += [] if asked.videoSeconds is None else [f"videoSeconds={asked.videoSeconds}"]
-            given += [
-                f"videoEvery={asked.trainVideoEvery}",
-                quoted("videoDir", str(asked.videoDir or run.videos.absolute())),
-            ]
-            self._running.append(Companion("video", ["config=test_record", *given, *common], background=True))
+        """Starts what was asked for; what cannot be started is said, and missed."""
+        for name, arguments in commands_of(self._config, run).items():
+            try:
+                self._running.append(Companion(name, arguments, background=name == "video"))
+            except OSError as error:
+                log.warning("%s cannot be started (%s); the training goes on.", name, error)
 
     def after_iteration(self, it: Iteration) -> None:
         """Says where one of them has gone."""
@@ -96,6 +86,33 @@ class Companions:
             companion.wait()
 
 
+def commands_of(config: RootConfig, run: Run) -> dict[str, list[str]]:
+    """What train.py is given for each companion of a run, by name: viewer, watch, video."""
+    common = [quoted("checkpoint", str(run.path.absolute())), quoted("runsDir", config.runsDir), "testGamesNum=0"]
+    common += [f"sim={config.sim.engine}", f"sim.threads={config.sim.threads}"]  # as it learns
+    common += [f"physics.{name}={_null(value)}" for name, value in dataclasses.asdict(config.physics).items()]
+    play = f"playSpeed={config.playSpeed}"
+    found = {}
+    if config.viewer:
+        found["viewer"] = ["config=test_viewer", play, *common]
+    if config.watch:
+        given = [f"{name}={getattr(config, name)}" for name in STREAM]
+        given.append(f"streamHosts=[{','.join(config.streamHosts)}]")
+        given += [] if config.streamToken is None else [quoted("streamToken", config.streamToken)]
+        found["watch"] = ["config=test_stream", play, *given, *common]
+    if config.trainVideoEvery or config.videoRecord:
+        envs = TEST_ENVS if config.videoEnv is None else config.videoEnv + 1
+        given = [f"{name}={_null(getattr(config, name))}" for name in VIDEO]
+        given += [f"numEnvs={envs}", f"videoEvery={config.trainVideoEvery}"]
+        given.append(quoted("videoDir", config.videoDir or str(run.videos.absolute())))
+        found["video"] = ["config=test_record", *given, *common]
+    return found
+
+
+def _null(value: object) -> object:
+    return "null" if value is None else value
+
+
 class Companion:
     """One process, whose words are passed on to the console."""
 
@@ -108,22 +125,25 @@ class Companion:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            errors="replace",
             start_new_session=True,  # Ctrl+C is for the training, which then ends it
             env={**os.environ, PARENT: str(os.getpid())},
         )
         if background:
-            os.setpriority(os.PRIO_PROCESS, self._process.pid, 19)
-            if hasattr(os, "SCHED_IDLE"):
-                os.sched_setscheduler(self._process.pid, os.SCHED_IDLE, os.sched_param(0))
+            with contextlib.suppress(OSError):  # not allowed here: then it shares the processor as any other
+                os.setpriority(os.PRIO_PROCESS, self._process.pid, 19)
+                if hasattr(os, "SCHED_IDLE"):
+                    os.sched_setscheduler(self._process.pid, os.SCHED_IDLE, os.sched_param(0))
         self._ending = False
         self._said = threading.Thread(target=self._pass_on, name=name, daemon=True)
         self._said.start()
 
     def _pass_on(self) -> None:
         assert self._process.stdout is not None
-        for line in self._process.stdout:
+        for line in self._process.stdout:  # to its end, or it would wait for ever to be read
             if not self._ending:
-                console.print(f"{self._name}: {line.rstrip()}", markup=False, highlight=False, soft_wrap=True)
+                with contextlib.suppress(OSError):  # this terminal is gone
+                    console.print(f"{self._name}: {line.rstrip()}", markup=False, highlight=False, soft_wrap=True)
 
     @property
     def ended(self) -> bool:

@@ -37,6 +37,7 @@ from live.requests import Push
 from live.world import World
 from sim.base import Simulator
 from tasks.env import Step
+from utils.attempt import attempt
 from utils.run import Run
 from viewers.display import check_display
 from viewers.keys import Desk, press, take_back, with_modifier
@@ -115,7 +116,7 @@ class Show:
         self._arrived = threading.Event()
         self._ended = False
         self._handle: mujoco.viewer.Handle | None = None
-        self._thread = threading.Thread(target=self._run, name="window", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="window", daemon=True)
         self._thread.start()
 
     # the control loop's thread
@@ -137,6 +138,10 @@ class Show:
             _leave_at_exit()
 
     # the window's own thread
+
+    def _work(self) -> None:
+        if not attempt("the window", self._run):
+            self.gone = True  # nobody would see what is played
 
     def _run(self) -> None:
         handle = mujoco.viewer.launch_passive(

@@ -20,8 +20,9 @@ from typing import TypeAlias
 import mujoco
 import numpy as np
 
-from utils.errors import not_one_of
+from utils.errors import UserError, not_one_of
 from viewers.gl import make_context
+from viewers.view import follows_at_first, tracked_body
 
 SHADOW_MAP = 1024  # pixels along a side, at most; MuJoCo's default of 4096 takes most of the time of a picture
 MAX_GEOMS = 10_000  # of one environment
@@ -53,8 +54,17 @@ class Painter:
         self._thread = threading.get_ident()
         self._gl = make_context(width, height)
         self._gl.make_current()
-        self._context: mujoco.MjrContext | None = mujoco.MjrContext(self.model, mujoco.mjtFontScale.mjFONTSCALE_100)
+        self._context: mujoco.MjrContext | None = self._drawing_context()
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
+
+    def _drawing_context(self) -> mujoco.MjrContext:
+        try:
+            return mujoco.MjrContext(self.model, mujoco.mjtFontScale.mjFONTSCALE_100)
+        except mujoco.FatalError as error:
+            self._gl.free()
+            raise UserError(
+                f"no off-screen rendering here: OpenGL gives a context, but cannot draw ({error})."
+            ) from error
 
     def draw(self, qpos: np.ndarray, camera: Camera = None) -> np.ndarray:
         """(height, width, 3) uint8: one environment, qpos (nq,), or tiles of several, (envs, nq), row by row.
@@ -125,9 +135,8 @@ def default_camera(model: mujoco.MjModel) -> mujoco.MjvCamera:
         return _model_camera(int(onlookers.argmax()))
     camera = mujoco.MjvCamera()
     mujoco.mjv_defaultFreeCamera(model, camera)
-    moving = np.unique(model.body_rootid[model.jnt_bodyid])  # a tree of bodies each
-    if len(moving) == 1 and model.jnt_type[0] == mujoco.mjtJoint.mjJNT_FREE:
-        camera.type, camera.trackbodyid = mujoco.mjtCamera.mjCAMERA_TRACKING, int(moving[0])
+    if follows_at_first(model):
+        camera.type, camera.trackbodyid = mujoco.mjtCamera.mjCAMERA_TRACKING, tracked_body(model)
         half_view = math.tan(math.radians(model.vis.global_.fovy) / 2)
         camera.distance = TRACKING_MARGIN * _radius(model, camera.trackbodyid) / half_view
     return camera

@@ -27,17 +27,19 @@ def open_audience(config: RootConfig) -> Audience:
     if not (config.viewer or config.watch or config.videoRecord):
         return Audience()
     watched = config.viewer or config.watch
-    controls = Controls((config.playSpeed or None) if watched else None)
+    controls = Controls(None)
+    if watched:
+        controls.set_speed(config.playSpeed or None)
     audience = Audience((), controls)
     recorder = _recorder(config, controls, watched)
+    if recorder is not None:
+        audience.viewers.append(recorder)
     if config.viewer:
         from viewers.native import Window  # imports a window system: only where a window is wanted
 
         audience.viewers.append(Window(controls, audience.board))
-    if config.watch:
+    if config.watch:  # last: it serves at once, and nothing after it can be refused
         audience.viewers.append(_page(config, controls, audience, video=recorder is not None))
-    if recorder is not None:
-        audience.viewers.append(recorder)
     return audience
 
 
@@ -76,8 +78,7 @@ def _page(config: RootConfig, controls: Controls, audience: Audience, video: boo
     from viewers.browser.viewer import Address, Page  # imports viser: only where a page is wanted
 
     address = Address(access_of(config), EVERYWHERE if config.streamBindAll else LOOPBACK, config.streamPort)
-    page = Page(controls, audience.board, address, config.streamFps, (config.videoHeight, config.videoWidth))
-    page.video = video
+    page = Page(controls, audience.board, address, config.streamFps, (config.videoHeight, config.videoWidth), video)
     if config.streamBindAll:
         _warn(address.access)
     console.print(f"watch at {page.door.url}", style="bold", soft_wrap=True, highlight=False)

@@ -65,6 +65,7 @@ class Recorder(Viewer):
     def begin(self, world: World, run: Run) -> None:
         """Records these environments from now on."""
         self._close_writer()
+        self._first = None
         self._videos = Path(self._config.videoDir) if self._config.videoDir is not None else run.videos
         size = (self._config.videoHeight, self._config.videoWidth)
         sim = world.env.sim

@@ -31,10 +31,10 @@ class Preset:
 
 
 PRESETS = {
+    "three-quarter": Preset(125.0, -22.0, 1.0),
     "front": Preset(180.0, -8.0, 1.0),
     "side": Preset(90.0, -8.0, 1.0),
     "top": Preset(90.0, -89.0, 1.0),
-    "three-quarter": Preset(125.0, -22.0, 1.0),
 }
 
 

@@ -63,14 +63,17 @@ class Guard:
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         connection = HTTPConnection(scope)
         refusal = self._crowded() or self._access.foreign(connection)
-        body: bytes | Response = b""
+        signs_in = scope["path"] == "/login" and scope.get("method") == "POST"
+        if refusal is None and not signs_in:  # before its body is waited for: a stranger's may never come
+            refusal = self._admission(connection)
         if refusal is None and scope["type"] == "http":
             body = await _body(connection, receive)
-        if isinstance(body, Response):
-            refusal = body
-        elif refusal is None:
-            refusal = self._admission(connection, body)
-            receive = _replayed(body, receive) if scope["type"] == "http" else receive
+            if isinstance(body, Response):
+                refusal = body
+            elif signs_in:
+                refusal = self._access.login(connection, body)
+            else:
+                receive = _replayed(body, receive)
         await (refusal or self._app)(scope, receive, send)
 
     def _crowded(self) -> Response | None:
@@ -78,14 +81,12 @@ class Guard:
             return None
         return PlainTextResponse("Too many connections; try again.\n", 503, {"retry-after": "5", "connection": "close"})
 
-    def _admission(self, connection: HTTPConnection, body: bytes) -> Response | None:
+    def _admission(self, connection: HTTPConnection) -> Response | None:
         """The answer to who gets no further than here; None: the application answers."""
         scope = connection.scope
         if scope["path"] == "/healthz":
             return None
         method = scope.get("method", "GET")
-        if scope["path"] == "/login" and method == "POST":
-            return self._access.login(connection, body)
         refusal = self._access.stranger(connection)
         if refusal is None and self._access.read_only and method not in ("GET", "HEAD"):
             refusal = PlainTextResponse("This server only shows; it takes no orders.\n", 403)

@@ -1,7 +1,7 @@
 """What a browser may say to viser.
 
 viser does whatever a client asks: it opens a public tunnel past our token, takes uploads and runs commands. So only
-messages named here pass. They are decoded strictly and encoded anew, which leaves no room for a second reading of the
+camera moves pass. They are decoded strictly and encoded anew, which leaves no room for a second reading of the
 same bytes, such as a map with two types.
 """
 
@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 
 Number = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]
-Pixels = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
-Text = Annotated[str, msgspec.Meta(max_length=256)]
-Vector2 = tuple[Number, Number]
+Pixels = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
 Vector3 = tuple[Number, Number, Number]
 Vector4 = tuple[Number, Number, Number, Number]
 
@@ -43,69 +41,27 @@ class ViewerCameraMessage(_Passed):
     up_direction: Vector3
 
 
-class ScenePointerMessage(_Passed):
-    """A click or a rectangle drawn anywhere in the scene."""
-
-    event_type: Literal["click", "rect-select"]
-    ray_origin: Vector3 | None
-    ray_direction: Vector3 | None
-    screen_pos: Annotated[tuple[Vector2, ...], msgspec.Meta(max_length=16)]
-    modifier: Text | None
-
-
-class SceneNodeClickMessage(_Passed):
-    """A click on a thing."""
-
-    name: Text
-    instance_index: int | None
-    ray_origin: Vector3
-    ray_direction: Vector3
-    screen_pos: Vector2
-    modifier: Text | None
-    owner: Text = ""
-
-
-class SceneNodeDragMessage(_Passed):
-    """A thing that is pulled."""
-
-    phase: Literal["start", "update", "end"]
-    name: Text
-    instance_index: int | None
-    start_position: Vector3
-    start_screen_pos: Vector2
-    end_position: Vector3
-    end_screen_pos: Vector2
-    button: Literal["left", "middle", "right"]
-    modifier: Text | None
-    owner: Text = ""
-
-
 class _Named(msgspec.Struct):
     type: str
 
 
 _NAMED = msgspec.msgpack.Decoder(_Named)
-LOOKING = ViewerCameraMessage
-TOUCHING = ViewerCameraMessage | ScenePointerMessage | SceneNodeClickMessage | SceneNodeDragMessage
 
 
 class Filter:
-    """What passes: looking only, or touching as well where `control` is given."""
+    """What passes: where somebody looks from. Whatever else a person may do, our own page asks for."""
 
-    def __init__(self, control: bool) -> None:
-        self._decoder: msgspec.msgpack.Decoder[_Passed] = msgspec.msgpack.Decoder(TOUCHING if control else LOOKING)
-        self._names = {"ViewerCameraMessage"}
-        if control:
-            self._names |= {"ScenePointerMessage", "SceneNodeClickMessage", "SceneNodeDragMessage"}
+    def __init__(self) -> None:
+        self._decoder = msgspec.msgpack.Decoder(ViewerCameraMessage)
 
     def passed(self, raw: bytes) -> bytes | None:
-        """The message for viser; None: one that is not for everybody to send.
+        """The message for viser; None: one that nobody may send.
 
         Raises:
             Unreadable: it is no message, or not with the fields that its name promises.
         """
         try:
-            if _NAMED.decode(raw).type not in self._names:
+            if _NAMED.decode(raw).type != ViewerCameraMessage.__name__:
                 return None
             return msgspec.msgpack.encode(self._decoder.decode(raw))
         except (msgspec.DecodeError, RecursionError) as error:  # ValidationError is a DecodeError

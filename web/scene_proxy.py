@@ -1,6 +1,6 @@
 """viser's page and its WebSocket behind the front door.
 
-    proxy = SceneProxy(viser_server, control=not access.read_only)
+    proxy = SceneProxy(viser_server)
     door.app.include_router(proxy.router)
 
 viser listens on loopback and asks nobody who they are; this is the only way to it. The page is at `/scene/`, and its
@@ -31,13 +31,14 @@ from fastapi import APIRouter, WebSocket
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.websockets import WebSocketDisconnect, WebSocketState
-from viser.infra import WebsockClientConnection
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
 from websockets.typing import Subprotocol
 
 from web.guard import content_policy
 from web.scene_messages import Bucket, Filter, Unreadable
+from web.viser_seam import on_connection
 
 log = logging.getLogger(__name__)
 
@@ -62,18 +63,17 @@ class SceneProxy:
     def __init__(
         self,
         server: viser.ViserServer,
-        control: bool,
         on_open: Callable[[str, int], None] = lambda page, port: None,
         on_close: Callable[[str, int], None] = lambda page, port: None,
     ) -> None:
-        """Without `control` a browser can only look. The callbacks run on the server's event loop: keep them short."""
+        """The callbacks run on the server's event loop: keep them short."""
         self.dropped = 0  # messages that were not handed on
         self.router = APIRouter()
         self._port = server.get_port()
-        self._filter = Filter(control)
+        self._filter = Filter()
         self._on_open, self._on_close = on_open, on_close
         self._page = _Page(self._port)
-        _keep_little(server)
+        on_connection(server, _greet)
         for path in ("/scene", "/scene/"):
             self.router.add_api_route(path, self._page.answer, methods=["GET"], response_model=None)
         for path in ("/scene", "/scene/ws"):
@@ -95,12 +95,14 @@ class SceneProxy:
             await _deny(browser)
             return
         port = upstream.getsockname()[1]
+        _DIALLED.add(port)
         if page is not None:
             self._on_open(page, port)
         try:
             await self._relay(browser, upstream)
         finally:
             upstream.close()
+            _DIALLED.discard(port)
             if page is not None:
                 self._on_close(page, port)
 
@@ -184,16 +186,19 @@ async def _deny(browser: WebSocket) -> None:
     await browser.send_denial_response(PlainTextResponse("The 3D scene is not there.\n", 502))
 
 
-def _keep_little(server: viser.ViserServer) -> None:
-    """Makes viser's sockets hold little, so that it waits for its clients."""
-    websock = server._websock_server  # the only way to them
+async def _greet(connection: ServerConnection) -> None:
+    """Lets viser's socket hold little, so that it waits for its client, and closes one that did not come through here.
 
-    def bound(client: WebsockClientConnection) -> None:
-        connection = websock._live_connections[client.client_id]
-        with contextlib.suppress(OSError):  # it left already
-            connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
+    viser listens on loopback without a token, and any page that is open in a browser of this machine could use it.
+    """
+    if connection.remote_address[1] not in _DIALLED:
+        await connection.close(1008, "only through the front door")
+        return
+    with contextlib.suppress(OSError):  # it left already
+        connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
 
-    websock.on_client_connect(bound)
+
+_DIALLED: set[int] = set()  # ports from which proxies of this process connect
 
 
 async def _dial(port: int) -> socket.socket:

@@ -16,8 +16,8 @@ from viewers.browser.contacts import Contacts
 from viewers.browser.frames import Frame
 from viewers.browser.protocol import Look
 from viewers.browser.scene import ROOT, Scene
-from viewers.browser.viser_seam import scale_for
 from viewers.view import View, aim
+from web.viser_seam import scale_for
 
 FIELD_OF_VIEW = math.radians(45.0)  # MuJoCo's own, for which presets are made
 CLOSE = 0.8  # of the distance at which everything is in sight wherever it may go
@@ -34,6 +34,7 @@ class Eye:
     page: str  # "": it is nobody's
     view: View = field(default_factory=View)
     place_camera: bool = False
+    gliding: bool = False  # still on its way to another place
     _shown: int | None = None  # the only environment that is shown
     _root: viser.FrameHandle | None = None
     _at: np.ndarray = field(default_factory=lambda: np.zeros(3))
@@ -44,11 +45,11 @@ class Eye:
         self.view = look.view
         self.place_camera = self.place_camera or look.place_camera
 
-    def update(self, frame: Frame, seconds: float) -> bool:
-        """Follows the scene, which shows `frame` now; `seconds` since the last update. Whether it is still gliding."""
+    def update(self, frame: Frame, seconds: float) -> None:
+        """Follows the scene, which shows `frame` now; `seconds` since the last update."""
         env_id = min(self.view.env_id, self.scene.num_envs - 1)
         self._hide_others(None if self.view.show_all else env_id)
-        gliding = self._glide(-self._middle(env_id), seconds)
+        self.gliding = self._glide(-self._middle(env_id), seconds)
         if self.place_camera:
             self.place_camera = False
             self._put_camera()
@@ -56,7 +57,6 @@ class Eye:
             self._contacts = Contacts(self.client, self.scene.model)
         if self._contacts is not None:
             self._contacts.show(frame, env_id, self.scene.offsets[env_id], self.view)
-        return gliding
 
     def _middle(self, env_id: int) -> np.ndarray:
         """What is to be at the origin, in the scene; the ground stays where it is."""

@@ -31,14 +31,16 @@ class Slot:
         self._period, self._shown = 1.0 / fps, shown
         self._wanted_by: frozenset[str] = frozenset()
         self._moved = False
+        self._lock = threading.Lock()  # of those who look; the control loop never takes it
         self._due = 0.0
 
     def want(self, who: str, wanted: bool) -> None:
         """Whether `who` looks; who begins to look gets a frame, also of a loop that is paused. From any thread."""
-        if wanted == (who in self._wanted_by):
-            return
-        self._wanted_by = self._wanted_by | {who} if wanted else self._wanted_by - {who}
-        self._moved = self._moved or wanted
+        with self._lock:
+            if wanted == (who in self._wanted_by):
+                return
+            self._wanted_by = self._wanted_by | {who} if wanted else self._wanted_by - {who}
+            self._moved = self._moved or wanted
         self.wake.set()
 
     def offer(self, player: Player, moved: bool) -> None:

@@ -30,6 +30,7 @@ FILES = Path(__file__).parent / "page"
 TYPES = {"index.html": "text/html", "page.css": "text/css", "page.js": "text/javascript", "plots.js": "text/javascript"}
 TICK = 0.1  # s between looks for news
 MESSAGES = (50.0, 100.0)  # a second and at once: more is no person
+QUIET = {"now", "lengths", "real_time"}  # what changes all the time, and is no news by itself
 REFUSALS = 20  # of one page, after which it is no page of ours
 
 
@@ -79,42 +80,42 @@ class Pages:
             self._on_look(page, None)
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            for ended in await asyncio.gather(*tasks, return_exceptions=True):
+                if isinstance(ended, Exception) and not isinstance(ended, WebSocketDisconnect):
+                    log.error("a page was cut off by a bug", exc_info=ended)
             with contextlib.suppress(RuntimeError, WebSocketDisconnect):  # it may be closed already
                 await socket.close(1001)
 
     async def _tell(self, socket: WebSocket, page: str) -> None:
         told: dict[str, Any] = {}
         scene, seq = object(), 0
-        with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-            while True:
-                message: dict[str, Any] = {}
-                hello = self._hello()
-                if hello["scene"] != scene:
-                    scene, seq, told = hello["scene"], 0, {}
-                    message["hello"] = {**hello, "read_only": self._read_only}
-                state = {**self._board.state, "clients": self.open}
-                changed = {key: value for key, value in state.items() if told.get(key, told) != value}
-                points = self._board.since(seq)
-                if set(changed) - {"now"} or points or message:
-                    told, seq = state, points[-1][0] if points else seq
-                    await socket.send_text(strict_json({**message, "state": changed, "points": points}, indent=None))
-                await asyncio.sleep(TICK)
+        while True:
+            message: dict[str, Any] = {}
+            hello = self._hello()
+            if hello["scene"] != scene:
+                scene, seq, told = hello["scene"], 0, {}
+                message["hello"] = {**hello, "read_only": self._read_only}
+            state = {**self._board.state, "clients": self.open}
+            changed = {key: value for key, value in state.items() if told.get(key, told) != value}
+            points = self._board.since(seq)
+            if set(changed) - QUIET or points or message:
+                told, seq = state, points[-1][0] if points else seq
+                await _send(socket, {**message, "state": changed, "points": points})
+            await asyncio.sleep(TICK)
 
     async def _listen(self, socket: WebSocket, page: str) -> None:
         bucket, refused = Bucket(*MESSAGES), 0
-        with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-            while refused < REFUSALS:
-                message = await socket.receive()
-                if message["type"] == "websocket.disconnect":
-                    return
-                try:
-                    self._do(page, message.get("text"), bucket)
-                except Refused as error:
-                    refused += 1
-                    self.refused += 1
-                    await socket.send_text(strict_json({"state": {}, "refused": str(error)}, indent=None))
-            await socket.close(1008, "too many messages that make no sense")
+        while refused < REFUSALS:
+            message = await socket.receive()
+            if message["type"] == "websocket.disconnect":
+                return
+            try:
+                self._do(page, message.get("text"), bucket)
+            except Refused as error:
+                refused += 1
+                self.refused += 1
+                await _send(socket, {"state": {}, "refused": str(error)})
+        await socket.close(1008, "too many messages that make no sense")
 
     def _do(self, page: str, text: str | None, bucket: Bucket) -> None:
         """Raises Refused."""
@@ -129,3 +130,12 @@ class Pages:
             raise Refused("this page only shows (streamReadOnly)")
         elif not self._controls.ask(asked):
             raise Refused("too many requests wait already")
+
+
+async def _send(socket: WebSocket, message: dict[str, Any]) -> None:
+    """Raises WebSocketDisconnect where the page has gone."""
+    text = strict_json(message, indent=None)
+    try:
+        await socket.send_text(text)
+    except RuntimeError as error:  # starlette's, for a socket that has been closed in the meantime
+        raise WebSocketDisconnect(1006) from error

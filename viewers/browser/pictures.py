@@ -6,10 +6,10 @@ import logging
 import threading
 import time
 
-import mujoco
 import simplejpeg
 
 from live.world import World
+from utils.attempt import attempt
 from utils.errors import UserError
 from viewers.browser.frames import Slot
 from viewers.gl import choose_backend
@@ -36,7 +36,7 @@ class Pictures:
             choose_backend()
         except UserError as error:
             self.frames.unavailable = str(error)
-        self._thread = threading.Thread(target=self._run, name="pictures", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="pictures", daemon=True)
         self._thread.start()
 
     def begin(self, world: World) -> None:
@@ -48,6 +48,11 @@ class Pictures:
         self._over = True
         self._thread.join(timeout=2.0)
 
+    def _work(self) -> None:
+        if not attempt("drawing pictures for /stream", self._run):
+            self.frames.unavailable = self.frames.unavailable or "drawing them failed; the server's log says how"
+        self._slot.want("pictures", False)
+
     def _run(self) -> None:
         while not self._over:
             wanted = self.frames.wanted and self._model_xml
@@ -57,7 +62,7 @@ class Pictures:
                 continue
             try:
                 self._serve(self._model_xml)
-            except (UserError, mujoco.FatalError) as error:
+            except UserError as error:
                 log.warning("no pictures at /stream: %s", error)
                 self.frames.unavailable = str(error)
                 return

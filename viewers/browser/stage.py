@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections import deque
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import mujoco
@@ -13,12 +15,13 @@ import rich
 import viser
 
 from live.world import World
+from utils.attempt import attempt
 from viewers.browser.eyes import Eye
 from viewers.browser.frames import Frame, Slot
 from viewers.browser.protocol import Look
 from viewers.browser.scene import Scene
-from viewers.browser.viser_seam import port_of
 from viewers.view import View, follows_at_first
+from web.viser_seam import port_of
 
 SHOWN = 36  # environments that the scene has at most: the first ones
 IDLE = 0.25  # s between looks of the drawing thread while nothing happens
@@ -72,7 +75,7 @@ class Stage:
             for client in self.server.get_clients().values():
                 self._open_eye(client)
             self.hello = {
-                "scene": (self.hello["scene"] or 0) + 1,
+                "scene": secrets.token_hex(8),  # no other test has it, so a page left open notices that too
                 "bodies": [name for name in moving if name],
                 "num_envs": self._scene.num_envs,
                 "follow": follows_at_first(model),
@@ -111,13 +114,14 @@ class Stage:
 
     def _joined(self, client: viser.ClientHandle) -> None:
         with self._lock:
-            self._open_eye(client)
-        self.slot.want(f"scene {client.client_id}", True)
+            if client.client_id in self.server.get_clients():  # it may have left before this was called
+                self._open_eye(client)
+                self.slot.want(f"scene {client.client_id}", True)
 
     def _left(self, client: viser.ClientHandle) -> None:
         with self._lock:
             self.eyes.pop(client.client_id, None)
-        self.slot.want(f"scene {client.client_id}", False)
+            self.slot.want(f"scene {client.client_id}", False)
 
     def _open_eye(self, client: viser.ClientHandle) -> None:
         port = port_of(self.server, client)
@@ -130,6 +134,10 @@ class Stage:
     # the drawing thread
 
     def _draw(self) -> None:
+        while not self._over and not attempt("drawing the scene", self._draw_on):
+            time.sleep(IDLE)
+
+    def _draw_on(self) -> None:
         moving, last = False, time.monotonic()
         while not self._over:
             woken = self.slot.wake.wait(self._period if moving else IDLE)
@@ -152,5 +160,7 @@ class Stage:
                 scene.show(frame.qpos)
                 self.lag = round(time.monotonic() - frame.time, 4)
                 self._drawn.append(time.monotonic())
-            gliding = [eye.update(frame, seconds) for eye in self.eyes.values()]  # all of them, not up to the first
-            return any(gliding)
+            for client_id, eye in list(self.eyes.items()):
+                if not attempt(f"the view of client {client_id}", partial(eye.update, frame, seconds)):
+                    del self.eyes[client_id]  # one that cannot be served must not stop the others
+            return any(eye.gliding for eye in self.eyes.values())

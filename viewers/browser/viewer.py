@@ -40,22 +40,21 @@ class Address:
 class Page(Viewer):
     """A server on one port, and what its pages show."""
 
-    def __init__(self, controls: Controls, board: Board, address: Address, fps: int, size: tuple[int, int]) -> None:
+    def __init__(
+        self, controls: Controls, board: Board, address: Address, fps: int, size: tuple[int, int], video: bool
+    ) -> None:
         """Serves at once. `fps`: most updates of the scene in a second; `size`: (height, width) of `/stream`.
 
-        Raises UserError where the port cannot be had.
+        `video`: whether recordings can be made. Raises UserError where the port cannot be had.
         """
-        self._board, self.video = board, False
+        self._board, self._video = board, video
+        self.door = FrontDoor(address.access, address.host, address.port, self._stats, self._metrics)
         self._stage = Stage(fps)
         self._pictures = Pictures(self._stage.slot, size)
         self._pages = Pages(board, controls, address.access.read_only, self._hello, self._stage.look)
-        self._proxy = SceneProxy(
-            self._stage.server, not address.access.read_only, self._stage.opened, self._stage.closed
-        )
-        self.door = FrontDoor(address.access, address.host, address.port, self._stats, self._metrics)
-        self.door.app.include_router(self._proxy.router)
-        self.door.app.include_router(self._pages.router)
-        self.door.app.include_router(stream_router(self._pictures.frames))
+        self._proxy = SceneProxy(self._stage.server, self._stage.opened, self._stage.closed)
+        for router in (self._proxy.router, self._pages.router, stream_router(self._pictures.frames)):
+            self.door.app.include_router(router)
         self.door.start()
 
     def begin(self, world: World, run: Run) -> None:
@@ -78,7 +77,7 @@ class Page(Viewer):
         self._stage.close()
 
     def _hello(self) -> dict[str, Any]:
-        return {"speeds": [*SPEEDS, None], "video": self.video, **self._stage.hello}
+        return {"speeds": [*SPEEDS, None], "video": self._video, **self._stage.hello}
 
     def _stats(self) -> dict[str, Any]:
         state = self._board.state

@@ -12,6 +12,7 @@ const points = { episode: [], swap: [], terms: [] };
 const view = { env_id: 0, show_all: innerWidth > 820, follow: false, preset: "three-quarter", contacts: false, forces: false };
 const SWITCHES = { all: "show_all", follow: "follow", contacts: "contacts", forces: "forces" }; // element: field of the view
 const labels = []; // versions in the order in which they were met: their colours
+let shown = 1; // environments in the scene
 let socket = null, attempts = 0, speeds = [], skew = 0, readOnly = false, sceneOf = null, noticed = null, drawn = 0;
 
 const colour = (label) => {
@@ -60,7 +61,7 @@ function receive(message) {
   if (message.refused) word(message.refused);
   if (message.hello) greet(message.hello);
   Object.assign(state, message.state);
-  if (state.now) skew = state.now - Date.now() / 1000;
+  if (message.state.now) skew = message.state.now - Date.now() / 1000;
   for (const [, kind, values] of message.points ?? []) {
     if (kind === "swap" && values.label === null && !message.hello) word(`refused: ${values.reason}`);
     points[kind].push(values);
@@ -75,7 +76,6 @@ function greet(hello) {
   readOnly = hello.read_only;
   document.body.dataset.readOnly = readOnly;
   speeds = hello.speeds;
-  options($("speed"), speeds.map((s) => [s, s === null ? "max" : s < 1 ? `1/${Math.round(1 / s)}×` : `${s}×`]));
   options($("body"), hello.bodies.map((b) => [b, b]));
   $("record").hidden = !hello.video;
   if (hello.scene !== sceneOf) {
@@ -83,7 +83,8 @@ function greet(hello) {
     loadScene();
   }
   view.follow = hello.follow;
-  view.env_id = Math.max(0, Math.min(view.env_id, hello.num_envs - 1)); // there are none while a policy is waited for
+  shown = Math.max(1, hello.num_envs); // there are none while a policy is waited for
+  view.env_id = Math.min(view.env_id, shown - 1);
   show(view.preset);
 }
 
@@ -135,7 +136,7 @@ function render(fresh) {
   renderTransport();
   renderPolicy(policy);
   renderNotice();
-  set("foot", `${state.clients ?? 1} watching · ${state.num_envs} environments · control every ${(1000 * state.control_dt).toFixed(1)} ms`);
+  set("foot", `${state.clients ?? 1} watching · ${shown < state.num_envs ? `${shown} of ` : ""}${state.num_envs} environments · control every ${(1000 * state.control_dt).toFixed(1)} ms`);
   bars($("reasons"), state.reasons ?? {});
   if (fresh || now() - drawn > 5) renderPlots();
   renderAges();
@@ -145,7 +146,9 @@ function render(fresh) {
 function renderTransport() {
   set("pause", state.paused ? "Go on" : "Pause");
   $("pause").classList.toggle("on", state.paused);
-  $("speed").value = state.speed === null ? "null" : String(state.speed);
+  const offered = speeds.includes(state.speed) ? speeds : [state.speed, ...speeds]; // playSpeed may be any
+  options($("speed"), offered.map((s) => [s, s === null ? "max" : s < 1 ? `1/${+(1 / s).toFixed(1)}×` : `${s}×`]));
+  $("speed").value = String(state.speed);
   set("rate", state.paused ? "paused" : state.real_time === null ? "" : `${short(state.real_time)}× real`);
   set("record", state.recording ? "Stop recording" : "Record");
   $("record").classList.toggle("on", state.recording);
@@ -219,7 +222,7 @@ function renderVersions(policy) {
 
 function renderAges() {
   const made = state.policy?.made;
-  set("weights", state.policy ? `version ${state.policy.label} · weights ${made ? `are ${ago(now() - made)} old` : "of unknown age"}` : "");
+  set("weights", state.policy ? `version ${state.policy.label} · weights ${made ? `are ${ago(now() - made)} old`.replace("are just now old", "just made") : "of unknown age"}` : "");
   for (const cell of document.querySelectorAll("#versions .age"))
     cell.textContent = cell.dataset.made ? ago(now() - Number(cell.dataset.made)) : "–";
 }
@@ -255,10 +258,12 @@ function renderView() {
 
 // hands
 
-const turn = (by) => { view.env_id = (view.env_id + by + state.num_envs) % state.num_envs; show(); };
+const turn = (by) => { view.env_id = (view.env_id + by + shown) % shown; show(); };
 const faster = (by) => {
-  const at = speeds.findIndex((s) => s === state.speed);
-  ask("speed", { factor: speeds[Math.max(0, Math.min(speeds.length - 1, at + by))] });
+  const pace = (s) => s ?? Infinity; // null: as fast as possible
+  const now = pace(state.speed);
+  const next = by > 0 ? speeds.find((s) => pace(s) > now) : speeds.findLast((s) => pace(s) < now);
+  if (next !== undefined) ask("speed", { factor: next });
 };
 const flip = (key) => { view[key] = !view[key]; show(key === "show_all" || key === "follow" ? view.preset : null); };
 const takeOver = () => {

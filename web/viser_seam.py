@@ -1,10 +1,14 @@
-"""The two things that viser does not offer publicly, in one place; a test says so when a version changes them."""
+"""What viser does not offer publicly, in one place; tests say so when a version changes it."""
 
 from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
 
 import numpy as np
 import viser
 from viser._messages import SceneNodeUpdateMessage
+from viser.infra import WebsockClientConnection
+from websockets.asyncio.server import ServerConnection
 
 
 def port_of(server: viser.ViserServer, client: viser.ClientHandle) -> int | None:
@@ -16,3 +20,13 @@ def port_of(server: viser.ViserServer, client: viser.ClientHandle) -> int | None
 def scale_for(client: viser.ClientHandle, name: str, scales: np.ndarray) -> None:
     """Gives the instances of a batched mesh other sizes, (n,) float32, for one client alone; 0 hides an instance."""
     client._websock_connection.queue_message(SceneNodeUpdateMessage(name, {"batched_scales": scales}))
+
+
+def on_connection(server: viser.ViserServer, greet: Callable[[ServerConnection], Awaitable[None]]) -> None:
+    """Awaits `greet` for each connection, on viser's event loop, before anything is read from it or sent to it."""
+    websock = server._websock_server
+
+    async def connected(client: WebsockClientConnection) -> None:
+        await greet(websock._live_connections[client.client_id])
+
+    websock.on_client_connect(connected)
