@@ -97,7 +97,7 @@ class Line:
 
     def drain(self) -> dict:
         """Everything that has come; the state."""
-        while self.read(0.3):
+        while self.read(0.05):  # less than from one message to the next
             pass
         return self.state
 

@@ -50,11 +50,15 @@ def watched(server):
     return stats["clients"], stats["scene_clients"]
 
 
+def pause(server, on):
+    with Line(server) as line:
+        line.ask("pause", on=on)
+        line.until(lambda state: state.get("paused") is on)
+
+
 @pytest.fixture(autouse=True)
 def _playing(server):
-    with Line(server) as line:
-        line.ask("pause", on=False)
-        line.until(lambda state: state.get("paused") is False)
+    pause(server, False)
 
 
 def goes_on(server, line, frames):
@@ -67,9 +71,8 @@ def goes_on(server, line, frames):
 
 
 def test_each_page_has_a_camera_of_its_own(server, open_page):
+    pause(server, True)
     with Line(server) as line:
-        line.ask("pause", on=True)
-        line.until(lambda state: state.get("paused"))
         one, two = open_page(server.url), open_page(server.url)
         first, second = at_rest(one), at_rest(two)
         assert change(first, second) == 0
@@ -137,7 +140,10 @@ def crowd(server):
 
 
 def test_fifty_clients_are_all_served_and_leave_nothing(server):
+    pause(server, True)
     crowd(server)  # pools of threads grow to their size
+    pause(server, False)
+    until(lambda: watched(server) == (0, 0), 30)
     threads, files = held(server)
     crowd(server)
     few = 5

@@ -185,7 +185,7 @@ def test_there_may_be_nothing_to_compare_with(desk):
 def test_keys_of_the_view(desk):
     view = desk.view
     desk.aimed = True
-    for code in (glfw.KEY_UP, glfw.KEY_A, glfw.KEY_T, glfw.KEY_3, glfw.KEY_C, glfw.KEY_F, glfw.KEY_H):
+    for code in (glfw.KEY_UP, glfw.KEY_A, glfw.KEY_T, glfw.KEY_4, glfw.KEY_C, glfw.KEY_F, glfw.KEY_H):
         assert press(desk, code)
     assert view == View(3, show_all=False, follow=True, preset="top", contacts=True, forces=True)
     assert desk.help_open

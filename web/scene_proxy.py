@@ -38,7 +38,7 @@ from websockets.typing import Subprotocol
 
 from web.guard import content_policy
 from web.scene_messages import Bucket, Filter, Unreadable
-from web.viser_seam import on_connection
+from web.viser_seam import on_connection, take_no_orders
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +73,7 @@ class SceneProxy:
         self._filter = Filter()
         self._on_open, self._on_close = on_open, on_close
         self._page = _Page(self._port)
+        take_no_orders(server)  # what a stranger sends before he is closed may still be read
         on_connection(server, _greet)
         for path in ("/scene", "/scene/"):
             self.router.add_api_route(path, self._page.answer, methods=["GET"], response_model=None)

@@ -22,6 +22,11 @@ def scale_for(client: viser.ClientHandle, name: str, scales: np.ndarray) -> None
     client._websock_connection.queue_message(SceneNodeUpdateMessage(name, {"batched_scales": scales}))
 
 
+def take_no_orders(server: viser.ViserServer) -> None:
+    """Forgets what viser does at a client's word: a public tunnel, uploads, commands. Cameras are heard elsewhere."""
+    server._websock_server._incoming_handlers.clear()
+
+
 def on_connection(server: viser.ViserServer, greet: Callable[[ServerConnection], Awaitable[None]]) -> None:
     """Awaits `greet` for each connection, on viser's event loop, before anything is read from it or sent to it."""
     websock = server._websock_server
