@@ -132,7 +132,7 @@ class Board(Listener):
                 "return": round(float(ends.returns[index]), 4),
                 "length": int(ends.lengths[index]),
                 "reason": self._env.reason_names[int(ends.reasons[index])],
-                "label": self._labels[env_id],
+                "label": self._results.played_by.get(env_id, self._labels[env_id]),
                 "counts": player.counts(env_id),
             }
             self._add("episode", values)

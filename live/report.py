@@ -82,6 +82,7 @@ class Reporter(Listener):
         if ends is not None:
             for index, env_id in enumerate(ends.env_ids.tolist()):
                 versions, version = self._trace.close(env_id, int(ends.lengths[index]))
+                self.results.played_by[env_id] = version
                 if player.counts(env_id):
                     self.results.add(ends, index, versions, version)
                     if self._live is not None:

@@ -62,6 +62,7 @@ class Results:
         self.returns, self.lengths = Moments(), Moments()
         self.reasons: Counter[str] = Counter()
         self.by_version: dict[Label, Moments] = {}
+        self.played_by: dict[int, Label] = {}  # environment -> who played most of the episode that ended last
 
     def begin(self, reason_names: tuple[str, ...], success_reason: str | None) -> None:
         """From now on episodes end for these reasons."""

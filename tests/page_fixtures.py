@@ -67,7 +67,7 @@ class Line:
     """A page's WebSocket without a page: what it was told so far, newest last."""
 
     def __init__(self, server: Served, **settings) -> None:
-        self.page = secrets.token_hex(8)
+        self.server, self.page = server, secrets.token_hex(8)
         url = f"ws://127.0.0.1:{server.port}/ws?page={self.page}"
         self.socket = websockets.sync.client.connect(url, proxy=None, max_size=None, close_timeout=1, **settings)
         self.hello: dict = {}

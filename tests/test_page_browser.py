@@ -23,7 +23,7 @@ from tests.page_fixtures import (
     wait,
     wait_scene,
 )
-from tests.processes import TRAIN
+from tests.processes import TRAIN, until
 
 __all__ = ["browser", "open_page"]
 pytestmark = [pytest.mark.slow, needs_chromium]
@@ -52,9 +52,10 @@ def fresh(watched):
     line.ask("pause", on=True)
     line.ask("speed", factor=1.0)
     line.ask("step")
-    line.until(lambda state: state["paused"] and any(state["lengths"]))  # so that zeros are those of this reset
+    until(lambda: any(lengths(line)), 20)  # so that zeros are those of this reset
+    line.until(lambda state: state["paused"])
     line.ask("restart", env_id=None)
-    line.until(lambda state: not any(state["lengths"]))
+    reach(line, [0, 0, 0, 0])
     page.evaluate("document.activeElement.blur()")
     page.check("#all")
     while text(page, "#env") != "env 0":
@@ -64,9 +65,15 @@ def fresh(watched):
     return watched
 
 
-def lengths(line, expected):
-    """Waits until the episodes are so long."""
-    line.until(lambda state: state["lengths"] == expected, 20)
+def lengths(line):
+    """Of the open episodes, by a page that is opened for it: on their own they are no news to one that is."""
+    with Line(line.server) as other:
+        return other.until(lambda state: "lengths" in state)["lengths"]
+
+
+def reach(line, expected):
+    """Waits until the open episodes are so long."""
+    until(lambda: lengths(line) == expected, 20, lambda: str(lengths(line)))
 
 
 def test_the_scene_moves_while_it_plays_and_stands_still_while_paused(fresh):
@@ -81,26 +88,26 @@ def test_the_scene_moves_while_it_plays_and_stands_still_while_paused(fresh):
     line.until(lambda state: state["paused"])
     wait(page, lambda: text(page, "#rate") == "paused")
     assert badges(page) == ["paused"]
-    stopped, at = at_rest(page), line.drain()["lengths"]
+    stopped, at = at_rest(page), lengths(line)
     page.wait_for_timeout(1000)
     assert change(stopped, picture(page)) == 0
-    assert line.drain()["lengths"] == at
+    assert lengths(line) == at
 
 
 def test_step_is_one_control_step_by_button_and_by_key_also_with_the_scene_in_focus(fresh):
     page, line = fresh.page, fresh.line
     page.click("#step")
-    lengths(line, [1, 1, 1, 1])
+    reach(line, [1, 1, 1, 1])
     page.keyboard.press(".")
-    lengths(line, [2, 2, 2, 2])
+    reach(line, [2, 2, 2, 2])
     page.mouse.click(280, 300)
     assert page.evaluate("document.activeElement.tagName") == "IFRAME"
     page.keyboard.press(".")
-    lengths(line, [3, 3, 3, 3])
+    reach(line, [3, 3, 3, 3])
     page.keyboard.press("]")
     wait(page, lambda: text(page, "#env") == "env 1")
     page.keyboard.press("r")
-    lengths(line, [3, 0, 3, 3])
+    reach(line, [3, 0, 3, 3])
     page.keyboard.press(" ")
     wait(page, lambda: text(page, "#pause") == "Pause")
     page.keyboard.press(" ")
@@ -110,20 +117,20 @@ def test_step_is_one_control_step_by_button_and_by_key_also_with_the_scene_in_fo
 def test_reset_begins_the_chosen_environment_or_all_anew(fresh):
     page, line = fresh.page, fresh.line
     page.click("#step")
-    lengths(line, [1, 1, 1, 1])
+    reach(line, [1, 1, 1, 1])
     page.click("#env-before")
     wait(page, lambda: text(page, "#env") == "env 3")
     page.click("#restart")
-    lengths(line, [1, 1, 1, 0])
+    reach(line, [1, 1, 1, 0])
     page.click("#restart-all")
-    lengths(line, [0, 0, 0, 0])
+    reach(line, [0, 0, 0, 0])
 
 
 def test_the_environment_all_or_one_and_the_camera_change_the_picture(fresh):
     page, line = fresh.page, fresh.line
     for made in range(1, 6):
         page.click("#step")
-        lengths(line, [made] * 4)
+        reach(line, [made] * 4)
     views = [at_rest(page)]
     page.uncheck("#all")
     views.append(changed(page, views[-1]))
@@ -191,7 +198,7 @@ def test_the_help_takes_the_keys_while_it_is_open(fresh):
     page.click("#keys button")
     assert not page.is_visible("#keys")
     page.wait_for_timeout(500)
-    assert line.drain()["lengths"] == [0, 0, 0, 0]
+    assert lengths(line) == [0, 0, 0, 0]
 
 
 def test_colours_survive_a_reload(watched, open_page):
@@ -207,7 +214,8 @@ def test_colours_survive_a_reload(watched, open_page):
 def test_a_grasp_shows_its_contacts_and_their_forces(tmp_path, open_page):
     asked = ("task=BlindGrasping", f"checkpoint={POLICY}", "testGamesNum=0", "numEnvs=1", "streamFps=10")
     with Served(tmp_path, *asked) as server, Line(server) as line:
-        line.until(lambda state: state.get("lengths", [0])[0] > 60)
+        line.until(lambda state: "lengths" in state)
+        until(lambda: lengths(line)[0] > 60, 60)
         line.ask("pause", on=True)
         page = open_page(server.url)
         assert text(page, "#task") == "BlindGrasping"

@@ -47,6 +47,7 @@ class Companions:
         """Raises UserError where what is asked for cannot be had: no display, no encoder, a token too short."""
         self._config = config
         self._running: list[Companion] = []
+        self._run: Path | None = None
         if config.viewer:
             from viewers.display import check_display
 
@@ -66,6 +67,7 @@ class Companions:
 
     def begin(self, run: Run, agent: Agent, spec: PolicySpec, config: dict[str, Any]) -> None:
         """Starts what was asked for; what cannot be started is said, and missed."""
+        self._run = run.path
         for name, arguments in commands_of(self._config, run).items():
             try:
                 self._running.append(Companion(name, arguments, background=name == "video"))
@@ -79,7 +81,10 @@ class Companions:
                 self._running.remove(companion)
 
     def end(self, complete: bool) -> None:
-        """Ends them with the training."""
+        """Ends them with the training, and says how to go on watching."""
+        if self._running and self._run is not None:
+            checkpoint = quoted("checkpoint", str(self._run))
+            log.info("to go on watching: python train.py config=test_stream testGamesNum=0 %s", checkpoint)
         for companion in self._running:
             companion.ask_to_end()
         for companion in self._running:

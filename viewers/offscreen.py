@@ -78,6 +78,7 @@ class Painter:
         context, seen_by = self._current(), self._camera(camera)
         whole = mujoco.MjrRect(0, 0, self._size[1], self._size[0])
         mujoco.mjr_rectangle(whole, 0, 0, 0, 1)
+        self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = len(rows) == 1  # in tiles, shadows of others are seen
         for row, tile in zip(rows, tiles(len(rows), *self._size), strict=True):
             self._place(row)
             mujoco.mjv_updateScene(

@@ -111,7 +111,10 @@ class Recorder(Viewer):
         actor = player.actor
         acting = str(actor.label) if isinstance(actor, LivePolicy) else "scripted"
         self._videos.mkdir(parents=True, exist_ok=True)
-        self._writer.begin(self._videos / clip_name(acting, next(self._names)))
+        path = self._videos / clip_name(acting, next(self._names))
+        self._writer.begin(path)
+        if self._by_hand:
+            self._controls.say(f"recording environment {_shown(self._config.videoEnv)} into {path}")
         self._clip = (0, 0)
         if self._first is not None:
             self._writer.add(self._first)
@@ -167,6 +170,10 @@ class SparingRecorder(Recorder):
         if isinstance(player.actor, LivePolicy) and player.actor.acting.version >= self._due:
             self._controls.ask(Restart(None))
             self._controls.ask(Pause(False))
+
+
+def _shown(env_id: int | None) -> str:
+    return "all" if env_id is None else str(env_id)
 
 
 def clip_name(label: str, number: int) -> Path:

@@ -197,6 +197,8 @@ def _cookie_name(connection: HTTPConnection) -> str:
 def _path_without_token(connection: HTTPConnection) -> str:
     query = urlencode([(k, v) for k, v in connection.query_params.multi_items() if k != "token"])
     path = local_path(connection.scope["raw_path"].decode("latin-1"))
+    if path == "/login":  # the form's own address, which stands in the browser after a wrong token
+        path = "/"
     return f"{path}?{query}" if query else path
 
 

@@ -11,7 +11,7 @@ import asyncio
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from web.access import Access
@@ -88,6 +88,8 @@ class Guard:
             return None
         method = scope.get("method", "GET")
         refusal = self._access.stranger(connection)
+        if refusal is None and scope["path"] == "/login":
+            return RedirectResponse("/", 303)
         if refusal is None and self._access.read_only and method not in ("GET", "HEAD"):
             refusal = PlainTextResponse("This server only shows; it takes no orders.\n", 403)
         return refusal

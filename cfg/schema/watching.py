@@ -46,5 +46,5 @@ class WatchingKeys:
         mode="test",
     )
     trainVideoEvery: int = key(
-        0, "train mode: a clip of one episode every so many iterations; 0: none", low=0, mode="train"
+        0, "train mode: clips of the beginning of an episode, so many iterations apart or more; 0: none", low=0, mode="train"
     )

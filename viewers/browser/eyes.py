@@ -20,7 +20,7 @@ from viewers.view import View, aim
 from web.viser_seam import scale_for
 
 FIELD_OF_VIEW = math.radians(45.0)  # MuJoCo's own, for which presets are made
-CLOSE = 0.8  # of the distance at which everything is in sight wherever it may go
+CLOSE = 0.65  # of the distance at which everything is in sight wherever it may go
 GLIDE = 0.15  # s in which two thirds of the way to another place are made
 STILL = 1e-4  # m
 
@@ -52,20 +52,19 @@ class Eye:
         self.gliding = self._glide(-self._middle(env_id), seconds)
         if self.place_camera:
             self.place_camera = False
-            self._put_camera()
+            self._put_camera(env_id)
         if self._contacts is None and (self.view.contacts or self.view.forces):
             self._contacts = Contacts(self.client, self.scene.model)
         if self._contacts is not None:
             self._contacts.show(frame, env_id, self.scene.offsets[env_id], self.view)
 
     def _middle(self, env_id: int) -> np.ndarray:
-        """What is to be at the origin, in the scene; the ground stays where it is."""
+        """What is to be at the origin, in the scene."""
         if self.view.show_all and not self.view.follow:
             return np.zeros(3)  # the middle of the grid
         middle = self.scene.offsets[env_id].copy()
         if self.view.follow:
-            body = self.scene.tracked
-            middle[:2] += self.scene.positions[env_id, body, :2] - middle[:2] - self.scene.bounds.center[:2]
+            middle = self.scene.positions[env_id, self.scene.tracked] - self.scene.bounds.center
         return middle
 
     def _glide(self, target: np.ndarray, seconds: float) -> bool:
@@ -88,11 +87,13 @@ class Eye:
                 scales[np.arange(self.scene.num_envs) != only] = 0.0
             scale_for(self.client, kind.handle.name, scales.ravel())
 
-    def _put_camera(self) -> None:
+    def _put_camera(self, env_id: int) -> None:
         scene = self.scene
         view = View(show_all=self.view.show_all and not self.view.follow, preset=self.view.preset)
         put = aim(view, scene.bounds, scene.offsets)
         middle, distance = scene.bounds.center, CLOSE * put.distance
+        if not (self.view.show_all or self.view.follow):  # it may have walked off
+            middle = scene.positions[env_id, scene.tracked] - scene.offsets[env_id]
         azimuth, elevation = math.radians(put.azimuth), math.radians(put.elevation)
         forward = np.array(
             [math.cos(elevation) * math.cos(azimuth), math.cos(elevation) * math.sin(azimuth), math.sin(elevation)]

@@ -12,6 +12,7 @@ const points = { episode: [], swap: [], terms: [] };
 const view = { env_id: 0, show_all: innerWidth > 820, follow: false, preset: "three-quarter", contacts: false, forces: false };
 const SWITCHES = { all: "show_all", follow: "follow", contacts: "contacts", forces: "forces" }; // element: field of the view
 const labels = []; // versions in the order in which they were met: their colours
+let wanted = { speed: 1, at: 0 }; // the speed that was asked for last
 let shown = 1; // environments in the scene
 let socket = null, attempts = 0, speeds = [], skew = 0, readOnly = false, sceneOf = null, noticed = null, drawn = 0;
 
@@ -128,6 +129,8 @@ function curtain(words) {
 function render(fresh) {
   document.body.dataset.phase = state.phase;
   if (state.phase !== "playing") curtain(state.text ?? "");
+  for (const control of document.querySelectorAll("#stage button, #stage select, #stage input, aside button, aside select, aside input"))
+    control.classList.toggle("idle", state.phase !== "playing");
   if (state.phase === "waiting") return set("task", "livegym");
   const policy = state.policy;
   set("task", state.task);
@@ -166,7 +169,7 @@ function renderTransport() {
 function renderPolicy(policy) {
   for (const id of ["follow-policy", "pin", "back", "how", "compare"]) $(id).disabled = !policy;
   const facts = policy ? [
-    ["version", `${policy.label}`], ["epoch", policy.epoch], ["from", policy.source], ["newest", `${policy.newest}`],
+    ["version", state.comparing ? `${state.comparing[0]} | ${state.comparing[1]}` : `${policy.label}`], ["epoch", policy.epoch], ["from", policy.source], ["newest", `${policy.newest}`],
     ["return", short(state.return_mean)], ["in training", short(policy.reward)],
     ["episodes", state.episodes], ["success", state.success_rate === null ? "–" : `${(100 * state.success_rate).toFixed(1)} %`],
   ] : [["agent", state.agent], ["episodes", state.episodes], ["return", short(state.return_mean)]];
@@ -187,7 +190,15 @@ function renderPolicy(policy) {
   const pairs = policy.history.map((h) => [JSON.stringify(h.label), h.label]);
   options($("first"), pairs);
   options($("second"), pairs);
-  if (!$("second").dataset.chosen && pairs.length) $("second").value = pairs[pairs.length - 1][0];
+  for (const id of ["first", "second"]) $(id).disabled = Boolean(state.comparing);
+  if (state.comparing) {
+    const sides = state.comparing.map((label) => [JSON.stringify(label), label]);
+    options($("first"), [sides[0], ...pairs]);
+    options($("second"), [sides[1], ...pairs]);
+    [$("first").value, $("second").value] = sides.map(([value]) => value);
+  } else if (!$("second").dataset.chosen && pairs.length) {
+    $("second").value = pairs[pairs.length - 1][0];
+  }
   set("compare", state.comparing ? "End comparison" : "Compare");
   $("compare").classList.toggle("on", Boolean(state.comparing));
   renderVersions(policy);
@@ -220,9 +231,14 @@ function renderVersions(policy) {
   }));
 }
 
+function age(made) {
+  if (!made) return "weights of unknown age";
+  return now() - made < 1 ? "weights just made" : `weights are ${ago(now() - made)} old`;
+}
+
 function renderAges() {
-  const made = state.policy?.made;
-  set("weights", state.policy ? `version ${state.policy.label} · weights ${made ? `are ${ago(now() - made)} old`.replace("are just now old", "just made") : "of unknown age"}` : "");
+  set("weights", state.comparing ? `version ${state.comparing[0]} (even) and ${state.comparing[1]} (odd environments)`
+    : state.policy ? `version ${state.policy.label} · ${age(state.policy.made)}` : "");
   for (const cell of document.querySelectorAll("#versions .age"))
     cell.textContent = cell.dataset.made ? ago(now() - Number(cell.dataset.made)) : "–";
 }
@@ -254,6 +270,7 @@ function renderView() {
   const label = state.labels?.[view.env_id];
   set("env", `env ${view.env_id}${label !== undefined && state.comparing ? ` · ${label}` : ""}`);
   for (const [id, key] of Object.entries(SWITCHES)) $(id).checked = view[key];
+  for (const button of document.querySelectorAll("[data-camera]")) button.setAttribute("aria-pressed", button.dataset.camera === view.preset);
 }
 
 // hands
@@ -261,9 +278,11 @@ function renderView() {
 const turn = (by) => { view.env_id = (view.env_id + by + shown) % shown; show(); };
 const faster = (by) => {
   const pace = (s) => s ?? Infinity; // null: as fast as possible
-  const now = pace(state.speed);
-  const next = by > 0 ? speeds.find((s) => pace(s) > now) : speeds.findLast((s) => pace(s) < now);
-  if (next !== undefined) ask("speed", { factor: next });
+  const from = pace(Date.now() - wanted.at < 1000 ? wanted.speed : state.speed); // presses are quicker than answers
+  const next = by > 0 ? speeds.find((s) => pace(s) > from) : speeds.findLast((s) => pace(s) < from);
+  if (next === undefined) return;
+  wanted = { speed: next, at: Date.now() };
+  ask("speed", { factor: next });
 };
 const flip = (key) => { view[key] = !view[key]; show(key === "show_all" || key === "follow" ? view.preset : null); };
 const takeOver = () => {
@@ -271,8 +290,12 @@ const takeOver = () => {
   $("blend-label").hidden = $("how").value !== "blend";
   if (seconds > 0) ask("take_over", { how: $("how").value, blend_seconds: seconds });
 };
-const compare = () => state.comparing ? ask("end_compare")
-  : ask("compare", { first: JSON.parse($("first").value), second: JSON.parse($("second").value) });
+const compare = () => {
+  if (state.comparing) return ask("end_compare");
+  const [first, second] = ["first", "second"].map((id) => $(id).value);
+  if (first === second) return word("choose two versions to compare: A and B are the same");
+  ask("compare", { first: JSON.parse(first), second: JSON.parse(second) });
+};
 
 const actions = {
   "pause": () => ask("pause", { on: !state.paused }),
@@ -286,7 +309,7 @@ const actions = {
   "compare": compare,
   "env-before": () => turn(-1),
   "env-next": () => turn(1),
-  "help": () => $("keys").showModal(),
+  "help": () => ($("keys").open ? $("keys").close() : $("keys").showModal()),
   "theme": () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark", true),
 };
 for (const [id, action] of Object.entries(actions)) $(id).onclick = action;
@@ -308,7 +331,7 @@ const keys = {
   "a": () => flip("show_all"), "f": () => flip("follow"), "c": () => flip("contacts"), "v": () => flip("forces"),
 };
 function onKey(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || $("keys").open) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || ($("keys").open && event.key !== "?")) return;
   if (["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName) && event.target.type !== "checkbox") return;
   const camera = cameras[Number(event.key) - 1];
   const action = camera ? () => show(camera) : keys[event.key];

@@ -80,23 +80,35 @@ export function returns(box, episodes, span, colour) {
   }
 }
 
+const PAUSE = 3; // s without a point: nothing was played
+const met = []; // names of terms in the order in which they were met: their colours stay
+function order(name) {
+  if (!met.includes(name)) met.push(name);
+  return met.indexOf(name);
+}
+
 // One line for each name: points [{t, terms: {name: value}}].
 export function lines(box, points, span) {
   if (points.length < 2) return empty(box, 150, "nothing measured yet");
   const size = (name) => points.reduce((sum, p) => sum + Math.abs(p.terms[name] ?? 0), 0);
   const all = Object.keys(points[points.length - 1].terms).sort((a, b) => size(b) - size(a));
   const names = all.slice(0, COLOURS.length);
-  const values = points.flatMap((p) => names.map((n) => p.terms[n] ?? 0));
-  const { svg, x, y } = frame(box, 150, span, spread(values));
+  const values = points.flatMap((p) => names.map((n) => p.terms[n] ?? 0)).sort((a, b) => a - b);
+  const cut = Math.floor(values.length * 0.01); // one spike must not flatten the rest
+  const [low, high] = spread([values[cut], values[values.length - 1 - cut]]);
+  const { svg, x, y } = frame(box, 150, span, [low, high]);
+  const inside = (v) => Math.min(high, Math.max(low, v));
   const legend = document.createElement("div");
   legend.className = "legend";
-  names.forEach((name, index) => {
-    const path = points.map((p, i) => `${i ? "L" : "M"}${x(p.t).toFixed(1)} ${y(p.terms[name] ?? 0).toFixed(1)}`).join("");
-    svg.append(element("path", { d: path, fill: "none", stroke: colourOf(index), "stroke-width": 1.6 }));
+  names.forEach((name) => {
+    const colour = colourOf(order(name));
+    const begins = (i) => i === 0 || points[i].t - points[i - 1].t > PAUSE;
+    const path = points.map((p, i) => `${begins(i) ? "M" : "L"}${x(p.t).toFixed(1)} ${y(inside(p.terms[name] ?? 0)).toFixed(1)}`).join("");
+    svg.append(element("path", { d: path, fill: "none", stroke: colour, "stroke-width": 1.6 }));
     const item = document.createElement("span");
     const dot = document.createElement("i");
     dot.className = "dot";
-    dot.style.background = colourOf(index);
+    dot.style.background = colour;
     item.append(dot, `${name} ${short(points[points.length - 1].terms[name])}`);
     legend.append(item);
   });
