@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -42,7 +43,7 @@ def test_swaps_are_told_and_marked(beside):
     first = acting(line)
     line.until(lambda state: state["policy"]["version"] > first)
     wait(page, lambda: f"version {acting(line)}" in text(page, "#weights"))
-    assert "old" in text(page, "#weights") or "just now" in text(page, "#weights")
+    assert re.search(r" · weights (just made|.* old)$", text(page, "#weights"))
     wait(page, lambda: page.locator("#plot-swaps rect").count() >= 1)
     assert page.locator("#versions tbody tr.acting").count() == 1
 
