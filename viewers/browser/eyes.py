@@ -20,7 +20,7 @@ from viewers.view import View, aim
 from web.viser_seam import scale_for
 
 FIELD_OF_VIEW = math.radians(45.0)  # MuJoCo's own, for which presets are made
-CLOSE = 0.65  # of the distance at which everything is in sight wherever it may go
+ALL, ONE = 0.85, 0.65  # of the distance at which everything is in sight wherever it may go
 GLIDE = 0.15  # s in which two thirds of the way to another place are made
 STILL = 1e-4  # m
 
@@ -91,7 +91,7 @@ class Eye:
         scene = self.scene
         view = View(show_all=self.view.show_all and not self.view.follow, preset=self.view.preset)
         put = aim(view, scene.bounds, scene.offsets)
-        middle, distance = scene.bounds.center, CLOSE * put.distance
+        middle, distance = scene.bounds.center, (ALL if view.show_all else ONE) * put.distance
         if not (self.view.show_all or self.view.follow):  # it may have walked off
             middle = scene.positions[env_id, scene.tracked] - scene.offsets[env_id]
         azimuth, elevation = math.radians(put.azimuth), math.radians(put.elevation)
