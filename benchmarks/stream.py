@@ -8,7 +8,8 @@ browser does, and do nothing else, so that what they take is not the server's:
 - `nobody`: the server alone, whose own cost is that of playing.
 
 Bytes are those on the wire. A CPU draws fewer than 30 pictures a second, so MJPEG is also reckoned at 30. `training`
-is an Ant training alone, beside a server without a client, and beside one with a page: frames/s.
+is an Ant training alone, beside a server without a client, beside one with a page, and with clips of its own policy
+every 20 iterations: frames/s.
 
     python -m benchmarks.stream --quick
 """
@@ -180,14 +181,16 @@ def train(beside: str, seconds: float) -> dict[str, float]:
     """Frames/s of an Ant training, alone or beside a server."""
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name, _beside(beside, Path(name)):
         folder = Path(name) / "runs"
-        training = Training([*OURS, "task=Ant", f"runsDir={folder}", "maxIterations=100000"], folder, "rewards/step", 1)
+        arguments = [*OURS, "task=Ant", f"runsDir={folder}", "maxIterations=100000"]
+        arguments += ["trainVideoEvery=20"] if beside == "clips" else []
+        training = Training(arguments, folder, "rewards/step", 1)
         curve = training.run(enough=lambda c: len(c) > 4 and c.wall[-1] - c.wall[2] > seconds, limit=20 * seconds)
         return {"frames_s": curve.rate(skip=2)}
 
 
 @contextlib.contextmanager
 def _beside(what: str, folder: Path) -> Iterator[None]:
-    if what == "alone":
+    if what in ("alone", "clips"):
         yield
         return
     with Server(PLAYED["Ant"], folder) as server:
@@ -251,10 +254,13 @@ def _served(options: argparse.Namespace, task: str, table: list[list[str]], figu
 
 
 def _trained(options: argparse.Namespace, table: list[list[str]], figures: dict[str, float]) -> None:
-    rounds = _sides(options, ["train_alone", "train_nobody", "train_page"])
+    sides = ("train_alone", "train_nobody", "train_page", "train_clips")
+    rounds = _sides(options, sides)
     found = summary(rounds, "frames_s")
-    table.append(["Ant training, frames/s: alone, beside a server, beside one with a page", *map(str, found.values())])
-    figures |= {name: value.median for name, value in found.items()}
+    alone, *beside = (str(found[name]) for name in sides)
+    table.append(["Ant training alone, frames/s", alone, "", ""])
+    table.append(["Ant training, frames/s: beside a server, beside one with a page, with clips", *beside])
+    figures |= {name: found[name].median for name in sides}
 
 
 if __name__ == "__main__":
