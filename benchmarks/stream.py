@@ -181,6 +181,7 @@ def train(beside: str, seconds: float) -> dict[str, float]:
     """Frames/s of an Ant training, alone or beside a server."""
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name, _beside(beside, Path(name)):
         folder = Path(name) / "runs"
+        folder.mkdir()
         arguments = [*OURS, "task=Ant", f"runsDir={folder}", "maxIterations=100000"]
         arguments += ["trainVideoEvery=20"] if beside == "clips" else []
         training = Training(arguments, folder, "rewards/step", 1)

@@ -66,8 +66,9 @@ class Watcher:
 
     def _offer(self, candidate: Candidate) -> None:
         try:
-            if self._build_for is not None and not self._live.pinned and not self._live.fits(candidate):
-                self.successor = self._build_for(candidate)
+            if self._build_for is not None and not self._live.fits(candidate):
+                if not self._live.pinned:  # else it is looked at again when it may take over
+                    self.successor = self._build_for(candidate)
                 return
             if self._guard is not None:
                 self._guard.judge(candidate, self._live, self._end.is_set)

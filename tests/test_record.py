@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+import subprocess
 from fractions import Fraction
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from live.play import Player
 from live.requests import Record
 from live.world import build_world
 from tests.processes import Running, run, runs, until
+from tests.screen import Screen
 from utils.errors import UserError
 from utils.run import create_run
 from viewers.companions import Companions
@@ -93,6 +95,13 @@ def test_a_recording_by_hand_is_one_file_from_begin_to_end(tmp_path, monkeypatch
     monkeypatch.setattr("viewers.video.QUEUE", 1000)  # or some pictures are left out
     counts, _ = record(config, tmp_path, 30, watched=True, at=at)
     assert counts == [17, 5]
+
+
+def test_a_directory_that_cannot_be_made_fails_the_clip_and_not_the_test(tmp_path):
+    """It was made in the control loop, whose end took the results of the test with it."""
+    counts, recorder = record(config_of("videoDir=/dev/null/x"), tmp_path, 30)
+    assert counts == []
+    assert recorder.failed
 
 
 def test_a_clip_is_named_by_the_version_that_acts():
@@ -192,6 +201,28 @@ def test_what_cannot_be_shown_is_refused_before_a_directory_is_made(tmp_path, pr
     assert done.returncode == 2
     assert words in done.stdout
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.slow
+def test_a_display_that_goes_ends_the_test_with_its_results(tmp_path):
+    """Xlib ends the process where its server is gone; what was played was lost."""
+    screen = Screen()
+    arguments = ("config=test_viewer", "task=Cartpole", "agent=random", "testGamesNum=0", "playSpeed=0")
+    with Running(tmp_path, *arguments, env={"DISPLAY": screen.name}) as test:
+        until(lambda: "MuJoCo" in shown_on(screen), 60, lambda: test.text, test)
+        screen.process.kill()
+        assert test.process.wait(60) == 0
+    screen.close()
+    assert (runs(tmp_path, "test")[0] / "results.json").exists()
+
+
+def shown_on(screen: Screen) -> str:
+    """The names of the windows."""
+    listed = subprocess.run(
+        ["xdotool", "search", "--name", "MuJoCo", "getwindowname"],
+        env={**os.environ, "DISPLAY": screen.name}, capture_output=True, text=True,
+    )  # fmt: skip
+    return listed.stdout
 
 
 def companions_of(pid: int) -> list[int]:

@@ -34,6 +34,37 @@ def save(run: Run, version: int, epoch: int | None = None, spec=None, **changes)
     return write_checkpoint(run.nn, state, meta)
 
 
+def test_a_version_of_another_shape_waits_while_people_have_pinned(tmp_path):
+    """It was refused for good then, and following it again later did not help (onMismatch=reinit)."""
+    other = spec_with(observations=(("episode", 1), ("step", 1), ("speed", 2)))
+    live, built, events = live_of(history=2), [], queue.SimpleQueue()
+    watcher = Watcher(live, Offers(candidate(2, other)), events, build_for=built.append)
+    live.pin()
+    live.adopt()
+    watcher.look()
+    assert (built, events.empty()) == ([], True)
+    live.follow()
+    live.adopt()
+    watcher.look()
+    assert [c.version for c in built] == [2]
+
+
+class Offers:
+    """A source that offers one candidate again and again."""
+
+    def __init__(self, offered):
+        self.offered = offered
+
+    def look(self, acting):
+        return self.offered
+
+    def refusals(self):
+        return []
+
+    def refuse(self, offered, for_good):
+        raise AssertionError("refused")
+
+
 def acting(run: Run, version: int):
     return candidate(version, run_id=run.run_id, file=run.nn / f"Counting_v{version}_ep{version}.pth")
 

@@ -298,13 +298,14 @@ def test_a_recording_waits_and_loses_nothing(tmp_path, gate):
 
 
 def test_a_fault_ends_its_clip_and_nothing_else(tmp_path, caplog):
+    (tmp_path / "file").touch()
     with VideoWriter(PLATE, 0.02, SIZE) as writer:
-        writer.begin(tmp_path / "missing" / "a.mp4")
+        writer.begin(tmp_path / "file" / "a.mp4")
         for _ in range(2 * QUEUE):
             writer.add(np.zeros(2))
         writer.begin(tmp_path / "b.mp4")
         writer.add(np.zeros(2))
-    assert isinstance(writer.error, FileNotFoundError)
+    assert isinstance(writer.error, FileExistsError)
     assert caplog.text.count("ends early") == 1
     assert writer.files == [tmp_path / "b.mp4"]
 

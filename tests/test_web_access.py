@@ -58,6 +58,12 @@ def test_tools_show_the_token_in_the_address_or_in_a_header(door):
         assert not client.cookies
 
 
+def test_a_token_of_any_letters_is_taken_as_it_is_typed(open_door):
+    with client_of(open_door(token="pässwörter")) as client:
+        typed = {"authorization": "Bearer pässwörter".encode()}
+        assert client.get("/stats", headers=typed).status_code == 200
+
+
 def test_the_cookie_of_another_server_is_worth_nothing(door, open_door):
     with client_of(door, headers=PAGE) as client:
         client.get("/", params={"token": TOKEN})

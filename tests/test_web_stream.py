@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import pytest
 
 from tests.web_fixtures import client_of, doors
@@ -98,6 +101,23 @@ def test_a_ninth_client_is_told_to_wait(door, frames):
         for stream in open_streams:
             stream.close()
         wait_for(lambda: not frames.wanted)
+
+
+def test_of_many_that_come_together_eight_get_a_place(door, frames):
+    """Their places were counted when their first picture was waited for, by when all of them had been let in."""
+
+    def ask(client: httpx.Client) -> int:
+        with client.stream("GET", "/stream") as answer:
+            done.wait(10)
+            return answer.status_code
+
+    done = threading.Event()
+    with client_of(door) as client, ThreadPoolExecutor(20) as pool:
+        asked = [pool.submit(ask, client) for _ in range(20)]
+        wait_for(lambda: frames.viewers == MAX_CLIENTS)
+        done.set()
+        assert sorted(answer.result() for answer in asked) == [200] * MAX_CLIENTS + [503] * 12
+    wait_for(lambda: not frames.wanted)
 
 
 def test_publish_after_the_end_is_no_error(open_door):

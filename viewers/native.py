@@ -17,10 +17,12 @@ Google's MuJoCo Studio is not used: it needs a secure context, binds every inter
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import logging
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import glfw
@@ -147,6 +149,7 @@ class Show:
         handle = mujoco.viewer.launch_passive(
             self._model, self._data, key_callback=self._on_key, show_left_ui=False, show_right_ui=False
         )
+        self._kept = _on_lost_display(self._lose)
         handle.opt.sitegroup[:] = 0  # sites are places of sensors, not things
         self._handle = handle
         due = time.monotonic()
@@ -161,6 +164,13 @@ class Show:
         handle.close()
         while handle.m is not None:  # the render thread still frees the window; an exit meanwhile would crash
             time.sleep(0.01)
+
+    def _lose(self) -> None:
+        """The X server is gone. Xlib would end the process when this returned, without the test's results."""
+        self.gone = True
+        log.warning("the display is gone: the test ends")
+        while True:
+            time.sleep(3600)
 
     def _draw(self, handle: mujoco.viewer.Handle) -> None:
         state = self._state
@@ -251,3 +261,16 @@ def _leave_at_exit() -> None:
     libc = ctypes.CDLL(None)
     if hasattr(libc, "on_exit"):
         libc.on_exit(libc._exit, None)
+
+
+def _on_lost_display(lost: Callable[[], None]) -> object:
+    """Has `lost` called, in whatever thread notices, where the X server goes; the result must be kept meanwhile."""
+
+    def handle(display: int | None) -> int:
+        lost()
+        return 0
+
+    handler = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(handle)
+    with contextlib.suppress(OSError):  # no X11 here
+        ctypes.CDLL("libX11.so.6").XSetIOErrorHandler(handler)
+    return handler

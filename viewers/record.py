@@ -110,7 +110,6 @@ class Recorder(Viewer):
         assert self._writer is not None
         actor = player.actor
         acting = str(actor.label) if isinstance(actor, LivePolicy) else "scripted"
-        self._videos.mkdir(parents=True, exist_ok=True)
         path = self._videos / clip_name(acting, next(self._names))
         self._writer.begin(path)
         if self._by_hand:

@@ -178,7 +178,9 @@ class _Studio:
     def _add(self, order: _Add, path: Path) -> None:
         self._painter = self._painter or Painter(self._model_xml, *self._size)
         picture = self._painter.draw(order.qpos, self._camera)
-        self._clip = self._clip or Clip(path, self._dt, *self._size)
+        if self._clip is None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._clip = Clip(path, self._dt, *self._size)
         self._clip.add(order.step, picture)
 
     def _end(self, order: _End) -> None:

@@ -185,7 +185,8 @@ def _same_host(origin: str, host: str) -> bool:
 
 def _bearer(connection: HTTPConnection) -> str | None:
     scheme, _, value = connection.headers.get("authorization", "").partition(" ")
-    return value.strip() if scheme.lower() == "bearer" else None
+    value = value.strip().encode("latin-1").decode("utf-8", "replace")  # a header is bytes, and people type UTF-8
+    return value if scheme.lower() == "bearer" else None
 
 
 def _cookie_name(connection: HTTPConnection) -> str:

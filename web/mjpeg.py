@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator
 
 from fastapi import APIRouter
 from fastapi.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 MAX_CLIENTS = 8
 BOUNDARY = "frame"
@@ -42,19 +43,16 @@ class Frames:
             with contextlib.suppress(RuntimeError):  # the server has stopped
                 self._loop.call_soon_threadsafe(self._show, jpeg)
 
-    async def watch(self, fps: float) -> AsyncGenerator[bytes, None]:
-        """Each picture that is the newest when the last one is taken, at most `fps` a second, without end."""
-        arrival = self._join()
-        try:
-            while True:
-                await arrival.wait()
-                arrival.clear()
-                yield self._newest or b""
-                await asyncio.sleep(1 / fps)
-        finally:
-            self._leave(arrival)
+    async def watch(self, arrival: asyncio.Event, fps: float) -> AsyncGenerator[bytes, None]:
+        """Each picture that is the newest when the last one is taken, at most `fps` a second, until `leave`."""
+        while arrival in self._arrivals:
+            await arrival.wait()
+            arrival.clear()
+            yield self._newest or b""
+            await asyncio.sleep(1 / fps)
 
-    def _join(self) -> asyncio.Event:
+    def join(self) -> asyncio.Event:
+        """Somebody looks, until `leave`; the event tells that there is a newer picture."""
         self._loop = asyncio.get_running_loop()
         self.viewers += 1
         arrival = asyncio.Event()
@@ -63,7 +61,8 @@ class Frames:
             arrival.set()
         return arrival
 
-    def _leave(self, arrival: asyncio.Event) -> None:
+    def leave(self, arrival: asyncio.Event) -> None:
+        """The end of `join`."""
         self.viewers -= 1
         self._arrivals.discard(arrival)
         if not self.wanted:
@@ -89,9 +88,25 @@ def stream_router(frames: Frames) -> APIRouter:
             return PlainTextResponse(f"No pictures: {frames.unavailable}\n", 503)
         if frames.viewers >= MAX_CLIENTS:
             return PlainTextResponse(f"{MAX_CLIENTS} clients look already.\n", 503, {"retry-after": "10"})
-        return StreamingResponse(_parts(frames, rate), media_type=f"multipart/x-mixed-replace; boundary={BOUNDARY}")
+        return _Pictures(frames, rate)
 
     return router
+
+
+class _Pictures(StreamingResponse):
+    """An answer without end. Its place is taken before it begins, or many that come together would all get one."""
+
+    def __init__(self, frames: Frames, fps: float) -> None:
+        self._frames, self._arrival = frames, frames.join()
+        parts = _parts(frames.watch(self._arrival, fps))
+        super().__init__(parts, media_type=f"multipart/x-mixed-replace; boundary={BOUNDARY}")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends pictures until the client leaves."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._frames.leave(self._arrival)
 
 
 def _rate(fps: str) -> float | None:
@@ -102,10 +117,10 @@ def _rate(fps: str) -> float | None:
     return rate if 1 <= rate <= 60 else None
 
 
-async def _parts(frames: Frames, fps: float) -> AsyncGenerator[bytes, None]:
+async def _parts(pictures: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
     """The body of the answer. A browser shows a picture when it has seen the boundary behind it."""
     yield f"--{BOUNDARY}\r\n".encode()
-    async with contextlib.aclosing(frames.watch(fps)) as pictures:
-        async for jpeg in pictures:
+    async with contextlib.aclosing(pictures) as newest:
+        async for jpeg in newest:
             head = f"Content-Type: image/jpeg\r\nContent-Length: {len(jpeg)}\r\n\r\n".encode()
             yield head + jpeg + f"\r\n--{BOUNDARY}\r\n".encode()

@@ -46,5 +46,8 @@ class WatchingKeys:
         mode="test",
     )
     trainVideoEvery: int = key(
-        0, "train mode: clips of the beginning of an episode, so many iterations apart or more; 0: none", low=0, mode="train"
+        0,
+        "train mode: clips of the beginning of an episode, so many iterations apart or more; 0: none",
+        low=0,
+        mode="train",
     )
