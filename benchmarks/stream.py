@@ -181,8 +181,8 @@ def train(beside: str, seconds: float) -> dict[str, float]:
     """Frames/s of an Ant training, alone or beside a server."""
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name, _beside(beside, Path(name)):
         folder = Path(name) / "runs"
-        folder.mkdir()
-        arguments = [*OURS, "task=Ant", f"runsDir={folder}", "maxIterations=100000"]
+        folder.mkdir(exist_ok=True)
+        arguments = [*OURS, "task=Ant", "maxIterations=100000"]
         arguments += ["trainVideoEvery=20"] if beside == "clips" else []
         training = Training(arguments, folder, "rewards/step", 1)
         curve = training.run(enough=lambda c: len(c) > 4 and c.wall[-1] - c.wall[2] > seconds, limit=20 * seconds)

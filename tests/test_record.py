@@ -257,7 +257,7 @@ def test_a_training_makes_clips_of_its_policy_on_its_way(tmp_path):
 
     arguments = [a for a in LIVE if not a.startswith(("watch", "stream"))]
     with Running(tmp_path, *arguments, "trainVideoEvery=10", "videoSeconds=0.3", *SMALL) as training:
-        until(lambda: len(clips()) >= 2, 120, lambda: training.text, training)
+        until(lambda: len(clips()) >= 2, 240, lambda: training.text, training)
         assert training.end(timeout=60) == 130
     versions = [int(f.name.split("_")[1]) for f in clips()]
     assert versions[1] // 10 > versions[0] // 10

@@ -146,10 +146,10 @@ class Show:
             self.gone = True  # nobody would see what is played
 
     def _run(self) -> None:
+        self._kept = _on_lost_display(self._lose)
         handle = mujoco.viewer.launch_passive(
             self._model, self._data, key_callback=self._on_key, show_left_ui=False, show_right_ui=False
         )
-        self._kept = _on_lost_display(self._lose)
         handle.opt.sitegroup[:] = 0  # sites are places of sensors, not things
         self._handle = handle
         due = time.monotonic()

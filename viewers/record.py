@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import time
 from pathlib import Path
 
 from torch import Tensor
@@ -25,7 +26,8 @@ from utils.errors import UserError
 from utils.run import Run
 from viewers.video import VideoWriter, check_video
 
-SHORT = 10.0  # s of a clip of a training, where videoSeconds is not given
+SHORT = 5.0  # s of a clip of a training, where videoSeconds is not given
+RESTS = 25.0  # times as long as a clip took: drawing halves a training's speed on a machine that is fully used
 MOST_TILES = 16  # environments in one picture: each costs about 10 ms where a CPU draws it
 
 
@@ -146,6 +148,8 @@ class SparingRecorder(Recorder):
         """See `Recorder`; the number is `config.videoEvery`."""
         super().__init__(config, controls, watched=False)
         self._due = 0  # version
+        self._began = time.monotonic()  # the clip
+        self._rests_until = 0.0
 
     def on_step(self, step: Step, player: Player) -> None:
         """One control step was made; after an episode, the loop rests until its time has come again."""
@@ -154,6 +158,8 @@ class SparingRecorder(Recorder):
             every = self._config.videoEvery
             self._due = (player.actor.acting.version // every + 1) * every
             self._first = None
+            now = time.monotonic()
+            self._rests_until = now + RESTS * (now - self._began)
             self._controls.pause(True)
 
     def _full(self) -> bool:
@@ -165,8 +171,10 @@ class SparingRecorder(Recorder):
         return super()._steps_of(control_dt) or round(SHORT / control_dt)
 
     def on_rest(self, player: Player) -> None:
-        """Begins a new episode where a version is due that acts by now."""
-        if isinstance(player.actor, LivePolicy) and player.actor.acting.version >= self._due:
+        """Begins a new episode where a version is due that acts by now, and the last clip was long enough ago."""
+        rested = time.monotonic() >= self._rests_until
+        if rested and isinstance(player.actor, LivePolicy) and player.actor.acting.version >= self._due:
+            self._began = time.monotonic()
             self._controls.ask(Restart(None))
             self._controls.ask(Pause(False))
 
