@@ -187,7 +187,7 @@ class TestOnX:
         for key in ("a", "t", "2", "h", "h", "m", "v", "o"):
             screen.do("key", key)
         watched.until(lambda: watched.asked and watched.asked[-1] == ask_for.Record(True))
-        assert watched.view.preset == "side"
+        assert watched.view.preset == "front"
         assert not watched.view.show_all
         assert (option.flags == flags).all()
         assert (option.geomgroup == groups).all()
@@ -207,7 +207,7 @@ class TestOnX:
     def test_the_mouse_pushes_a_body(self, watch, screen):
         watched = watch(*CARTS)
         middle = [str(side // 2) for side in WINDOW]
-        screen.do("key", "a", "key", "2", "key", "t", "key", "space")
+        screen.do("key", "a", "key", "3", "key", "t", "key", "space")
         screen.do("mousemove", *middle, "click", "--repeat", "25", "4")  # nearer
         watched.until(lambda: watched.state["paused"])
         time.sleep(0.5)
