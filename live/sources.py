@@ -179,6 +179,8 @@ class CheckpointSource:
             state = read_checkpoint(file)
             return candidate_of(file, state, 1000 * (time.perf_counter() - start))
         except (UserError, ValueError, TypeError, LookupError, RuntimeError) as error:
+            if not file.exists():  # pruned since it was listed: nobody offers it any more
+                return None
             self._bad[file] = fingerprint  # whatever is odd in one file must not hide the good ones after it
             self._report(file, version, epoch, str(error))
             return None

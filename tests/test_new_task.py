@@ -31,7 +31,9 @@ def test_the_page_has_the_files_that_a_task_needs():
 def test_whoever_follows_it_has_a_task_that_learns(tmp_path):
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     for name in tracked:
-        if name.startswith(("cfg/", "sim/", "tasks/", "rl/", "live/", "utils/", "tests/", "train.py", "pyproject")):
+        if name.startswith(
+            ("cfg/", "sim/", "tasks/", "rl/", "live/", "web/", "viewers/", "utils/", "tests/", "train.py", "pyproject")
+        ):
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, tmp_path / name)
     for name, text in FILES:

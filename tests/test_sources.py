@@ -188,3 +188,19 @@ def test_the_watcher_offers_refuses_and_survives(runs, caplog):
     assert live.adopt() is None
     assert "control step is 0.5 s, here it is 0.1 s" in events.get().reason
     assert events.empty()  # refused once
+
+
+def test_a_file_that_is_pruned_while_it_is_looked_at_is_nobodys_fault(runs, monkeypatch):
+    """Retention took it between the listing and the reading: it was told as a refusal."""
+    run = create_run(runs, "Counting", "train")
+    save(run, 1)
+    gone = save(run, 2)
+
+    def read(file):
+        gone.unlink(missing_ok=True)
+        return read_checkpoint(file)
+
+    monkeypatch.setattr("live.sources.read_checkpoint", read)
+    source = source_of(run)
+    assert source.look(acting(run, 1)) is None
+    assert source.refusals() == []
