@@ -1,7 +1,7 @@
 """Those who watch a test: viewers with one set of controls and one board between them.
 
 `train.py` hands `run_test` a function that opens the viewers which the configuration asks for; a test that nobody
-watches has `NOBODY`, plays as fast as it can, and does nothing for viewers.
+watches has an `Audience()` without viewers and controls, plays as fast as it can, and does nothing for them.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ class Board(Listener):
 
     def _snapshot(self, player: Player | None) -> None:
         env, controls, results = self._env, self._controls, self._results
-        comparing = controls.comparing[0] if controls.comparing else None
+        comparing = controls.comparing
         played = results.returns.count
         self.state = {
             "phase": "playing",

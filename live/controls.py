@@ -53,7 +53,7 @@ class Controls:
         self.paused = False
         self.recording = False
         self.no_recording = "nobody records here"  # why; empty: recordings can be made
-        self.comparing: tuple[ask_for.Compare, ...] = ()
+        self.comparing: ask_for.Compare | None = None
         self.pushes = Pushes()
         self.notices: deque[tuple[int, str]] = deque(maxlen=NOTICES)  # (number, text) for people, the newest last
         self._said = 0
@@ -82,7 +82,7 @@ class Controls:
 
     def begin(self, env: Env) -> None:
         """New environments: what was done to the former ones is over."""
-        self.pushes, self.comparing = Pushes(), ()
+        self.pushes, self.comparing = Pushes(), None
         env.push = self.pushes.apply
         self._due_at = time.monotonic()
 
@@ -195,14 +195,14 @@ def _compare(controls: Controls, player: Player, request: ask_for.Compare) -> No
     if player.env.num_envs < 2:
         raise UserError("two versions side by side need two environments. Start with numEnvs=2 or more.")
     _live(player).compare(request.first, request.second)
-    controls.comparing = (request,)
+    controls.comparing = request
     player.restart(torch.arange(player.env.num_envs))
 
 
 def _end_compare(controls: Controls, player: Player, request: ask_for.EndCompare) -> None:
     if controls.comparing:
         _live(player).end_comparison()
-        controls.comparing = ()
+        controls.comparing = None
         player.restart(torch.arange(player.env.num_envs))
 
 

@@ -13,7 +13,7 @@ import viser
 
 from viewers.browser.frames import Frame
 from viewers.browser.scene import ROOT
-from viewers.view import View, bounds_of
+from viewers.view import View
 
 POINT, REACH = 0.013, 0.06  # of the robot's size: radius of a point, length of a force as large as all weight
 LONGEST = 0.5  # of the robot's size: impacts would reach out of the picture
@@ -24,20 +24,25 @@ ROOM = 32  # contacts for which there is room at first
 class Contacts:
     """The marks of one client: two batches of instances, those too many of size 0."""
 
-    def __init__(self, client: viser.ClientHandle, model: mujoco.MjModel) -> None:
+    def __init__(self, client: viser.ClientHandle, model: mujoco.MjModel, size: float) -> None:
+        """`size`: of the robot, m."""
         self._client, self._model = client, model
         self._data = mujoco.MjData(model)
-        size = 2 * bounds_of(model).radius
         weight = float(model.body_mass.sum() * np.linalg.norm(model.opt.gravity))
         self._radius = POINT * size
         self._longest = LONGEST * size
         self._newton = REACH * size / max(weight, 1e-6)  # m for each N
         self._room = 0
         self._marks: dict[str, viser.BatchedMeshHandle] = {}
+        self._visible = False
 
     def show(self, frame: Frame, env_id: int, offset: np.ndarray, view: View) -> None:
         """Draws the contacts of an environment that stands at `offset` (3,) m; none where the view wants none."""
-        points, forces = self._measure(frame, env_id) if view.contacts or view.forces else (np.zeros((0, 3)),) * 2
+        wanted = view.contacts or view.forces
+        if not wanted and not self._visible:
+            return
+        self._visible = wanted
+        points, forces = self._measure(frame, env_id) if wanted else (np.zeros((0, 3)),) * 2
         points = points + offset
         with self._client.atomic():
             self._make_room(len(points))

@@ -54,7 +54,7 @@ class Eye:
             self.place_camera = False
             self._put_camera(env_id)
         if self._contacts is None and (self.view.contacts or self.view.forces):
-            self._contacts = Contacts(self.client, self.scene.model)
+            self._contacts = Contacts(self.client, self.scene.model, 2 * self.scene.bounds.radius)
         if self._contacts is not None:
             self._contacts.show(frame, env_id, self.scene.offsets[env_id], self.view)
 
