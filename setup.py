@@ -8,10 +8,14 @@ setup(
     description="Train robot policies in massively parallel physics and watch the policy that is learning now",
     license="Apache-2.0",
     python_requires=">=3.11",
-    packages=find_packages(include=["cfg*", "sim*", "tasks*", "rl*", "live*", "web*", "online*", "viewers*", "utils*"]),
+    packages=find_packages(
+        include=["cfg*", "sim*", "tasks*", "rl*", "live*", "web*", "online*", "viewers*", "utils*", "livegym_client*"]
+    ),
     py_modules=["train"],
     package_data={
         "viewers": ["browser/page/*"],
+        "web": ["page/*"],
+        "online": ["page/*"],
         "cfg": ["*.yaml", "*/*.yaml"],
         "tasks": ["models/*.xml", "models/*/*.xml"],
     },
@@ -33,13 +37,14 @@ setup(
         "fastapi",
         "starlette",
         "uvicorn",
-        "websockets>=13",
+        "websockets>=15",
         "h11",
         "pydantic>=2",
         "pydantic_core",
         "msgspec",  # viser's messages
         "zstandard",
         "prometheus_client",
+        "swagger-ui-bundle",  # the page of the API's documentation, without internet
         "av>=14",  # H.264
         "simplejpeg",
         "PyOpenGL",  # off-screen pictures

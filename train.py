@@ -58,12 +58,17 @@ def _run(cfg: DictConfig, stop: StopFlag) -> int:
         from utils.log import console
 
         return manage_runs(config, task, console)
-    from live.learner import BusObserver
     from rl.training import load_parent, run_training
 
     parent = load_parent(config, task)
     if config.resume and parent is not None:
         config = parent.resumed(config, [split(override)[1] for override in overrides])
+    if config.mode == "continuous":
+        from online.running import run_continuous
+
+        return run_continuous(config, provenance, stop, parent)
+    from live.learner import BusObserver
+
     observers: list[TrainingObserver] = [BusObserver(config.publishInterval)]
     if config.viewer or config.watch or config.videoRecord or config.trainVideoEvery:
         from viewers.companions import Companions

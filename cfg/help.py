@@ -146,10 +146,14 @@ def tasks_text(width: int | None = None) -> str:
 
 
 def _facts(task: Any, config: Any) -> str:
-    period = _timestep(task.model_path()) * config.decimation
+    period = task.control_dt if task.own_dynamics else _timestep(task.model_path()) * config.decimation
     steps = round(config.episode_length_s / period)
     seconds = f"{config.episode_length_s:.3g} s"
-    return f"Actions: {task.action_spec}; control: {1 / period:.3g} Hz; episode: {seconds} ({steps} steps)."
+    return f"Actions: {task.action_spec}; control: {_rate(period)}; episode: {seconds} ({steps} steps)."
+
+
+def _rate(period: float) -> str:
+    return f"{1 / period:.3g} Hz" if period <= 1 else f"every {period:.3g} s"
 
 
 def _timestep(model: Path) -> float:

@@ -18,8 +18,9 @@ from typing import Any, TypeVar
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import MISSING, OmegaConf
 
+from cfg.bodies import check_bodies
 from cfg.keys import Schema, section
-from cfg.schema import PPOConfig, RootConfig, TaskConfig
+from cfg.schema import PPOConfig, RootConfig, SimConfig, TaskConfig
 from cfg.typed import as_dict, build
 from cfg.values import check
 from utils.errors import UserError, not_one_of
@@ -56,9 +57,21 @@ def with_run_config(
             f"task={explicit_task} contradicts the checkpoint, which is of task {name}. "
             f"Leave task= out, or choose a checkpoint of {explicit_task}."
         )
-    content = {part: copy.deepcopy(saved[part]) for part in FROM_RUN}
+    content, overrides = {part: copy.deepcopy(saved[part]) for part in FROM_RUN}, list(overrides)
     _apply(content, overrides)
-    return dataclasses.replace(config, **typed_parts(content, name))
+    config = dataclasses.replace(config, **typed_parts(content, name))
+    if not any(override.partition("=")[0].lstrip("+") in ("sim", "sim.engine") for override in overrides):
+        config = dataclasses.replace(config, sim=_engine_of(config))
+    check_bodies(config)
+    return config
+
+
+def _engine_of(config: RootConfig) -> SimConfig:
+    """The session's engine; of a run whose task has no bodies, the one without."""
+    from sim import BODILESS
+    from tasks import TASKS
+
+    return dataclasses.replace(config.sim, engine=BODILESS) if TASKS[config.task.name].own_dynamics else config.sim
 
 
 def resumed_config(config: RootConfig, saved: dict[str, Any], given: Iterable[str]) -> RootConfig:
@@ -85,6 +98,11 @@ def resumed_config(config: RootConfig, saved: dict[str, Any], given: Iterable[st
         if path in SESSION:
             (content[parent] if parent else content)[leaf] = _at(session, path)
     return _typed(content, name)
+
+
+def whole_config(saved: dict[str, Any]) -> RootConfig:
+    """A configuration that `as_dict` gave, of a known task. Raises UserError where it cannot be used."""
+    return _typed(saved, _task_name(saved))
 
 
 def _typed(content: dict[str, Any], task_name: str) -> RootConfig:

@@ -15,6 +15,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from cfg.bodies import check_bodies
 from cfg.keys import Schema, section, value_hint
 from cfg.schema import PPOConfig, RootConfig
 from cfg.typed import build, params_class, plain
@@ -47,7 +48,13 @@ def validate(cfg: DictConfig) -> None:
     _check_noise(content, schema)
     config = build(RootConfig, content, schema)
     check_device(config.device)
+    check_bodies(config)
     _check_start(config)
+    if config.online.min_batch_size > config.online.batch_size:
+        raise UserError(
+            f"online.min_batch_size={config.online.min_batch_size} is more than online.batch_size="
+            f"{config.online.batch_size}: nothing would ever be learned. Allowed: at most the batch's size."
+        )
     if config.mode == "train":
         check_sizes(num_envs_of(config), config.train)
 
@@ -99,7 +106,7 @@ def _check_start(config: RootConfig) -> None:
         raise UserError("keepLast=0: the newest checkpoint is always kept. Allowed: 1 or more; null or -1 keeps all.")
     if not config.resume:
         return
-    if config.mode != "train":
+    if config.mode not in ("train", "continuous"):
         raise UserError("resume=true: only training resumes. Allowed in mode=test: resume=false. Use config=train.")
     if config.checkpoint is None:
         raise UserError(
@@ -176,5 +183,5 @@ def unused_keys(cfg: DictConfig, is_explicit: Callable[[str], bool]) -> list[str
     return beside + [
         f"{key.path}={cfg[key.name]} has no effect in mode={cfg.mode}: it belongs to mode={key.doc.mode}"
         for key in Schema().keys(RootConfig).values()
-        if key.doc.mode not in ("", cfg.mode) and is_explicit(key.path)
+        if key.doc.mode and cfg.mode not in key.doc.mode.split() and is_explicit(key.path)
     ]

@@ -11,14 +11,14 @@ import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from live.bus_reader import BusReader
 from live.publish import Publisher, remove_left_overs
-from rl.agent import Agent, Iteration
+from rl.agent import Iteration
 from rl.spec import PolicySpec, shape_hash
 from rl.state import not_finite, policy_state
 from utils.errors import UserError
@@ -29,6 +29,13 @@ log = logging.getLogger(__name__)
 KEPT_LEFT_OVERS = 24 * 3600.0  # s that a dead writer's bus is kept: its run may be resumed, and goes on counting there
 
 
+class Learner(Protocol):
+    """Whoever learns: its weights are those of `version`."""
+
+    model: Any
+    version: int
+
+
 class BusObserver:
     """Publishes one training. Where there is no memory for a bus, it says so, and followers read files."""
 
@@ -36,7 +43,7 @@ class BusObserver:
         """`interval`: least s between publications; 0: no bus."""
         self._interval = interval
         self._publisher: Publisher | None = None
-        self._agent: Agent | None = None
+        self._agent: Learner | None = None
         self._last: Iteration | None = None
         self._published = 0  # version
         self._due = 0.0
@@ -57,7 +64,7 @@ class BusObserver:
         found = reader.look(0)
         return max(found.version if found is not None else 0, int(reader.description.get("after", 0)))
 
-    def begin(self, run: Run, agent: Agent, spec: PolicySpec, config: dict[str, Any]) -> None:
+    def begin(self, run: Run, agent: Learner, spec: PolicySpec, config: dict[str, Any]) -> None:
         """Makes the bus, where there is memory for it."""
         pattern, file = bus_file("*"), bus_file(run.run_id)
         if self._interval == 0 or pattern is None or file is None:

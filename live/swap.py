@@ -36,7 +36,7 @@ from live.pool import Pool
 from live.seat import Seat
 from live.steering import Command, Steerable
 from live.transition import Change, Progress, SwapRule
-from rl.policy import Policy
+from rl.policy import Distribution, Policy
 from utils.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -77,6 +77,12 @@ class LivePolicy(Steerable):
             self._acting.keep(first, self.first_run)
             self._remember(self._acting)
         self.newest = self.acting  # offered, whether it acts already or waits
+        self.said: Distribution | None = None  # what the acting version would do, in the last `act`
+
+    @property
+    def num_envs(self) -> int:
+        """N: environments that it acts in."""
+        return self._acting.policy.num_envs
 
     @property
     def acting(self) -> Candidate:
@@ -217,16 +223,19 @@ class LivePolicy(Steerable):
             self._leaving = None
 
     def act(self, obs: Tensor) -> Tensor:
-        """obs (N, width) -> actions: the most likely ones, or samples where the policy is stochastic."""
+        """obs (N, width) -> actions: the most likely ones, or samples where the policy is stochastic.
+
+        Of a policy without memory, the first environments alone may be asked for: obs (n, width), n <= N.
+        """
         obs = obs.to(self.device)
-        out = self._acting.think(obs)
+        out = self.said = self._acting.think(obs)
         if self._leaving is None:
             action = self._choose(out)
         else:
             if self._progress.how == "blend":
                 self._progress.steps += 1
                 self._alpha.fill_(min(1.0, self._progress.steps / self.rule.blend_steps))
-            action = self._choose.mixed(self._leaving.think(obs), out, self._alpha)
+            action = self._choose.mixed(self._leaving.think(obs), out, self._alpha[: len(obs)])
             self._end_where_done()
         self._progress.fresh[:] = False
         self._note_change(self._progress.joining)

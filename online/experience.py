@@ -1,17 +1,22 @@
 """One decision and what came of it: what is kept of it until somebody learns from it.
 
-`Layout` fixes shapes and types once, so that thousands of experiences are a few preallocated arrays. An action is a row
-of numbers: Box actions as they are, Discrete and MultiDiscrete choices as whole numbers.
+`Layout` fixes sizes and types once, so that thousands of experiences are rows of one array, the same in memory, in the
+run's file and in the trainer's hands. An action is a row of numbers: Box actions as the policy drew them, Discrete and
+MultiDiscrete choices as whole numbers.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 
 from tasks.base import ActionSpec, Box, Discrete
+
+NAME_BYTES = 64
+"""Longest name of a stream, in UTF-8."""
 
 
 class Verdict(IntEnum):
@@ -29,55 +34,102 @@ class Layout:
     obs: int  # width of the policy's observation
     action: int  # numbers in an action
     discrete: bool  # whole numbers
-    seen: int = 0  # width of what a gate sees beside the observation; 0: nothing is kept
+    seen: int = 0  # values that the gate sees
+    seen_type: str = "float32"  # or uint8: bytes of an environment's state
 
     @classmethod
-    def of(cls, obs: int, spec: ActionSpec, seen: int = 0) -> Layout:
+    def of(cls, obs: int, spec: ActionSpec, seen: int = 0, seen_type: str = "float32") -> Layout:
         """The layout for an action spec."""
         size = spec.size if isinstance(spec, Box) else 1 if isinstance(spec, Discrete) else len(spec.nvec)
-        return cls(obs, size, not isinstance(spec, Box), seen)
+        return cls(obs, size, not isinstance(spec, Box), seen, seen_type)
+
+    def dtype(self) -> np.dtype[Any]:
+        """One experience as a row; whole 8-byte words, the first two of which belong to the buffer."""
+        number = np.int64 if self.discrete else np.float32
+        fields: list[Any] = [
+            ("check", np.uint64),  # of everything after it
+            ("number", np.int64),  # of the experience, from 0 on
+            ("time", np.float64),  # s since 1970
+            ("clock", np.float64),  # s that this run has been served, when it was decided
+            ("decision", np.int64),
+            ("version", np.int64),
+            ("proposed", number, (self.action,)),
+            ("executed", number, (self.action,)),
+            ("obs", np.float32, (self.obs,)),
+            ("next_obs", np.float32, (self.obs,)),
+            *((name, np.float32) for name in ("log_prob", "executed_log_prob", "confidence", "expected", "reward")),
+            ("verdict", np.int8),
+            ("held", np.bool_),
+            ("done", np.bool_),
+            ("stream", f"S{NAME_BYTES}"),
+            ("seen", self.seen_type, (self.seen,)),
+        ]
+        packed = np.dtype(fields)
+        spare = -packed.itemsize % 8
+        return np.dtype([*fields, ("spare", np.uint8, (spare,))]) if spare else packed
 
 
 @dataclass(frozen=True)
 class Experience:
-    """A decision; complete once the reward is known."""
+    """A decision; complete once the reward and the next observation are known."""
 
+    stream: str
+    decision: int
     obs: np.ndarray  # (obs,) float32
     proposed: np.ndarray  # (action,) what the policy chose
     executed: np.ndarray  # (action,) what was done: after a WAIT another action, or the same
     log_prob: float  # of `proposed` under the policy that chose it
+    executed_log_prob: float  # of `executed`: the same, or 0 where the gate had it done, whatever the policy says
     confidence: float  # in [0, 1], probability of the choice relative to the likeliest
     verdict: Verdict
     expected: float  # the gate's reward for `proposed`; NaN without a gate
-    seen: np.ndarray  # (seen,) float32, what the gate saw
+    seen: np.ndarray  # (seen,) what the gate saw
     version: int  # of the policy, as it was in the forward pass
     time: float  # s since 1970
-    stream: str
-    decision: int
+    clock: float  # s that the run has been served
+    held: bool = False  # after a WAIT nothing was done that is an action: no action earned the reward
     interfered: bool = False  # people had pinned, rolled back, blended or pushed: never learned from
     reward: float | None = None  # None: pending
-    next_obs: np.ndarray | None = None  # (obs,) float32
-    done: bool = False
+    next_obs: np.ndarray | None = None  # (obs,) float32; None: pending
+    done: bool = False  # the episode ended there, and not by a time limit
 
-    def completed(self, reward: float, next_obs: np.ndarray, done: bool) -> Experience:
-        """With what came of it."""
-        return replace(self, reward=reward, next_obs=next_obs, done=done)
+    @property
+    def complete(self) -> bool:
+        """Whether everything that came of it is known."""
+        return self.reward is not None and self.next_obs is not None
+
+    def rewarded(self, reward: float) -> Experience:
+        """With its reward."""
+        return replace(self, reward=reward)
+
+    def followed(self, next_obs: np.ndarray, done: bool) -> Experience:
+        """With the observation that came after it."""
+        return replace(self, next_obs=next_obs, done=done)
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Experiences as arrays (n, ...), with where they stand in the buffer and their importance weights."""
+_AS_THEY_ARE = (
+    "time", "clock", "decision", "version", "proposed", "executed", "obs", "log_prob", "executed_log_prob",
+    "confidence", "expected", "verdict", "held", "done", "seen",
+)  # fmt: skip
 
-    slots: np.ndarray  # (n,) int64
-    stamps: np.ndarray  # (n,) int64: numbers of the experiences, which tell whether a slot was written over since
-    weights: np.ndarray  # (n,) float32; 1 where sampling was uniform
-    arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def __len__(self) -> int:
-        return len(self.slots)
+def to_row(experience: Experience, row: np.ndarray) -> None:
+    """Writes an experience into a row (), of its layout's type; what is pending becomes NaN."""
+    for name in _AS_THEY_ARE:
+        row[name] = getattr(experience, name)
+    row["stream"] = experience.stream.encode()
+    row["reward"] = np.nan if experience.reward is None else experience.reward
+    row["next_obs"] = np.nan if experience.next_obs is None else experience.next_obs
 
-    def __getattr__(self, name: str) -> np.ndarray:
-        try:
-            return self.__dict__["arrays"][name]
-        except KeyError as error:
-            raise AttributeError(name) from error
+
+def from_row(row: np.ndarray) -> Experience:
+    """The inverse of `to_row`; rows hold no experiences that people interfered with."""
+    values: dict[str, Any] = {n: row[n].copy() if row[n].ndim else row[n].item() for n in _AS_THEY_ARE}
+    values["verdict"] = Verdict(values["verdict"])
+    reward, next_obs = row["reward"].item(), row["next_obs"].copy()
+    return Experience(
+        **values,
+        stream=row["stream"].item().decode(),
+        reward=None if np.isnan(reward) else reward,
+        next_obs=None if np.isnan(next_obs).any() else next_obs,
+    )

@@ -1,191 +1,222 @@
-"""The replay buffer: the last completed experiences, in preallocated arrays.
+"""The replay buffer: the last completed experiences, in a file of the run that two processes have mapped.
 
-    replay.add(experience)                        # the serving thread; never waits
-    batch = replay.sample(32, rng)                # the trainer
-    replay.prioritise(batch, errors)              # where sampling is prioritised
+    writer = ReplayWriter(path, layout, capacity)      # the one that serves
+    writer.add(experience)                             # never waits for anybody
 
-Adding is a `deque.append`, which is atomic: the trainer takes over what has arrived when it next looks. The one lock is
-for those who read, and waits at most `LOCK` seconds.
+    reader = ReplayReader(path, layout)                # the one that trains
+    batch = reader.sample(32, rng)
 
-`prioritised`: experiences are drawn in proportion to priority^alpha and weighted by (N p)^-beta, as in proportional
-prioritised replay (Schaul et al. 2016, arXiv:1511.05952); here the priority is that of rare and of highly rewarded ones
-until the trainer tells an error: |reward - mean| / spread of all that came so far, plus a floor.
+Nobody locks. The writer fills one row after the other and starts again at the first; a reader copies rows and looks
+whether each is one whole experience: a row carries its number and a checksum over everything in it, so one that was
+being written over meanwhile, or was left half written by a kill, is recognised and left out. What is in the
+file survives both processes; a run that is resumed goes on with it.
+
+The file's blocks are reserved when it is made: a full disk says so then, by an error, and not later, by a signal.
+
+`prioritised`: experiences are drawn in proportion to priority^alpha and weighted by (N p)^-beta (Schaul et al. 2016,
+arXiv:1511.05952). Until the trainer tells an error, the priority is that of the rare and of the highly rewarded:
+|reward - mean| / spread of all that came so far, plus a floor.
 """
 
 from __future__ import annotations
 
-import io
-import threading
-from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import astuple
+import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from online.experience import Batch, Experience, Layout
-from utils.files import atomic_write_bytes
+from online.experience import Experience, Layout, Verdict, to_row
+from online.ring import Mapped, checks_of, factors_of, file_bytes, make_file, open_file
+from utils.errors import UserError
 from utils.moments import Moments
 
-LOCK = 5.0  # s
 ALPHA, BETA = 0.6, 0.4
 FLOOR = 0.05  # least priority, so that everything is seen now and then
 
 
-class BufferTimeout(RuntimeError):
-    """Somebody holds the buffer for longer than anything here takes."""
+class ReplayWriter:
+    """The one who adds. Holds whatever the file held already, but for rows that a kill left half written."""
 
+    def __init__(self, path: Path, layout: Layout, capacity: int) -> None:
+        """Makes the file, or takes it up. Raises UserError where it cannot be had, or is of another buffer."""
+        self.path, self.layout, self.capacity = path, layout, capacity
+        try:
+            fresh = not path.exists()
+            descriptor = make_file(path, layout, capacity) if fresh else open_file(path, layout, capacity)
+        except OSError as error:
+            size = f"{file_bytes(layout, capacity) / 1e6:,.1f}"
+            raise UserError(
+                f"the replay buffer {path} cannot be had ({error.strerror or error}): it takes {size} MB. Make "
+                f"room, or keep fewer experiences: online.buffer_capacity=<less than {capacity}>"
+            ) from error
+        try:
+            self._mapped = Mapped(descriptor, layout, capacity)
+        finally:
+            os.close(descriptor)
+        self._row = np.zeros(1, self._mapped.dtype)
+        self._row_words = self._row.view(np.uint64).reshape(1, -1)
+        self._factors = factors_of(self._row_words.shape[1])
+        self.torn = self._drop_torn()
+        self._mapped.header["sessions"] += 1
 
-class Replay:
-    """A ring of completed experiences."""
-
-    def __init__(self, layout: Layout, capacity: int = 10_000, prioritised: bool = False) -> None:
-        self.layout, self.capacity, self.prioritised = layout, capacity, prioritised
-        self.added = 0  # experiences taken over so far; the next one's number
-        self.dropped = 0  # arrived faster than anybody took them over
-        self._arrived: deque[Experience] = deque()
-        self._columns = _columns(layout, capacity)
-        self._priority = np.zeros(capacity)
-        self._stamp = np.full(capacity, -1, np.int64)  # number of the experience in a slot; -1: none, or expired
-        self._streams: dict[str, int] = {}
-        self._rewards = Moments()
-        self._lock = threading.Lock()
-
-    # the serving thread
+    def _drop_torn(self) -> int:
+        m = self._mapped
+        whole = (checks_of(m.words, self._factors) == m.rows["check"]) & (m.numbers == m.rows["number"])
+        torn = int(((m.numbers >= 0) & ~whole).sum())
+        m.numbers[~whole] = -1
+        m.header["added"] = max(int(m.header["added"]), int(m.numbers.max()) + 1)
+        return torn
 
     def add(self, experience: Experience) -> None:
-        """A completed experience. One that people interfered with is counted and never kept.
-
-        Raises ValueError for one that is pending, or of other sizes.
-        """
-        if experience.reward is None or experience.next_obs is None:
-            raise ValueError(f"decision {experience.decision} of {experience.stream!r} has no reward yet")
-        sizes = (experience.obs.shape, experience.next_obs.shape, experience.executed.shape, experience.seen.shape)
-        wanted = ((self.layout.obs,),) * 2 + ((self.layout.action,), (self.layout.seen,))
+        """A completed experience; the oldest makes room. Raises ValueError for one that is pending, or does not fit."""
+        e = experience
+        if not e.complete or e.next_obs is None:
+            raise ValueError(f"decision {e.decision} of {e.stream!r} is not complete yet")
+        if e.interfered:
+            raise ValueError(f"decision {e.decision} of {e.stream!r} was interfered with: it is not to be learned from")
+        sizes = (e.obs.shape, e.next_obs.shape, e.proposed.shape, e.executed.shape, e.seen.shape)
+        wanted = ((self.layout.obs,),) * 2 + ((self.layout.action,),) * 2 + ((self.layout.seen,),)
         if sizes != wanted:
             raise ValueError(f"an experience of sizes {sizes}; this buffer holds {wanted}")
-        if len(self._arrived) >= self.capacity:  # nobody takes over, and a ring would have lost the oldest too
-            self._arrived.popleft()
-            self.dropped += 1
-        self._arrived.append(experience)
+        m, number = self._mapped, int(self._mapped.header["added"])
+        slot = number % self.capacity
+        to_row(e, self._row[0])
+        self._row["number"] = number
+        self._row["check"] = checks_of(self._row_words, self._factors)
+        m.numbers[slot] = -1
+        m.words[slot] = self._row_words[0]
+        m.numbers[slot] = number
+        m.header["added"] = number + 1
 
-    # whoever reads
+    @property
+    def added(self) -> int:
+        """Experiences that were ever added."""
+        return int(self._mapped.header["added"])
+
+    @property
+    def sessions(self) -> int:
+        """How often this file was taken up, this time included."""
+        return int(self._mapped.header["sessions"])
+
+    @property
+    def clock(self) -> float:
+        """s that the run had been served when this was last told."""
+        return float(self._mapped.header["clock"])
+
+    def tell(self, clock: float) -> None:
+        """How long the run has been served, which is what ages are measured by: no clock of the wall's jumps in it."""
+        self._mapped.header["clock"] = clock
 
     def __len__(self) -> int:
-        with self._held():
-            return int((self._stamp >= 0).sum())
+        return int((self._mapped.numbers >= 0).sum())
 
-    def sample(self, size: int, rng: np.random.Generator) -> Batch:
-        """`size` experiences, with replacement where there are fewer; an empty batch where there is none.
 
-        Raises BufferTimeout.
+class ReplayReader:
+    """The one who samples. Priorities are its own."""
+
+    def __init__(self, path: Path, layout: Layout, capacity: int, prioritised: bool = False) -> None:
+        """Raises UserError where the file is missing or of another buffer."""
+        try:
+            descriptor = open_file(path, layout, capacity)
+        except OSError as error:
+            raise UserError(f"the replay buffer {path} cannot be read ({error.strerror or error})") from error
+        try:
+            self._mapped = Mapped(descriptor, layout, capacity)
+        finally:
+            os.close(descriptor)
+        self.capacity, self.prioritised = capacity, prioritised
+        self.max_age: float | None = None  # s served, beyond which an experience is too old to learn from
+        self.without_held = False  # leave out those after which nothing was done
+        self.torn = 0  # copies that were no whole experience, and left out
+        self._factors = factors_of(self._mapped.words.shape[1])
+        self._priority = np.zeros(capacity)
+        self._known = np.full(capacity, -1, np.int64)  # numbers whose first priority has been set
+        self._rewards = Moments()
+
+    @property
+    def added(self) -> int:
+        """Experiences that were ever added."""
+        return int(self._mapped.header["added"])
+
+    def usable(self, without: Verdict | None = None) -> np.ndarray:
+        """Slots of experiences that may be learned from, but for those with one verdict."""
+        m = self._mapped
+        usable = m.numbers >= 0
+        if self.max_age is not None:
+            usable &= m.rows["clock"] >= float(m.header["clock"]) - self.max_age
+        if without is not None:
+            usable &= m.rows["verdict"] != without
+        if self.without_held:
+            usable &= ~m.rows["held"]
+        return np.flatnonzero(usable)
+
+    def expired(self) -> int:
+        """Experiences in the file that are too old."""
+        if self.max_age is None:
+            return 0
+        m = self._mapped
+        return int(((m.numbers >= 0) & (m.rows["clock"] < float(m.header["clock"]) - self.max_age)).sum())
+
+    def fresh(self, after: int) -> np.ndarray:
+        """Rows (n,) of the experiences with numbers from `after` on that are still here, the oldest first."""
+        slots = np.flatnonzero(self._mapped.numbers >= after)
+        rows = self._whole(slots)
+        return rows[np.argsort(rows["number"])]
+
+    def sample(
+        self, size: int, rng: np.random.Generator, without: Verdict | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Rows (n,) and their importance weights (n,) float32, 1 where sampling is uniform.
+
+        Uniform: `size` different ones, or all where there are fewer. Prioritised: `size` draws with replacement.
+        Copies that are not whole are left out, so there may be a few less.
         """
-        with self._held():
-            slots = np.flatnonzero(self._stamp >= 0)
-            if not len(slots):
-                return self._batch(slots, np.zeros(0))
-            if not self.prioritised:
-                chosen = rng.choice(slots, size, replace=len(slots) < size)
-                return self._batch(chosen, np.ones(size))
+        slots = self.usable(without)
+        if not len(slots):
+            return np.zeros(0, self._mapped.dtype), np.zeros(0, np.float32)
+        rows, weights = self._draw(slots, size, rng)
+        return rows, (weights / weights.max() if len(weights) else weights)
+
+    def _draw(self, slots: np.ndarray, size: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        if self.prioritised:
+            self._set_first_priorities(slots)
             share = self._priority[slots] ** ALPHA
             share /= share.sum()
             picked = rng.choice(len(slots), size, p=share)
-            weights = (len(slots) * share[picked]) ** -BETA
-            return self._batch(slots[picked], weights / weights.max())
+            chosen, weights = slots[picked], (len(slots) * share[picked]) ** -BETA
+        else:
+            chosen = rng.choice(slots, min(size, len(slots)), replace=False)
+            weights = np.ones(len(chosen))
+        rows, whole = self._copies(chosen)
+        return rows[whole], weights[whole].astype(np.float32)
 
-    def prioritise(self, batch: Batch, errors: np.ndarray) -> None:
-        """New priorities, |errors| (n,), of experiences that are still in their slots. Raises BufferTimeout."""
-        with self._held():
-            same = self._stamp[batch.slots] == batch.stamps
-            self._priority[batch.slots[same]] = np.abs(errors[same]) + FLOOR
+    def prioritise(self, rows: np.ndarray, errors: np.ndarray) -> None:
+        """New priorities, |errors| (n,), of experiences that are still here."""
+        slots = rows["number"] % self.capacity
+        same = self._known[slots] == rows["number"]
+        self._priority[slots[same]] = np.abs(errors[same]) + FLOOR
 
-    def expire(self, before: float) -> int:
-        """Forgets what was decided before a time, s since 1970; how many. Raises BufferTimeout."""
-        with self._held():
-            old = (self._stamp >= 0) & (self._columns["time"] < before)
-            self._stamp[old] = -1
-            return int(old.sum())
-
-    def save(self, path: Path) -> None:
-        """Everything into one file, whole or not at all. Raises OSError, BufferTimeout."""
-        with self._held():
-            columns = {name: column.copy() for name, column in self._columns.items()}
-            counts = np.array([self.added, self.dropped, self.capacity], np.int64)
-            rest = {"stamp": self._stamp.copy(), "priority": self._priority.copy(), "counts": counts}
-            rest["moments"] = np.array([self._rewards.count, *astuple(self._rewards)[1:]])
-            streams = np.array(list(self._streams), dtype=np.str_)
-        file = io.BytesIO()
-        content: dict[str, Any] = {"streams": streams, **rest, **columns}
-        np.savez(file, **content)
-        atomic_write_bytes(path, file.getvalue())
-
-    def load(self, path: Path) -> None:
-        """What `save` wrote. Raises OSError, ValueError where it does not fit this buffer; nothing has changed then."""
-        with np.load(path, allow_pickle=False) as saved:
-            content = {name: saved[name] for name in saved.files}
-        wrong = [n for n, c in self._columns.items() if n not in content or content[n].shape != c.shape]
-        if wrong:
-            raise ValueError(f"{path} is of another buffer: {', '.join(wrong)}")
-        with self._held():
-            for name, column in self._columns.items():
-                column[:] = content[name]
-            self._stamp[:], self._priority[:] = content["stamp"], content["priority"]
-            self.added, self.dropped = (int(x) for x in content["counts"][:2])
-            count, mean, squares = content["moments"].tolist()
-            self._rewards = Moments(int(count), mean, squares)
-            self._streams = {str(name): index for index, name in enumerate(content["streams"])}
-
-    @contextmanager
-    def _held(self) -> Iterator[None]:
-        if not self._lock.acquire(timeout=LOCK):
-            raise BufferTimeout(f"the replay buffer was held for {LOCK:g} s")
-        try:
-            for _ in range(len(self._arrived)):
-                self._put(self._arrived.popleft())
-            yield
-        finally:
-            self._lock.release()
-
-    def _put(self, experience: Experience) -> None:
-        slot = self.added % self.capacity
-        values = {name: getattr(experience, name) for name in _PLAIN}
-        values["stream"] = self._streams.setdefault(experience.stream, len(self._streams))
-        for name, value in values.items():
-            self._columns[name][slot] = value
-        self._stamp[slot] = self.added
-        self._rewards.add(float(values["reward"]))
+    def _set_first_priorities(self, slots: np.ndarray) -> None:
+        numbers = self._mapped.numbers[slots].copy()
+        new = slots[(numbers != self._known[slots]) & (numbers >= 0)]
+        if not len(new):
+            return
+        rewards, numbers = self._mapped.rows["reward"][new].astype(float), self._mapped.numbers[new].copy()
+        rewards = np.nan_to_num(rewards)  # of a row that is written over just now
+        for reward in rewards.tolist():
+            self._rewards.add(reward)
         spread = self._rewards.std or 1.0
-        self._priority[slot] = abs(float(values["reward"]) - self._rewards.mean) / spread + FLOOR
-        self.added += 1
+        self._priority[new] = np.abs(rewards - self._rewards.mean) / spread + FLOOR
+        self._known[new] = numbers
 
-    def _batch(self, slots: np.ndarray, weights: np.ndarray) -> Batch:
-        arrays = {name: column[slots] for name, column in self._columns.items()}
-        return Batch(slots, self._stamp[slots].copy(), weights.astype(np.float32), arrays)
+    def _whole(self, slots: np.ndarray) -> np.ndarray:
+        rows, whole = self._copies(slots)
+        return rows[whole]
 
-
-_PLAIN = (
-    "obs", "proposed", "executed", "log_prob", "confidence", "verdict", "expected", "seen", "version", "time",
-    "decision", "reward", "next_obs", "done",
-)  # fmt: skip
-
-
-def _columns(layout: Layout, capacity: int) -> dict[str, np.ndarray]:
-    number = np.int64 if layout.discrete else np.float32
-    shapes: dict[str, tuple[int, type]] = {
-        "obs": (layout.obs, np.float32),
-        "next_obs": (layout.obs, np.float32),
-        "proposed": (layout.action, number),
-        "executed": (layout.action, number),
-        "seen": (layout.seen, np.float32),
-    }
-    columns: dict[str, np.ndarray] = {name: np.zeros((capacity, width), kind) for name, (width, kind) in shapes.items()}
-    kinds: dict[type, tuple[str, ...]] = {
-        np.float32: ("log_prob", "confidence", "expected", "reward"),
-        np.int64: ("version", "decision", "stream"),
-        np.int8: ("verdict",),
-        np.bool_: ("done",),
-        np.float64: ("time",),
-    }
-    return columns | {name: np.zeros(capacity, kind) for kind, names in kinds.items() for name in names}
+    def _copies(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Copies of rows (n,), and which of them are whole (n,)."""
+        words = self._mapped.words[slots]  # a copy
+        rows = words.reshape(-1).view(self._mapped.dtype)
+        whole = (checks_of(words, self._factors) == rows["check"]) & (rows["number"] % self.capacity == slots)
+        self.torn += int((~whole).sum())
+        return rows, whole

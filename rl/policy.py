@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,7 @@ from torch import Tensor
 from cfg.schema import PPOConfig
 from rl.config import model_params
 from rl.spec import PolicySpec, Shapes, difference, shapes_of
-from tasks.base import Box, Discrete
+from tasks.base import ActionSpec, Box, Discrete
 from utils.errors import UserError
 
 Memory = tuple[Tensor, ...]
@@ -53,11 +54,37 @@ class Distribution:
         if self.mean is not None and self.log_std is not None:
             noise = torch.randn(self.mean.shape, generator=rng, device=self.mean.device)
             return self.mean + self.log_std.exp() * noise
-        draws = [torch.multinomial(torch.softmax(x, 1), 1, generator=rng).squeeze(1) for x in self.logits]
-        return self._choices(draws)
+        return self._choices([_draw(logits, rng) for logits in self.logits])
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """(N,) log density or probability of actions, each as `mode` gives them; Box actions as they were drawn."""
+        if self.mean is not None and self.log_std is not None:
+            squares = ((action - self.mean) / self.log_std.exp()) ** 2
+            return -(0.5 * squares + self.log_std + 0.5 * math.log(2 * math.pi)).sum(1)
+        columns = action.reshape(len(action), -1).long()
+        chosen = [torch.log_softmax(x, 1).gather(1, columns[:, i : i + 1]) for i, x in enumerate(self.logits)]
+        return torch.cat(chosen, 1).sum(1)
+
+    def entropy(self) -> Tensor:
+        """(N,) in nats."""
+        if self.log_std is not None:
+            return (self.log_std + 0.5 * math.log(2 * math.pi * math.e)).sum(1)
+        logs = [torch.log_softmax(x, 1) for x in self.logits]
+        return -torch.stack([(x.exp() * x).sum(1) for x in logs]).sum(0)
+
+    def confidence(self, log_prob: Tensor) -> Tensor:
+        """(N,) in [0, 1]: what actions of these log densities or probabilities (N,) are, relative to the likeliest."""
+        return (log_prob - self.log_prob(self.mode())).exp().clamp(max=1.0)
 
     def _choices(self, columns: list[Tensor]) -> Tensor:
         return columns[0] if self.single else torch.stack(columns, dim=1)
+
+
+def _draw(logits: Tensor, rng: torch.Generator) -> Tensor:
+    """(N, n) -> (N,) one choice each, by the inverse of the cumulated probabilities: much faster than torch's own."""
+    below = torch.softmax(logits, 1).cumsum(1)
+    at = torch.rand(len(logits), 1, generator=rng, device=logits.device) * below[:, -1:]
+    return (below <= at).sum(1).clamp(max=logits.shape[1] - 1)
 
 
 class Policy:
@@ -67,7 +94,7 @@ class Policy:
         self.spec = spec
         self.num_envs = num_envs
         self.device = torch.device(device)
-        self._model: Any = _build(spec, train, num_envs).to(self.device).eval()
+        self._model: Any = build_model(spec, train, num_envs).to(self.device).eval()
         self._model.requires_grad_(False)
         self._tensors: dict[str, Tensor] = self._model.state_dict()  # of a frozen model: never bound anew
         self.shapes: Shapes = shapes_of(self._tensors)
@@ -105,24 +132,28 @@ class Policy:
     @torch.no_grad()
     def __call__(self, obs: Tensor, memory: Memory = ()) -> Distribution:
         """obs (N, width) -> what the policy would do, and its next memory. `obs` is not changed."""
-        inputs = {"obs": self._model.norm_obs(obs), "rnn_states": memory or None}
-        out = self._model.a2c_network(inputs)
-        next_memory = tuple(out[-1]) if out[-1] is not None and memory else ()
-        if isinstance(self.spec.action, Box):
-            return Distribution(out[0], out[1], (), False, next_memory)
-        single = isinstance(self.spec.action, Discrete)
-        return Distribution(None, None, (out[0],) if single else tuple(out[0]), single, next_memory)
+        return think(self._model, self.spec.action, obs, memory)[0]
 
 
-def _build(spec: PolicySpec, train: PPOConfig, num_envs: int) -> torch.nn.Module:
-    """The model as rl_games builds it; its constructors print."""
+def think(model: Any, action: ActionSpec, obs: Tensor, memory: Memory = ()) -> tuple[Distribution, Tensor]:
+    """obs (N, width) -> what a model would do, and its normalised value (N, 1); `obs` is not changed."""
+    out = model.a2c_network({"obs": model.norm_obs(obs), "rnn_states": memory or None})
+    next_memory = tuple(out[-1]) if out[-1] is not None and memory else ()
+    if isinstance(action, Box):
+        return Distribution(out[0], out[1], (), False, next_memory), out[-2]
+    single = isinstance(action, Discrete)
+    return Distribution(None, None, (out[0],) if single else tuple(out[0]), single, next_memory), out[-2]
+
+
+def build_model(spec: PolicySpec, train: PPOConfig, num_envs: int) -> torch.nn.Module:
+    """The model as rl_games builds it, its weights drawn from the global generator, which stays as it was."""
     action = spec.action
     if isinstance(action, Box):
         actions_num: int | list[int] = action.size
     else:
         actions_num = action.n if isinstance(action, Discrete) else list(action.nvec)
-    state = torch.get_rng_state()  # initial weights are drawn and thrown away: leave the global generator alone
-    with contextlib.redirect_stdout(io.StringIO()):
+    state = torch.get_rng_state()  # mostly the weights are thrown away
+    with contextlib.redirect_stdout(io.StringIO()):  # its constructors print
         model = ModelBuilder().load(model_params(train.network, action))
         built = model.build(
             {

@@ -45,6 +45,14 @@ class Snapshot:
     arrays: dict[str, Tensor]  # name -> (n, ...)
 
 
+@dataclass(frozen=True)
+class NoModel:
+    """Stands where a model's file would, for a task that brings its own dynamics."""
+
+    control_dt: float  # s, one control step
+    controls: int  # columns of ctrl
+
+
 class Simulator(ABC):
     """N copies of one model. Tensors are float32 on `device` with a leading environment axis.
 

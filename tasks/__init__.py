@@ -1,7 +1,7 @@
 """What is learned: the task table, the Task contract (`base`), the one step order (`env`), one module a task.
 
-A new task is a module here, a line in `TASKS`, `cfg/task/<Name>.yaml`, `cfg/train/<Name>PPO.yaml` and a model; the
-contract tests (`tests/test_task_contract.py`) pick it up from the table.
+A new task is a module here, a line in `TASKS`, `cfg/task/<Name>.yaml`, `cfg/train/<Name>PPO.yaml` and a model, unless
+it brings its own dynamics; the contract tests (`tests/test_task_contract.py`) pick it up from the table.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from tasks.base import Task
 from tasks.base_task import BaseTask
 from tasks.blind_grasping import BlindGrasping
 from tasks.cartpole import Cartpole
+from tasks.territory import Territory
 
 TASKS: dict[str, type[Task]] = {
     "Ant": Ant,
     "BaseTask": BaseTask,
     "BlindGrasping": BlindGrasping,
     "Cartpole": Cartpole,
+    "Territory": Territory,
 }

@@ -50,6 +50,7 @@ class Task(ABC):
     """
 
     Params: ClassVar[type]  # a frozen dataclass with units, the type of `params` in the yaml
+    own_dynamics: ClassVar[bool] = False  # True: no model and no bodies (sim=none), the task itself moves its world
     success_reason: ClassVar[str | None] = None  # the termination reason that means success, where there is one
     bound_params: ClassVar[tuple[str, ...]] = ()  # parameters that are read in `bind` only: no curriculum moves them
     params: Any
@@ -81,6 +82,11 @@ class Task(ABC):
     def action_spec(self) -> ActionSpec:
         """What the policy chooses."""
 
+    @property
+    def control_dt(self) -> float:
+        """s, one control step of a task that brings its own dynamics; elsewhere the model and decimation say it."""
+        raise NotImplementedError
+
     @abstractmethod
     def model_path(self) -> Path:
         """The MJCF file of the task's world."""
@@ -102,7 +108,10 @@ class Task(ABC):
         """Actions, clipped, (N, size) or (N,) -> actuator controls (N, nu). Called before the physics."""
 
     def update(self, state: Simulator) -> None:  # noqa: B027 - most tasks remember nothing between steps
-        """Brings what the task remembers (a stage, a timer) up to the state after the physics, before it is judged."""
+        """Brings what the task remembers (a stage, a timer) up to the state after the physics, before it is judged.
+
+        A task that brings its own dynamics advances its world here, by what `control` gave (`state.ctrl`).
+        """
 
     @abstractmethod
     def observe(self, state: Simulator) -> dict[str, Tensor]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from cfg.schema import PhysicsConfig, SimConfig, TaskConfig
 from sim import create
+from sim.base import NoModel, Simulator
 from tasks import TASKS
+from tasks.base import Box, Discrete, Task
 from tasks.env import Env
 from utils.errors import UserError, not_one_of
 
@@ -12,17 +14,30 @@ from utils.errors import UserError, not_one_of
 def make_env(
     task: TaskConfig, sim: SimConfig, physics: PhysicsConfig, num_envs: int, seed: int, fields: tuple[str, ...] = ()
 ) -> Env:
-    """N environments of a task. Raises UserError where task, yaml and model do not fit each other.
+    """N environments of a task. Raises UserError where task, yaml, engine and model do not fit each other.
 
     `fields`: of the simulator, required besides those that the task asks for.
     """
     if task.name not in TASKS:
         raise not_one_of("task", task.name, TASKS)
     made = TASKS[task.name](task.params)
+    engine = _simulator(made, task, sim, physics, num_envs)
+    engine.require(*fields)
+    return Env(made, engine, task, seed)
+
+
+def _simulator(made: Task, task: TaskConfig, sim: SimConfig, physics: PhysicsConfig, num_envs: int) -> Simulator:
+    if made.own_dynamics:
+        nothing = NoModel(made.control_dt, _action_width(made))
+        return create(sim, physics, nothing, num_envs, task.decimation)
     try:
         model, parts = made.model_path(), made.parts()
     except FileNotFoundError as error:
         raise UserError(str(error)) from error
-    engine = create(sim, physics, model, num_envs, task.decimation, parts)
-    engine.require(*fields)
-    return Env(made, engine, task, seed)
+    return create(sim, physics, model, num_envs, task.decimation, parts)
+
+
+def _action_width(task: Task) -> int:
+    """Columns of the controls of a task without a model: its `control` hands the action on."""
+    spec = task.action_spec
+    return spec.size if isinstance(spec, Box) else 1 if isinstance(spec, Discrete) else len(spec.nvec)

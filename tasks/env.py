@@ -55,6 +55,7 @@ class Step:
     truncated: Tensor  # (N,) bool: the time limit, where nothing else ended the episode
     final_obs: dict[str, Tensor]  # group -> (N, width), before the reset; equals obs where the episode goes on
     ended: EpisodeEnds | None  # None where no episode ended
+    terms: Tensor  # (N, T) weighted reward terms, as in Env.terms.names
 
 
 class Env:
@@ -191,14 +192,14 @@ class Env:
         reward = weighted.sum(1)
         ended_ids = (terminated | truncated).nonzero().squeeze(1)
         if len(ended_ids) == 0:
-            return Step(final_obs, reward, terminated, truncated, final_obs, None)
+            return Step(final_obs, reward, terminated, truncated, final_obs, None, weighted)
         reasons = table[ended_ids].int().argmax(1)  # the first that holds
         metrics = {n: v[ended_ids] for n, v in self.task.episode_metrics(self.sim).items()}
         sound = ~table[ended_ids, 0]  # what a task reads out of a state that is not finite means nothing
         ends = self.stats.end(ended_ids, self.episode_length[ended_ids], reasons, metrics, sound)
         self._judge(ends)
         self._reset_envs(ended_ids)
-        return Step(self._renewed(final_obs, ended_ids), reward, terminated, truncated, final_obs, ends)
+        return Step(self._renewed(final_obs, ended_ids), reward, terminated, truncated, final_obs, ends, weighted)
 
     def drain_report(self) -> Report:
         """Statistics since the last call."""

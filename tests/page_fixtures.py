@@ -69,8 +69,8 @@ class Line:
     def __init__(self, server: Served, **settings) -> None:
         self.server, self.page = server, secrets.token_hex(8)
         url = f"ws://127.0.0.1:{server.port}/ws?page={self.page}"
-        # A test that looks at the page for a while reads nothing here: no pings of its own, and a queue without a bound,
-        # so that the server's are answered.
+        # A test that looks at the page for a while reads nothing here: no pings of its own, and a queue without a
+        # bound, so that the server's are answered.
         quiet = {"proxy": None, "max_size": None, "max_queue": None, "ping_interval": None, "close_timeout": 1}
         self.socket = websockets.sync.client.connect(url, **(quiet | settings))
         self.hello: dict = {}

@@ -14,6 +14,7 @@ from cfg import cli
 from cfg.compose import prepare
 from cfg.help import help_text
 from cfg.overrides import typed_safely
+from tasks import TASKS
 from utils.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -62,11 +63,27 @@ BAD = [  # arguments, then what the message must contain: the value, and what is
     (["+task.rewards.new=3"], ["+task.rewards.new=3", "Allowed in task.rewards", "upright"]),
     (["task.noise.foo=0.1"], ["task.noise.foo=0.1", "pole_angle"]),
     (["config=debugg"], ["config=debugg", "Did you mean debug?"]),
-    (["task=Carpole"], ["task=Carpole", "Allowed: Ant, BaseTask, BlindGrasping, Cartpole. Did you mean Cartpole?"]),
-    (["task=null"], ["task=null", "Ant, BaseTask, BlindGrasping, Cartpole"]),
+    (
+        ["task=Carpole"],
+        ["task=Carpole", "Allowed: Ant, BaseTask, BlindGrasping, Cartpole, Territory.", "mean Cartpole?"],
+    ),
+    (["task=null"], ["task=null", "Ant, BaseTask, BlindGrasping, Cartpole, Territory"]),
     (["train=CartpolPPO"], ["train=CartpolPPO", "Did you mean CartpolePPO?"]),
     (["sim=mujocco"], ["sim=mujocco", "Did you mean mujoco?"]),
     (["physics=quick"], ["physics=quick", "accurate, default, fast"]),
+    (["task=Territory", "sim=mujoco"], ["sim=mujoco", "Allowed: none", "Leave sim= out"]),
+    (["task=Territory", "sim=reference"], ["sim=reference", "Allowed: none"]),
+    (["task=Ant", "sim=none"], ["sim=none", "task=Ant", "Allowed: mujoco, reference", "--list-tasks"]),
+    (["sim.engine=none"], ["sim=none", "task=Cartpole", "Allowed: mujoco, reference"]),
+    (["task=Territory", "viewer=true"], ["viewer=true", "no bodies", "Allowed: viewer=false", "config=test"]),
+    (["task=Territory", "watch=true"], ["watch=true", "Allowed: watch=false"]),
+    (["task=Territory", "trainVideoEvery=5"], ["trainVideoEvery=5", "Allowed: trainVideoEvery=0"]),
+    (["task=Territory", "config=test_viewer", "checkpoint=latest"], ["viewer=true", "no bodies"]),
+    (["task=Territory", "config=test_stream", "checkpoint=latest"], ["watch=true", "no bodies"]),
+    (["task=Territory", "config=test_record", "checkpoint=latest"], ["videoRecord=true", "no bodies"]),
+    (["task=Territory", "physics=fast"], ["physics.integrator=euler", "Allowed: physics=default"]),
+    (["task=Territory", "physics.substeps=2"], ["physics.substeps=2", "Leave physics out"]),
+    (["-m", "task=Territory,Ant", "sim=none", "watch=true"], ["watch=true", "no bodies"]),
     (["task.name=Ant"], ["task.name=Ant", "task=<Name>"]),
     (["numEnvs=many"], ["numEnvs=many", "a whole number from 1"]),
     (["numEnvs=0"], ["numEnvs=0", "too small"]),
@@ -261,7 +278,7 @@ def test_tab_completion_offers_tasks_and_nothing_of_the_schema(run, capfd, monke
     monkeypatch.setenv("COMP_LINE", "python train.py task=")
     monkeypatch.setenv("COMP_POINT", "21")
     assert run("-sc", "query=bash") == 0
-    assert capfd.readouterr().out.split() == ["task=Ant", "task=BaseTask", "task=BlindGrasping", "task=Cartpole"]
+    assert capfd.readouterr().out.split() == [f"task={name}" for name in sorted(TASKS)]
 
 
 HELP_SCRIPT = """
@@ -301,3 +318,4 @@ def test_list_of_tasks(run, capfd):
     out = " ".join(capfd.readouterr().out.split())
     assert "Cartpole" in out
     assert "Actions: Box(size=1); control: 60 Hz; episode: 8.33 s (500 steps)" in out
+    assert "Actions: MultiDiscrete(nvec=(400, 2)); control: every 15 s; episode: 3e+03 s (200 steps)" in out

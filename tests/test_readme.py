@@ -66,7 +66,8 @@ def trained(tmp_path_factory):
     (cwd / "docs").symlink_to(ROOT / "docs")
     shutil.copytree(OUR_HAND.parent, cwd, dirs_exist_ok=True)
     (cwd / OUR_HAND.name).rename(cwd / "my_hand.xml")
-    for task, size in (("Ant", ("numEnvs=8", "train.horizon_length=16")), ("Cartpole", ())):
+    ant = ("Ant", ("numEnvs=8", "train.horizon_length=16"))
+    for task, size in (("Territory", ("numEnvs=8", "train.horizon_length=16")), ant, ("Cartpole", ())):
         done = run(cwd, f"task={task}", *size, "maxIterations=2")
         assert done.returncode == 0, done.stdout
     return cwd
@@ -86,14 +87,17 @@ def test_the_command_runs(command, trained, display):
     trains = "config=train_headless" in arguments or any(
         a.startswith(("watch=", "viewer=", "trainVideoEvery=")) for a in arguments
     )
-    endless = "testGamesNum=0" in arguments or (
-        trains and not any(a.startswith(("maxIterations", "-m", "numEnvs")) for a in arguments)
+    serves = "config=continuous" in arguments
+    endless = (
+        serves
+        or "testGamesNum=0" in arguments
+        or (trains and not any(a.startswith(("maxIterations", "-m", "numEnvs")) for a in arguments))
     )
     if not endless:
         done = run(trained, *arguments, timeout=300)
         assert done.returncode == 0, done.stdout
         return
     with Running(trained, *arguments, env=display) as process:
-        process.wait_for("iteration 1/" if trains else "testing ", timeout=120)
+        process.wait_for("iteration 1/" if trains else "dashboard at" if serves else "testing ", timeout=120)
         assert process.end(timeout=60) == (130 if trains else 0), process.text
     assert "Traceback" not in process.text

@@ -25,8 +25,9 @@ from tests.screen import Screen
 from utils.errors import UserError
 from utils.run import create_run
 from viewers.companions import Companions
-from viewers.opening import access_of, open_audience
+from viewers.opening import open_audience
 from viewers.record import Recorder, clip_name
+from web.opening import access_of
 
 SMALL = ("videoWidth=32", "videoHeight=32")
 CART = ("task=Cartpole", "agent=zero", "task.episode_length_s=0.2", *SMALL)  # 12 steps at 60 Hz

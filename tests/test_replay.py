@@ -1,32 +1,54 @@
-"""Experiences that wait for their reward, and the buffer of those that have it."""
+"""The replay buffer: a file that one process writes and another one reads."""
 
 from __future__ import annotations
 
 import os
-import threading
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from online.experience import Experience, Layout, Verdict
-from online.pending import REMEMBERED, Pending, RewardError
-from online.replay import BETA, FLOOR, BufferTimeout, Replay
+from online.experience import Layout, Verdict, from_row, to_row
+from online.replay import BETA, FLOOR, ReplayReader, ReplayWriter
+from online.ring import file_bytes
 from tasks.base import Box, Discrete, MultiDiscrete
+from tests.disk_fixtures import small_disk
+from tests.experiences import LAYOUT, complete, mixed, pending
+from utils.errors import UserError
 
-LAYOUT = Layout(obs=2, action=1, discrete=True)
-RNG = np.random.default_rng(0)
+ROOT = Path(__file__).parent.parent
+WRITER = """
+import sys
+from pathlib import Path
+from online.replay import ReplayWriter
+from tests.experiences import LAYOUT, complete
+writer = ReplayWriter(Path(sys.argv[1]), LAYOUT, int(sys.argv[2]))
+made = [complete(k) for k in range(4096)]
+print("ready", flush=True)
+while True:
+    for experience in made:
+        writer.add(experience)
+"""
+__all__ = ["small_disk"]
 
 
-def experience(
-    decision: int = 0, stream: str = "a", reward: float | None = None, time: float = 0.0, **changes
-) -> Experience:
-    values = {
-        "obs": np.full(2, decision, np.float32), "proposed": np.array([1]), "executed": np.array([0]),
-        "log_prob": -0.5, "confidence": 0.9, "verdict": Verdict.SEND, "expected": 0.25, "seen": np.zeros(0, np.float32),
-        "version": 3, "time": time, "stream": stream, "decision": decision,
-    }  # fmt: skip
-    made = Experience(**{**values, **changes})
-    return made if reward is None else made.completed(reward, np.full(2, decision + 1, np.float32), False)
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "replay.bin"
+
+
+def both(file, capacity=100, prioritised=False, layout=LAYOUT):
+    return ReplayWriter(file, layout, capacity), ReplayReader(file, layout, capacity, prioritised)
+
+
+def decisions(rows):
+    return sorted(rows["decision"].tolist())
 
 
 @pytest.mark.parametrize(
@@ -35,207 +57,213 @@ def experience(
 )
 def test_an_action_is_a_row_of_numbers(spec, layout):
     assert Layout.of(5, spec) == layout
+    assert layout.dtype().itemsize % 8 == 0
 
 
-def next_obs() -> np.ndarray:
-    return np.ones(2, np.float32)
+def test_a_row_gives_the_experience_back():
+    row = np.zeros(1, LAYOUT.dtype())
+    for experience in (complete(7, verdict=Verdict.WAIT, held=True), pending(8, stream="Zürich"), complete(9)):
+        to_row(experience, row[0])
+        again = from_row(row[0])
+        for name, value in vars(experience).items():
+            found = getattr(again, name)
+            assert found == pytest.approx(value) if not isinstance(value, np.ndarray) else (found == value).all(), name
 
 
-def test_rewards_find_their_decision_whatever_their_order():
-    pending = Pending(60.0, 100)
-    for decision in (1, 2):
-        for stream in ("a", "b"):
-            pending.add(experience(decision, stream))
-    assert pending.complete("b", 2, 5.0, next_obs(), False).reward == 5.0
-    done = pending.complete("b", 1, 7.0, next_obs(), True)
-    assert (done.stream, done.decision, done.reward, done.done, done.obs[0]) == ("b", 1, 7.0, True, 1.0)
-    assert [(e.stream, e.decision) for e in pending.all()] == [("a", 1), ("a", 2)]
+def test_the_buffer_keeps_the_last_ones(file):
+    writer, reader = both(file, 3)
+    for decision in range(5):
+        writer.add(complete(decision))
+    rows, weights = reader.sample(3, np.random.default_rng(0))
+    assert decisions(rows) == [2, 3, 4]
+    assert mixed(rows) == 0
+    assert weights.tolist() == [1.0] * 3
+    assert (len(writer), writer.added, reader.added) == (3, 5, 5)
+
+
+def test_a_batch_has_each_experience_once_and_no_more_than_there_are(file):
+    writer, reader = both(file)
+    assert len(reader.sample(8, np.random.default_rng(0))[0]) == 0
+    for decision in range(20):
+        writer.add(complete(decision))
+    assert len(set(decisions(reader.sample(15, np.random.default_rng(0))[0]))) == 15
+    assert decisions(reader.sample(32, np.random.default_rng(0))[0]) == list(range(20))
+
+
+def test_batches_that_wrap_are_as_a_deque_has_them(file):
+    writer, reader = both(file, 10)
+    expected: deque[int] = deque(maxlen=10)
+    count = 0
+    for size in (3, 7, 12, 3, 7, 12, 1):
+        for _ in range(size):
+            writer.add(complete(count + 1))
+            expected.append(count + 1)
+            count += 1
+        rows = reader.fresh(0)
+        assert rows["decision"].tolist() == list(expected)
+        assert (mixed(rows), len(writer)) == (0, len(expected))
 
 
 @pytest.mark.parametrize(
-    ("stream", "decision", "reward", "kind"),
+    ("wrong", "words"),
     [
-        ("a", 1, 0.5, "duplicate"),
-        ("a", 9, 0.5, "unknown"),
-        ("b", 2, 0.5, "unknown"),
-        ("a", 3, 0.5, "late"),
-        ("a", 2, float("nan"), "invalid"),
+        (pending(1), "is not complete yet"),
+        (replace(complete(1), next_obs=None), "is not complete yet"),
+        (replace(complete(1), interfered=True), "interfered"),
+        (complete(1, obs=np.zeros(3, np.float32)), "sizes"),
+        (complete(1, seen=np.zeros(0, np.float32)), "sizes"),
     ],
 )
-def test_a_reward_that_makes_no_sense_is_counted_and_changes_nothing(stream, decision, reward, kind):
-    pending = Pending(60.0, 100)
-    for number, time in ((1, 0.0), (3, -100.0), (2, 0.0)):
-        pending.add(experience(number, time=time))
-    pending.complete("a", 1, 1.0, next_obs(), False)
-    assert pending.expire(now=10.0) == 1
-    with pytest.raises(RewardError) as error:
-        pending.complete(stream, decision, reward, next_obs(), False)
-    assert error.value.kind == kind
-    assert pending.refused == {kind: 1}
-    assert [e.decision for e in pending.all()] == [2]
+def test_what_is_no_whole_experience_is_refused(file, wrong, words):
+    writer, _ = both(file)
+    with pytest.raises(ValueError, match=words):
+        writer.add(wrong)
+    assert len(writer) == writer.added == 0
 
 
-@pytest.mark.parametrize("obs", [np.ones(3, np.float32), np.array([1.0, np.nan], np.float32), np.float32(1.0)])
-def test_a_next_observation_that_does_not_fit_leaves_the_decision_open(obs):
-    pending = Pending(60.0, 100)
-    pending.add(experience(1))
-    with pytest.raises(RewardError, match="next observation of decision 1"):
-        pending.complete("a", 1, 1.0, obs, False)
-    assert pending.complete("a", 1, 1.0, next_obs(), False).reward == 1.0
-
-
-def test_an_id_is_used_once_and_the_oldest_gives_way():
-    pending = Pending(60.0, capacity=2)
-    pending.add(experience(1))
-    with pytest.raises(ValueError, match="has been made already"):
-        pending.add(experience(1))
-    for decision in (2, 3):
-        pending.add(experience(decision))
-    assert ([e.decision for e in pending.all()], pending.expired) == ([2, 3], 1)
-    for decision in range(10, 10 + 2 * REMEMBERED):
-        pending.add(experience(decision))
-    assert len(pending._ended["a"]) == REMEMBERED
-
-
-def test_the_buffer_keeps_the_last_ones():
-    replay = Replay(LAYOUT, capacity=3)
-    for decision in range(5):
-        replay.add(experience(decision, reward=float(decision)))
-    batch = replay.sample(200, np.random.default_rng(0))
-    assert len(replay) == 3
-    assert set(batch.reward.tolist()) == {2.0, 3.0, 4.0}
-    assert set(batch.decision.tolist()) == {2, 3, 4}
-    assert (batch.next_obs[:, 0] == batch.obs[:, 0] + 1).all()
-    assert batch.weights.tolist() == [1.0] * 200
-    assert set(batch.verdict.tolist()) == {Verdict.SEND}
-
-
-def test_a_batch_has_each_experience_once_where_there_are_enough():
-    replay = Replay(LAYOUT, capacity=50)
-    for decision in range(40):
-        replay.add(experience(decision, reward=0.0))
-    assert len(set(replay.sample(40, np.random.default_rng(0)).decision.tolist())) == 40
-
-
-def test_an_empty_buffer_gives_an_empty_batch():
-    assert len(Replay(LAYOUT).sample(8, RNG)) == 0
-
-
-def test_a_pending_or_misshapen_experience_is_refused():
-    replay = Replay(LAYOUT)
-    with pytest.raises(ValueError, match="no reward yet"):
-        replay.add(experience(1))
-    with pytest.raises(ValueError, match="sizes"):
-        replay.add(experience(1, obs=np.zeros(3, np.float32), reward=1.0))
-    assert len(replay) == 0
-
-
-def test_prioritised_sampling_is_in_proportion_and_its_weights_undo_it():
+def test_prioritised_sampling_is_in_proportion_and_its_weights_undo_it(file):
     """Two experiences, errors 1 and 0.1: p ~ (1.05, 0.15)^0.6, weights (2 p)^-0.4 over their maximum."""
-    replay = Replay(LAYOUT, prioritised=True)
+    writer, reader = both(file, prioritised=True)
     for decision in range(2):
-        replay.add(experience(decision, reward=0.0))
-    both = replay.sample(50, np.random.default_rng(0))
-    order = [both.decision.tolist().index(d) for d in (0, 1)]
-    one_each = type(both)(both.slots[order], both.stamps[order], both.weights[order], {})
-    replay.prioritise(one_each, np.array([1.0, -0.1]))
-    batch = replay.sample(40_000, np.random.default_rng(1))
+        writer.add(complete(decision, reward=0.0))
+    rows = reader.fresh(0)
+    reader.sample(2, np.random.default_rng(0))
+    reader.prioritise(rows, np.array([1.0, -0.1]))
+    rows, weights = reader.sample(40_000, np.random.default_rng(1))
     raw = np.array([1.0 + FLOOR, 0.1 + FLOOR]) ** 0.6
     share = raw / raw.sum()
-    assert (batch.decision == 0).mean() == pytest.approx(share[0], abs=0.01)
-    weights = (2 * share) ** -BETA
-    assert batch.weights[batch.decision == 0][0] == pytest.approx(weights[0] / weights.max(), rel=1e-5)
-    assert batch.weights[batch.decision == 1][0] == pytest.approx(1.0)
+    assert (rows["decision"] == 0).mean() == pytest.approx(share[0], abs=0.01)
+    wanted = (2 * share) ** -BETA
+    assert weights[rows["decision"] == 0][0] == pytest.approx(wanted[0] / wanted.max(), rel=1e-5)
+    assert weights[rows["decision"] == 1][0] == pytest.approx(1.0)
 
 
-def test_priorities_of_slots_that_were_written_over_are_left_alone():
-    replay = Replay(LAYOUT, capacity=1, prioritised=True)
-    replay.add(experience(0, reward=1.0))
-    old = replay.sample(1, RNG)
-    replay.add(experience(1, reward=1.0))
-    replay.sample(1, RNG)
-    before = replay._priority[0]
-    replay.prioritise(old, np.array([100.0]))
-    assert replay._priority[0] == before
+def test_rare_and_highly_rewarded_ones_come_first_at_first(file):
+    writer, reader = both(file, prioritised=True)
+    for decision in range(50):
+        writer.add(complete(decision, reward=10.0 if decision == 7 else 0.0))
+    rows, _ = reader.sample(5000, np.random.default_rng(0))
+    assert (rows["decision"] == 7).mean() > 5 / 50
 
 
-def test_old_experiences_expire():
-    replay = Replay(LAYOUT)
+def test_priorities_of_slots_that_were_written_over_are_left_alone(file):
+    writer, reader = both(file, 1, prioritised=True)
+    writer.add(complete(0))
+    old, _ = reader.sample(1, np.random.default_rng(0))
+    writer.add(complete(1))
+    reader.sample(1, np.random.default_rng(0))
+    before = reader._priority[0]
+    reader.prioritise(old, np.array([100.0]))
+    assert reader._priority[0] == before
+
+
+def test_what_is_too_old_is_not_sampled_whatever_the_wall_clock_says(file):
+    writer, reader = both(file)
+    reader.max_age = 2.0
     for decision in range(4):
-        replay.add(experience(decision, reward=0.0, time=float(decision)))
-    assert replay.expire(before=2.0) == 2
-    assert set(replay.sample(50, np.random.default_rng(0)).decision.tolist()) == {2, 3}
-    assert len(replay) == 2
+        writer.add(complete(decision, clock=float(decision), time=1e9 * (-1) ** decision))
+    writer.tell(4.5)
+    assert decisions(reader.sample(50, np.random.default_rng(0))[0]) == [3]
+    assert reader.expired() == 3
+    assert len(writer) == 4
 
 
-@pytest.mark.parametrize("prioritised", [False, True])
-def test_a_saved_buffer_goes_on_as_it_was(tmp_path, prioritised):
-    replay = Replay(LAYOUT, 8, prioritised)
+def test_one_verdict_can_be_left_out(file):
+    writer, reader = both(file)
+    for decision in range(6):
+        writer.add(complete(decision, verdict=Verdict.WAIT if decision % 2 else Verdict.SEND))
+    assert decisions(reader.sample(50, np.random.default_rng(0), without=Verdict.WAIT)[0]) == [0, 2, 4]
+
+
+def test_the_file_goes_on_as_it_was(file):
+    writer, _ = both(file, 8)
     for decision in range(11):
-        replay.add(experience(decision, stream="ab"[decision % 2], reward=float(decision)))
-    replay.expire(before=-1.0)
-    replay.save(tmp_path / "replay.npz")
-    again = Replay(LAYOUT, 8, prioritised)
-    again.load(tmp_path / "replay.npz")
-    for one in (replay, again):
-        one.add(experience(11, stream="c", reward=1.0))
-    first, second = (one.sample(30, np.random.default_rng(5)) for one in (replay, again))
-    for name, column in first.arrays.items():
-        assert (column == second.arrays[name]).all(), name
-    assert (first.weights == second.weights).all()
+        writer.add(complete(decision, stream="ab"[decision % 2]))
+    writer.tell(12.5)
+    again, reader = both(file, 8)
+    assert (len(again), again.added, again.clock, again.sessions, again.torn) == (8, 11, 12.5, 2, 0)
+    again.add(complete(11))
+    assert reader.fresh(0)["decision"].tolist() == list(range(4, 12))
+    assert reader.fresh(9)["decision"].tolist() == [9, 10, 11]
 
 
-def test_a_buffer_of_another_task_is_refused(tmp_path):
-    Replay(LAYOUT, 8).save(tmp_path / "replay.npz")
-    other = Replay(Layout(obs=3, action=1, discrete=True), 8)
-    with pytest.raises(ValueError, match="of another buffer: obs, next_obs"):
-        other.load(tmp_path / "replay.npz")
+def test_a_half_written_row_is_dropped_and_never_sampled(file):
+    writer, reader = both(file, 4)
+    for decision in range(4):
+        writer.add(complete(decision))
+    writer._mapped.rows["obs"][2, 0] = 99.0  # as a kill in the middle of a copy leaves it
+    assert decisions(reader.sample(4, np.random.default_rng(0))[0]) == [0, 1, 3]
+    assert reader.torn > 0
+    again = ReplayWriter(file, LAYOUT, 4)
+    assert (again.torn, len(again), again.added) == (1, 3, 4)
 
 
-def test_a_pickle_in_the_file_is_never_run(tmp_path):
-    class Evil:
-        def __reduce__(self):
-            return os.mkdir, (str(tmp_path / "ran"),)
-
-    np.savez(tmp_path / "replay.npz", obs=np.array([Evil()], dtype=object))
-    with pytest.raises(ValueError, match="pickle"):
-        Replay(LAYOUT, 8).load(tmp_path / "replay.npz")
-    assert not (tmp_path / "ran").exists()
-
-
-def test_adding_never_waits_for_a_reader(monkeypatch):
-    monkeypatch.setattr("online.replay.LOCK", 0.05)
-    replay = Replay(LAYOUT, capacity=4)
-    with replay._held():
-        for decision in range(6):
-            replay.add(experience(decision, reward=0.0))
-        with pytest.raises(BufferTimeout):
-            replay.sample(1, RNG)
-    assert replay.dropped == 2
-    assert set(replay.sample(50, np.random.default_rng(0)).decision.tolist()) == {2, 3, 4, 5}
+@pytest.mark.parametrize(("layout", "capacity"), [(Layout(3, 1, True, 3), 8), (LAYOUT, 9), (Layout(2, 1, True, 9), 8)])
+def test_a_buffer_of_another_task_is_refused_and_left_as_it_is(file, layout, capacity):
+    both(file, 8)[0].add(complete(1))
+    before = file.read_bytes()
+    for open_it in (ReplayWriter, ReplayReader):
+        with pytest.raises(UserError, match="is not a replay buffer of"):
+            open_it(file, layout, capacity)
+    assert file.read_bytes() == before
 
 
-def test_nothing_is_lost_or_mixed_between_threads():
-    """Four writers and two readers: rows stay whole, and every experience arrives once."""
-    replay = Replay(LAYOUT, capacity=4000)
-    mixed: list[int] = []
+@pytest.mark.parametrize("content", [b"", b"something else", bytes(100_000)])
+def test_another_file_is_refused(file, content):
+    file.write_bytes(content)
+    with pytest.raises(UserError, match="is not a replay buffer"):
+        ReplayWriter(file, LAYOUT, 8)
 
-    def write(name: str) -> None:
-        for decision in range(1000):
-            replay.add(experience(decision, stream=name, reward=float(decision)))
 
-    def read() -> None:
-        rng = np.random.default_rng(0)
-        for _ in range(200):
-            batch = replay.sample(32, rng)
-            if len(batch):
-                mixed.extend(np.flatnonzero((batch.reward != batch.decision) | (batch.obs[:, 0] != batch.decision)))
+def test_a_missing_file_is_told(file):
+    with pytest.raises(UserError, match="cannot be read"):
+        ReplayReader(file, LAYOUT, 8)
 
-    threads = [threading.Thread(target=write, args=(name,)) for name in "abcd"]
-    threads += [threading.Thread(target=read) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert mixed == []
-    assert (len(replay), replay.added, replay.dropped) == (4000, 4000, 0)
+
+def test_a_full_disk_says_so_at_the_start_and_leaves_nothing(small_disk):
+    capacity = 20_000_000 // LAYOUT.dtype().itemsize
+    with pytest.raises(UserError, match=r"takes [\d.,]+ MB. Make room.*online.buffer_capacity"):
+        ReplayWriter(small_disk / "replay.bin", LAYOUT, 50 * capacity)
+    assert list(small_disk.iterdir()) == []
+
+
+def test_its_blocks_are_there_from_the_start(file):
+    both(file, 1000)
+    status = os.stat(file)
+    assert status.st_size == file_bytes(LAYOUT, 1000)
+    assert status.st_blocks * 512 >= status.st_size
+
+
+def sampled_beside_a_writer(file, capacity, wanted):
+    """Samples `wanted` rows while another process writes over them as fast as it can; (mixed, torn copies)."""
+    argv = [sys.executable, "-c", WRITER, str(file), str(capacity)]
+    process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        reader, rng = ReplayReader(file, LAYOUT, capacity), np.random.default_rng(0)
+        while reader.added < capacity:
+            time.sleep(0.01)
+        wrong = seen = 0
+        while seen < wanted:
+            rows, _ = reader.sample(capacity // 2, rng)
+            wrong, seen = wrong + mixed(rows), seen + len(rows)
+        return wrong, reader.torn
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+def test_rows_are_whole_while_another_process_writes_over_them(file):
+    wrong, _ = sampled_beside_a_writer(file, 64, 100_000)
+    assert wrong == 0
+    again = ReplayWriter(file, LAYOUT, 64)  # after the kill
+    assert len(again) >= 63
+    assert mixed(ReplayReader(file, LAYOUT, 64).fresh(0)) == 0
+
+
+@pytest.mark.slow
+def test_ten_million_samples_hold_no_mixture_and_copies_were_torn_meanwhile(file):
+    wrong, torn = sampled_beside_a_writer(file, 64, 10_000_000)
+    assert wrong == 0
+    assert torn > 0  # the race was there

@@ -110,7 +110,9 @@ def test_the_learner_is_told_of_time_limits_and_of_no_failure_in_that_step(confi
     """N4: for every task in the table."""
     c = config(f"task={task}")
     reasons = dict.fromkeys(c.task.terminations, fails)
-    short = dataclasses.replace(c.task, episode_length_s=0.2, terminations=reasons, curriculum=None)
+    long = dataclasses.replace(c.task, terminations=reasons, curriculum=None)
+    step = make_env(long, c.sim, c.physics, 2, seed=0).sim.control_dt
+    short = dataclasses.replace(long, episode_length_s=10 * step)
     env = make_env(short, c.sim, c.physics, 2, seed=0)
     learner = RlGamesEnv(env, "cpu")
     learner.reset()

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tasks import TASKS
-from tasks.base import Box, Task
+from tasks.base import Box, Discrete, Task
 from tasks.build import make_env
 from tasks.env import Env
 
@@ -24,9 +24,11 @@ def make(request, config):
 
 def random_action(env: Env, rng: torch.Generator) -> torch.Tensor:
     zero = env.zero_action()
-    if isinstance(env.task.action_spec, Box):
+    spec = env.task.action_spec
+    if isinstance(spec, Box):
         return 2 * torch.rand(zero.shape, generator=rng) - 1
-    return torch.zeros_like(zero)
+    sizes = [spec.n] if isinstance(spec, Discrete) else spec.nvec
+    return torch.stack([torch.randint(size, (env.num_envs,), generator=rng) for size in sizes], 1).view(zero.shape)
 
 
 def rollout(env: Env, steps: int) -> list[torch.Tensor]:
@@ -52,7 +54,7 @@ def test_equal_seeds_give_equal_rollouts_and_others_do_not(make):
 
 def test_the_time_limit_truncates_and_is_seen_by_whoever_bootstraps(make):
     never = dict.fromkeys(make().config.terminations, False)
-    env = make(terminations=never, episode_length_s=0.2, curriculum=None)
+    env = make(terminations=never, episode_length_s=10 * make().sim.control_dt, curriculum=None)
     env.reset()
     for _ in range(env.max_length - 1):
         assert not env.step(env.zero_action()).truncated.any()

@@ -92,6 +92,16 @@ class Run:
         return self.path / "parent.json"
 
     @property
+    def replay_file(self) -> Path:
+        """The replay buffer of a continuous run."""
+        return self.path / "replay.bin"
+
+    @property
+    def pending_file(self) -> Path:
+        """Decisions of a continuous run that waited for their reward when it was stopped."""
+        return self.path / "pending.npy"
+
+    @property
     def results_file(self) -> Path:
         """The results of a test."""
         return self.path / "results.json"

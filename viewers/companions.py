@@ -53,7 +53,7 @@ class Companions:
 
             check_display()
         if config.watch:
-            from viewers.opening import access_of
+            from web.opening import access_of
 
             access_of(config)
         if config.trainVideoEvery or config.videoRecord:

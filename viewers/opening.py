@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-import secrets
-
 from cfg.schema import RootConfig
 from live.audience import Audience, Viewer
 from live.controls import Controls
 from utils.errors import UserError
 from utils.log import console
-from web.access import Access
-
-log = logging.getLogger(__name__)
-
-OPEN = "off"  # streamToken=off
-SHORTEST = 8  # characters of a token
-LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"
+from web.opening import access_of, host_of, warn_of_others
 
 
 def open_audience(config: RootConfig) -> Audience:
@@ -59,40 +50,11 @@ def _recorder(config: RootConfig, controls: Controls, watched: bool) -> Viewer |
     return recorder
 
 
-def access_of(config: RootConfig) -> Access:
-    """Who may open the page. Raises UserError for a token that would keep nobody out."""
-    token = config.streamToken
-    if token == OPEN or (token is None and not config.streamBindAll):
-        token = None
-    elif token is None:
-        token = secrets.token_urlsafe(12)
-    elif len(token) < SHORTEST:
-        raise UserError(
-            f"streamToken: {len(token)} characters are too few to keep anybody out. Give {SHORTEST} or more, leave it "
-            "out to have one made, or streamToken=off for none."
-        )
-    return Access(token, config.streamReadOnly, frozenset(config.streamHosts))
-
-
 def _page(config: RootConfig, controls: Controls, audience: Audience, video: bool) -> Viewer:
     from viewers.browser.viewer import Address, Page  # imports viser: only where a page is wanted
 
-    address = Address(access_of(config), EVERYWHERE if config.streamBindAll else LOOPBACK, config.streamPort)
+    address = Address(access_of(config), host_of(config), config.streamPort)
     page = Page(controls, audience.board, address, config.streamFps, (config.videoHeight, config.videoWidth), video)
-    if config.streamBindAll:
-        _warn(address.access)
+    warn_of_others(config, address.access)
     console.print(f"watch at {page.door.url}", style="bold", soft_wrap=True, highlight=False)
     return page
-
-
-def _warn(access: Access) -> None:
-    who = (
-        "whoever has the token" if access.token is not None else "EVERYBODY who reaches this machine (streamToken=off)"
-    )
-    may = "watch" if access.read_only else "watch and control"
-    log.warning(
-        "security: streamBindAll=true lets %s %s this test, over plain HTTP. docs/streaming.md has an SSH tunnel and a "
-        "reverse proxy.",
-        who,
-        may,
-    )

@@ -14,7 +14,7 @@ from typing import Any
 
 import h11
 import uvicorn
-from uvicorn._types import ASGISendEvent
+from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
@@ -27,6 +27,12 @@ WRITE_BUFFER = 32 * 1024
 """Bytes waiting in this process above which a sender has to wait for its client."""
 MAX_MESSAGE = 64 * 1024
 """Bytes of a WebSocket message that comes in; what people send is small."""
+MAX_HELD = 512 * 1024
+"""Bytes of messages that the application has not taken yet: more than one read of the socket brings uncompressed."""
+LEFT_S = 5.0
+"""How long a client may take for what is still to be sent when the application is done with it."""
+PIECE = 4 * 1024
+"""Bytes that are unpacked at once: 4 MiB where they are made to."""
 PING_S = 20.0
 
 
@@ -81,7 +87,19 @@ class Connection(H11Protocol):
 
 
 class WebSocketConnection(WebSocketsSansIOProtocol):
-    """A WebSocket that ends quietly where the library logs an error: on a refusal, and on text that is none."""
+    """A WebSocket that ends quietly where the library logs an error: on a refusal, and on text that is none.
+
+    Nothing is read from it while the application has a message to take. Two things follow. A pong then waits with all
+    the rest, so its lateness says nothing about the client. And what one read brought is held: that is little, unless
+    it unpacks to a thousand times as much.
+    """
+
+    _held = 0  # bytes that the application has not taken yet
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came. They are unpacked piece by piece, so that `MAX_HELD` is noticed before the memory is used."""
+        for start in range(0, len(data), PIECE):
+            super().data_received(data[start : start + PIECE])
 
     async def send(self, message: ASGISendEvent) -> None:
         """Sends what the application says."""
@@ -94,8 +112,35 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         if self.curr_msg_data_type == "text" and not _is_utf8(b"".join(self.frames)):
             self.conn.fail(1007, "not UTF-8")
             self.handle_parser_exception()
+            return
+        self._held += sum(map(len, self.frames))
+        if self._held > MAX_HELD and not self.close_sent:
+            self.conn.fail(1009, "too much at once")
+            self.handle_parser_exception()
+            return
+        super().send_receive_event_to_app()
+
+    async def receive(self) -> ASGIReceiveEvent:
+        """The next message for the application."""
+        message = await super().receive()
+        if message["type"] == "websocket.receive":
+            text = message.get("text")
+            self._held -= len(text.encode()) if text is not None else len(message.get("bytes") or b"")
+        return message
+
+    def on_task_complete(self, task: asyncio.Task[None]) -> None:
+        """The application is done with this client, who may not be taking what was left for it."""
+        super().on_task_complete(task)
+        if self.transport.get_write_buffer_size():
+            self.loop.call_later(LEFT_S, self.transport.abort)
+
+    def keepalive_timeout(self) -> None:
+        """A pong is late; the kernel ends a connection whose other side is gone."""
+        if self.read_paused:
+            self.pong_timer = self.pending_ping_payload = None
+            self.schedule_ping()
         else:
-            super().send_receive_event_to_app()
+            super().keepalive_timeout()
 
 
 def _is_utf8(data: bytes) -> bool:

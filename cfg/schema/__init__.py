@@ -18,6 +18,7 @@ from omegaconf import MISSING
 
 from cfg.schema.keydoc import KeyDoc as KeyDoc
 from cfg.schema.keydoc import key
+from cfg.schema.online import OnlineConfig
 from cfg.schema.task import CurriculumConfig as CurriculumConfig
 from cfg.schema.task import ObservationGroups as ObservationGroups
 from cfg.schema.task import RandomizationConfig as RandomizationConfig
@@ -115,7 +116,8 @@ class MainKeys:
     train: PPOConfig = MISSING
     sim: SimConfig = MISSING
     physics: PhysicsConfig = MISSING
-    mode: str = key("train", "what is done; the presets set it", choices=("train", "test", "runs"))
+    online: OnlineConfig = field(default_factory=OnlineConfig)
+    mode: str = key("train", "what is done; the presets set it", choices=("train", "test", "continuous", "runs"))
     checkpoint: Optional[str] = key(
         None,
         "latest, latest_train, latest_test, best, a run directory, a unique part of a run's name, or a .pth. "
@@ -164,14 +166,14 @@ class MainKeys:
         unit="s",
         low=0,
         example="reloadInterval=2",
-        mode="test",
+        mode="test continuous",
     )
     weights: str = key(
         "auto",
         "where newer weights come from: bus (the memory of a training on this machine, within a second), files, or "
         "auto: the bus where the run is live here, else files",
         choices=("auto", "files", "bus"),
-        mode="test",
+        mode="test continuous",
     )
     swap: str = key(
         "now",
@@ -179,7 +181,7 @@ class MainKeys:
         "blend, over blendSeconds, in which actions are those of both",
         choices=("now", "reset", "blend"),
         example="swap=blend",
-        mode="test",
+        mode="test continuous",
     )
     blendSeconds: float = key(
         1.0,
@@ -187,10 +189,14 @@ class MainKeys:
         unit="s",
         above=0,
         high=3600,
-        mode="test",
+        mode="test continuous",
     )
     minSwapInterval: float = key(
-        0.0, "least time between two swaps; the newest version waits, others are left out", unit="s", low=0, mode="test"
+        0.0,
+        "least time between two swaps; the newest version waits, others are left out",
+        unit="s",
+        low=0,
+        mode="test continuous",
     )
     onMismatch: str = key(
         "refuse",
@@ -200,7 +206,11 @@ class MainKeys:
         mode="test",
     )
     historySize: int = key(
-        8, "versions kept in memory, to roll back to or to fill poolEnvs", unit="versions", low=0, mode="test"
+        8,
+        "versions kept in memory, to roll back to or to fill poolEnvs",
+        unit="versions",
+        low=0,
+        mode="test continuous",
     )
     poolEnvs: int = key(
         0,
@@ -221,7 +231,7 @@ class MainKeys:
         0.9, "confidence of swapGuard that a version is no worse than that", above=0, high=0.999, mode="test"
     )
     publishInterval: float = key(
-        1.0, "least time between publications on the weight bus; 0: none", unit="s", low=0, mode="train"
+        1.0, "least time between publications on the weight bus; 0: none", unit="s", low=0, mode="train continuous"
     )
     followLatest: bool = key(False, "test mode: also move to a newer run of the same task", mode="test")
     saveInterval: float = key(
@@ -231,10 +241,10 @@ class MainKeys:
         None, "iterations between checkpoints; set: replaces saveInterval", unit="iterations", low=1, mode="train"
     )
     keepLast: Optional[int] = key(
-        5, "newest checkpoints that are kept; null or -1: all", low=-1, example="keepLast=null", mode="train"
+        5, "newest checkpoints that are kept; null or -1: all", low=-1, example="keepLast=null", mode="train continuous"
     )
     keepEvery: Optional[int] = key(
-        None, "also keep every n-th iteration's checkpoint for good", unit="iterations", low=1, mode="train"
+        None, "also keep every n-th iteration's checkpoint for good", unit="iterations", low=1, mode="train continuous"
     )
     runsDir: str = key("runs", "where run directories are, from where you typed", example="runsDir=/data/runs")
     runsSelect: Optional[str] = key(
@@ -246,6 +256,21 @@ class MainKeys:
     runsTag: str = key("rewards/step", "which curve is drawn; TensorBoard's name of it", mode="runs")
     runsPin: Optional[str] = key(None, "pin a run against deletion, or take the pin off", mode="runs")
     runsDelete: Optional[str] = key(None, "delete a run; never a live or a pinned one", mode="runs")
+    gate: str = key(
+        "auto",
+        "who may veto an action of continuous training: cost (the task's cost function), lookahead (a copy of the "
+        "simulator, rolled forward), off, or auto: cost where the task has one",
+        choices=("auto", "cost", "lookahead", "off"),
+        mode="continuous",
+        example="gate=lookahead",
+    )
+    simulator: str = key(
+        "builtin",
+        "where observations of continuous training come from: the task's own simulator, or clients only (external)",
+        choices=("builtin", "external"),
+        mode="continuous",
+        example="simulator=external",
+    )
     checks: bool = key(False, "stop at the operation that first makes a NaN while learning; slow")
     logLevel: str = key("info", "least severity that is shown", choices=("debug", "info", "warning", "error"))
 

@@ -17,7 +17,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from live import requests as ask_for
 from viewers.view import PRESETS, View
+from web.pages import Refused, read_object, why
 
+__all__ = ["Look", "Refused", "read"]
 MAX_MESSAGE = 2000  # characters; integers of more digits cannot even be printed
 MAX_TEXT = 256  # characters of a name or a label
 
@@ -28,10 +30,6 @@ class Look:
 
     view: View
     place_camera: bool  # put the camera where the preset has it; else it stays where the person left it
-
-
-class Refused(ValueError):
-    """A message that makes no sense; the text says why."""
 
 
 REQUESTS: dict[str, type] = {
@@ -64,16 +62,9 @@ def _model_of(kind: type) -> type[BaseModel]:
 _MODELS = {name: _model_of(kind) for name, kind in {**REQUESTS, "view": View}.items()}
 
 
-def read(text: str) -> ask_for.Request | Look:
+def read(text: str | None) -> ask_for.Request | Look:
     """The request, or the look. Raises Refused."""
-    if len(text) > MAX_MESSAGE:
-        raise Refused(f"at most {MAX_MESSAGE} characters are expected")
-    try:
-        message = pydantic_core.from_json(text, allow_inf_nan=False)
-    except ValueError as error:
-        raise Refused(f"not JSON: {error}") from error
-    if not isinstance(message, dict) or not isinstance(message.get("do"), str):
-        raise Refused('an object with "do" is expected')
+    message = read_object(text, MAX_MESSAGE)
     what = message.pop("do")
     if what not in _MODELS:
         raise Refused(f"do={what[:MAX_TEXT]!r}: allowed are {', '.join(_MODELS)}")
@@ -98,6 +89,4 @@ def _checked(what: str, message: dict[str, Any]) -> BaseModel:
     try:
         return _MODELS[what].model_validate_json(pydantic_core.to_json(message))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise Refused(f"{what}: {place + ': ' if place else ''}{first['msg']}") from error
+        raise Refused(why(what, error)) from error

@@ -1,7 +1,8 @@
 // Small plots as SVG: points, lines and marks over time. A plot is drawn anew from its data; a few hundred points.
 
 const NS = "http://www.w3.org/2000/svg";
-const WIDTH = 370, LEFT = 40, RIGHT = 6, TOP = 6, BOTTOM = 16;
+const LEFT = 40, RIGHT = 6, TOP = 6, BOTTOM = 16;
+const widthOf = (box) => Math.max(200, box.clientWidth || 370); // as wide as its place, so that letters are not stretched
 
 // Colours that differ for people who see red and green alike (Okabe and Ito 2008), readable on light and dark.
 const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c00", "#8a63d2"];
@@ -33,24 +34,25 @@ export function ago(seconds) {
 
 // A frame with two axes; returns the SVG and the two scales. `height` in pixels.
 function frame(box, height, [from, to], [low, high], bare = false) {
-  const svg = element("svg", { viewBox: `0 0 ${WIDTH} ${height}`, preserveAspectRatio: "none" });
-  const x = (t) => LEFT + ((t - from) / (to - from || 1)) * (WIDTH - LEFT - RIGHT);
+  const width = widthOf(box);
+  const svg = element("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none" });
+  const x = (t) => LEFT + ((t - from) / (to - from || 1)) * (width - LEFT - RIGHT);
   const y = (v) => TOP + (1 - (v - low) / (high - low || 1)) * (height - TOP - BOTTOM);
   if (!bare) {
     for (const value of [low, (low + high) / 2, high]) {
-      svg.append(element("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value) }));
+      svg.append(element("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) }));
       svg.append(element("text", { x: LEFT - 5, y: y(value) + 3, "text-anchor": "end" }, short(value)));
     }
   }
   svg.append(element("text", { x: LEFT, y: height - 3 }, `${ago(to - from)} ago`));
-  svg.append(element("text", { x: WIDTH - RIGHT, y: height - 3, "text-anchor": "end" }, "now"));
+  svg.append(element("text", { x: width - RIGHT, y: height - 3, "text-anchor": "end" }, "now"));
   box.replaceChildren(svg);
   return { svg, x, y };
 }
 
 export function empty(box, height, words) {
-  const svg = element("svg", { viewBox: `0 0 ${WIDTH} ${height}` });
-  svg.append(element("text", { class: "empty", x: WIDTH / 2, y: height / 2, "text-anchor": "middle" }, words));
+  const svg = element("svg", { viewBox: `0 0 ${widthOf(box)} ${height}` });
+  svg.append(element("text", { class: "empty", x: widthOf(box) / 2, y: height / 2, "text-anchor": "middle" }, words));
   box.replaceChildren(svg);
 }
 
@@ -87,28 +89,42 @@ function order(name) {
   return met.indexOf(name);
 }
 
-// One line for each name: points [{t, terms: {name: value}}].
-export function lines(box, points, span) {
-  if (points.length < 2) return empty(box, 150, "nothing measured yet");
+// One line for each name: points [{t, terms: {name: value}}]; a value that is missing or null is a gap.
+//   range: the ends of the value axis; floor: its lower end; else they fit what is shown
+//   series: {name: colour} in the order of the legend; else the largest terms
+export function lines(box, points, span, { range, floor, series } = {}) {
   const size = (name) => points.reduce((sum, p) => sum + Math.abs(p.terms[name] ?? 0), 0);
-  const all = Object.keys(points[points.length - 1].terms).sort((a, b) => size(b) - size(a));
+  const all = series ? Object.keys(series) : Object.keys(points.at(-1)?.terms ?? {}).sort((a, b) => size(b) - size(a));
   const names = all.slice(0, COLOURS.length);
-  const values = points.flatMap((p) => names.map((n) => p.terms[n] ?? 0)).sort((a, b) => a - b);
+  const known = (v) => v !== null && v !== undefined;
+  const values = points.flatMap((p) => names.map((n) => p.terms[n])).filter(known).sort((a, b) => a - b);
+  if (points.length < 2 || !values.length) {
+    box.parentElement.querySelector(`[data-of="${box.id}"]`)?.remove();
+    return empty(box, 150, "nothing measured yet");
+  }
   const cut = Math.floor(values.length * 0.01); // one spike must not flatten the rest
-  const [low, high] = spread([values[cut], values[values.length - 1 - cut]]);
+  const fitting = spread([values[cut], values[values.length - 1 - cut]]);
+  const [low, high] = range ?? [floor ?? fitting[0], fitting[1]];
   const { svg, x, y } = frame(box, 150, span, [low, high]);
   const inside = (v) => Math.min(high, Math.max(low, v));
   const legend = document.createElement("div");
   legend.className = "legend";
-  names.forEach((name) => {
-    const colour = colourOf(order(name));
-    const begins = (i) => i === 0 || points[i].t - points[i - 1].t > PAUSE;
-    const path = points.map((p, i) => `${begins(i) ? "M" : "L"}${x(p.t).toFixed(1)} ${y(inside(p.terms[name] ?? 0)).toFixed(1)}`).join("");
-    svg.append(element("path", { d: path, fill: "none", stroke: colour, "stroke-width": 1.6 }));
+  legend.dataset.of = box.id;
+  names.forEach((name, index) => {
+    const colour = series ? series[name] : colourOf(order(name));
+    const dashes = series && index % 2 ? "6 3" : "none"; // told apart without colours too
+    let before = null; // the point that is joined to the next
+    const path = points.map((p) => {
+      const value = p.terms[name];
+      const joined = before !== null && p.t - before.t <= PAUSE;
+      before = known(value) ? p : null;
+      return known(value) ? `${joined ? "L" : "M"}${x(p.t).toFixed(1)} ${y(inside(value)).toFixed(1)}${joined ? "" : "h0"}` : "";
+    }).join("");
+    svg.append(element("path", { d: path, fill: "none", stroke: colour, "stroke-width": 1.6, "stroke-dasharray": dashes, "stroke-linecap": "round" }));
     const item = document.createElement("span");
     const dot = document.createElement("i");
-    dot.className = "dot";
-    dot.style.background = colour;
+    dot.className = dashes === "none" ? "dot" : "dot dashed";
+    dot.style.setProperty("--dot", colour);
     item.append(dot, `${name} ${short(points[points.length - 1].terms[name])}`);
     legend.append(item);
   });
@@ -116,7 +132,7 @@ export function lines(box, points, span) {
     const rest = all.slice(names.length);
     legend.append(Object.assign(document.createElement("span"), { textContent: `+ ${rest.length} smaller`, title: rest.join(", ") }));
   }
-  box.parentElement.querySelector(".legend")?.remove();
+  box.parentElement.querySelector(`[data-of="${box.id}"]`)?.remove();
   box.after(legend);
 }
 

@@ -1,0 +1,172 @@
+"""What continuous training costs the decisions that it is for, and what it brings.
+
+- `latency`: ms from observations to decisions, 60 times a second in 4 streams: training off, a training each second,
+  one after the other without a pause (100 %), the same in a *thread* of the serving process, and *coupled*: a training
+  in the path of each decision. Budget: p99 with training on at most 1.2 x that with it off.
+- `learning`: mean reward of Territory in 4 streams, an observation every 15 s: coupled (each experience once, in the
+  decision's path), replay (15 trainings between two observations), and replay with the cost gate. The time axis is
+  simulated, so the machine's speed does not matter. Several seeds, with 95 % intervals of the mean (Student's t).
+- `streams`: decisions a second that one process makes for 1, 4, 16 and 64 built-in streams.
+- `buffer`: additions and sampled experiences a second, at once; the peer is a deque with a lock in one process.
+
+    python -m benchmarks.online --quick
+    python -m benchmarks.online --only learning --plot docs/pictures/online-learning.png
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import Side, arguments, measure, refuse_busy_machine, report, spread
+
+LATENCY = ("off", "1 Hz", "100 %", "thread", "coupled")
+LEARNING = ("coupled", "replay", "gated")
+STREAMS = (1, 4, 16, 64)
+PARTS = ("latency", "learning", "streams", "buffer")
+T95 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 8: 2.36, 10: 2.26}  # two-sided, n - 1 degrees of freedom
+Table = list[list[str]]
+
+
+def _measured(options: argparse.Namespace) -> dict[str, Any]:
+    from benchmarks import online_sides as sides  # heavy imports in the measuring processes only
+
+    seconds = 5.0 if options.quick else 30.0
+    if options.part == "latency":
+        return sides.latency(options.side, options.task, 10.0 if options.quick else 60.0)
+    if options.part == "learning":
+        return sides.learning(options.side, options.seed, options.turns)
+    if options.part == "streams":
+        return sides.throughput(int(options.side), seconds)
+    return sides.buffer_ours(seconds) if options.side == "ours" else sides.buffer_locked(seconds)
+
+
+def main() -> None:
+    """Prints the table; with --side, measures one side and prints its JSON."""
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--only", choices=PARTS, action="append", help="measure these parts only")
+    parser.add_argument("--seeds", type=int, default=0, help="of `learning`; default 5, quick 3")
+    parser.add_argument("--turns", type=int, default=0, help="observations of `learning`; default 600, quick 200")
+    parser.add_argument("--plot", type=Path, help="draw the curves of `learning` into this picture")
+    for hidden in ("--part", "--task"):
+        parser.add_argument(hidden, default="Territory", help=argparse.SUPPRESS)
+    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    options.turns = options.turns or (200 if options.quick else 600)
+    options.seeds = options.seeds or (3 if options.quick else 5)
+    if options.side:
+        print(json.dumps(_measured(options)))
+        return
+    parts = options.only or PARTS
+    if set(parts) != {"learning"}:
+        refuse_busy_machine(options.force)
+    table: Table = [["what", "", "", "", ""]]
+    figures: dict[str, Any] = {}
+    for part in parts:
+        figures[part] = {"latency": _latency, "learning": _learning, "streams": _streams, "buffer": _buffer}[part](
+            options, table
+        )
+    report(options, table, figures)
+
+
+def _rounds(
+    options: argparse.Namespace,
+    part: str,
+    names: Sequence[str],
+    count: int,
+    extra: Sequence[str] = (),
+    quiet: bool = True,
+) -> list[dict[str, dict[str, Any]]]:
+    given = ["--part", part, *extra, *(["--quick"] if options.quick else [])]
+    sides = {name: Side("benchmarks.online", given) for name in names}
+    return measure(sides, count, quiet and not options.force)
+
+
+def _latency(options: argparse.Namespace, table: Table) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for task in ("Territory", "Cartpole"):
+        rounds = _rounds(options, "latency", LATENCY, 1 if options.quick else options.rounds, ["--task", task])
+        for side in LATENCY:
+            times = {name: spread([r[side][name] for r in rounds]) for name in ("p50", "p99", "max")}
+            ratio = spread([r[side]["p99"] / r["off"]["p99"] for r in rounds])
+            late = sum(r[side]["late"] for r in rounds)
+            shown = [f"{name} {value} ms" for name, value in times.items()]
+            table.append([f"{task}, training {side}", *shown, f"{ratio} x off, {late:.0f} late"])
+            found[f"{task} {side}"] = {name: value.median for name, value in times.items()}
+            found[f"{task} {side}"] |= {"p99_ratio": ratio.median, "late": late}
+    return found
+
+
+def _learning(options: argparse.Namespace, table: Table) -> dict[str, Any]:
+    curves: dict[str, list[list[float]]] = {side: [] for side in LEARNING}
+    for seed in range(options.seeds):
+        extra = ["--seed", str(seed), "--turns", str(options.turns)]
+        for side, found in _rounds(options, "learning", LEARNING, 1, extra, quiet=False)[0].items():
+            curves[side].append(found["rewards"])
+    figures: dict[str, Any] = {"turns": options.turns, "seeds": options.seeds}
+    for side, seeds in curves.items():
+        row = [f"reward, {side}"]
+        for part in range(4):
+            at = slice(part * options.turns // 4, (part + 1) * options.turns // 4)
+            mean, half = interval([statistics.fmean(rewards[at]) for rewards in seeds])
+            row.append(f"{mean:.3f} ± {half:.3f}")
+            figures[f"{side} {part + 1}/4"] = [mean, half]
+        table.append(row)
+    if options.plot:
+        _plot(curves, options.plot)
+    return figures
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Mean, and half the width of its 95 % interval (Student's t)."""
+    if len(values) < 2:
+        return values[0], float("nan")
+    t = T95[max(n for n in T95 if n <= len(values))]
+    return statistics.fmean(values), t * statistics.stdev(values) / len(values) ** 0.5
+
+
+def _plot(curves: dict[str, list[list[float]]], path: Path) -> None:
+    import matplotlib.pyplot as plt
+    import numpy as np
+
+    words = {"coupled": "coupled: each experience once", "replay": "continuous replay", "gated": "replay with gate"}
+    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+    for side, seeds in curves.items():
+        window = max(1, len(seeds[0]) // 25)
+        smooth = [np.convolve(rewards, np.ones(window) / window, "valid") for rewards in seeds]
+        middle, hours = np.mean(smooth, 0), (np.arange(len(smooth[0])) + window) * 15 / 60
+        (line,) = axes.plot(hours, middle, label=words[side])
+        axes.fill_between(hours, np.min(smooth, 0), np.max(smooth, 0), color=line.get_color(), alpha=0.2, linewidth=0)
+    axes.set(xlabel="time in minutes (an observation every 15 s, 4 streams)", ylabel="mean reward")
+    axes.legend(frameon=False)
+    axes.grid(alpha=0.3)
+    figure.savefig(path, dpi=150)
+
+
+def _streams(options: argparse.Namespace, table: Table) -> dict[str, Any]:
+    names = [str(count) for count in STREAMS]
+    rounds = _rounds(options, "streams", names, 1 if options.quick else options.rounds)
+    found = {}
+    for name in names:
+        rate, p99 = (spread([r[name][metric] for r in rounds]) for metric in ("per_s", "p99"))
+        table.append([f"{name} streams", f"{rate} decisions/s", f"p99 {p99} ms a turn", "", ""])
+        found[name] = {"per_s": rate.median, "p99": p99.median}
+    return found
+
+
+def _buffer(options: argparse.Namespace, table: Table) -> dict[str, Any]:
+    rounds = _rounds(options, "buffer", ("ours", "locked"), 1 if options.quick else options.rounds)
+    found = {}
+    for side, words in (("ours", "buffer in two processes"), ("locked", "deque with a lock")):
+        adds, samples = (spread([r[side][metric] for r in rounds]) for metric in ("adds", "samples"))
+        table.append([words, f"{adds} additions/s", f"{samples} sampled/s", "", ""])
+        found[side] = {"adds": adds.median, "samples": samples.median}
+    return found
+
+
+if __name__ == "__main__":
+    main()

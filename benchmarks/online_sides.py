@@ -1,0 +1,278 @@
+"""What `benchmarks/online.py` measures, one side a process: decision latency, learning, streams, buffer operations."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.harness import ROOT
+from cfg.compose import compose
+from cfg.schema import RootConfig
+from cfg.typed import as_dict, to_typed
+from live.candidate import Candidate
+from online.decider import Decider, Slots
+from online.gates import layout_of, make_gate
+from online.memory import Memory
+from online.replay import ReplayReader
+from online.running import first_state, followed, live_policy
+from online.saving import Keeper
+from online.service import Service
+from online.simulator import BuiltIn
+from online.streams import features_of, reward_of
+from online.trainer import Trainer, rule_of
+from online.watchdog import Watchdog
+from rl.actor_critic import ActorCritic
+from rl.spec import spec_of
+from tasks.build import make_env
+from utils.lock import RunLock
+from utils.run import create_run
+from utils.seeding import seed_everything
+
+RATE = 60.0  # Hz of the control loop whose latency is looked at
+FILLED = 400  # turns before the measurement, so that there is something to learn from
+TRAININGS_A_TURN = 15  # a training each second, an observation each 15
+
+
+class World:
+    """A service on a run of its own, with the built-in simulator, as `config=continuous` has it."""
+
+    def __init__(self, given: list[str], folder: Path) -> None:
+        self.config: RootConfig = to_typed(compose(["config=continuous", "playSpeed=0", *given]))
+        c = self.config
+        seed_everything(c.seed or 0)
+        torch.set_num_threads(1)
+        self.env = make_env(c.task, c.sim, c.physics, c.numEnvs or 4, c.seed or 0)
+        self.spec = spec_of(self.env)
+        self.run = create_run(folder, c.task.name, "continuous")
+        Keeper(self.run, self.spec, as_dict(c), 0, None).save(first_state(c, self.spec, None), 1, 0, 0, None)
+        self.seat = make_gate(c, self.env.num_envs)
+        self.layout = layout_of(self.spec, self.seat)
+
+    def serve(self, live: Any) -> BuiltIn:
+        """The simulator of a service in which `live` acts."""
+        self.memory = Memory(self.run, self.layout, self.config.online)
+        decider = Decider(live, self.seat, Slots(live.num_envs, 60.0), self.spec.obs_width)
+        service = Service(decider, self.memory.pending, self.memory.writer, features_of(self.env), reward_of(self.env))
+        return BuiltIn(self.env, service, 0.0)
+
+    def trainer(self) -> Trainer:
+        """A trainer in this process, on the run's buffer."""
+        c, seat = self.config, make_gate(self.config, self.config.online.batch_size)
+        reader = ReplayReader(self.run.replay_file, self.layout, c.online.buffer_capacity, c.online.priority_sampling)
+        learner = ActorCritic(self.spec, c.train, rule_of(c), c.online.learning_rate)
+        learner.load_model(first_state(c, self.spec, None)["model"])
+        return Trainer(learner, reader, None if seat is None else seat.gate, c.online, c.seed or 0)
+
+    def candidate(self, trainer: Trainer, version: int) -> Candidate:
+        """A trainer's weights, to be acted with."""
+        return Candidate(trainer.learner.model_state(), self.spec, self.run.run_id, version, version, None, None)
+
+
+@contextlib.contextmanager
+def world(*given: str) -> Iterator[World]:
+    """In a temporary directory."""
+    with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
+        yield World(list(given), Path(name))
+
+
+def latency(side: str, task: str, seconds: float) -> dict[str, float]:
+    """ms from a turn's observations to its decisions, 60 times a second; and turns that began late."""
+    interval = {"1 Hz": 1.0}.get(side, 0.0)
+    with world(f"task={task}", f"online.training_interval={interval}") as w, contextlib.ExitStack() as ends:
+        ends.enter_context(RunLock(w.run))
+        live, watcher = followed(w.config, w.run, w.spec, 64)
+        simulator = w.serve(live)
+        for _ in range(FILLED):
+            simulator.turn(0.0)
+        ends.enter_context(watcher)
+        coupled = w.trainer() if side == "coupled" else None
+        if side in ("1 Hz", "100 %"):
+            watchdog = Watchdog(w.run, w.config)
+            watchdog.start()
+            ends.callback(watchdog.stop)
+            while watchdog.reading()["state"] != "training":
+                time.sleep(0.1)
+        if side == "thread":
+            ends.enter_context(_in_a_thread(w.trainer()))
+        return _paced(simulator, coupled, live, w, seconds)
+
+
+def _paced(simulator: BuiltIn, coupled: Trainer | None, live: Any, w: World, seconds: float) -> dict[str, float]:
+    took, late, version = [], 0, 1
+    due = time.perf_counter()
+    end = due + seconds
+    while due < end:
+        left = due - time.perf_counter()
+        if left > 0:
+            time.sleep(left)
+        late += time.perf_counter() - due > 1 / RATE
+        start = time.perf_counter()
+        if coupled is not None and coupled.train() is not None:  # learn, then decide, in one path
+            version += 1
+            live.prepare(w.candidate(coupled, version))
+        live.adopt()
+        trained = time.perf_counter() - start
+        simulator.turn(0.0)
+        took.append(1000 * (simulator.seconds + trained))
+        due = max(due + 1 / RATE, time.perf_counter() - 1 / RATE)
+    p50, p99, most = np.percentile(took, (50, 99, 100)).tolist()
+    return {"p99": p99, "p50": p50, "max": most, "late": float(late), "turns": float(len(took))}
+
+
+@contextlib.contextmanager
+def _in_a_thread(trainer: Trainer) -> Iterator[None]:
+    """What a training thread would cost: the same work in the serving process."""
+    end = threading.Event()
+
+    def learn() -> None:
+        while not end.is_set():
+            trainer.train()
+
+    thread = threading.Thread(target=learn, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
+
+
+def learning(side: str, seed: int, turns: int) -> dict[str, Any]:
+    """Mean rewards, turn by turn, of Territory in 4 streams: coupled single samples, replay, replay with the gate."""
+    gate = "cost" if side == "gated" else "off"
+    with world("task=Territory", f"gate={gate}", f"seed={seed}", "numEnvs=4") as w:
+        if side == "coupled":  # the last experience of each stream, once, and nothing else
+            w.config.online = replace(w.config.online, batch_size=4, min_batch_size=1, updates=1)
+        live = live_policy(w.config, w.run, w.spec, 4)
+        simulator = w.serve(live)
+        trainer = _last_only(w) if side == "coupled" else w.trainer()
+        rewards = []
+        version = 1
+        for _ in range(turns):
+            simulator.turn(0.0)
+            rewards.append(statistics.fmean(list(simulator.service.tally.rewards)[-4:]))
+            for _ in range(1 if side == "coupled" else TRAININGS_A_TURN):
+                trainer.train()
+            version += 1
+            live.prepare(w.candidate(trainer, version))
+            live.adopt()
+        return {"last": statistics.fmean(rewards[-turns // 5 :]), "rewards": [round(r, 4) for r in rewards]}
+
+
+def _last_only(w: World) -> Trainer:
+    """Each experience is learned from once, when it comes: the buffer is as long as there are streams."""
+    trainer = w.trainer()
+    every = trainer.reader.usable
+
+    def newest(without: Any = None) -> np.ndarray:
+        slots = every(without)
+        numbers = trainer.reader._mapped.numbers[slots]
+        return slots[np.argsort(numbers)[-4:]]
+
+    trainer.reader.usable = newest  # type: ignore[method-assign]
+    return trainer
+
+
+def throughput(streams: int, seconds: float) -> dict[str, float]:
+    """Decisions in a second that the serving process makes for so many built-in streams, as fast as it can."""
+    with world("task=Territory", f"numEnvs={streams}", f"online.max_streams={streams}") as w:
+        simulator = w.serve(live_policy(w.config, w.run, w.spec, streams))
+        took, turns = [], 0
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            simulator.turn(0.0)
+            took.append(1000 * simulator.seconds)
+            turns += 1
+        return {"per_s": streams * turns / seconds, "p99": float(np.percentile(took, 99))}
+
+
+def buffer_ours(seconds: float) -> dict[str, float]:
+    """Additions a second while another process samples batches of 32 as fast as it can, and its samples a second."""
+    sampler = (
+        "import sys, time, numpy as np; from pathlib import Path; from online.replay import ReplayReader;"
+        "from benchmarks.online_sides import LAYOUT;"
+        "r = ReplayReader(Path(sys.argv[1]), LAYOUT, 10_000); g = np.random.default_rng(0);"
+        "end = time.perf_counter() + float(sys.argv[2]); n = 0\n"
+        "print('ready', flush=True)\n"
+        "while time.perf_counter() < end: n += len(r.sample(32, g)[0])\n"
+        "print(n / float(sys.argv[2]))"
+    )
+    with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
+        writer, made = _writer(Path(name) / "replay.bin")
+        command = [sys.executable, "-c", sampler, str(writer.path), str(seconds)]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            added, end = 0, time.perf_counter() + seconds
+            while time.perf_counter() < end:
+                writer.add(made[added % len(made)])
+                added += 1
+            return {"adds": added / seconds, "samples": float(process.stdout.readline())}
+
+
+def buffer_locked(seconds: float) -> dict[str, float]:
+    """The same with a deque and a lock, sampled by a thread."""
+    with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
+        _, made = _writer(Path(name) / "replay.bin")
+    buffer, lock, end = deque(made * 10, maxlen=10_000), threading.Lock(), time.perf_counter() + seconds
+    counts = {"adds": 0, "samples": 0}
+
+    def sample() -> None:
+        rng = random.Random(0)
+        while time.perf_counter() < end:
+            with lock:
+                batch = rng.sample(buffer, 32)
+            np.stack([experience.obs for experience in batch])
+            counts["samples"] += len(batch)
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    while time.perf_counter() < end:
+        with lock:
+            buffer.append(made[counts["adds"] % len(made)])
+        counts["adds"] += 1
+    thread.join()
+    return {name: count / seconds for name, count in counts.items()}
+
+
+def _writer(path: Path) -> tuple[Any, list[Any]]:
+    from online.experience import Experience, Verdict
+    from online.replay import ReplayWriter
+
+    rng = np.random.default_rng(0)
+    made = []
+    for k in range(1000):
+        obs = rng.normal(size=LAYOUT.obs).astype(np.float32)
+        action = np.array([k % 400, k % 2])
+        made.append(Experience(
+            "north", k, obs, action, action, 0.0, 0.0, 1.0, Verdict.SEND, 0.0, np.zeros(LAYOUT.seen, np.float32), 1,
+            0.0, 0.0, reward=0.0, next_obs=obs,
+        ))  # fmt: skip
+    writer = ReplayWriter(path, LAYOUT, 10_000)
+    for _ in range(10):
+        for experience in made:
+            writer.add(experience)
+    return writer, made
+
+
+def _layout() -> Any:
+    from online.experience import Layout
+
+    return Layout(obs=28, action=2, discrete=True, seen=0)
+
+
+LAYOUT = _layout()

@@ -1,0 +1,324 @@
+"""Continuous training for an hour, as fast as it can, while everything goes wrong in turn.
+
+Every `PERIOD` seconds one fault: the trainer killed, stopped (it hangs), experiences that are not finite, a gate that
+raises, clients that vanish, a full disk, the wall clock an hour ahead and back. After each look it is asked:
+
+- is no completed decision lost? (decided = added + waiting + given up + not to be learned from)
+- does the status say what is? (a state `training` has a living process, ages are small, counts never fall)
+- do versions go on, and never back, and does the reward stay?
+- are memory, threads and files flat?
+
+    python -m benchmarks.online_soak --minutes 60
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness import ROOT, arguments, report
+from online.experience import Layout
+from online.ring import HEADER, Mapped, checks_of, factors_of
+
+PERIOD, LASTS, LOOK = 45.0, 10.0, 5.0  # s
+PORT = 58917
+DISK_MB = 120
+FAULTS = """
+import os, sys, time
+real = time.time
+def shifted():
+    with open(os.environ["SOAK_CLOCK"]) as file:
+        return real() + float(file.read() or 0)
+time.time = shifted
+if os.path.basename(sys.argv[0] if sys.argv else "") in ("train.py", "worker.py", "-m"):
+    import importlib.abc, importlib.machinery
+    class Finder(importlib.abc.MetaPathFinder):
+        def find_spec(self, name, path, target=None):
+            if name != "online.cost_gate":
+                return None
+            spec = importlib.machinery.PathFinder.find_spec(name, path)
+            load = spec.loader.exec_module
+            def exec_module(module):
+                load(module)
+                judge = module.CostGate.evaluate
+                def evaluate(self, *given):
+                    if os.path.exists(os.environ["SOAK_GATE_FAILS"]):
+                        raise RuntimeError("a fault that was put in")
+                    return judge(self, *given)
+                module.CostGate.evaluate = evaluate
+            spec.loader.exec_module = exec_module
+            return spec
+    sys.meta_path.insert(0, Finder())
+"""
+CLIENT = """
+import sys, time
+from livegym_client import Client
+import numpy as np
+with Client(sys.argv[1]) as client:
+    fields = client.spec()["observation"]["fields"]
+    rng = np.random.default_rng(int(sys.argv[2]))
+    raw = {n: np.clip(rng.integers(0, 2, f["shape"]), f["low"], f["high"]).tolist() for n, f in fields.items()}
+    print("ready", flush=True)
+    while True:
+        client.decide(f"client-{sys.argv[2]}", raw)
+        time.sleep(0.02)
+"""
+
+
+class Soak:
+    """One continuous run that is tormented."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.disk = folder / "disk"
+        self.disk.mkdir()
+        size = f"size={DISK_MB}m"
+        subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(self.disk)], check=True)
+        (folder / "sitecustomize.py").write_text(FAULTS)
+        self.gate_fails, self.clock = folder / "gate_fails", folder / "clock"
+        self.clock.write_text("0")
+        self.log = (folder / "soak.log").open("w")
+        given = ["config=continuous", "task=Territory", "playSpeed=0", f"streamPort={PORT}", f"runsDir={self.disk}"]
+        given += ["online.hang_timeout_s=10", "online.max_restarts=1000", "online.training_interval=0.5"]
+        self.process = subprocess.Popen(
+            [sys.executable, str(ROOT / "train.py"), *given],
+            cwd=folder, stdout=self.log, stderr=subprocess.STDOUT, env=self._environment(),
+        )  # fmt: skip
+        self.looks: list[dict[str, Any]] = []
+        self.troubles: list[str] = []
+        self.clients: list[subprocess.Popen[str]] = []
+
+    def _environment(self) -> dict[str, str]:
+        faults = {"SOAK_GATE_FAILS": str(self.gate_fails), "SOAK_CLOCK": str(self.clock)}
+        return {**os.environ, **faults, "PYTHONPATH": str(self.folder)}
+
+    def status(self) -> dict[str, Any]:
+        """What `/stats` says now."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/stats", timeout=20) as answer:
+            return json.load(answer)
+
+    def wait(self) -> None:
+        """Until it trains. Raises RuntimeError where it ends before."""
+        while True:
+            if self.process.poll() is not None:
+                raise RuntimeError((self.folder / "soak.log").read_text()[-3000:])
+            try:
+                if self.status()["trainer"]["state"] == "training":
+                    return
+            except OSError:
+                pass
+            time.sleep(0.5)
+
+    def look(self, fault: str) -> None:
+        """Takes one sample, and notes what is not as it must be."""
+        found = self.status()
+        trainer, buffer, decisions = found["trainer"], found["buffer"], found["decisions"]
+        self._expect(buffer["lost"] == 0, f"{buffer['lost']} completed decisions are lost", fault)
+        alive = trainer["pid"] is not None and Path(f"/proc/{trainer['pid']}").exists()
+        self._expect(trainer["state"] not in ("training", "waiting") or alive, f"{trainer['state']}, but dead", fault)
+        self._expect(trainer["state"] != "given up", "given up", fault)
+        if self.looks:
+            before = self.looks[-1]
+            for name, was, now in (
+                ("version", before["version"], found["serving"]["version"]),
+                ("added", before["added"], buffer["added"]),
+                ("decisions", before["decisions"], decisions["total"]),
+            ):
+                self._expect(now >= was, f"{name} went back from {was} to {now}", fault)
+            self._expect(decisions["total"] > before["decisions"], "nothing was decided", fault)
+        self.looks.append({
+            "t": time.monotonic(), "version": found["serving"]["version"], "added": buffer["added"],
+            "decisions": decisions["total"], "reward": found["rewards"]["mean"], "restarts": trainer["restarts"],
+            "state": trainer["state"], "rollbacks": trainer.get("rollbacks"), "broken": trainer.get("broken_rows"),
+            "agreement": trainer.get("agreement"), "p99": decisions["latency_ms"]["p99"],
+            "gate_failures": decisions["gate_failures"], **held(self.process.pid, ""),
+            **(held(trainer["pid"], "trainer_") if alive else {}),
+        })  # fmt: skip
+
+    def _expect(self, holds: bool, words: str, fault: str) -> None:
+        if not holds:
+            self.troubles.append(f"{words} (after: {fault})")
+            print(self.troubles[-1], file=sys.stderr)
+
+    # the faults; each returns what ends it
+
+    def kill_trainer(self) -> Callable[[], None]:
+        """Gone, without a last word."""
+        self._signal(signal.SIGKILL)
+        return lambda: None
+
+    def hang_trainer(self) -> Callable[[], None]:
+        """It does nothing any more."""
+        self._signal(signal.SIGSTOP)
+        return lambda: None
+
+    def _signal(self, signum: int) -> None:
+        pid = self.status()["trainer"]["pid"]
+        if pid is not None:
+            os.kill(pid, signum)
+
+    def poison(self) -> Callable[[], None]:
+        """64 experiences become NaN in the file, with right checksums."""
+        _poison(next(self.disk.glob("*_continuous_*")) / "replay.bin")
+        return lambda: None
+
+    def fail_gate(self) -> Callable[[], None]:
+        """Every judgement raises, for ten seconds, in both processes."""
+        self.gate_fails.touch()
+        return lambda: self.gate_fails.unlink(missing_ok=True)
+
+    def lose_clients(self) -> Callable[[], None]:
+        """Three clients come, are served, and are killed in the middle of it."""
+        url = f"http://127.0.0.1:{PORT}"
+        for number in range(3):
+            command = [sys.executable, "-c", CLIENT, url, str(number)]
+            self.clients.append(subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True))
+        return self._kill_clients
+
+    def _kill_clients(self) -> None:
+        for client in self.clients:
+            client.kill()
+            client.wait()
+        self.clients.clear()
+
+    def fill_disk(self) -> Callable[[], None]:
+        """Not a byte is left."""
+        filler = self.disk / "filler"
+        with filler.open("wb") as file:
+            try:
+                while True:
+                    file.write(bytes(65536))
+                    file.flush()
+            except OSError:
+                pass
+        return lambda: filler.unlink()
+
+    def turn_clock(self) -> Callable[[], None]:
+        """An hour ahead, then back to what it was."""
+        self.clock.write_text("3600")
+        return lambda: _write(self.clock, "0")
+
+    def torment(self, end: float, counts: dict[str, int]) -> None:
+        """One fault after the other, each undone after a while, with looks in between; counts them by name."""
+        faults = (
+            self.kill_trainer, self.poison, self.fail_gate, self.lose_clients, self.fill_disk, self.turn_clock,
+            self.hang_trainer,
+        )  # fmt: skip
+        for fault in itertools.cycle(faults):
+            if time.monotonic() >= end:
+                return
+            words = fault.__name__.replace("_", " ")
+            counts[words] = counts.get(words, 0) + 1
+            undo, begun = fault(), time.monotonic()
+            undone = False
+            while time.monotonic() < begun + PERIOD:
+                time.sleep(LOOK)
+                if not undone and time.monotonic() > begun + LASTS:
+                    undo()
+                    undone = True
+                self.look(words)
+
+    def end(self) -> int:
+        """Stops it as Ctrl+C does; its exit status."""
+        self._kill_clients()
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        status = self.process.wait(60)
+        subprocess.run(["umount", str(self.disk)], check=True)
+        return status
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+def _poison(path: Path) -> None:
+    """Rows that are far behind the writer become experiences with a reward that is not a number."""
+    head = np.fromfile(path, HEADER, 1)[0]
+    capacity = int(head["capacity"])
+    layouts = (Layout(28, 2, True, seen) for seen in itertools.count())
+    layout = next(layout for layout in layouts if layout.dtype().itemsize >= head["row_bytes"])
+    with path.open("r+b") as file:
+        mapped = Mapped(file.fileno(), layout, capacity)
+    behind = (int(mapped.header["added"]) + capacity // 2) % capacity
+    for slot in ((behind + k) % capacity for k in range(64)):
+        if mapped.numbers[slot] >= 0:
+            mapped.rows["reward"][slot] = np.nan
+            words = mapped.words[slot : slot + 1]
+            mapped.rows["check"][slot] = checks_of(words, factors_of(words.shape[1]))[0]
+
+
+def held(pid: int, prefix: str) -> dict[str, float]:
+    """What a process holds."""
+    folder = Path("/proc") / str(pid)
+    try:
+        status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
+        memory, threads = float(status["VmRSS"].split()[0]) * 1024 / 1e6, float(status["Threads"])
+        files = float(len(os.listdir(folder / "fd")))
+        return {f"{prefix}mb": memory, f"{prefix}threads": threads, f"{prefix}files": files}
+    except (OSError, KeyError):  # it has just gone
+        return {}
+
+
+def slope(looks: list[dict[str, Any]], what: str) -> float:
+    """Change an hour, over the last two thirds."""
+    points = [(look["t"], look[what]) for look in looks[len(looks) // 3 :] if look.get(what) is not None]
+    return 3600 * statistics.linear_regression(*zip(*points, strict=True)).slope
+
+
+def main() -> None:
+    """Prints the table; its exit status is 1 where anything was not as it must be."""
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=60.0)
+    options = parser.parse_args()
+    minutes = 6.0 if options.quick else options.minutes
+    with tempfile.TemporaryDirectory(prefix="livegym-soak-") as name:
+        soak = Soak(Path(name))
+        counts: dict[str, int] = {}
+        try:
+            soak.wait()
+            soak.torment(time.monotonic() + 60 * minutes, counts)
+            soak.wait()
+            soak.look("the end")
+        finally:
+            status = soak.end()
+    _tell(options, soak, counts, status, minutes)
+    raise SystemExit(1 if soak.troubles or status else 0)
+
+
+def _tell(options: Any, soak: Soak, counts: dict[str, int], status: int, minutes: float) -> None:
+    looks = soak.looks
+    table = [["what", "first", "last", "slope an hour"]]
+    figures: dict[str, Any] = {"minutes": minutes, "faults": counts, "troubles": soak.troubles, "exit": status}
+    for what in ("mb", "threads", "files", "trainer_mb", "p99"):
+        values = [look[what] for look in looks if look.get(what) is not None]
+        table.append([what, f"{values[0]:,.1f}", f"{values[-1]:,.1f}", f"{slope(looks, what):+,.2f}"])
+        figures[f"{what}_per_h"] = slope(looks, what)
+    third = len(looks) // 3
+    for name, part in (("first third", looks[:third]), ("last third", looks[-third:])):
+        rewards = [look["reward"] for look in part if look["reward"] is not None]
+        figures[f"reward {name}"] = statistics.fmean(rewards)
+        table.append([f"mean reward, {name}", f"{statistics.fmean(rewards):.3f}", "", ""])
+    for what in ("version", "decisions", "restarts", "rollbacks", "broken", "gate_failures"):
+        table.append([what, str(looks[0][what]), str(looks[-1][what]), ""])
+        figures[what] = looks[-1][what]
+    table += [[f"fault: {name}", str(count), "", ""] for name, count in counts.items()]
+    table.append(["not as it must be", str(len(soak.troubles)), "", ""])
+    report(options, table, figures)
+
+
+if __name__ == "__main__":
+    main()

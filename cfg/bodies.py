@@ -1,0 +1,33 @@
+"""What a task without bodies cannot have: another engine, physics settings, and whatever would show it.
+
+    check_bodies(config)      # UserError: the value, what is allowed, the next move
+
+Checked wherever a task comes from: typed (`cfg.validate`), or out of a run that is tested or resumed (`cfg.saved`).
+"""
+
+from __future__ import annotations
+
+from cfg.schema import RootConfig
+from utils.errors import UserError
+
+SHOWN = ("viewer", "watch", "videoRecord", "trainVideoEvery")  # keys that draw bodies
+
+
+def check_bodies(config: RootConfig) -> None:
+    """Raises UserError where engine, physics or viewers do not fit the task."""
+    from sim import check_engine  # imports torch, as does the next: a wrong key should not wait for it
+    from tasks import TASKS
+
+    name = config.task.name
+    own_dynamics = TASKS[name].own_dynamics
+    check_engine(config.sim, config.physics, f"task={name}", own_dynamics)
+    if not own_dynamics:
+        return
+    for key in SHOWN:
+        value = getattr(config, key)
+        if value:
+            off, shown = ("0", str(value)) if not isinstance(value, bool) else ("false", "true")
+            raise UserError(
+                f"{key}={shown}: task={name} has no bodies that could be shown. Allowed: {key}={off}. "
+                "Test it without a picture: config=test"
+            )

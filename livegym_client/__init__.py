@@ -1,0 +1,18 @@
+"""Asks a livegym server for decisions, and tells it what they earned. Needs only numpy and websockets.
+
+    from livegym_client import Client
+
+    with Client("http://127.0.0.1:58080/") as client:
+        decision = client.decide("robot-1", [0.0, 0.1, 0.0, -0.2])
+        ...                                                     # do decision.action, see what it earns
+        decision = client.decide("robot-1", [0.0, 0.1, 0.0, -0.1], reward=0.98)
+
+`Runner` does that for a Gymnasium environment.
+"""
+
+from livegym_client.client import Client
+from livegym_client.errors import Denied, LivegymError, Refused, Unreachable
+from livegym_client.runner import Runner
+from livegym_client.wire import Decision
+
+__all__ = ["Client", "Decision", "Denied", "LivegymError", "Refused", "Runner", "Unreachable"]

@@ -1,0 +1,233 @@
+"""A connection that is made again when it breaks, so that each question is answered once.
+
+Each observation carries a number that rises in its stream. When the connection breaks before the answer came, the
+client cannot know whether the server has decided; so it connects again and sends the same number, and the server gives
+the answer that it gave, or decides now. A reward that was sent twice in this way is a `duplicate`, which means that
+it arrived. Between tries the client waits longer each time, and gives up after `tries`.
+
+The numbers begin with the clock's microseconds: a program that is started again goes on above those of its last run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable, Collection, Mapping
+from types import TracebackType
+from typing import Any, TypeVar, Union
+
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from livegym_client.errors import Denied, LivegymError, Refused, Unreachable
+from livegym_client.wire import VERSION, Address, Decision, Observation, batches, item_of
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # s between tries, doubled from the one to the other
+TRANSIENT = ("busy", "closing", "failed")
+"""Kinds of refusals after which the same message is sent again."""
+
+Outcome = Union[Decision, Refused, None]
+T = TypeVar("T")
+
+
+class _Again(Exception):
+    """A try failed; another may not, after `pause` s."""
+
+    def __init__(self, why: str, pause: float = 0.0) -> None:
+        super().__init__(why)
+        self.pause = pause
+
+
+class Client:
+    """One connection to a server; for one thread."""
+
+    def __init__(self, url: str, token: str | None = None, tries: int = 12, timeout: float = 60.0) -> None:
+        """`url` as the server prints it; `timeout`: s to wait for an answer, after which it is asked for again.
+
+        Connects when first asked. Raises ValueError where the url is none.
+        """
+        self._address = Address.of(url, token)
+        self._tries, self._timeout = tries, timeout
+        self._name = uuid.uuid4().hex  # streams stay ours over a broken connection
+        self._socket: ClientConnection | None = None
+        self._ids = itertools.count(1)
+        self._sequences: dict[str, int] = {}
+        self.connections = 0  # made so far; more than one: it broke
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leaves; the streams may be taken up by others. May be called again."""
+        socket, self._socket = self._socket, None
+        if socket is not None:
+            socket.close()
+
+    def spec(self) -> dict[str, Any]:
+        """What is served: task, observation, action, control_dt, limits.
+
+        Raises:
+            Denied, Unreachable.
+        """
+        return self._persist(self._read_spec)
+
+    def decide(
+        self, stream: str, observation: Observation, reward: float | None = None, done: bool = False
+    ) -> Decision | None:
+        """The decision on an observation; None where it is the last of its episode (`done`).
+
+        `reward`: what the stream's previous decision earned, where it is known here.
+
+        Raises:
+            Refused, Denied, Unreachable.
+        """
+        rewards = {} if reward is None else {stream: reward}
+        outcome = self.decide_all({stream: observation}, rewards, [stream] if done else [])[stream]
+        if isinstance(outcome, Refused):
+            raise outcome
+        return outcome
+
+    def decide_all(
+        self,
+        observations: Mapping[str, Observation],
+        rewards: Mapping[str, float] | None = None,
+        done: Collection[str] = (),
+    ) -> dict[str, Outcome]:
+        """The decisions on an observation each of several streams, made together; a Refused in place of one.
+
+        Raises:
+            Refused: a message as a whole, for example because of NaN; what came before it has been decided.
+            Denied, Unreachable.
+        """
+        rewards = rewards or {}
+        numbers = {stream: self._sequence(stream) + 1 for stream in observations}
+        items = {s: item_of(s, o, numbers[s], rewards.get(s), s in done) for s, o in observations.items()}
+        outcomes: dict[str, Outcome] = {}
+        for batch in batches(items):
+            message = f'"type":"observe","observations":[{",".join(items[stream] for stream in batch)}]'
+            answers, _ = self._ask(message)
+            for stream, answer in zip(batch, answers, strict=True):
+                outcomes[stream] = _outcome(answer)
+                if not isinstance(outcomes[stream], Refused):
+                    self._sequences[stream] = numbers[stream]
+        return outcomes
+
+    def reward(self, decision: Decision, value: float, done: bool = False) -> None:
+        """Tells what a decision earned; `done`: the episode ended with it.
+
+        Raises:
+            Refused, Denied, Unreachable.
+        """
+        given = {"stream": decision.stream, "decision": decision.decision, "reward": float(value), "done": done}
+        (answer,), repeated = self._ask(f'"type":"reward","rewards":[{json.dumps(given)}]')
+        outcome = _outcome(answer)
+        if isinstance(outcome, Refused) and not (repeated and outcome.kind == "duplicate"):
+            raise outcome
+
+    def _sequence(self, stream: str) -> int:
+        """Of the stream's last answered observation."""
+        return self._sequences.setdefault(stream, time.time_ns() // 1000)
+
+    def _ask(self, content: str) -> tuple[list[dict[str, Any]], bool]:
+        """The answers to a message, and whether it was sent more than once."""
+        id_ = next(self._ids)
+        text = f'{{"v":{VERSION},"id":{id_},{content}}}'
+        sent = itertools.count()
+        answer = self._persist(lambda: self._exchange(id_, text, sent))
+        return answer["answers"], next(sent) > 1
+
+    def _exchange(self, id_: int, text: str, sent: itertools.count[int]) -> dict[str, Any]:
+        """The answer to a message. Raises _Again, Refused, Denied."""
+        try:
+            socket = self._connected()
+            next(sent)
+            socket.send(text)
+            answer = json.loads(socket.recv(timeout=self._timeout))
+        except (OSError, ConnectionClosed) as error:  # TimeoutError is an OSError
+            self._drop()
+            raise _Again(str(error) or "no answer came in time") from error
+        if answer["type"] == "error":
+            if answer["kind"] not in TRANSIENT:
+                raise Refused(answer["kind"], answer["message"], answer.get("field"))
+            if answer["kind"] == "closing":
+                self._drop()
+            raise _Again(answer["message"], answer.get("retry_after", 0.0))
+        if answer["id"] != id_:
+            self._drop()
+            raise _Again(f"answer {answer['id']} came for message {id_}")
+        return answer
+
+    def _connected(self) -> ClientConnection:
+        """Raises _Again, Denied, OSError."""
+        if self._socket is None:
+            try:
+                self._socket = connect(
+                    self._address.socket(self._name),
+                    additional_headers=self._address.headers,
+                    compression=None,
+                    proxy=None,
+                    max_size=None,
+                    open_timeout=10,
+                    close_timeout=2,
+                )
+            except InvalidStatus as error:
+                status, body = error.response.status_code, (error.response.body or b"").decode(errors="replace")
+                raise _denial(status, body, error.response.headers.get("Retry-After")) from None
+            except InvalidHandshake as error:
+                raise _Again(str(error)) from error
+            self.connections += 1
+        return self._socket
+
+    def _drop(self) -> None:
+        """Forgets a connection without waiting for the other side."""
+        socket, self._socket = self._socket, None
+        if socket is not None:
+            socket.close_timeout = 0.1
+            socket.close()
+
+    def _read_spec(self) -> dict[str, Any]:
+        request = urllib.request.Request(f"{self._address.base}/spec", headers=self._address.headers)
+        straight = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with straight.open(request, timeout=10) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            raise _denial(error.code, error.read().decode(errors="replace"), error.headers["Retry-After"]) from None
+        except OSError as error:
+            raise _Again(str(error)) from error
+
+    def _persist(self, attempt: Callable[[], T]) -> T:
+        """What `attempt` gives, after as many tries as are allowed."""
+        why = ""
+        for number in range(self._tries):
+            try:
+                return attempt()
+            except _Again as again:
+                why = str(again)
+                pause = max(again.pause, min(FIRST_PAUSE * 2**number, LONGEST_PAUSE))
+            if number + 1 < self._tries:
+                time.sleep(pause)
+        raise Unreachable(f"{self._address.base}: {self._tries} tries failed, the last one: {why}")
+
+
+def _outcome(answer: dict[str, Any]) -> Outcome:
+    if answer["type"] == "error":
+        return Refused(answer["kind"], answer["message"])
+    return Decision(**{k: v for k, v in answer.items() if k != "type"}) if answer["type"] == "decision" else None
+
+
+def _denial(status: int, body: str, retry_after: str | None) -> LivegymError | _Again:
+    """What to raise for an answer that is no success."""
+    words = f"the server answered {status}: {body.strip() or 'no reason was given'}"
+    if status in (429, 502, 503, 504):
+        return _Again(words, float(retry_after) if retry_after and retry_after.isdecimal() else 0.0)
+    return Denied(words)

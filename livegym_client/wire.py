@@ -1,0 +1,110 @@
+"""Addresses, and values as they are sent and received."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Union
+from urllib.parse import parse_qs, urlsplit
+
+import numpy as np
+
+VERSION = 1
+PATH = f"/online/v{VERSION}"
+MAX_BYTES = 60_000
+"""Of the requests in a message; the server takes 64 KiB."""
+MAX_ITEMS = 64
+
+Observation = Union[Mapping[str, Any], Sequence[float], np.ndarray]
+"""The policy's observation, W numbers; or named nested arrays, where the task takes raw observations."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the server decided on one observation."""
+
+    stream: str
+    decision: int
+    proposed: list[float]  # the policy's action
+    executed: list[float] | None  # what to do; None: nothing
+    verdict: str  # SEND, WAIT or OFF
+    expected: float | None
+    components: dict[str, float]
+    confidence: float
+    version: int
+    previous: str | None  # why the reward of the previous decision was refused
+
+    @property
+    def action(self) -> list[float] | None:
+        """What to do; None: nothing, the gate holds the action back and knows no safe one."""
+        return self.executed
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a server is."""
+
+    base: str  # http://host:port, or https://, and where a proxy adds one, a path
+    token: str | None
+
+    @classmethod
+    def of(cls, url: str, token: str | None) -> Address:
+        """By what the server printed, or what a person writes; a token in it counts where none is given.
+
+        Raises:
+            ValueError: it is no address of a server.
+        """
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        scheme = {"http": "http", "ws": "http", "https": "https", "wss": "https"}.get(parts.scheme)
+        if scheme is None or not parts.hostname:
+            raise ValueError(f"url={url!r}: expected an address such as http://127.0.0.1:58080/")
+        in_url = parse_qs(parts.query).get("token", [None])[0]
+        return cls(f"{scheme}://{parts.netloc}{parts.path.rstrip('/')}{PATH}", in_url if token is None else token)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """That show the token."""
+        return {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+
+    def socket(self, client: str) -> str:
+        """The WebSocket of the client of that name."""
+        return f"ws{self.base.removeprefix('http')}/ws?client={client}"
+
+
+def item_of(stream: str, observation: Observation, sequence: int, reward: float | None, done: bool) -> str:
+    """One observation as it is sent."""
+    item: dict[str, Any] = {"stream": stream, "sequence": sequence}
+    if isinstance(observation, Mapping):
+        item["raw"] = {name: _plain(value) for name, value in observation.items()}
+    else:
+        item["obs"] = _plain(observation)
+    if reward is not None:
+        item["reward"] = float(reward)
+    if done:
+        item["done"] = True
+    return json.dumps(item, separators=(",", ":"))
+
+
+def _plain(value: Any) -> Any:
+    """Numbers and lists; whole numbers without a point, as most of a map is zeros."""
+    array = np.asarray(value)
+    if array.dtype == np.bool_:
+        array = array.astype(np.int64)
+    if array.dtype.kind == "f" and (np.abs(array) < 2**31).all() and (array == np.rint(array)).all():
+        array = array.astype(np.int64)
+    return array.tolist()
+
+
+def batches(items: Mapping[str, str]) -> Iterator[list[str]]:
+    """Streams whose items fit into one message, in order."""
+    batch: list[str] = []
+    size = 0
+    for stream, item in items.items():
+        if batch and (size + len(item) > MAX_BYTES or len(batch) == MAX_ITEMS):
+            yield batch
+            batch, size = [], 0
+        batch.append(stream)
+        size += len(item) + 1
+    if batch:
+        yield batch

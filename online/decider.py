@@ -1,0 +1,193 @@
+"""One decision: what the live policy proposes for some streams, and what the gate says of it.
+
+    decider = Decider(live, seat, slots=64)
+    decided = decider.decide([Sight("north", obs, seen)], clock=12.5, ids=[17])
+
+Streams come and go; a policy acts in a fixed number of environments. So each stream has a slot among those, kept while
+it is seen now and then. All streams that ask at once share one forward pass, from which version, probabilities and
+confidence are taken too: a version that takes over a moment later is not named for what an older one chose.
+
+A gate that fails judges nothing: the action waits, nothing is done instead, and nothing is learned from it.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from live.swap import LivePolicy
+from online.experience import Experience, Verdict
+from online.gate import Judgement, check_judgement
+from online.gates import GateSeat
+from utils.attempt import Attempts
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What a stream shows at one moment."""
+
+    stream: str
+    obs: np.ndarray  # (W,) float32, what the policy sees
+    seen: np.ndarray  # (S,) what the gate sees; empty without one
+    raw: np.ndarray | None = None  # (R,) the packed raw observation, where there is one
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A decision, and what the gate made of it."""
+
+    experience: Experience
+    components: dict[str, float] = field(default_factory=dict)
+    raw: np.ndarray | None = None
+
+    @property
+    def executed(self) -> np.ndarray | None:
+        """(A,) what is to be done; None: nothing."""
+        return None if self.experience.held else self.experience.executed
+
+
+class NoRoom(RuntimeError):
+    """Every slot belongs to a stream that was seen lately."""
+
+
+class Slots:
+    """Which stream acts in which environment of the policy."""
+
+    def __init__(self, count: int, idle: float) -> None:
+        """`idle`: s, after which a stream that was not seen makes room for another."""
+        self._free = list(range(count - 1, -1, -1))
+        self._idle = idle
+        self._held: OrderedDict[str, tuple[int, float]] = OrderedDict()  # seen longest ago first
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def streams(self) -> list[str]:
+        """Those that have one."""
+        return list(self._held)
+
+    def of(self, stream: str, now: float) -> int:
+        """The stream's slot, a new one where it has none. Raises NoRoom."""
+        slot = self._held[stream][0] if stream in self._held else self._take(now)
+        self._held[stream] = (slot, now)
+        self._held.move_to_end(stream)
+        return slot
+
+    def held(self, streams: Sequence[str]) -> list[int]:
+        """The slots of those streams that have one."""
+        return [self._held[stream][0] for stream in streams if stream in self._held]
+
+    def _take(self, now: float) -> int:
+        if self._free:
+            return self._free.pop()
+        oldest, (slot, seen) = next(iter(self._held.items()))
+        if now - seen < self._idle:
+            raise NoRoom(f"{len(self._held)} streams are served already, which is as many as can be")
+        del self._held[oldest]
+        return slot
+
+
+class Decider:
+    """Decides for the streams that ask. Belongs to the serving thread."""
+
+    def __init__(self, live: LivePolicy, seat: GateSeat | None, slots: Slots, width: int) -> None:
+        """`width`: of the policy's observation; the live policy acts in as many environments as there are slots."""
+        self.live, self.seat, self.slots = live, seat, slots
+        self._attempt = Attempts("the gate")
+        self._obs = torch.zeros(live.num_envs, width)
+
+    @property
+    def failures(self) -> int:
+        """How often the gate raised, or gave no judgement."""
+        return self._attempt.failures
+
+    def decide(self, sights: Sequence[Sight], clock: float, ids: Sequence[int]) -> list[Decided]:
+        """One forward pass for different streams. `clock`: s served; `ids`: of the decisions.
+
+        Raises NoRoom, and nothing is decided then.
+        """
+        rows = torch.tensor([self.slots.of(sight.stream, clock) for sight in sights])
+        obs = np.stack([sight.obs for sight in sights])
+        self._obs[rows] = torch.from_numpy(obs)
+        first = self._obs[: int(rows.max()) + 1]
+        interfered = self.live.pinned or self.live.swapping
+        action = self.live.act(first)
+        interfered = interfered or self.live.swapping
+        said, version = self.live.said, self.live.acting.version
+        assert said is not None
+        log_prob = said.log_prob(action)
+        log_prob, confidence = log_prob[rows], said.confidence(log_prob)[rows]
+        proposed = _rows_of(action)[rows.numpy()]
+        judgement = self._judge(sights, proposed, confidence.cpu().numpy())
+        executed, held = _executed(proposed, judgement, gated=self.seat is not None)
+        forced = torch.from_numpy((executed != proposed).any(1))
+        executed_log_prob = log_prob.where(~forced, torch.zeros(()))  # the gate does it for certain
+        failed = self.seat is not None and judgement is None
+        now = time.time()
+        decided = []
+        for i, sight in enumerate(sights):
+            verdict, expected, components = _said_of(judgement, i, failed)
+            made = Experience(
+                stream=sight.stream, decision=ids[i], obs=sight.obs, proposed=proposed[i], executed=executed[i],
+                log_prob=float(log_prob[i]), executed_log_prob=float(executed_log_prob[i]),
+                confidence=float(confidence[i]), verdict=verdict, expected=expected, seen=sight.seen, version=version,
+                time=now, clock=clock, held=bool(held[i]), interfered=interfered or failed,
+            )  # fmt: skip
+            decided.append(Decided(made, components, sight.raw))
+        return decided
+
+    def forget(self, streams: Sequence[str]) -> None:
+        """Episodes of these streams have ended."""
+        slots = self.slots.held(streams)
+        if slots:
+            self.live.forget(torch.tensor(slots))
+        self.live.take_changes()  # nobody follows who acts where
+
+    def _judge(self, sights: Sequence[Sight], proposed: np.ndarray, confidence: np.ndarray) -> Judgement | None:
+        if self.seat is None:
+            return None
+        seen, found = np.stack([sight.seen for sight in sights]), list[Judgement]()
+        gate = self.seat.gate
+
+        def judge() -> None:
+            judgement = gate.evaluate(seen, proposed, confidence)
+            check_judgement(judgement, len(sights), proposed.shape[1])
+            found.append(judgement)
+
+        return found[0] if self._attempt(judge) else None
+
+
+def _rows_of(action: torch.Tensor) -> np.ndarray:
+    """Actions as rows (N, A): float32, or int64 choices."""
+    rows = action.reshape(len(action), -1).cpu().numpy()
+    return rows.astype(np.float32 if rows.dtype.kind == "f" else np.int64)
+
+
+def _executed(proposed: np.ndarray, judgement: Judgement | None, gated: bool) -> tuple[np.ndarray, np.ndarray]:
+    """(n, A) what is done, and (n,) where that is nothing, so that the row means nothing."""
+    n = len(proposed)
+    if not gated:
+        return proposed, np.zeros(n, bool)
+    if judgement is None:
+        return proposed, np.ones(n, bool)
+    waits = np.asarray(judgement.verdict) == Verdict.WAIT
+    if judgement.fallback is None:
+        return proposed, waits
+    return np.where(waits[:, None], judgement.fallback, proposed).astype(proposed.dtype), np.zeros(n, bool)
+
+
+def _said_of(judgement: Judgement | None, i: int, failed: bool) -> tuple[Verdict, float, dict[str, float]]:
+    if judgement is None:
+        return (Verdict.WAIT if failed else Verdict.OFF), math.nan, {}
+    components = {name: float(values[i]) for name, values in judgement.components.items()}
+    return Verdict(int(judgement.verdict[i])), float(judgement.expected[i]), components

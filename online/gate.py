@@ -1,0 +1,52 @@
+"""The gate: says of a proposed action whether it is sent, and says it again when that experience is learned from.
+
+    judgement = gate.evaluate(seen, action, confidence)
+    judgement.verdict            # (n,) SEND or WAIT
+
+`seen` is what the gate judges by, kept with each experience, so that a later judgement is about the same moment: the
+raw observation for a cost function, the environment's state for a look ahead. A gate must say the same of the same as
+long as its rules are the same; how often it still agrees with what it said is a metric of the training.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from online.experience import Verdict
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a gate said of n proposed actions."""
+
+    verdict: np.ndarray  # (n,) int8: Verdict.SEND or Verdict.WAIT
+    expected: np.ndarray  # (n,) float32, the reward expected of the proposed action
+    components: dict[str, np.ndarray]  # name -> (n,): what the expected reward is made of
+    fallback: np.ndarray | None = None  # (n, A) done instead after a WAIT; None: nothing is done
+
+
+class Gate(Protocol):
+    """Judges proposed actions. The one that serves and the one that trains have one each."""
+
+    name: str
+
+    def evaluate(self, seen: np.ndarray, action: np.ndarray, confidence: np.ndarray) -> Judgement:
+        """seen (n, S), action (n, A), confidence (n,) in [0, 1] -> what it says of each."""
+
+
+def check_judgement(judgement: Judgement, n: int, action_width: int) -> None:
+    """Raises ValueError where a gate's answer is not what it must be, naming the part."""
+    verdict, expected = np.asarray(judgement.verdict), np.asarray(judgement.expected)
+    if verdict.shape != (n,) or not np.isin(verdict, (Verdict.SEND, Verdict.WAIT)).all():
+        raise ValueError(f"the gate's verdict is {verdict!r}; allowed: {n} of SEND (1) and WAIT (2)")
+    if expected.shape != (n,) or not np.isfinite(expected).all():
+        raise ValueError(f"the gate's expected reward is {expected!r}; allowed: {n} finite numbers")
+    for name, values in judgement.components.items():
+        if np.shape(values) != (n,) or not np.isfinite(values).all():
+            raise ValueError(f"the gate's component {name!r} is {values!r}; allowed: {n} finite numbers")
+    fallback = judgement.fallback
+    if fallback is not None and (fallback.shape != (n, action_width) or not np.isfinite(fallback).all()):
+        raise ValueError(f"the gate's fallback has shape {fallback.shape}; allowed: finite, ({n}, {action_width})")

@@ -1,0 +1,99 @@
+"""Which gates there are, what each sees, and how it is made: a gate of one's own is a line in `GATES`.
+
+seat = make_gate(config, size=4)         # None: gate=off
+seen = seat.sees(env)                    # (N, seat.width) of a built-in simulator
+seat.gate.evaluate(seen, action, confidence)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from cfg.schema import RootConfig
+from online.cost_gate import CostGate
+from online.experience import Layout
+from online.gate import Gate
+from online.look_ahead import LookAhead
+from rl.spec import PolicySpec
+from tasks import TASKS
+from tasks.build import make_env
+from tasks.env import Env
+from tasks.stream_task import StreamTask
+from tasks.territory import Territory
+from utils.errors import UserError
+
+COST_THRESHOLD = 0.0
+
+
+@dataclass(frozen=True)
+class GateSeat:
+    """A gate and what it sees."""
+
+    gate: Gate
+    width: int  # values in a row of what it sees
+    kind: str  # their type: float32 or uint8
+    sees: Callable[[Env], np.ndarray]  # environments -> (N, width)
+    raw: bool  # a row is the packed raw observation, which clients can send
+
+
+def raw_rows(env: Env) -> np.ndarray:
+    """(N, R) packed raw observations of a stream task's environments."""
+    task = env.task
+    assert isinstance(task, StreamTask)
+    return task.pack(task.raw(env.sim)).cpu().numpy()
+
+
+def _cost(config: RootConfig, size: int) -> GateSeat:
+    task = TASKS[config.task.name](config.task.params)
+    if not isinstance(task, Territory):
+        raise UserError(
+            f"gate=cost: task {config.task.name} has no cost function. Allowed: lookahead (any task with bodies), off"
+        )
+    threshold = COST_THRESHOLD if config.online.gate_threshold is None else config.online.gate_threshold
+    return GateSeat(CostGate(task, config.task.rewards, threshold), task.raw_width, "float32", raw_rows, raw=True)
+
+
+def _look_ahead(config: RootConfig, size: int) -> GateSeat:
+    if config.simulator == "external":
+        raise UserError(
+            "gate=lookahead needs the state of the simulator, which clients do not send. "
+            "Allowed with simulator=external: off, and cost for tasks that have a cost function. Or simulator=builtin"
+        )
+    assert config.seed is not None
+    scratch = make_env(config.task, config.sim, config.physics, size, config.seed)
+    gate = LookAhead(scratch, config.online.look_ahead, config.online.gate_threshold)
+
+    def states(env: Env) -> np.ndarray:
+        return gate.rows.pack(env.state_dict())
+
+    return GateSeat(gate, gate.rows.width, "uint8", states, raw=False)
+
+
+GATES: dict[str, Callable[[RootConfig, int], GateSeat]] = {"cost": _cost, "lookahead": _look_ahead}
+"""Name -> what makes it, for a configuration and for how many environments at once."""
+
+
+def gate_of(config: RootConfig) -> str:
+    """The name of the gate that is meant: `auto` is cost where the task has one, else off."""
+    if config.gate != "auto":
+        return config.gate
+    return "cost" if issubclass(TASKS[config.task.name], Territory) else "off"
+
+
+def make_gate(config: RootConfig, size: int) -> GateSeat | None:
+    """The configured gate, for `size` actions at once; None where there is none.
+
+    Raises UserError where the task does not have what it needs.
+    """
+    name = gate_of(config)
+    return None if name == "off" else GATES[name](config, size)
+
+
+def layout_of(spec: PolicySpec, seat: GateSeat | None) -> Layout:
+    """What is kept of each experience."""
+    if seat is None:
+        return Layout.of(spec.obs_width, spec.action)
+    return Layout.of(spec.obs_width, spec.action, seat.width, seat.kind)

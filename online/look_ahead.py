@@ -1,0 +1,154 @@
+"""A safety shield for any task with a simulator: rolls a proposed action forward in a copy before it is sent.
+
+The copy is set to the state that the action would act in, and holds the action for `horizon` control steps. One that
+ends an episode by failure within them waits, and so does one whose expected reward is below the threshold, where there
+is one. What is done instead is whichever of a few plain actions (nothing, half of it, its opposite; of a few choices
+each one) stays out of failure longest, and then earns most.
+
+The expected reward is that of the first step, which is what the proposed action earns; its components are the task's
+own weighted terms. The copy draws from a generator that is set alike before each roll, so the same state and action
+are always judged the same.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from online.experience import Verdict
+from online.gate import Judgement
+from tasks.base import Box, Discrete
+from tasks.env import Env
+
+CHOICES = 16  # at most so many discrete choices are all tried
+
+
+class StateRows:
+    """States of environments as rows of bytes, and back."""
+
+    def __init__(self, env: Env) -> None:
+        self._env = env
+        self._template = env.state_dict(torch.tensor([0], device=env.sim.device))
+        self._places = [(part, name, value) for part, name, value in _tensors(self._template)]
+        self.width = sum(value.numel() * value.element_size() for _, _, value in self._places)
+
+    def pack(self, state: dict[str, Any]) -> np.ndarray:
+        """What `Env.state_dict` gave for n environments -> (n, width) uint8."""
+        parts = [_bytes_of(state[part] if name == "" else state[part][name]) for part, name, _ in self._places]
+        return np.concatenate(parts, axis=1)
+
+    def unpack(self, rows: np.ndarray) -> dict[str, Any]:
+        """(n, width) uint8 -> a state for `Env.load_state_dict`, with this environment's own generator."""
+        state = {key: dict(value) if isinstance(value, dict) else value for key, value in self._template.items()}
+        at = 0
+        for part, name, like in self._places:
+            size = like.numel() * like.element_size()
+            raw = rows[:, at : at + size].copy()  # also of one row, whose stride matters to torch, if not to numpy
+            value = torch.from_numpy(raw).view(like.dtype if like.dtype != torch.bool else torch.uint8)
+            value = value.reshape(len(rows), *like.shape[1:]).to(like.dtype).to(self._env.sim.device)
+            at += size
+            if name == "":
+                state[part] = value
+            else:
+                state[part][name] = value
+        return state
+
+
+def _tensors(state: dict[str, Any]) -> list[tuple[str, str, Tensor]]:
+    inner = [(part, name, value) for part in ("sim", "task", "env") for name, value in state[part].items()]
+    rest = [(part, "", state[part]) for part in ("episode_length", "episode_terms")]
+    return [entry for entry in [*inner, *rest] if entry[2].numel()]
+
+
+def _bytes_of(value: Tensor) -> np.ndarray:
+    plain = value.contiguous().cpu()
+    plain = plain.to(torch.uint8) if plain.dtype == torch.bool else plain
+    return plain.reshape(len(plain), -1).view(torch.uint8).numpy()
+
+
+class LookAhead:
+    """`gate=lookahead`."""
+
+    name = "lookahead"
+
+    def __init__(self, scratch: Env, horizon: int, threshold: float | None) -> None:
+        """`scratch`: a copy of the environments that nobody else uses; `horizon`: control steps."""
+        self._env, self._horizon, self._threshold = scratch, horizon, threshold
+        self.rows = StateRows(scratch)
+        self._success = scratch.success_reason
+
+    def evaluate(self, seen: np.ndarray, action: np.ndarray, confidence: np.ndarray) -> Judgement:
+        """seen (n, width) rows of states, action (n, A) -> what becomes of them."""
+        parts = [self._evaluate(seen[i : i + self._env.num_envs], action[i : i + self._env.num_envs])
+                 for i in range(0, len(seen), self._env.num_envs)]  # fmt: skip
+        return Judgement(
+            verdict=np.concatenate([part.verdict for part in parts]),
+            expected=np.concatenate([part.expected for part in parts]),
+            components={name: np.concatenate([p.components[name] for p in parts]) for name in parts[0].components},
+            fallback=np.concatenate([p.fallback for p in parts if p.fallback is not None]),
+        )
+
+    def _evaluate(self, seen: np.ndarray, action: np.ndarray) -> Judgement:
+        survived, _, terms = self._roll(seen, action)
+        expected = terms.sum(1)
+        waits = survived < self._horizon
+        if self._threshold is not None:
+            waits |= expected < self._threshold
+        components = {name: terms[:, i] for i, name in enumerate(self._env.terms.names)}
+        components["survives"] = (survived / self._horizon).astype(np.float32)
+        verdict = np.where(waits, Verdict.WAIT, Verdict.SEND).astype(np.int8)
+        fallback = self._best(seen, action) if waits.any() else action
+        return Judgement(verdict, expected.astype(np.float32), components, fallback)
+
+    def _roll(self, seen: np.ndarray, action: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(n,) steps without failure, (n,) what they earned, (n, T) the first step's weighted terms."""
+        env, n = self._env, len(seen)
+        env.load_state_dict(self.rows.unpack(seen), torch.arange(n, device=env.sim.device))
+        held = env.zero_action()
+        held[:n] = torch.from_numpy(action.copy()).reshape(held[:n].shape).to(held)
+        alive = torch.ones(n, dtype=torch.bool)
+        survived, earned = torch.zeros(n, dtype=torch.int64), torch.zeros(n)
+        first = torch.zeros(n, len(env.terms.names))
+        for k in range(self._horizon):
+            step = env.step(held)
+            failed = step.terminated[:n].cpu() & ~self._succeeded(step, n)
+            earned += step.reward[:n].cpu() * alive
+            if k == 0:
+                first = step.terms[:n].cpu().clone()
+            ended = (step.terminated | step.truncated)[:n].cpu()
+            survived += (alive & ~failed).long()
+            survived[alive & ended & ~failed] = self._horizon  # an end that is no failure: nothing comes after it
+            alive &= ~ended
+            if not alive.any():
+                break
+        return survived.numpy(), earned.numpy(), first.numpy()
+
+    def _succeeded(self, step: Any, n: int) -> Tensor:
+        success = torch.zeros(n, dtype=torch.bool)
+        if step.ended is not None and self._success is not None:
+            for env_id, reason in zip(step.ended.env_ids.tolist(), step.ended.reasons.tolist(), strict=True):
+                if env_id < n:
+                    success[env_id] = self._env.reason_names[reason] == self._success
+        return success
+
+    def _best(self, seen: np.ndarray, action: np.ndarray) -> np.ndarray:
+        """(n, A) of the plain actions the safest one, for each row."""
+        best, value = action.copy(), np.full(len(seen), -math.inf)
+        for candidate in self._candidates(action):
+            survived, earned, _ = self._roll(seen, candidate)
+            worth = survived * 1e9 + earned  # first safe, then good
+            better = worth > value
+            best[better], value[better] = candidate[better], worth[better]
+        return best
+
+    def _candidates(self, action: np.ndarray) -> list[np.ndarray]:
+        spec = self._env.task.action_spec
+        if isinstance(spec, Box):
+            return [np.zeros_like(action), action / 2, -action]
+        if isinstance(spec, Discrete) and spec.n <= CHOICES:
+            return [np.full_like(action, choice) for choice in range(spec.n)]
+        return [np.zeros_like(action)]

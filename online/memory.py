@@ -1,0 +1,81 @@
+"""What a continuous run remembers: completed experiences in a file that is always there, open decisions over a stop."""
+
+from __future__ import annotations
+
+import io
+import logging
+import time
+
+import numpy as np
+
+from cfg.schema import OnlineConfig
+from online.experience import Layout, from_row, to_row
+from online.pending import Pending
+from online.replay import ReplayWriter
+from utils.files import atomic_write_bytes, discard
+from utils.run import Run
+
+log = logging.getLogger(__name__)
+
+
+class Memory:
+    """Replay buffer, pending decisions, and the clock by which both age: s that the run has been served."""
+
+    def __init__(self, run: Run, layout: Layout, online: OnlineConfig) -> None:
+        """Takes up what is there. Raises UserError where it is of another layout, or cannot be had."""
+        self.run, self.layout = run, layout
+        self.writer = ReplayWriter(run.replay_file, layout, online.buffer_capacity)
+        self.pending = Pending(online.pending_ttl_s, online.pending_capacity, self.writer.sessions)
+        self._start = time.monotonic() - self.writer.clock
+        if self.writer.torn:
+            log.warning("%d experiences had been left half written, and are dropped.", self.writer.torn)
+        if len(self.writer):
+            log.info("going on with %d experiences of %d.", len(self.writer), self.writer.added)
+        self._restore()
+
+    @property
+    def clock(self) -> float:
+        """s served, over all sessions; what the clock on the wall does is nothing to it."""
+        return time.monotonic() - self._start
+
+    def tick(self) -> None:
+        """Now and then: tells the reader how late it is, and gives up what has waited too long."""
+        self.writer.tell(self.clock)
+        self.pending.expire(self.clock)
+
+    def _restore(self) -> None:
+        file = self.run.pending_file
+        if not file.exists():
+            return
+        try:
+            rows = np.load(file, allow_pickle=False)
+            if rows.dtype != self.layout.dtype():
+                raise ValueError("it is of another layout")
+            self.pending.restore(from_row(row) for row in rows)
+        except (OSError, ValueError) as error:
+            log.warning("%s cannot be used (%s): the rewards of those decisions will come too late.", file, error)
+        else:
+            log.info("%d decisions wait for their rewards.", len(self.pending))
+        discard(file)  # once: a kill must not bring them back a second time
+
+    def save(self, without: frozenset[str] = frozenset()) -> None:
+        """Keeps the open decisions for the next session, but for those of some streams; says where it cannot."""
+        self.tick()
+        kept = [e for e in self.pending.all() if e.stream not in without and not e.interfered]
+        if not kept:
+            return
+        rows = np.zeros(len(kept), self.layout.dtype())
+        for row, experience in zip(rows, kept, strict=True):
+            to_row(experience, row)
+        try:
+            atomic_write_bytes(self.run.pending_file, _npy(rows))
+        except OSError as error:
+            log.error("%d open decisions could not be kept (%s): their rewards will come too late.", len(kept), error)
+        else:
+            log.info("%d decisions wait for their rewards over the stop.", len(kept))
+
+
+def _npy(rows: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, rows)
+    return file.getvalue()

@@ -1,0 +1,93 @@
+"""The file of a replay buffer: a header, each slot's number, and rows with checksums, mapped by two processes."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+
+import numpy as np
+
+from online.experience import Layout
+from utils.errors import UserError
+from utils.files import discard
+
+MAGIC = 0x6C76_6779_6D72_6231  # "lvgymrb1"
+HEADER = np.dtype(
+    [
+        ("magic", np.uint64),
+        ("capacity", np.int64),
+        ("row_bytes", np.int64),
+        ("sessions", np.int64),  # how often a writer took it up
+        ("added", np.int64),  # experiences so far: the next one's number
+        ("clock", np.float64),  # s that the run has been served, as of now
+        ("pending", np.int64),
+    ]
+)
+PAGE = 4096
+
+
+class Mapped:
+    """The file: a header, each slot's number (-1: nothing whole is in it), and the rows."""
+
+    def __init__(self, descriptor: int, layout: Layout, capacity: int) -> None:
+        self.dtype = layout.dtype()
+        self._map = mmap.mmap(descriptor, file_bytes(layout, capacity))
+        self.header = np.ndarray(1, HEADER, self._map)[0]
+        self.numbers = np.ndarray(capacity, np.int64, self._map, PAGE)
+        self.rows = np.ndarray(capacity, self.dtype, self._map, _rows_at(capacity))
+        self.words = np.ndarray((capacity, self.dtype.itemsize // 8), np.uint64, self._map, _rows_at(capacity))
+
+
+def _rows_at(capacity: int) -> int:
+    return PAGE + -(-8 * capacity // PAGE) * PAGE
+
+
+def file_bytes(layout: Layout, capacity: int) -> int:
+    """Size of the file of `capacity` experiences."""
+    return _rows_at(capacity) + capacity * layout.dtype().itemsize
+
+
+def factors_of(words: int) -> np.ndarray:
+    """What the words of a row are multiplied with: fixed odd numbers."""
+    return np.random.default_rng(0).integers(0, 2**63, words, dtype=np.uint64) | np.uint64(1)
+
+
+def checks_of(words: np.ndarray, factors: np.ndarray) -> np.ndarray:
+    """(n,) checksums of rows (n, words) without their first: a sum of products, modulo 2^64."""
+    return (words[:, 1:] * factors[1:]).sum(1, dtype=np.uint64)
+
+
+def make_file(path: Path, layout: Layout, capacity: int) -> int:
+    """A new file, complete or not at all."""
+    temporary = path.with_name(f"{path.name}.making")
+    discard(temporary)
+    descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        os.posix_fallocate(descriptor, 0, file_bytes(layout, capacity))
+        mapped = Mapped(descriptor, layout, capacity)
+        mapped.numbers[:] = -1
+        mapped.header["capacity"], mapped.header["row_bytes"] = capacity, mapped.dtype.itemsize
+        mapped.header["magic"] = MAGIC
+        os.rename(temporary, path)
+    except BaseException:
+        discard(temporary)
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def open_file(path: Path, layout: Layout, capacity: int) -> int:
+    """Raises UserError where the file is no buffer of this layout; OSError."""
+    descriptor = os.open(path, os.O_RDWR)
+    head = os.pread(descriptor, HEADER.itemsize, 0)
+    header = np.frombuffer(head, HEADER)[0] if len(head) == HEADER.itemsize else np.zeros(1, HEADER)[0]
+    wanted = (MAGIC, capacity, layout.dtype().itemsize, file_bytes(layout, capacity))
+    found = (int(header["magic"]), int(header["capacity"]), int(header["row_bytes"]), os.fstat(descriptor).st_size)
+    if found != wanted:
+        os.close(descriptor)
+        raise UserError(
+            f"{path} is not a replay buffer of {capacity} experiences of {wanted[2]} bytes (it has {found[1]} of "
+            f"{found[2]}). Give online.buffer_capacity={found[1]} and the gate that it was made with, or move it away"
+        )
+    return descriptor

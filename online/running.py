@@ -1,0 +1,189 @@
+"""Continuous training, from a checked configuration to its end: `config=continuous`.
+
+Serving and training are two processes with the run's directory between them: this one decides, keeps experience and
+answers clients; the other one (`online/worker.py`) learns and gives out versions, which this one takes over between two
+decisions as any viewer would.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cfg.overrides import quoted
+from cfg.schema import RootConfig
+from cfg.typed import as_dict
+from live.follow import FollowSource
+from live.sources import CheckpointSource, candidate_of
+from live.swap import LivePolicy
+from live.transition import SwapRule
+from live.watch import Watcher
+from online.decider import Decider, Slots
+from online.gates import GateSeat, gate_of, layout_of, make_gate
+from online.loop import Loop
+from online.memory import Memory
+from online.saving import Keeper
+from online.service import Service
+from online.streams import check_external, features_of, reward_of
+from online.watchdog import Watchdog
+from rl.actor_critic import ActorCritic, OffPolicyRule
+from rl.checkpoint import clean_temporaries, newest_usable
+from rl.policy import Policy
+from rl.spec import PolicySpec, spec_of
+from rl.training import Parent
+from tasks.build import make_env
+from tasks.env import Env
+from utils.errors import UserError
+from utils.files import atomic_write_text, strict_json
+from utils.lock import RunLock
+from utils.log import run_log
+from utils.provenance import Provenance
+from utils.run import Run, begin_run
+from utils.seeding import seed_everything
+from utils.signals import StopFlag
+
+log = logging.getLogger(__name__)
+
+
+def run_continuous(config: RootConfig, provenance: Provenance, stop: StopFlag, parent: Parent | None) -> int:
+    """Serves and learns until a stop is asked for; returns the exit status, 0 also then.
+
+    `parent`: the run that goes on where `config.resume`, else where a new run's weights come from. Raises UserError
+    where it cannot be begun.
+    """
+    assert config.seed is not None
+    seed_everything(config.seed)
+    torch.set_num_threads(1)  # one forward pass of a few rows; more would wait in the way of the trainer
+    _check(config, parent)
+    count = (config.numEnvs or 1) if config.simulator == "builtin" else 1
+    env = make_env(config.task, config.sim, config.physics, count, config.seed)
+    try:
+        if config.simulator == "external":
+            check_external(env)
+        seat = make_gate(config, count)
+        first = first_state(config, spec_of(env), parent)
+        with contextlib.ExitStack() as ends:
+            run = _begin(config, provenance, parent, spec_of(env), first, ends)
+            return _serve(config, run, env, seat, stop)
+    finally:
+        env.sim.close()
+
+
+def _check(config: RootConfig, parent: Parent | None) -> None:
+    """Raises UserError for settings that continuous training cannot mean."""
+    if config.swap == "reset":
+        raise UserError(
+            "swap=reset: a live stream need not have episodes, and would keep the old weights for ever. "
+            "Allowed in config=continuous: now, blend"
+        )
+    if config.reloadInterval == 0:
+        raise UserError("reloadInterval=0: what is learned would never be served. Allowed: more than 0 s")
+    if config.resume and parent is not None and (parent.run is None or parent.run.kind != "continuous"):
+        kind = "a lone file" if parent.run is None else f"a {parent.run.kind} run"
+        raise UserError(
+            f"resume=true: {parent.file} belongs to {kind}; only a continuous run goes on. To begin a new one with "
+            "these weights, leave resume=true out"
+        )
+
+
+def first_state(config: RootConfig, spec: PolicySpec, parent: Parent | None) -> dict[str, Any]:
+    """Weights and optimizer that a new run begins with. Raises UserError where the parent's do not fit."""
+    online = config.online
+    learner = ActorCritic(spec, config.train, OffPolicyRule(config.train.gamma), online.learning_rate)
+    if parent is not None and not config.resume:
+        parent.check_fits(spec)
+        learner.load_model(parent.state["model"])
+    return learner.state()
+
+
+def _begin(
+    config: RootConfig,
+    provenance: Provenance,
+    parent: Parent | None,
+    spec: PolicySpec,
+    first: dict[str, Any],
+    ends: contextlib.ExitStack,
+) -> Run:
+    """The run's directory, held until the end, with a checkpoint in it."""
+    if config.resume and parent is not None and parent.run is not None:
+        run = parent.run
+        ends.enter_context(RunLock(run))
+        ends.enter_context(run_log(run))
+        clean_temporaries(run.nn)
+        log.info("going on with %s", run.path)
+        return run
+    run = begin_run(Path(config.runsDir), config.task.name, "continuous", provenance)
+    ends.enter_context(RunLock(run))
+    ends.enter_context(run_log(run))
+    if parent is not None:
+        origin = {"file": str(parent.file.absolute()), "run_id": parent.run.run_id if parent.run else None}
+        atomic_write_text(run.parent_file, strict_json({**origin, "version": parent.version}))
+        log.info("starting from the weights of %s", parent.file)
+    keeper = Keeper(run, spec, as_dict(config), saved=0, best=None)
+    if not keeper.save(first, version=1, trainings=0, added=0, reward=None):
+        raise UserError(f"{run.path}: {keeper.trouble}. Make room, or choose another place: runsDir=...", exit_code=1)
+    return run
+
+
+def live_policy(config: RootConfig, run: Run, spec: PolicySpec, slots: int) -> LivePolicy:
+    """The run's newest version, acting in so many environments. Raises UserError where there is none."""
+    start = time.perf_counter()
+    usable = newest_usable(run)
+    if usable is None:
+        raise UserError(f"{run.path}: no checkpoint that could be served")
+    first = candidate_of(usable.path, usable.state, 1000 * (time.perf_counter() - start))
+    assert config.seed is not None
+
+    def make_policy() -> Policy:
+        return Policy(spec, config.train, slots, config.device)
+
+    steps = max(1, round(config.blendSeconds / spec.control_dt))
+    rule = SwapRule(config.swap, steps, config.minSwapInterval, config.historySize)
+    return LivePolicy(make_policy, first, True, config.seed, rule)  # stochastic: or nothing new would ever be tried
+
+
+def followed(config: RootConfig, run: Run, spec: PolicySpec, slots: int) -> tuple[LivePolicy, Watcher]:
+    """The run's newest version, and what brings it newer ones."""
+    live = live_policy(config, run, spec, slots)
+    files = CheckpointSource(run, "newest", Path(config.runsDir), config.task.name, False)
+    source = FollowSource(files, "files" if config.weights == "files" else "auto", config.reloadInterval)
+    return live, Watcher(live, source, queue.SimpleQueue())
+
+
+def _serve(config: RootConfig, run: Run, env: Env, seat: GateSeat | None, stop: StopFlag) -> int:
+    spec, online = spec_of(env), config.online
+    slots = max(online.max_streams, env.num_envs)
+    live, watcher = followed(config, run, spec, slots)
+    memory = Memory(run, layout_of(spec, seat), online)
+    decider = Decider(live, seat, Slots(slots, online.pending_ttl_s), spec.obs_width)
+    service = Service(decider, memory.pending, memory.writer, features_of(env), reward_of(env))
+    watchdog = Watchdog(run, config)
+    loop = Loop(config, run, env, service, memory, watchdog)
+    log.info("continuous training of %s, gate %s; %s", config.task.name, gate_of(config), run.path)
+    with contextlib.ExitStack() as ends:
+        ends.callback(lambda: memory.save(without=service.own))
+        ends.enter_context(loop.served())
+        watchdog.start()
+        ends.callback(watchdog.stop)
+        ends.enter_context(watcher)
+        loop.run(stop)
+    _report(run, service)
+    return 0
+
+
+def _report(run: Run, service: Service) -> None:
+    rewards = service.tally.rewards
+    log.info(
+        "stopped after %d decisions; mean of the last %d rewards %s; %s",
+        service.tally.decisions,
+        len(rewards),
+        f"{sum(rewards) / len(rewards):.3f}" if rewards else "unknown",
+        run.path,
+    )
+    log.info("to go on: python train.py config=continuous resume=true %s", quoted("checkpoint", str(run.path)))

@@ -1,0 +1,236 @@
+"""The trainer's process: `python -m online.worker <run directory> <descriptor> <version>`; it reads its configuration.
+
+A process and not a thread, for two reasons. It can be killed when it hangs, which no thread can. And Python lets one
+thread run at a time: beside a training thread, an answer waits for its turn; beside a process it does not
+(`benchmarks/online.py` measures both).
+
+It takes spec and last good state from the run's newest checkpoint that verifies, experience from the replay buffer's
+file. It gives versions to the weight bus, checkpoints to `nn/`, and one line of JSON
+for each training, or at least each second, to the file descriptor: its pulse. Its versions come after the given one,
+which an earlier trainer told of.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from cfg.saved import whole_config
+from cfg.schema import RootConfig
+from cfg.typed import as_dict
+from live.learner import BusObserver
+from online.gates import layout_of, make_gate
+from online.replay import ReplayReader
+from online.saving import Keeper
+from online.trainer import Report, Trainer, rule_of
+from rl.actor_critic import ActorCritic
+from rl.agent import Iteration
+from rl.checkpoint import highest_version, meta_of, newest_usable
+from rl.spec import PolicySpec
+from utils.attempt import Attempts
+from utils.companion import end_with_parent
+from utils.errors import UserError
+from utils.files import strict_json
+from utils.log import setup_logging
+from utils.run import Run, open_run
+from utils.signals import StopFlag
+
+log = logging.getLogger(__name__)
+
+PULSE = 1.0  # s between two signs of life, at most
+PUBLISH = 0.05  # s between two publications, at least
+KNOWN_REWARDS = 1000  # the last ones, of which the mean says how good a version is
+ENOUGH_REWARDS = 100
+FAILURES = 5  # trainings in a row that raised, after which the process gives itself up
+PAUSE = 0.5  # s after one that raised
+
+
+@dataclass
+class _Learner:
+    """What the weight bus wants to know of whoever learns."""
+
+    model: Any
+    version: int
+
+
+class Worker:
+    """One trainer of one run."""
+
+    def __init__(self, run: Run, config: RootConfig, pulse: int, after: int) -> None:
+        """Raises UserError where the run has nothing that can be gone on from."""
+        usable = newest_usable(run)
+        meta = meta_of(usable.state) if usable is not None else None
+        if usable is None or meta is None:
+            raise UserError(f"{run.path}: no checkpoint that the trainer could begin with")
+        state = usable.state
+        self.config, seed = config, config.seed or 0
+        spec = PolicySpec.from_dict(state["spec"])
+        rule = self.config.online
+        torch.manual_seed(seed)
+        seat = make_gate(config, rule.batch_size)
+        layout = layout_of(spec, seat)
+        reader = ReplayReader(run.replay_file, layout, rule.buffer_capacity, rule.priority_sampling)
+        how = rule_of(config)
+        learner = ActorCritic(spec, config.train, how, rule.learning_rate)
+        learner.load_model(state["model"])
+        self.trainer = Trainer(learner, reader, seat.gate if seat is not None else None, rule, seed + meta.version)
+        if "online" in state:
+            self.trainer.load_state(state)
+        self.run, self._pulse, self._beat_at = run, pulse, 0.0
+        self.bus = BusObserver(PUBLISH if config.publishInterval else 0.0)
+        self.version = max(meta.version, highest_version(run), self.bus.highest_version(run), after)
+        self.published = _Learner(learner.model, self.version)
+        self.keeper = Keeper(run, spec, as_dict(config), meta.version, meta.best_reward)
+        self.overruns = self.failures = 0
+        self._saved_at = self.version
+        self.bus.begin(run, self.published, spec, as_dict(config))
+
+    def serve(self, stop: StopFlag) -> None:
+        """Trains until it is asked to stop, or cannot any more; then saves."""
+        due, attempt = time.monotonic(), Attempts("a training")
+        self.beat("waiting")
+        while not stop.requested and self.failures < FAILURES:
+            start = time.monotonic()
+            sound = attempt(self._turn)
+            self.failures = 0 if sound else self.failures + 1
+            took = time.monotonic() - start
+            interval = self.config.online.training_interval
+            self.overruns += interval > 0 and took > interval
+            due = max(due + interval, time.monotonic()) if sound else time.monotonic() + PAUSE
+            self._rest(stop, due)
+        self.save()
+        self.bus.end(complete=True)
+        self.beat("stopped" if stop.requested else "failed")
+
+    def _rest(self, stop: StopFlag, due: float) -> None:
+        while not stop.requested and (left := due - time.monotonic()) > 0:
+            stop.wait(min(left, PULSE))
+            if time.monotonic() - self._beat_at >= PULSE:
+                self.beat("training" if self.trainer.recent else "waiting")
+
+    def _turn(self) -> None:
+        before = self.trainer.counts.trainings
+        report = self.trainer.train()
+        if self.trainer.counts.trainings > before or (report is not None and report.rolled_back):
+            self._publish(report)
+        if report is None:
+            if time.monotonic() - self._beat_at >= PULSE:
+                self.beat("waiting")
+            if not self.config.online.training_interval:
+                time.sleep(0.01)  # nothing to learn from: no reason to look for it all the time
+            return
+        if report.rolled_back:
+            log.warning(
+                "the training diverged (critic's loss %.3g): back to the last good state, learning rate %.2g.",
+                report.critic_loss,
+                self.trainer.learning_rate,
+            )
+        self.beat("training")
+
+    def _publish(self, report: Report | None) -> None:
+        self.version += 1
+        self.published.version = self.version
+        counts, reward = self.trainer.counts, self.reward()
+        seconds = report.seconds if report is not None else 0.0
+        added = self.trainer.reader.added
+        self.bus.after_iteration(Iteration(
+            self.version, counts.trainings, added, 0, seconds, 0.0, seconds, reward, None, False,
+        ))  # fmt: skip
+        if self.version - self._saved_at >= self.config.online.checkpoint_versions:
+            self._saved_at = self.version
+            self.save()
+
+    def save(self) -> bool:
+        """Writes the newest version's checkpoint."""
+        counts = self.trainer.counts
+        return self.keeper.save(
+            self.trainer.state(), self.version, counts.trainings, self.trainer.reader.added, self.reward()
+        )
+
+    def reward(self) -> float | None:
+        """Mean of the last rewards that came; None where they are few."""
+        reader = self.trainer.reader
+        rewards = reader.fresh(max(0, reader.added - KNOWN_REWARDS))["reward"]
+        return float(np.mean(rewards)) if len(rewards) >= ENOUGH_REWARDS else None
+
+    def beat(self, state: str) -> None:
+        """One sign of life. Where nobody reads, it is lost, and nobody waits."""
+        self._beat_at = time.monotonic()
+        try:
+            os.write(self._pulse, strict_json(self._reading(state), indent=None).encode())
+        except BlockingIOError:
+            return
+        except OSError as error:
+            log.debug("nobody reads the pulse (%s)", error)
+
+    def _reading(self, state: str) -> dict[str, Any]:
+        trainer, recent = self.trainer, self.trainer.recent
+        counts, reader = trainer.counts, trainer.reader
+        gated, agreed = (sum(pair[i] for pair in trainer.agreements) for i in (0, 1))
+        seconds = [report.seconds for report in recent]
+        mean = _mean(seconds)
+        interval = max(self.config.online.training_interval, mean or 0.0)
+        return {
+            "state": state,
+            "why": self.keeper.trouble,
+            "training_steps": counts.trainings,
+            "total_batches_trained": counts.batches,
+            "average_batch_size": _mean([report.lessons for report in recent]),
+            "average_loss": _mean([report.loss for report in recent]),
+            "loss": _finite(recent[-1].loss) if recent else None,
+            "entropy": _finite(recent[-1].entropy) if recent else None,
+            "training_steps_per_second": 1 / interval if interval and recent else None,
+            "average_training_time_ms": None if mean is None else 1000 * mean,
+            "training_utilization": None if mean is None or not interval else min(1.0, mean / interval),
+            "learning_rate": trainer.learning_rate,
+            "version": self.version,
+            "agreement": agreed / gated if gated else None,
+            "overruns": self.overruns,
+            "rollbacks": counts.rollbacks,
+            "skipped_batches": counts.skipped,
+            "broken_rows": counts.broken,
+            "expired": reader.expired(),
+            "saved": self.keeper.saved,
+        }
+
+
+def _mean(values: list[float]) -> float | None:
+    finite = [value for value in values if math.isfinite(value)]
+    return float(np.mean(finite)) if finite else None
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def main(arguments: list[str]) -> int:
+    """The process. Its exit status: 0 after a stop that was asked for, else 1."""
+    run, pulse, after = open_run(Path(arguments[0])), int(arguments[1]), int(arguments[2])
+    os.set_blocking(pulse, False)
+    setup_logging("info")
+    torch.set_num_threads(1)
+    with StopFlag() as stop:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the one that serves, which ends this one
+        end_with_parent(stop)
+        try:
+            worker = Worker(run, whole_config(json.loads(sys.stdin.read())), pulse, after)
+        except UserError as error:
+            log.error("%s", error)
+            return error.exit_code
+        worker.serve(stop)
+        return 0 if stop.requested else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

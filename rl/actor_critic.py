@@ -1,0 +1,200 @@
+"""An off-policy actor-critic: learns from single transitions that older policies made.
+
+    learner = ActorCritic(spec, train, OffPolicyRule(discount=0.0))
+    learner.normalise(new.obs)                    # each observation once, not once for each time that it is replayed
+    outcome = learner.update(transitions)         # one gradient step
+    learner.model_state()                         # rl_games' own parameters: any policy here can take them over
+
+V-trace with one step (Espeholt et al. 2018, arXiv:1802.01561, equations 1 and 4), with mu the policy that acted and
+rho = min(clip, pi(a|s) / mu(a|s)):
+
+    target  v = V(s) + rho (r + gamma V(s') - V(s))
+    actor     - rho (r + gamma V(s') - V(s)) log pi(a|s)  - c_H entropy
+
+both weighted by the sampling's importance weights. A transition whose action has become `trust` times as probable as
+it was, or as improbable, pushes the policy no further that way (the clip of proximal policy optimisation, Schulman et
+al. 2017, arXiv:1707.06347, about the policy that acted): experience that is replayed a hundred times would otherwise be
+learned by heart. Truncation at 1 makes an action that the present policy would
+hardly choose count hardly, so old experience can be stale without pushing the policy about. Advantages are measured in
+standard deviations of the value targets, so rewards of any size fit one learning rate.
+
+A step that is not finite, in loss, gradients or weights, is undone and reported: nothing of it stays.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cfg.schema import PPOConfig
+from rl.policy import build_model, think
+from rl.spec import PolicySpec, shape_difference, shapes_of
+from utils.errors import UserError
+
+LOG_RATIO = 20.0  # beyond which a ratio of probabilities is as good as infinite, or nothing
+
+
+@dataclass(frozen=True)
+class OffPolicyRule:
+    """How one update is made."""
+
+    discount: float  # 0: an action is judged by its own reward alone
+    ratio_clip: float = 1.0  # upper bound of the importance ratio
+    entropy_coef: float = 0.01
+    critic_coef: float = 0.5
+    grad_norm: float = 1.0
+    trust: float = 3.0  # ratio, or its inverse, from which on a transition pushes the policy no further
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """n transitions."""
+
+    obs: Tensor  # (n, width)
+    action: Tensor  # (n, size) float32, or (n, k) int64
+    log_prob: Tensor  # (n,) of the action, under the policy that acted
+    reward: Tensor  # (n,)
+    next_obs: Tensor  # (n, width)
+    done: Tensor  # (n,) bool: terminated; a time limit is not an end
+    weight: Tensor  # (n,) of the sampling; 1: uniform
+
+    def __len__(self) -> int:
+        """n."""
+        return len(self.reward)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one gradient step gave."""
+
+    loss: float
+    actor_loss: float
+    critic_loss: float
+    entropy: float
+    ratio: float  # mean, before clipping
+    grad_norm: float  # before clipping
+    errors: Tensor  # (n,) |temporal difference|
+    finite: bool  # False: the step was undone
+
+
+class ActorCritic:
+    """A training copy of a policy with its critic, its normalisers and its optimizer. Never acts."""
+
+    def __init__(self, spec: PolicySpec, train: PPOConfig, rule: OffPolicyRule, learning_rate: float) -> None:
+        """Fresh weights from the global generator. Raises UserError for a recurrent policy.
+
+        Single transitions do not say what such a policy remembered.
+        """
+        if train.network.recurrent is not None:
+            raise UserError(
+                "train.network.recurrent: continuous training learns from single transitions, which do not say what a "
+                "recurrent policy remembered. Allowed: null. Give the observation a history instead: task.history"
+            )
+        self.spec, self.rule = spec, rule
+        self.model: Any = build_model(spec, train, 1).eval()  # eval: its normalisers change only where they are told
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=learning_rate)
+
+    @property
+    def learning_rate(self) -> float:
+        """Adam's."""
+        return float(self.optimizer.param_groups[0]["lr"])
+
+    @learning_rate.setter
+    def learning_rate(self, value: float) -> None:
+        """For the next update."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = value
+
+    def normalise(self, obs: Tensor, returns: Tensor) -> None:
+        """Takes new observations (n, width) and returns or rewards (n,) into the normalisers, where there are any."""
+        if len(obs) and self.model.normalize_input:
+            _take_in(self.model.running_mean_std, obs)
+        if len(returns) and self.model.normalize_value:
+            _take_in(self.model.value_mean_std, returns[:, None])
+
+    def targets(self, t: Transitions) -> Tensor:
+        """(n,) r + gamma V(s'): what values are made of, for `normalise`."""
+        with torch.no_grad():
+            return t.reward + self.rule.discount * self._value(t.next_obs) * ~t.done
+
+    def update(self, t: Transitions) -> Outcome:
+        """One gradient step. One that is not finite is undone, and said so in the outcome."""
+        rule, model = self.rule, self.model
+        said, value = think(model, self.spec.action, t.obs)
+        log_prob = said.log_prob(t.action)
+        with torch.no_grad():
+            ratio = (log_prob - t.log_prob).clamp(-LOG_RATIO, LOG_RATIO).exp()
+            rho = ratio.clamp(max=rule.ratio_clip)
+            known = model.denorm_value(value).squeeze(1)
+            error = self.targets(t) - known
+            target = self._normal(known + rho * error)
+            advantage = rho * error / self._value_std()
+            far = torch.where(advantage > 0, ratio > rule.trust, ratio < 1 / rule.trust)
+        actor = -(t.weight * advantage * log_prob * ~far).mean()
+        critic = (t.weight * (target - value.squeeze(1)) ** 2).mean()
+        entropy = said.entropy().mean()
+        loss = actor + rule.critic_coef * critic - rule.entropy_coef * entropy
+        self.optimizer.zero_grad()
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), rule.grad_norm)
+        finite = bool(torch.isfinite(loss)) and bool(torch.isfinite(norm)) and self._step()
+        names = ("loss", "actor_loss", "critic_loss", "entropy", "ratio", "grad_norm")
+        numbers = (loss, actor, critic, entropy, ratio.mean(), norm)
+        told = {name: float(number.detach()) for name, number in zip(names, numbers, strict=True)}
+        return Outcome(**told, errors=error.abs(), finite=finite)
+
+    def _step(self) -> bool:
+        """Adam's step; False where it made weights that are not finite, and was undone."""
+        weights = list(self.model.parameters())
+        moments = [value for state in self.optimizer.state.values() for value in state.values()]
+        before = [value.detach().clone() for value in (*weights, *moments)]
+        self.optimizer.step()
+        if bool(torch.isfinite(torch.stack([value.detach().sum() for value in weights])).all()):
+            return True
+        with torch.no_grad():
+            torch._foreach_copy_([*weights, *moments], before)
+        if not moments:  # it was the first step
+            self.optimizer.state.clear()
+        return False
+
+    def _value(self, obs: Tensor) -> Tensor:
+        return self.model.denorm_value(think(self.model, self.spec.action, obs)[1]).squeeze(1)
+
+    def _normal(self, value: Tensor) -> Tensor:
+        return self.model.value_mean_std(value[:, None]).squeeze(1) if self.model.normalize_value else value
+
+    def _value_std(self) -> Tensor | float:
+        if not self.model.normalize_value:
+            return 1.0
+        return (self.model.value_mean_std.running_var.float() + self.model.value_mean_std.epsilon).sqrt()
+
+    def model_state(self) -> dict[str, Tensor]:
+        """A copy of weights and normalisers, under rl_games' names."""
+        return {name: value.clone() for name, value in self.model.state_dict().items()}
+
+    def load_model(self, model: Mapping[str, Tensor]) -> None:
+        """Takes over weights and normalisers. Raises UserError with a readable difference where they do not fit."""
+        differs = shape_difference(shapes_of(self.model.state_dict()), shapes_of(model))
+        if differs is not None:
+            raise UserError(f"the policy does not fit: {differs}")
+        self.model.load_state_dict(dict(model), strict=True)
+
+    def state(self) -> dict[str, Any]:
+        """Everything that decides the next update, as a copy: `model` and `optimizer`."""
+        return {"model": self.model_state(), "optimizer": copy.deepcopy(self.optimizer.state_dict())}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """The inverse of `state`. Raises UserError where the model does not fit, ValueError where the optimizer's."""
+        self.load_model(state["model"])
+        self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
+
+
+def _take_in(normaliser: Any, values: Tensor) -> None:
+    normaliser.train()
+    normaliser(values)
+    normaliser.eval()

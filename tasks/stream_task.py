@@ -1,0 +1,102 @@
+"""A task whose observations may come from outside: from a game, a plant, a simulator in another process.
+
+    raw = task.unpack(rows)                                  # name -> (n, *shape): what an outside source sends
+    blocks = task.features(raw)                              # what the policy sees, block by block
+    terms = task.stream_reward(before, action, after)        # what came of an action, by the next raw observation
+
+In simulation the task makes its raw observations itself (`raw`), and sees and judges by the very same functions:
+`observe(state)` is `features(raw(state))`, and `reward` is `stream_reward` of two raw observations. A policy that
+learned in simulation thus reads an outside source in the same way. The features, rewards and rows of an unbound task
+need no simulator.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from sim.base import Simulator
+from tasks.base import Task
+from utils.errors import UserError
+
+
+@dataclass(frozen=True)
+class RawField:
+    """One quantity of a raw observation."""
+
+    shape: tuple[int, ...]  # () is one number
+    low: float
+    high: float
+    help: str  # unit and meaning
+
+    @property
+    def size(self) -> int:
+        """How many numbers."""
+        return prod(self.shape)
+
+
+class StreamTask(Task):
+    """A task with raw observations, which brings its own dynamics (sim=none)."""
+
+    own_dynamics = True
+
+    @abstractmethod
+    def raw_fields(self) -> dict[str, RawField]:
+        """What a raw observation holds, in the order of its rows. Known before `bind`."""
+
+    @abstractmethod
+    def raw(self, state: Simulator) -> dict[str, Tensor]:
+        """What an outside source would send now: name -> (N, *shape) float32; to be read only."""
+
+    @abstractmethod
+    def features(self, raw: dict[str, Tensor]) -> dict[str, Tensor]:
+        """name -> (n, *shape) raw -> named observation blocks, each (n, width). Known before `bind`."""
+
+    @abstractmethod
+    def stream_reward(self, before: dict[str, Tensor], action: Tensor, after: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Named, unweighted reward terms (n,) of actions (n, ...) between two raw observations."""
+
+    def observe(self, state: Simulator) -> dict[str, Tensor]:
+        """The features of the raw observation."""
+        return self.features(self.raw(state))
+
+    def model_path(self) -> Path:
+        """Raises UserError: there is no model."""
+        raise UserError(f"{type(self).__name__} has no model: it brings its own dynamics. Use sim=none.")
+
+    @cached_property
+    def raw_width(self) -> int:
+        """Numbers in a packed row."""
+        return sum(field.size for field in self.raw_fields().values())
+
+    def pack(self, raw: Mapping[str, Tensor]) -> Tensor:
+        """name -> (n, *shape) -> rows (n, width) float32, the fields one after the other.
+
+        Raises ValueError where a field is missing, unknown or of another shape.
+        """
+        fields = self.raw_fields()
+        if set(raw) != set(fields):
+            raise ValueError(f"raw fields are {', '.join(raw) or 'none'}; allowed: all of {', '.join(fields)}")
+        for name, field in fields.items():
+            if tuple(raw[name].shape[1:]) != field.shape or raw[name].dim() == 0:
+                raise ValueError(f"raw field {name!r} has shape {tuple(raw[name].shape)}; allowed: (n, *{field.shape})")
+        rows = [raw[name].reshape(len(raw[name]), field.size).float() for name, field in fields.items()]
+        return torch.cat(rows, dim=1)
+
+    def unpack(self, rows: Tensor) -> dict[str, Tensor]:
+        """Rows (n, width) -> name -> (n, *shape), views of the rows. Raises ValueError for another width."""
+        if rows.dim() != 2 or rows.shape[1] != self.raw_width:
+            raise ValueError(f"raw rows have shape {tuple(rows.shape)}; allowed: (n, {self.raw_width})")
+        fields = self.raw_fields()
+        parts = rows.split([field.size for field in fields.values()], dim=1)
+        return {
+            name: part.reshape(len(rows), *field.shape)
+            for (name, field), part in zip(fields.items(), parts, strict=True)
+        }

@@ -1,0 +1,167 @@
+"""A stand-in for the decision loop, and servers on loopback that it answers for."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from dataclasses import dataclass, field
+
+import httpx
+import numpy as np
+import pytest
+import websockets.asyncio.client
+
+from online.inbox import Accepted, Decision, Inbox, Observed, Refusal
+from online.messages import Description
+from online.server import PREFIX, OnlineApi
+from rl.spec import PolicySpec
+from tasks.base import Box
+from web.access import Access
+from web.door import FrontDoor
+
+SPEC = PolicySpec("Cartpole", (("cart", 2), ("pole", 2)), (), Box(1), 1 / 60)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A raw field, as tasks have them."""
+
+    shape: tuple[int, ...]
+    low: float
+    high: float
+    help: str
+
+
+GRID = {"minerals": Part((2, 3), 0.0, 1.0, "share of a chunk"), "energy": Part((), 0.0, 200.0, "units")}
+
+
+@dataclass
+class Stream:
+    """What the stand-in remembers of a stream."""
+
+    sequence: int = -1
+    answer: Decision | None = None
+    open: list[int] = field(default_factory=list)
+
+
+class FakeLoop:
+    """Decides the sum of an observation, doubled; keeps each reward with its decision. A thread, like the real one."""
+
+    def __init__(self, inbox: Inbox, max_streams: int = 100) -> None:
+        self.inbox, self.max_streams = inbox, max_streams
+        self.streams: dict[str, Stream] = {}
+        self.decided: dict[int, float] = {}  # decision -> its action
+        self.rewards: dict[int, float] = {}  # decision -> its reward
+        self.batches: list[int] = []  # requests that came together
+        self.go = threading.Event()  # cleared: the thread thinks
+        self.go.set()
+        self.thinking = threading.Event()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+        self.go.set()
+        self._thread.join(10)
+        self.inbox.close()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            for asked in self.inbox.take(0.05):
+                self.thinking.set()
+                self.go.wait(30)
+                self.batches.append(len(asked.requests))
+                asked.answer([self._answer(request) for request in asked.requests])
+
+    def _answer(self, request):
+        try:
+            return self._decide(request) if isinstance(request, Observed) else self._credit(request)
+        except Refusal as refusal:
+            return refusal
+
+    def _decide(self, seen: Observed) -> Decision | None:
+        if seen.stream not in self.streams and len(self.streams) >= self.max_streams:
+            raise Refusal("too_many_streams", f"{self.max_streams} streams are served")
+        stream = self.streams.setdefault(seen.stream, Stream())
+        if seen.sequence is not None and seen.sequence <= stream.sequence:
+            if seen.sequence == stream.sequence:
+                return stream.answer
+            raise Refusal("out_of_order", f"sequence {seen.sequence} after {stream.sequence}")
+        previous = None
+        if seen.reward is not None and stream.answer is not None:
+            previous = self._join(stream, stream.answer.decision, seen.reward)
+        stream.sequence = stream.sequence if seen.sequence is None else seen.sequence
+        stream.answer = None if seen.done else self._decision(seen, previous)
+        stream.open += [] if seen.done else [stream.answer.decision]
+        return stream.answer
+
+    def _decision(self, seen: Observed, previous: str | None) -> Decision:
+        row = seen.obs if seen.obs is not None else seen.raw
+        number, action = len(self.decided) + 1, 2 * float(np.sum(row, dtype=np.float64))
+        self.decided[number] = action
+        parts = {"double": action, "count": float(row.size)}
+        return Decision(seen.stream, number, [action], [action], "SEND", action, parts, 0.5, 7, previous)
+
+    def _join(self, stream: Stream, decision: int, reward: float) -> str | None:
+        if decision in self.rewards:
+            return f"decision {decision} has its reward already"
+        stream.open.remove(decision)
+        self.rewards[decision] = reward
+        return None
+
+    def _credit(self, given) -> Accepted:
+        stream = self.streams.get(given.stream, Stream())
+        if given.decision in self.rewards:
+            raise Refusal("duplicate", f"decision {given.decision} has its reward already")
+        if given.decision not in stream.open:
+            raise Refusal("unknown", f"stream {given.stream!r} has made no decision {given.decision}")
+        self._join(stream, given.decision, given.reward)
+        return Accepted(given.stream, given.decision)
+
+
+@dataclass
+class Served:
+    """A server and what is behind it."""
+
+    door: FrontDoor
+    api: OnlineApi
+    inbox: Inbox
+    loop: FakeLoop
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.door.port}"
+
+    def socket(self, query="", **settings):
+        """`async with served.socket() as ws`."""
+        url = f"ws://127.0.0.1:{self.door.port}{PREFIX}/ws{query}"
+        return websockets.asyncio.client.connect(url, proxy=None, **settings)
+
+    def http(self, **settings):
+        return httpx.Client(base_url=f"{self.address}{PREFIX}", trust_env=False, **settings)
+
+
+@contextlib.contextmanager
+def serving(raw=False, token=None, read_only=False, port=0, capacity=4096, max_streams=100, loop=None):
+    """A server, which is closed after the block; `loop`: what decided behind an earlier one."""
+    access, inbox = Access(token, read_only), Inbox(capacity)
+    door = FrontDoor(access, "127.0.0.1", port)
+    api = OnlineApi(inbox, Description(SPEC, GRID if raw else {}), access)
+    api.mount(door.app)
+    mind = FakeLoop(inbox, max_streams)
+    if loop is not None:
+        mind.streams, mind.decided, mind.rewards = loop.streams, loop.decided, loop.rewards
+    door.start()
+    try:
+        yield Served(door, api, inbox, mind)
+    finally:
+        mind.stop()
+        door.stop()
+
+
+@pytest.fixture
+def serve():
+    """serve(raw=True): a server for the test."""
+    with contextlib.ExitStack() as stack:
+        yield lambda **settings: stack.enter_context(serving(**settings))

@@ -1,0 +1,157 @@
+"""`config=continuous` as a whole: real processes, a real port, real signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+import urllib.request
+
+import pytest
+
+from rl.checkpoint import find_latest_checkpoint_file, list_checkpoints
+from tests.processes import Running, results, run, runs, scalars, until
+
+TERRITORY = ("config=continuous", "task=Territory", "playSpeed=0", "streamPort=0", "online.training_interval=0.2")
+
+
+class Serving(Running):
+    """A continuous run, and what it says of itself."""
+
+    def status(self) -> dict:
+        url = re.search(r"dashboard at (\S+)", self.text)
+        assert url is not None
+        with urllib.request.urlopen(f"{url[1]}stats", timeout=20) as answer:
+            return json.load(answer)
+
+    def until(self, holds, timeout: float = 90) -> dict:
+        self.wait_for("dashboard at")
+        until(lambda: holds(self.status()), timeout, lambda: f"{self.status()}\n{self.text}", self)
+        return self.status()
+
+
+def trains(status):
+    return status["trainer"]["state"] == "training"
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+@pytest.mark.slow
+def test_it_serves_learns_stops_goes_on_and_can_be_watched(tmp_path):
+    with Serving(tmp_path, *TERRITORY) as first:
+        before = first.until(lambda s: trains(s) and s["serving"]["version"] > 5)
+        assert before["buffer"]["lost"] == 0
+        assert (before["gate"], before["simulator"], before["trainer"]["agreement"]) == ("cost", "builtin", 1.0)
+        with Running(tmp_path, "config=test", "testGamesNum=0", "checkpoint=latest", name="test") as test:
+            test.wait_for("now acting: version", 60, count=3)
+            assert test.end() == 0
+        trainer = first.status()["trainer"]["pid"]
+        assert first.end() == 0
+        assert "to go on: python train.py config=continuous resume=true" in first.text
+    assert gone(trainer)
+    (made,) = runs(tmp_path, "continuous")
+    assert (tmp_path / "runs" / "latest_train").resolve() == made
+    assert results(tmp_path)["swaps"]
+    saved = list_checkpoints(made)[0].version
+    assert scalars(made / "summaries", "online/average_loss")
+    again = ("config=continuous", "resume=true", "checkpoint=latest", "streamPort=0", "playSpeed=0")
+    with Serving(tmp_path, *again) as second:
+        after = second.until(lambda s: trains(s) and s["serving"]["version"] > saved + 2)
+        assert after["run"] == made.name
+        assert after["buffer"]["added"] >= before["buffer"]["added"]
+        assert after["trainer"]["training_steps"] > before["trainer"]["training_steps"]
+        assert second.end(signal.SIGTERM) == 0
+    assert find_latest_checkpoint_file(made).name.startswith("Territory_v")
+    assert runs(tmp_path, "continuous") == [made]
+
+
+@pytest.mark.slow
+def test_a_trainer_that_is_killed_or_hangs_is_replaced_and_versions_go_on(tmp_path):
+    with Serving(tmp_path, *TERRITORY, "online.hang_timeout_s=5", "online.checkpoint_versions=5") as serving:
+        killed = serving.until(lambda s: trains(s) and s["trainer"]["saved"] > 5)
+        os.kill(killed["trainer"]["pid"], signal.SIGKILL)
+        told = serving.status()["trainer"]
+        assert told["state"] in ("dead", "starting")
+        assert told["loss"] is told["training_utilization"] is None
+        again = serving.until(lambda s: trains(s) and s["serving"]["version"] > killed["serving"]["version"])
+        assert (again["trainer"]["restarts"], again["trainer"]["pid"] != killed["trainer"]["pid"]) == (1, True)
+        os.kill(again["trainer"]["pid"], signal.SIGSTOP)
+        hung = serving.until(lambda s: s["trainer"]["restarts"] == 2)
+        assert gone(again["trainer"]["pid"])
+        assert "gave no sign of life for 5 s" in serving.text
+        last = serving.until(lambda s: trains(s) and s["serving"]["version"] > again["serving"]["version"])
+        assert last["buffer"]["added"] > hung["buffer"]["added"] > killed["buffer"]["added"]
+        assert last["buffer"]["lost"] == 0
+        assert serving.end() == 0
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_leaves_no_trainer_and_no_experience_is_lost(tmp_path):
+    with Serving(tmp_path, *TERRITORY) as serving:
+        before = serving.until(lambda s: trains(s) and s["buffer"]["added"] > 200)
+        serving.process.kill()
+        until(lambda: gone(before["trainer"]["pid"]), 30)
+    with Serving(tmp_path, "config=continuous", "resume=true", "checkpoint=latest", "streamPort=0") as again:
+        after = again.until(trains)
+        assert after["buffer"]["added"] >= before["buffer"]["added"]
+        assert again.end() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gate", ["lookahead", "off"])
+def test_a_robot_is_learned_with_and_without_a_shield(tmp_path, gate):
+    given = ("config=continuous", "task=Cartpole", f"gate={gate}", "playSpeed=0", "streamPort=0")
+    with Serving(tmp_path, *given, "online.training_interval=0.1") as serving:
+        status = serving.until(lambda s: trains(s) and s["serving"]["version"] > 3)
+        waits, off = status["decisions"]["wait"], status["decisions"]["off"]
+        assert (waits > 0, off > 0) == ((True, False) if gate == "lookahead" else (False, True))
+        assert status["decisions"]["gate_failures"] == 0
+        time.sleep(0.5)
+        assert serving.end() == 0
+
+
+@pytest.mark.slow
+def test_weights_of_an_ordinary_training_are_gone_on_with_and_a_training_with_theirs(tmp_path):
+    assert run(tmp_path, "config=train_headless", "task=Territory", "numEnvs=32", "maxIterations=2").returncode == 0
+    with Serving(tmp_path, *TERRITORY, "checkpoint=latest") as serving:
+        serving.until(lambda s: trains(s) and s["serving"]["version"] > 2)
+        assert "starting from the weights of" in serving.text
+        assert serving.end() == 0
+    training = ("config=train_headless", "task=Territory", "numEnvs=32", "maxIterations=1")
+    done = run(tmp_path, *training, "checkpoint=latest")
+    assert done.returncode == 0, done.stdout
+    done = run(tmp_path, "config=train_headless", "resume=true", "checkpoint=continuous")
+    assert done.returncode == 2
+    assert "config=continuous" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("gate=cost", "task=Cartpole"), "task Cartpole has no cost function. Allowed: lookahead"),
+        (("gate=lookahead", "task=Cartpole", "simulator=external"), "gate=lookahead needs the state of the simulator"),
+        (("swap=reset",), "Allowed in config=continuous: now, blend"),
+        (("reloadInterval=0",), "what is learned would never be served"),
+        (("+train.network.recurrent={}",), "do not say what a recurrent policy remembered"),
+        (("resume=true",), "which run?"),
+        (("online.batch_size=0",), "online.batch_size=0"),
+        (("online.training_intervall=1",), "Did you mean online.training_interval?"),
+        (("streamToken=short", "streamBindAll=true"), "characters are too few"),
+        (("online.buffer_capacity=10000000",), "online.buffer_capacity"),
+    ],
+)
+def test_a_mistake_is_explained_and_leaves_nothing_behind(tmp_path, given, words):
+    done = run(tmp_path, *TERRITORY[:1], "task=Territory", "streamPort=0", *given)
+    assert done.returncode == 2, done.stdout
+    assert words in done.stdout
+    assert "Traceback" not in done.stdout
+    assert runs(tmp_path, "continuous") == []

@@ -1,0 +1,91 @@
+"""The protocol's page says what the code does, its lines run, and the API's page works in a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from online import claims, messages, server, talk
+from online.inbox import CAPACITY, REFUSALS
+from tests.page_fixtures import needs_chromium
+from web.server import MAX_MESSAGE
+
+pytest_plugins = ["online_fixtures", "page_fixtures"]
+
+ROOT = Path(__file__).parent.parent
+TEXT = (ROOT / "docs" / "protocol.md").read_text()
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", TEXT, re.S)
+
+
+def rows(heading):
+    part = TEXT.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if line[:1] == "|"][2:]
+
+
+def test_the_table_has_every_kind_with_its_status():
+    table = {row[0].strip("`"): row[1] for row in rows("Errors")}
+    assert set(table) == set(get_args(messages.Kind))
+    assert {k: int(v) for k, v in table.items() if v.isdecimal()} == messages.STATUS
+    assert {k for k, v in table.items() if v == "in answers"} == set(REFUSALS) - set(messages.STATUS)
+
+
+def test_the_limits_are_the_codes():
+    table = {row[0]: row[1] for row in rows("Limits")}
+    assert table["bytes of a message"].startswith(f"{MAX_MESSAGE // 1024} KiB")
+    assert table["requests in a message"] == str(messages.MAX_ITEMS)
+    assert table["messages of a connection without an answer"].startswith(f"{talk.UNANSWERED};")
+    assert table["requests that wait, of all clients"].startswith(f"{CAPACITY};")
+    assert table["clients"] == f"{server.MAX_CLIENTS} WebSockets, {server.MAX_REQUESTS} HTTP requests"
+    assert table["streams"] == str(claims.MAX_STREAMS)
+    assert f"for {talk.SEND_S:g} s" in table["answers that are not read"]
+    assert table["nonsense"].startswith(f"{talk.REFUSALS} ")
+    assert f"for {claims.LEASE_S:g} s after each request" in " ".join(TEXT.split())
+    assert f"no answer within {server.ANSWER_S:g} s" in TEXT
+
+
+def test_the_json_is_json():
+    assert [json.loads(block)["type"] for block in blocks("json")] == ["answers", "error"]
+
+
+def test_the_lines_run_as_they_stand(serve):
+    served = serve()
+    port = f":{served.door.port}"
+    for code in blocks("python"):
+        done = subprocess.run(
+            [sys.executable, "-c", code.replace(":58080", port)], cwd=ROOT, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
+    assert served.loop.rewards == {1: 0.98, 2: 0.97}
+    served.loop.streams.clear()
+    served.loop.decided.clear()
+    served.loop.rewards.clear()
+    (commands,) = blocks("sh")
+    for command in commands.replace(":58080", port).split("\n\n"):
+        answer = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60).stdout
+        assert json.loads(answer).get("type", "spec") in ("spec", "answers"), answer
+    assert served.loop.rewards == {1: 0.98}
+
+
+@pytest.mark.slow
+@needs_chromium
+def test_the_page_of_the_api_sends_a_message(serve, open_page):
+    served = serve(raw=True)
+    page = open_page(f"{served.address}/online/v1/docs", playing=False)
+    page.click("text=/observe >> nth=0")
+    page.click("text=Try it out")
+    raw = {"minerals": [[0, 0, 0], [0, 0, 1]], "energy": 3}
+    page.fill("textarea", json.dumps({"v": 1, "observations": [{"stream": "a", "raw": raw}]}))
+    page.click("button.execute")
+    page.wait_for_selector(".live-responses-table")
+    assert '"type": "decision"' in page.inner_text(".live-responses-table")
+    assert served.loop.decided == {1: 8.0}
+    assert page.said == []

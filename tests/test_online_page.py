@@ -1,0 +1,339 @@
+"""The page of a continuous run in a real browser: numbers that change, troubles that are said, orders, the picture."""
+
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.online_status import Script, dashboards, running
+from tests.page_fixtures import browser, needs_chromium, new_page, text, wait
+
+__all__ = ["browser"]
+pytestmark = [pytest.mark.slow, needs_chromium]
+EXPECTED_COMPLAINTS = ("ERR_CONNECTION_REFUSED", "WebSocket connection", "ERR_CONNECTION_RESET", "ERR_INCOMPLETE")
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+def shown_at(browser, url, size=None, scheme="light"):
+    """A page that is live; `page.said` holds what its console complained of."""
+    page = new_page(browser)
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size(size or {"width": 1300, "height": 900})
+    page.goto(url)
+    wait(page, lambda: text(page, "#connection") == "live", 20)
+    return page
+
+
+@pytest.fixture
+def shown(browser):
+    """A script that goes on, the door, and a page of it; no complaint of its console but of connections."""
+    script = Script()
+    script.fill(60)
+    with dashboards(script) as opened, running(script):
+        door = opened()
+        page = shown_at(browser, door.url)
+        yield SimpleNamespace(script=script, door=door, page=page, opened=opened, browser=browser)
+        assert [said for said in page.said if not any(word in said for word in EXPECTED_COMPLAINTS)] == []
+        page.context.close()
+
+
+def fact(page, card, name):
+    """The number beside a name in a card."""
+    return page.locator(f"#{card} dt", has_text=name).first.locator("xpath=following-sibling::dd[1]").text_content()
+
+
+def number(words):
+    return int(words.replace(",", ""))
+
+
+def pixels(page):
+    """The territory's picture, (height, width, 3)."""
+    page.locator("#map").scroll_into_view_if_needed()
+    return np.asarray(Image.open(io.BytesIO(page.locator("#map").screenshot())).convert("RGB")).astype(int)
+
+
+def drawn(page):
+    wait(page, lambda: "workers" in text(page, "#map-text"), 20, lambda: text(page, "#map-text"))
+    return pixels(page)
+
+
+def test_numbers_appear_change_and_grow_old(shown):
+    page = shown.page
+    assert text(page, "#task") == "Territory"
+    assert text(page, "#phase") == "serving"
+    assert text(page, "#trainer-state") == "trainer: training"
+    assert "version 41 · " in text(page, "#serving")
+    assert fact(page, "trainer", "step time") == "41.0 ms"
+    assert fact(page, "trainer", "gate agrees") == "93 %"
+    assert fact(page, "latency", "p99") == "2.40 ms"
+    assert fact(page, "buffer", "no reward") == "7"
+    assert fact(page, "refused", "duplicate") == "6"
+    assert text(page, "#completed") == "completed1,100 of 10,000"
+    assert page.locator("#components .meter").count() == 5
+    assert "−0.080" in text(page, "#components")
+    before = number(fact(page, "decisions", "made"))
+    wait(page, lambda: number(fact(page, "decisions", "made")) > before + 3)
+    age = int(text(page, "#serving").split()[3])
+    wait(page, lambda: int(text(page, "#serving").split()[3]) > age + 1)
+    assert page.is_hidden("#troubles")
+    assert page.get_attribute("body", "data-fresh") == "yes"
+
+
+def test_plots_are_drawn_and_get_new_points(shown):
+    page = shown.page
+    for name, paths in {"loss": 1, "gate": 2, "reward": 2, "latency": 1, "fill": 2, "busy": 1}.items():
+        wait(page, lambda name=name, paths=paths: page.locator(f"#plot-{name} path").count() == paths)
+    line = page.locator("#plot-loss path").get_attribute("d")
+    assert line.count("L") > 30
+    wait(page, lambda: page.locator("#plot-loss path").get_attribute("d").count("L") > line.count("L"))
+    assert "gate agrees 0." in page.get_attribute("#plot-gate", "aria-label")
+
+
+def test_numbers_that_are_not_known_are_dashes_and_gaps(shown):
+    unknown = {"loss": None, "training_utilization": None, "agreement": None}
+    shown.script.change(trainer={"state": "waiting", "why": "8 experiences are needed, there are 3", **unknown})
+    page = shown.page
+    wait(page, lambda: text(page, "#trainer-state") == "trainer: waiting")
+    assert fact(page, "trainer", "loss") == "–"
+    assert text(page, "#utilization") == "busy–"
+    assert "there are 3" in text(page, "#trainer-why")
+
+
+@pytest.mark.parametrize("state", ["dead", "hung", "given up"])
+def test_a_trainer_that_is_gone_is_said_and_its_age_goes_on(shown, state):
+    page = shown.page
+    shown.script.change(trainer={"state": state, "why": "killed by signal 9", "beat_age_s": 14.0})
+    wait(page, lambda: text(page, "#trainer-state") == f"trainer: {state}")
+    assert "killed by signal 9" in text(page, "#troubles")
+    assert "Version 41 goes on deciding" in text(page, "#troubles")
+    assert state in text(page, "#spoken")
+    assert "stale" in page.get_attribute("#trainer", "class")
+    assert page.get_attribute("body", "data-fresh") == "yes"  # what decides is alive
+    shown.script.change(trainer={"state": "training", "why": ""})
+    wait(page, lambda: page.is_hidden("#troubles"))
+
+
+def test_a_server_that_stops_is_said_at_once_and_one_that_comes_back_is_found(shown):
+    page, port = shown.page, shown.door.port
+    shown.door.stop()
+    wait(page, lambda: text(page, "#connection") == "reconnecting", 5)
+    assert page.get_attribute("body", "data-fresh") == "no"
+    assert "No connection to the server" in text(page, "#troubles")
+    assert float(page.locator("#trainer").evaluate("e => getComputedStyle(e).opacity")) < 0.7
+    wait(page, lambda: "5 s old" in text(page, "#troubles"), 20, lambda: text(page, "#troubles"))
+    page.click("#pin")
+    assert "not connected" in text(page, "#notice")
+    shown.script.change(serving={"version": 77, "age_s": 1.0})
+    shown.opened(port=port)
+    wait(page, lambda: text(page, "#connection") == "live", 30)
+    wait(page, lambda: "version 77" in text(page, "#serving"))
+    assert page.get_attribute("body", "data-fresh") == "yes"
+    assert page.is_hidden("#troubles")
+    assert shown.script.asked == []
+
+
+def test_a_server_that_says_nothing_and_a_status_that_nobody_renews_are_told_apart(browser, monkeypatch):
+    script = Script()
+    with dashboards(script) as opened:
+        door = opened()
+        page = shown_at(browser, door.url)  # nobody changes the status
+        wait(page, lambda: "what decides has given no news" in text(page, "#troubles"), 20)
+        assert text(page, "#connection") == "live"
+        assert page.get_attribute("body", "data-fresh") == "no"
+        monkeypatch.setattr("online.dashboard.BEAT", 1e9)
+        wait(page, lambda: "connected but says nothing" in text(page, "#troubles"), 20)
+        assert text(page, "#connection") == "no news"
+        wait(page, lambda: text(page, "#connection") == "reconnecting" or door.dashboard.open != 1, 20)
+        monkeypatch.setattr("online.dashboard.BEAT", 1.0)
+        with running(script):
+            wait(page, lambda: page.get_attribute("body", "data-fresh") == "yes", 30)
+        page.context.close()
+
+
+def test_a_stream_that_falls_silent_is_said(shown, browser):
+    script = Script()
+    with dashboards(script) as opened, running(script):
+        script.step = lambda number: script.change()  # the loop lives, nobody asks it anything
+        page = shown_at(browser, opened().url)
+        wait(page, lambda: "No observation has come for" in text(page, "#troubles"), 40)
+        assert page.get_attribute("body", "data-fresh") == "yes"
+        assert "none for" in text(page, "#idle")
+        page.context.close()
+
+
+def test_orders_reach_the_run_and_refusals_are_shown(shown):
+    page, script = shown.page, shown.script
+    page.click("#pin")
+    wait(page, lambda: script.asked == [{"do": "pin", "version": None}])
+    script.change(serving={"pinned": True}, decisions={"interfered": 3})
+    wait(page, lambda: page.locator("#badges span").all_text_contents() == ["pinned", "3 interfered"])
+    assert page.get_attribute("#pin", "aria-pressed") == "true"
+    page.click("#follow")
+    page.click("#back")
+    page.locator("#versions tbody button").nth(1).focus()
+    page.keyboard.press("Enter")
+    wait(page, lambda: len(script.asked) == 4)
+    assert script.asked[1:] == [
+        {"do": "follow", "version": None},
+        {"do": "back", "version": None},
+        {"do": "rollback", "version": 40},
+    ]
+    script.refusal = f"version 38 is no longer kept {HOSTILE}"
+    page.locator("#versions tbody button").last.click()
+    wait(page, lambda: text(page, "#notice") == f"rollback refused: version 38 is no longer kept {HOSTILE}")
+    assert page.is_visible("#notice")
+
+
+def test_the_acting_version_cannot_be_rolled_back_to_and_the_list_follows(shown):
+    page = shown.page
+    rows = page.locator("#versions tbody tr")
+    assert rows.all_text_contents()[0].startswith("41serving, newest")
+    assert rows.first.locator("button").is_disabled()
+    shown.script.change(serving={"version": 39, "newest": 42, "history": [39, 40, 41, 42]})
+    wait(page, lambda: rows.all_text_contents()[0].startswith("42newest"))
+    assert rows.last.locator("button").is_disabled()
+
+
+def test_the_list_of_versions_stays_where_it_is_under_a_pointer(shown):
+    """A new version each second moved each button away, or made it anew, between press and release."""
+    page, script = shown.page, shown.script
+    rows = page.locator("#versions tbody tr")
+    rows.nth(2).locator("button").hover()
+    page.mouse.down()
+    for version in range(42, 46):
+        script.change(serving={"version": version, "newest": version, "history": list(range(version - 3, version + 1))})
+        wait(page, lambda version=version: f"version {version} " in text(page, "#serving"))
+    assert rows.nth(2).locator("td").first.text_content() == "39"
+    assert "waits while you choose" in text(page, "#versions-note")
+    page.mouse.up()
+    wait(page, lambda: script.asked == [{"do": "rollback", "version": 39}])
+    page.mouse.move(5, 400)
+    wait(page, lambda: rows.first.text_content().startswith("45serving, newest"))
+    assert rows.count() == 4
+
+
+def test_read_only_pages_have_no_buttons(shown, browser):
+    page = shown_at(browser, shown.opened(read_only=True).url)
+    wait(page, lambda: "read only" in page.locator("#badges span").all_text_contents())
+    assert page.is_hidden("#pin")
+    assert page.locator("#versions button:visible").count() == 0
+    assert fact(page, "trainer", "steps") == "820"
+    page.context.close()
+
+
+def test_the_territory_is_drawn_and_changes_with_its_stream_and_with_time(shown):
+    page = shown.page
+    first = drawn(page)
+    assert len(np.unique(first.reshape(-1, 3), axis=0)) > 20
+    words = text(page, "#map-text")
+    assert "19 workers, 4 protectors, 4 mineral fields; queen at row" in words
+    page.select_option("#stream", "south")
+    wait(page, lambda: "territory south" in page.get_attribute("#map", "aria-label"))
+    second = pixels(page)
+    assert (np.abs(first - second).max(axis=2) > 24).mean() > 0.01
+    assert page.locator("#streams button[aria-pressed=true]").text_content() == "south"
+    page.click("#streams button:has-text('east')")
+    wait(page, lambda: "territory east" in page.get_attribute("#map", "aria-label"))
+    assert page.input_value("#stream") == "east"
+    seen = text(page, "#map-text")
+    wait(page, lambda: text(page, "#map-text") != seen)  # another decision
+
+
+def test_pictures_are_fetched_at_most_twice_a_second_and_only_while_they_are_seen(shown):
+    page, script = shown.page, shown.script
+    drawn(page)
+    before = script.pictures
+    page.wait_for_timeout(3000)
+    assert 1 <= script.pictures - before <= 7
+    page.set_viewport_size({"width": 390, "height": 500})
+    page.evaluate("scrollTo(0, 0)")
+    page.wait_for_timeout(1000)
+    before = script.pictures
+    page.wait_for_timeout(1500)
+    assert script.pictures == before
+
+
+def test_a_task_without_a_picture_has_none(shown, browser):
+    page = shown_at(browser, shown.opened(picture=False).url)
+    assert page.is_hidden("#territory")
+    wait(page, lambda: page.locator("#streams li").all_text_contents() == ["north", "south", "east"])
+    page.context.close()
+
+
+def test_text_of_the_server_is_text(shown):
+    page = shown.page
+    shown.script.change(
+        task=HOSTILE, run=HOSTILE, streams=["north", HOSTILE], trainer={"state": "dead", "why": HOSTILE},
+        rewards={"components": {HOSTILE: 1.0}}, buffer={"refused": {HOSTILE: 1}}, serving={"history": [HOSTILE]},
+    )  # fmt: skip
+    wait(page, lambda: text(page, "#task") == HOSTILE)
+    wait(page, lambda: HOSTILE in text(page, "#troubles"))
+    for place in ("#run", "#trainer-why", "#streams", "#components", "#refused", "#versions"):
+        assert HOSTILE in text(page, place)
+    assert page.locator("img").count() == 0
+
+
+def luminance(colour):
+    """Of `rgb(r, g, b)`, as WCAG 2 has it."""
+    parts = np.array([float(part) for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]) / 255
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+def contrast(page, selector, behind=".card"):
+    colours = [
+        page.locator(selector).first.evaluate("e => getComputedStyle(e).color"),
+        page.locator(behind).first.evaluate("e => getComputedStyle(e).backgroundColor"),
+    ]
+    dark, light = sorted(map(luminance, colours))
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark_follow_the_system_and_can_be_read(shown, browser, scheme):
+    page = shown_at(browser, shown.door.url, scheme=scheme)
+    assert page.get_attribute("html", "data-theme") == scheme
+    back = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (luminance(back) > 0.5) == (scheme == "light")
+    for selector in ("#trainer dt", "#trainer dd", "#trainer-state", "#map-legend", "#map-text", "h2 small"):
+        assert contrast(page, selector) >= 4.5, selector
+    first = drawn(page)
+    page.click("#theme")
+    other = {"light": "dark", "dark": "light"}[scheme]
+    assert page.get_attribute("html", "data-theme") == other
+    assert np.abs(pixels(page).mean() - first.mean()) > 60  # the picture has changed its colours too
+    page.reload()
+    assert page.get_attribute("html", "data-theme") == other
+    page.context.close()
+
+
+@pytest.mark.parametrize("width", [320, 390, 760, 1000, 1900])
+def test_nothing_is_wider_than_the_screen(shown, browser, width):
+    shown.script.change(
+        run="a_run_with_quite_a_long_name_20260102_120000", trainer={"state": "dead", "why": "w" * 150},
+        streams=["north", "s" * 120], rewards={"components": {"c" * 80: -1.0}}, serving={"pinned": True},
+        decisions={"total": 10**12, "latency_ms": {"p50": 12345.6, "p99": 123456.7, "max": 1234567.8}},
+    )  # fmt: skip
+    page = shown_at(browser, shown.door.url, {"width": width, "height": 800})
+    wait(page, lambda: "dead" in text(page, "#trainer-state"))
+    page.wait_for_timeout(300)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.context.close()
+
+
+def test_everything_can_be_reached_by_keys(shown):
+    page = shown.page
+    wait(page, lambda: page.locator("#streams button").count() == 3)
+    page.evaluate("document.activeElement.blur()")
+    reached = []
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
+    for place in ("theme", "stream", "follow", "pin", "back", "Roll back", "north", "south"):
+        assert place in reached
+    page.focus("#theme")
+    assert page.locator("#theme").evaluate("e => e.matches(':focus-visible')")

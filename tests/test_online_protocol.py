@@ -1,0 +1,352 @@
+"""What messages may say, whose streams are whose, and the way of questions through the inbox."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from concurrent.futures import Future
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from online.claims import LEASE_S, Claims
+from online.inbox import Accepted, Busy, Closed, Decision, Inbox, Observed, Refusal, Rewarded
+from online.messages import LARGEST, STATUS, Description
+from online.protocol import Reader, Refused, answers_of, text_of
+from tests.online_fixtures import GRID, SPEC, Part
+
+PLAIN, RAW = Reader(Description(SPEC)), Reader(Description(SPEC, GRID))
+MINERALS = [[0, 0.5, 1], [0.25, 0, 0]]
+
+
+def seen(**fields):
+    return json.dumps({"v": 1, "type": "observe", "observations": [{"stream": "a", "obs": [1, 2, 3, 4], **fields}]})
+
+
+def raw(**fields):
+    content = {"minerals": MINERALS, "energy": 12.5, **fields}
+    return json.dumps({"v": 1, "type": "observe", "observations": [{"stream": "a", "raw": content}]})
+
+
+def refusal(reader, text):
+    with pytest.raises(Refused) as caught:
+        reader.read(text)
+    return caught.value
+
+
+def test_an_observation_is_a_row_of_float32():
+    (request,) = PLAIN.read(seen(sequence=3, reward=-0.5, done=True)).requests
+    assert isinstance(request, Observed)
+    assert (request.stream, request.raw, request.sequence, request.reward, request.done) == ("a", None, 3, -0.5, True)
+    assert request.obs.dtype == np.float32
+    assert request.obs.tolist() == [1, 2, 3, 4]
+
+
+def test_raw_fields_are_packed_in_the_order_of_the_task_whatever_the_order_of_the_message():
+    item = '{"stream":"a","raw":{"energy":7,"minerals":[[1,0,0],[0,0,0]]}}'
+    shuffled = f'{{"v":1,"type":"observe","observations":[{item}]}}'
+    (first,), (second,) = RAW.read(raw()).requests, RAW.read(shuffled).requests
+    assert first.obs is None
+    assert first.raw.tolist() == [0, 0.5, 1, 0.25, 0, 0, 12.5]
+    assert second.raw.tolist() == [1, 0, 0, 0, 0, 0, 7]
+
+
+def test_rewards_of_several_streams_come_in_one_message():
+    text = (
+        '{"v":1,"type":"reward","id":9,"rewards":[{"stream":"a","decision":4,"reward":1},'
+        '{"stream":"b","decision":2,"reward":-2.5,"done":true},{"stream":"a","decision":3,"reward":0}]}'
+    )
+    message = PLAIN.read(text)
+    assert message.requests == [Rewarded("a", 4, 1.0), Rewarded("b", 2, -2.5, True), Rewarded("a", 3, 0.0)]
+    assert message.streams == ["a", "b"]
+    assert message.id == 9
+
+
+WRONG = {
+    "no json": ("{", "malformed", "message", "text"),
+    "a list": ("[]", "malformed", "message", "a list of 0"),
+    "no type": ('{"v":1}', "malformed", "type", "nothing"),
+    "another type": ('{"v":1,"type":"stop"}', "malformed", "type", '"stop"'),
+    "another version": (seen().replace('"v": 1', '"v": 2'), "malformed", "v", "2"),
+    "no version": (seen().replace('"v": 1, ', ""), "malformed", "v", "nothing"),
+    "nested deeply": (seen(obs="X").replace('"X"', "[" * 20_000), "malformed", "message", "text"),
+    "too short": (seen(obs=[1, 2, 3]), "invalid", "observations.0.obs", "a list of 3"),
+    "too long": (seen(obs=[0] * 5), "invalid", "observations.0.obs", "a list of 5"),
+    "nested": (seen(obs=[[1], 2, 3, 4]), "invalid", "observations.0.obs.0", "a list of 1"),
+    "NaN": (seen(obs=[1, math.nan, 3, 4]), "invalid", "observations.0.obs.1", "NaN"),
+    "Infinity": (seen(obs=[-math.inf, 2, 3, 4]), "invalid", "observations.0.obs.0", "Infinity"),
+    "1e999": (seen(obs=[0, 0, 0, 5]).replace("5", "1e999"), "invalid", "observations.0.obs.3", "Infinity"),
+    "beyond float32": (seen(obs=[0, 0, 0, 1e39]), "invalid", "observations.0.obs.3", "1e+39"),
+    "of many digits": (seen(obs=[0, 0, 0, 10**400]), "invalid", "observations.0.obs.3", f"1{'0' * 59}..."),
+    "a text": (seen(obs=["1", 2, 3, 4]), "invalid", "observations.0.obs.0", '"1"'),
+    "true": (seen(obs=[True, 2, 3, 4]), "invalid", "observations.0.obs.0", "true"),
+    "null": (seen(obs=[None, 2, 3, 4]), "invalid", "observations.0.obs.0", "null"),
+    "an object": (seen(obs={}), "invalid", "observations.0.obs", "an object"),
+    "NaN as reward": (seen(reward=math.nan), "invalid", "observations.0.reward", "NaN"),
+    "a fraction": (seen(sequence=1.5), "invalid", "observations.0.sequence", "1.5"),
+    "below 0": (seen(sequence=-1), "invalid", "observations.0.sequence", "-1"),
+    "inexact": (seen(sequence=2**53), "invalid", "observations.0.sequence", str(2**53)),
+    "a path": (seen(stream="../a"), "invalid", "observations.0.stream", '"../a"'),
+    "a line's end": (seen(stream="a\n"), "invalid", "observations.0.stream", r'"a\n"'),
+    "no name": (seen(stream=""), "invalid", "observations.0.stream", '""'),
+    "a word for a truth": (seen(done="yes"), "invalid", "observations.0.done", '"yes"'),
+    "raw": (seen(raw={}), "invalid", "observations.0.raw", "a field of that name"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_named_with_its_field_and_value(name):
+    text, kind, field, shown = WRONG[name]
+    refused = refusal(PLAIN, text)
+    assert (refused.kind, refused.details["field"], refused.details["given"]) == (kind, field, shown)
+    assert refused.message.startswith(f"{field}: given {shown}; expected {refused.details['expected']}. ")
+    assert len(refused.message) < 500
+
+
+GRID_SHAPE = "lists of 2 x 3 numbers, shape [2, 3]"
+RAW_WRONG = {
+    "a row too few": (raw(minerals=MINERALS[:1]), "minerals", "a list of 1", GRID_SHAPE),
+    "a short row": (raw(minerals=[[0, 0, 0], [0, 0]]), "minerals.1", "a list of 2", GRID_SHAPE),
+    "flat": (raw(minerals=[0] * 6), "minerals.0", "0", GRID_SHAPE),
+    "a number": (raw(minerals=1), "minerals", "1", GRID_SHAPE),
+    "a list": (raw(energy=[1]), "energy", "a list of 1", "one number, shape []"),
+    "above": (raw(minerals=[[0, 0, 0], [0, 0, 1.5]]), "minerals.1.2", "1.5", "a number from 0 to 1"),
+    "below": (raw(energy=-1), "energy", "-1", "a number from 0 to 200"),
+    "NaN": (raw(energy=math.nan), "energy", "NaN", "a finite number"),
+    "misspelt": (raw(enery=1), "enery", "a field of that name", "no others than minerals, energy"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RAW_WRONG)
+def test_raw_fields_are_held_to_shape_and_range(name):
+    text, field, shown, expected = RAW_WRONG[name]
+    refused = refusal(RAW, text)
+    assert refused.kind == "invalid"
+    assert refused.details == {"field": f"observations.0.raw.{field}", "given": shown, "expected": expected}
+
+
+def test_a_near_name_is_suggested():
+    assert "Did you mean reward?" in refusal(PLAIN, seen(rewrad=1)).message
+    assert "Did you mean energy?" in refusal(RAW, raw(enery=1)).message
+
+
+def test_fields_may_have_any_name_and_no_bounds():
+    odd = {"json": Part((), -math.inf, math.inf, "J"), "model_dump": Part((2,), 0, math.inf, "m")}
+    reader = Reader(Description(SPEC, odd))
+    text = '{"v":1,"type":"observe","observations":[{"stream":"a","raw":{"json":-5,"model_dump":[1,2]}}]}'
+    assert reader.read(text).requests[0].raw.tolist() == [-5, 1, 2]
+    assert refusal(reader, text.replace("-5", "1e39")).kind == "invalid"
+    assert reader.description.to_dict()["observation"]["fields"]["json"] == {
+        "shape": [], "low": None, "high": None, "help": "J",
+    }  # fmt: skip
+
+
+def test_sizes_are_bounded():
+    def many(n):
+        items = [{"stream": f"s{i}", "obs": [0, 0, 0, 0]} for i in range(n)]
+        return json.dumps({"v": 1, "type": "observe", "observations": items})
+
+    assert len(PLAIN.read(many(64)).requests) == 64
+    assert refusal(PLAIN, many(65)).kind == "oversized"
+    assert refusal(PLAIN, many(0)).kind == "invalid"
+    assert refusal(PLAIN, " " * 65_537).kind == "oversized"
+
+
+def test_a_stream_comes_once_in_a_message():
+    twice = {"v": 1, "type": "observe", "observations": [{"stream": "a", "obs": [0, 0, 0, 0]}] * 2}
+    assert "stream 'a' twice" in refusal(PLAIN, json.dumps(twice)).message
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=9), inner, max_size=4),
+    max_leaves=8,
+)
+FIELDS = st.sampled_from(["stream", "obs", "raw", "sequence", "reward", "done", "decision"])
+ITEMS = st.lists(st.dictionaries(FIELDS | st.text(max_size=9), VALUES, max_size=5) | VALUES, max_size=3)
+HEADS = st.sampled_from([{"type": "observe"}, {"type": "reward"}, {}, {"v": 1, "type": "observe", "id": 1}])
+
+
+@settings(max_examples=300, deadline=None)
+@given(HEADS, st.sampled_from(["observations", "rewards"]), ITEMS | VALUES, st.booleans())
+def test_whatever_comes_is_read_or_refused_with_a_kind_of_the_table(head, key, items, with_raw):
+    try:
+        outcome = (RAW if with_raw else PLAIN).read(json.dumps({"v": 1, **head, key: items}))
+    except Refused as refused:
+        outcome = refused
+    if isinstance(outcome, Refused):
+        assert outcome.kind in STATUS
+        assert json.loads(outcome.text())["type"] == "error"
+    else:
+        rows = [r.obs if r.obs is not None else r.raw for r in outcome.requests if isinstance(r, Observed)]
+        assert all(np.isfinite(row).all() for row in rows)
+
+
+def test_answers_are_strict_json_in_order():
+    requests = [Observed("a"), Observed("b"), Rewarded("c", 3, 1.0), Rewarded("d", 4, 1.0)]
+    decision = Decision("a", 1, [np.float32(0.5)], None, "WAIT", math.nan, {"survival": np.float64(1)}, 0.25, 7)
+    answers = [decision, None, Accepted("c", 3), Refusal("late", "too late")]
+    content = json.loads(text_of(5, answers_of(requests, answers)))
+    assert (content["v"], content["id"], content["type"]) == (1, 5, "answers")
+    assert content["answers"] == [
+        {
+            "type": "decision", "stream": "a", "decision": 1, "proposed": [0.5], "executed": None, "verdict": "WAIT",
+            "expected": None, "components": {"survival": 1.0}, "confidence": 0.25, "version": 7, "previous": None,
+        },
+        {"type": "ended", "stream": "b"},
+        {"type": "accepted", "stream": "c", "decision": 3},
+        {"type": "error", "stream": "d", "kind": "late", "message": "too late"},
+    ]  # fmt: skip
+
+
+def test_the_description_says_what_to_send():
+    plain, with_raw = PLAIN.description.to_dict(), RAW.description.to_dict()
+    assert plain["observation"] == {"kind": "obs", "width": 4, "blocks": [["cart", 2], ["pole", 2]]}
+    assert plain["action"] == {"type": "Box", "size": 1, "low": -1.0, "high": 1.0}
+    assert (plain["v"], plain["task"], plain["control_dt"]) == (1, "Cartpole", 1 / 60)
+    energy = {"shape": [], "low": 0.0, "high": 200.0, "help": "units"}
+    assert with_raw["observation"]["fields"]["energy"] == energy
+    assert pytest.approx(3.4028235e38) == LARGEST
+
+
+class TestClaims:
+    @pytest.fixture
+    def now(self):
+        return [0.0]
+
+    @pytest.fixture
+    def claims(self, now):
+        return Claims(max_streams=2, clock=lambda: now[0])
+
+    def test_a_stream_is_its_first_owners_until_that_leaves(self, claims):
+        claims.connect("a")
+        assert claims.take("a", ["north"]) == ["north"]
+        claims.check("a", ["north"])
+        for other in ("b", None):
+            with pytest.raises(Refused, match="stream 'north' belongs to another client"):
+                claims.check(other, ["north"])
+        claims.leave("a")
+        claims.check("b", ["north"])
+
+    def test_a_lease_ends_and_each_request_renews_it(self, claims, now):
+        claims.take("a", ["north"])
+        claims.lease("a")
+        now[0] = LEASE_S - 1
+        claims.lease("a")
+        now[0] = LEASE_S + 1
+        with pytest.raises(Refused):
+            claims.check("b", ["north"])
+        now[0] = 2 * LEASE_S
+        claims.check("b", ["north"])
+
+    def test_a_connection_outlives_its_lease(self, claims, now):
+        claims.connect("a")
+        claims.lease("a")
+        claims.take("a", ["north"])
+        now[0] = 10 * LEASE_S
+        with pytest.raises(Refused):
+            claims.check("b", ["north"])
+
+    def test_streams_are_counted_and_can_be_given_back(self, claims):
+        claims.connect("a")
+        claims.take("a", ["north", "south"])
+        with pytest.raises(Refused) as caught:
+            claims.check("b", ["east"])
+        assert caught.value.kind == "too_many_streams"
+        claims.check("a", ["north"])  # its own are no new ones
+        claims.give_back("b", ["south"])  # not b's
+        with pytest.raises(Refused):
+            claims.check("b", ["east"])
+        claims.give_back("a", ["south"])
+        claims.check("b", ["east"])
+
+    def test_a_client_without_a_name_keeps_nothing(self, claims):
+        assert claims.take(None, ["north"]) == []
+        claims.check("b", ["north"])
+
+
+class TestInbox:
+    def test_answers_come_in_order(self):
+        inbox = Inbox()
+        futures = [inbox.ask([Observed("a"), Observed("b")]), inbox.ask([Rewarded("a", 1, 2.0)])]
+        first, second = inbox.take(0)
+        first.answer([None, Refusal("invalid", "no")])
+        second.answer([Accepted("a", 1)])
+        assert [type(answer) for answer in futures[0].result(0)] == [type(None), Refusal]
+        assert futures[1].result(0) == [Accepted("a", 1)]
+        assert inbox.take(0) == []
+        with pytest.raises(ValueError, match="1 answers to 2 requests"):
+            first.answer([None])
+
+    def test_it_is_bounded_and_all_or_nothing(self):
+        inbox = Inbox(capacity=3)
+        inbox.ask([Observed("a"), Observed("b")])
+        with pytest.raises(Busy, match="2 requests wait already, 3 may"):
+            inbox.ask([Observed("c"), Observed("d")])
+        inbox.ask([Observed("c")])
+        assert (inbox.asked, inbox.busy, inbox.most_waiting) == (3, 1, 3)
+        assert sum(len(asked.requests) for asked in inbox.take(0)) == 3
+        inbox.ask([Observed("d")] * 3)
+
+    def test_a_question_wakes_whoever_waits_and_so_does_the_end(self):
+        inbox, taken, woken = Inbox(), [], threading.Event()
+
+        def loop():
+            while batch := inbox.take(60):
+                taken.append(batch)
+                woken.set()
+
+        thread = threading.Thread(target=loop)
+        thread.start()
+        inbox.ask([Observed("a")])
+        assert woken.wait(10)
+        inbox.close()
+        thread.join(10)  # would take 60 s
+        assert not thread.is_alive()
+        assert len(taken) == 1
+
+    def test_its_end_fails_what_waits_and_what_was_taken_and_never_overwrites_an_answer(self):
+        inbox = Inbox()
+        futures = [inbox.ask([Observed(name)]) for name in "abc"]
+        first, second, _ = inbox.take(0)
+        first.answer([None])
+        late = inbox.ask([Observed("d")])
+        inbox.close()
+        inbox.close()
+        assert futures[0].result(0) == [None]
+        for future in [*futures[1:], late]:
+            assert isinstance(future.exception(0), Closed)
+        second.answer([None])  # too late, and no harm
+        first.fail(RuntimeError())
+        with pytest.raises(Closed):
+            inbox.ask([Observed("e")])
+
+    def test_nobody_can_cancel_a_question(self):
+        inbox = Inbox()
+        future: Future = inbox.ask([Observed("a")])
+        assert not future.cancel()
+        inbox.take(0)[0].answer([None])
+        assert future.result(0) == [None]
+
+    def test_many_threads_lose_nothing(self):
+        inbox, results = Inbox(), []
+
+        def client(name):
+            for i in range(200):
+                (answer,) = inbox.ask([Rewarded(name, i, 0.0)]).result(30)
+                results.append(answer)
+
+        threads = [threading.Thread(target=client, args=(name,)) for name in "abcd"]
+        for thread in threads:
+            thread.start()
+        answered = 0
+        while answered < 800:
+            for asked in inbox.take(30):
+                answered += 1
+                asked.answer([Accepted(r.stream, r.decision) for r in asked.requests])
+        for thread in threads:
+            thread.join(30)
+        assert sorted((a.stream, a.decision) for a in results) == [(name, i) for name in "abcd" for i in range(200)]

@@ -1,0 +1,303 @@
+"""Decisions for streams, and what becomes of their rewards: joined, kept, refused, never mixed up."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from cfg.schema import OnlineConfig
+from online.decider import Decider, Slots
+from online.experience import Layout, Verdict
+from online.gate import Judgement
+from online.gates import GateSeat
+from online.inbox import Accepted, Observed, Refusal, Rewarded
+from online.memory import Memory
+from online.pending import SESSION
+from online.replay import ReplayReader
+from online.service import Service
+from online.simulator import BuiltIn
+from tasks.base import Box
+from tests.dummy import counting_env
+from tests.test_live import candidate, live_of
+from utils.run import create_run
+
+LAYOUT = Layout.of(2, Box(1))
+GATED = Layout.of(2, Box(1), seen=2)
+
+
+class Sign:
+    """A gate that sends what is positive, expects the action's own value, and does 0.25 instead."""
+
+    name = "sign"
+
+    def __init__(self, fallback: bool = True, fails: bool = False) -> None:
+        self.fallback, self.fails = fallback, fails
+
+    def evaluate(self, seen, action, confidence):
+        if self.fails:
+            raise RuntimeError("a bug in somebody's gate")
+        verdict = np.where(action[:, 0] > 0, Verdict.SEND, Verdict.WAIT).astype(np.int8)
+        instead = np.full_like(action, 0.25) if self.fallback else None
+        return Judgement(verdict, action[:, 0], {"value": action[:, 0], "seen": seen[:, 0]}, instead)
+
+
+class Setting:
+    """One service on a run of its own."""
+
+    def __init__(self, path, live, gate=None, **online) -> None:
+        self.run, self.online = create_run(path, "Counting", "continuous"), OnlineConfig(**online)
+        self.layout = GATED if gate else LAYOUT
+        self.seat = gate and GateSeat(gate, 2, "float32", lambda env: env.sim.qpos.numpy(), raw=False)
+        self.live = live
+        self.begin()
+
+    def begin(self) -> None:
+        self.memory = Memory(self.run, self.layout, self.online)
+        decider = Decider(self.live, self.seat, Slots(self.live.num_envs, 60.0), 2)
+        self.service = Service(decider, self.memory.pending, self.memory.writer)
+
+    def ask(self, *requests, clock=0.0):
+        return self.service.answer(list(requests), clock)
+
+    def rows(self):
+        return ReplayReader(self.run.replay_file, self.layout, self.online.buffer_capacity).fresh(0)
+
+
+@pytest.fixture
+def setting(tmp_path):
+    made = []
+
+    def make(gate=None, bias=0.5, stochastic=False, num_envs=4, **online):
+        live = live_of(candidate(1, bias=bias), stochastic=stochastic, num_envs=num_envs, history=3)
+        made.append(Setting(tmp_path, live, gate, **online))
+        return made[-1]
+
+    return make
+
+
+def seen(stream, first, second=0.0, **more):
+    return Observed(stream, obs=np.array([first, second], np.float32), **more)
+
+
+def test_a_decision_says_what_was_chosen_by_whom_and_what_the_gate_said(setting):
+    (answer,) = setting(Sign()).ask(seen("a", 3))
+    assert answer.proposed == answer.executed == pytest.approx([0.5])
+    assert (answer.verdict, answer.version, answer.decision, answer.previous) == ("SEND", 1, SESSION + 1, None)
+    assert (answer.expected, answer.components) == (0.5, {"value": 0.5, "seen": 3.0})
+    assert answer.confidence == 1.0  # the likeliest action
+
+
+def test_after_a_wait_the_fallback_is_executed_for_certain(setting):
+    here = setting(Sign(), bias=-0.5)
+    (answer,) = here.ask(seen("a", 3))
+    assert (answer.verdict, answer.proposed, answer.executed) == ("WAIT", [-0.5], [0.25])
+    here.ask(Rewarded("a", answer.decision, 1.0, done=True))
+    (row,) = here.rows()
+    assert row["log_prob"] == pytest.approx(-0.5 * math.log(2 * math.pi))
+    assert row["executed_log_prob"] == 0.0  # certain: the policy had no say in it
+    assert (row["proposed"], row["executed"], row["held"], row["verdict"]) == (-0.5, 0.25, False, Verdict.WAIT)
+
+
+def test_a_gate_without_a_fallback_holds(setting):
+    here = setting(Sign(fallback=False), bias=-0.5)
+    (answer,) = here.ask(seen("a", 3))
+    assert (answer.verdict, answer.executed) == ("WAIT", None)
+    here.ask(Rewarded("a", answer.decision, 1.0, done=True))
+    assert here.rows()["held"].tolist() == [True]
+
+
+def test_a_gate_that_fails_lets_nothing_through_and_nothing_is_learned_from_it(setting, caplog):
+    here = setting(Sign(fails=True))
+    (answer,) = here.ask(seen("a", 3))
+    assert (answer.verdict, answer.executed, answer.expected) == ("WAIT", None, None)
+    assert "the gate failed" in caplog.text
+    assert here.ask(Rewarded("a", answer.decision, 1.0, done=True)) == [Accepted("a", answer.decision)]
+    assert (len(here.rows()), here.service.decider.failures) == (0, 1)
+
+
+def test_without_a_gate_nothing_is_stored_as_if_it_had_been_gated(setting):
+    here = setting()
+    (answer,) = here.ask(seen("a", 3))
+    assert (answer.verdict, answer.expected, answer.components) == ("OFF", None, {})
+    here.ask(Rewarded("a", answer.decision, 1.0, done=True))
+    (row,) = here.rows()
+    assert (row["verdict"], math.isnan(row["expected"])) == (Verdict.OFF, True)
+
+
+def test_every_reward_joins_the_action_that_earned_it(setting):
+    """The reward is the action's own value: 500 steps of three streams, over ends of episodes and a restart."""
+    here, waiting = setting(stochastic=True), {}
+    rng = np.random.default_rng(0)
+    for step in range(500):
+        if step == 250:
+            here.memory.save()
+            here.begin()
+        for stream in "abc":
+            done = bool(rng.random() < 0.1)
+            (answer,) = here.ask(seen(stream, step, reward=waiting.pop(stream, None), done=done, sequence=step))
+            assert answer is None or answer.previous is None
+            if answer is not None:
+                waiting[stream] = answer.executed[0]
+    rows = here.rows()
+    assert len(rows) > 1200
+    assert (rows["reward"] == rows["executed"][:, 0]).all()
+    assert (rows["next_obs"][:, 0] == rows["obs"][:, 0] + 1).all()
+    assert 0.05 < rows["done"].mean() < 0.15
+
+
+def test_the_same_question_gets_the_same_answer_and_a_late_one_is_refused(setting):
+    here = setting(stochastic=True)
+    (first,) = here.ask(seen("a", 3, sequence=5))
+    assert here.ask(seen("a", 3, sequence=5)) == [first]
+    (late,) = here.ask(seen("a", 3, sequence=4))
+    assert (late.kind, str(late)) == ("out_of_order", "sequence 4 of stream 'a' came after 5. Allowed: greater ones")
+    assert (len(here.memory.pending), here.service.tally.decisions) == (1, 1)
+
+
+def test_one_stream_twice_in_a_message_is_two_moments(setting):
+    here = setting(stochastic=True)
+    first, other, second = here.ask(seen("a", 1), seen("b", 1), seen("a", 2, reward=7.0))
+    assert first.decision < second.decision
+    assert second.previous is None
+    (row,) = here.rows()
+    assert (row["decision"], row["reward"], row["next_obs"][0]) == (first.decision, 7.0, 2.0)
+    assert [e.decision for e in here.memory.pending.all()] == [other.decision, second.decision]
+
+
+@pytest.mark.parametrize(
+    ("reward", "kind"),
+    [(Rewarded("a", SESSION + 9, 1.0), "unknown"), (Rewarded("b", SESSION + 1, 1.0), "unknown"),
+     (Rewarded("a", SESSION + 1, math.nan), "invalid"), (Rewarded("a", 5, 1.0), "late")],
+)  # fmt: skip
+def test_a_reward_that_makes_no_sense_is_refused(setting, reward, kind):
+    here = setting()
+    here.ask(seen("a", 3))
+    (answer,) = here.ask(reward)
+    assert isinstance(answer, Refusal)
+    assert (answer.kind, len(here.memory.pending), here.service.tally.refused) == (kind, 1, 1)
+
+
+def test_a_reward_for_nothing_is_told(setting):
+    (answer,) = setting().ask(seen("a", 1, reward=1.0))
+    assert answer.previous == "there is no open decision that this reward could belong to"
+
+
+def test_the_version_is_that_of_the_forward_pass(setting):
+    here = setting()
+    (first,) = here.ask(seen("a", 1))
+    here.live.prepare(candidate(2, bias=0.75))
+    (second,) = here.ask(seen("a", 2, reward=0.0))
+    here.live.adopt()
+    (third,) = here.ask(seen("a", 3, reward=0.0))
+    assert [answer.version for answer in (first, second, third)] == [1, 1, 2]
+    assert [answer.proposed[0] for answer in (first, second, third)] == pytest.approx([0.5, 0.5, 0.75])
+    assert here.rows()["version"].tolist() == [1, 1]
+
+
+def test_what_people_pinned_or_rolled_back_is_served_and_never_learned_from(setting):
+    here = setting()
+    here.live.prepare(candidate(2, bias=0.75))
+    here.live.adopt()
+    for act in (here.live.pin, lambda: here.live.rollback(None)):
+        act()
+        here.live.adopt()
+        here.ask(seen("a", 1, reward=None))
+        here.ask(seen("a", 2, reward=1.0, done=True))
+    assert (len(here.rows()), here.service.tally.interfered) == (0, 2)
+    here.live.follow()
+    here.live.adopt()
+    here.ask(seen("a", 3))
+    here.ask(seen("a", 4, reward=1.0, done=True))
+    assert here.rows()["obs"][:, 0].tolist() == [3.0]
+
+
+def test_what_is_blended_is_never_learned_from(tmp_path):
+    live = live_of(candidate(1), num_envs=2, how="blend", blend_steps=3)
+    here = Setting(tmp_path, live)
+    live.prepare(candidate(2, bias=1.0))
+    live.adopt()
+    for step in range(6):
+        here.ask(seen("a", step, reward=0.0 if step else None))
+    assert here.rows()["obs"][:, 0].tolist() == [3.0, 4.0]  # the last one waits
+
+
+def test_more_streams_than_there_is_room_for_are_refused_until_one_has_left(setting):
+    here = setting(num_envs=2)
+    answers = here.ask(seen("a", 1), seen("b", 1))
+    assert {answer.verdict for answer in answers} == {"OFF"}
+    (refused,) = here.ask(seen("c", 1), clock=1.0)
+    assert refused.kind == "too_many_streams"
+    assert "online.max_streams" in str(refused)
+    here.ask(seen("b", 2), clock=50.0)
+    (answer,) = here.ask(seen("c", 1), clock=61.0)  # `a` was not seen for a minute
+    assert answer.stream == "c"
+    assert here.service.decider.slots.streams == ["b", "c"]
+
+
+def test_the_simulators_streams_are_not_for_clients(setting):
+    here = setting()
+    simulator = BuiltIn(counting_env(2), here.service, 0.0)
+    simulator.turn(0.0)
+    (refused,) = here.ask(seen("counting-0", 1))
+    assert "is the built-in simulator's" in str(refused)
+    assert here.ask(seen("mine", 1))[0].verdict == "OFF"
+
+
+def test_the_built_in_simulators_rewards_are_those_of_its_own_steps(setting):
+    """`step_number` of the counting world is the reward: it is the number of the next observation."""
+    here = setting(num_envs=2)
+    env = counting_env(2, length=5, rewards={"alive": 0.0, "step_number": 1.0})
+    simulator = BuiltIn(env, here.service, 0.0)
+    for _ in range(23):
+        simulator.turn(0.0)
+    rows = here.rows()
+    assert len(rows) == 46
+    assert (rows["reward"] == rows["next_obs"][:, 1]).all()
+    assert (rows["next_obs"][:, 1] == rows["obs"][:, 1] + 1).all()  # also over the ends of episodes
+    assert not rows["done"].any()  # a time limit is no end
+    assert set(rows["stream"].tolist()) == {b"counting-0", b"counting-1"}
+
+
+def test_a_stop_keeps_what_is_complete_and_what_waits(setting):
+    """100 experiences, 20 decisions without a reward; after a restart those rewards still join."""
+    here = setting(num_envs=30)
+    open_ones = {}
+    for k in range(120):
+        (answer,) = here.ask(seen("ab"[k % 2], k))
+        here.memory.pending.followed(answer.stream, np.full(2, k, np.float32))
+        if k < 100:
+            here.ask(Rewarded(answer.stream, answer.decision, float(k)))
+        else:
+            open_ones[answer.decision] = (answer.stream, float(k))
+    assert (here.memory.writer.added, len(here.memory.pending)) == (100, 20)
+    here.memory.save()
+    here.begin()
+    assert (len(here.memory.writer), len(here.memory.pending)) == (100, 20)
+    for decision, (stream, reward) in open_ones.items():
+        assert here.ask(Rewarded(stream, decision, reward)) == [Accepted(stream, decision)]
+    rows = here.rows()
+    assert len(rows) == 120
+    assert rows["reward"].tolist() == [float(k) for k in range(120)]
+
+
+def test_after_a_kill_the_rewards_of_open_decisions_are_late_and_counted(setting):
+    here = setting()
+    (answer,) = here.ask(seen("a", 1))
+    here.begin()  # nothing was saved
+    (refused,) = here.ask(Rewarded("a", answer.decision, 1.0))
+    assert (refused.kind, here.memory.pending.refused) == ("late", {"late": 1})
+    assert "before a restart" in str(refused)
+    (again,) = here.ask(seen("a", 2))
+    assert again.decision == 2 * SESSION + 1
+
+
+def test_decisions_that_wait_too_long_are_given_up_by_time_served(setting, monkeypatch):
+    here = setting(pending_ttl_s=10.0)
+    (answer,) = here.ask(seen("a", 1), clock=5.0)
+    monkeypatch.setattr("time.time", lambda: 1e12)  # the clock on the wall jumps
+    assert here.memory.pending.expire(14.0) == 0
+    assert here.memory.pending.expire(15.1) == 1
+    (refused,) = here.ask(Rewarded("a", answer.decision, 1.0))
+    assert refused.kind == "late"

@@ -1,0 +1,327 @@
+"""The trainer as a real process, and the one that looks after it: killed, stopped, orphaned, on a full disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cfg.typed import as_dict
+from live.bus_reader import BusReader
+from online.experience import Experience, Verdict
+from online.gates import layout_of
+from online.replay import ReplayWriter
+from online.running import first_state
+from online.saving import Keeper
+from online.watchdog import Watchdog
+from rl.checkpoint import meta_of, newest_usable
+from rl.policy import Policy
+from rl.spec import PolicySpec
+from tasks.base import Box
+from tests.disk_fixtures import small_disk  # noqa: F401 - a fixture
+from tests.processes import until
+from utils.run import bus_file, create_run
+
+BLOCKS = ("cart_position", "cart_velocity", "pole_angle", "pole_velocity")
+SPEC = PolicySpec("Cartpole", tuple((name, 1) for name in BLOCKS), (), Box(1), 1 / 60)
+STARTED = 120.0  # s, far more than a trainer needs to load its libraries
+SETTINGS = ("config=continuous", "task=Cartpole", "simulator=external", "gate=off", "seed=0")
+QUICK = ("online.training_interval=0.02", "online.updates=1", "online.buffer_capacity=200")
+
+
+def experience(number: int) -> Experience:
+    rng = np.random.default_rng(number)
+    obs, action = rng.normal(size=4).astype(np.float32), rng.normal(size=1).astype(np.float32)
+    nothing = np.zeros(0, np.float32)
+    return Experience(
+        "a", number, obs, action, action, -1.0, -1.0, 1.0, Verdict.OFF, float("nan"), nothing, 1, 0.0, 0.0,
+        reward=float(-abs(action[0])), next_obs=obs,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def made(config, tmp_path, monkeypatch):
+    """made(*overrides, runs=...) -> a run with one checkpoint and 100 experiences, and its configuration."""
+    monkeypatch.setattr("online.watchdog.PAUSE", 0.2)
+    buses = []
+
+    def make(*overrides: str, runs: Path = tmp_path):
+        settings = config(*SETTINGS, *QUICK, *overrides)
+        run = create_run(runs, "Cartpole", "continuous")
+        buses.append(bus_file(run.run_id))
+        keeper = Keeper(run, SPEC, as_dict(settings), saved=0, best=None)
+        assert keeper.save(first_state(settings, SPEC, None), version=1, trainings=0, added=0, reward=None)
+        writer = ReplayWriter(run.replay_file, layout_of(SPEC, None), settings.online.buffer_capacity)
+        for number in range(100):
+            writer.add(experience(number))
+        return run, settings
+
+    yield make
+    for bus in buses:
+        bus.unlink(missing_ok=True)
+
+
+@contextmanager
+def watched(run, settings):
+    watchdog = Watchdog(run, settings)
+    watchdog.start()
+    try:
+        yield watchdog
+    finally:
+        watchdog.stop()
+
+
+def wait_for(watchdog: Watchdog, holds, timeout: float = STARTED) -> dict:
+    """The first reading for which something holds."""
+    found: list[dict] = []
+
+    def look() -> bool:
+        found[:] = [watchdog.reading()]
+        return holds(found[0])
+
+    until(look, timeout, lambda: str(found))
+    return found[0]
+
+
+def trains(version: int):
+    return lambda reading: reading["state"] == "training" and reading["version"] >= version
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def kill(pid: int) -> None:
+    """kill -9; returns when the process has ended, which nobody has been told yet."""
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+
+def newest(run) -> int:
+    """Version of the newest checkpoint that verifies."""
+    return meta_of(newest_usable(run).state).version
+
+
+def published(run) -> int:
+    found = BusReader(bus_file(run.run_id)).look(0)
+    return 0 if found is None else found.version
+
+
+# -- quick: what can be seen before a trainer has loaded its libraries
+
+
+def test_a_trainer_that_is_killed_while_it_starts_is_dead_at_once(made):
+    with watched(*made()) as watchdog:
+        reading = watchdog.reading()
+        assert (reading["state"], reading["restarts"], reading["why"]) == ("starting", 0, "")
+        watchdog._end.set()  # the watchdog looks no more: this reading has to find out for itself
+        watchdog._thread.join()
+        kill(reading["pid"])
+        reading = watchdog.reading()
+        assert (reading["state"], reading["pid"]) == ("dead", None)
+    assert watchdog.reading()["state"] == "stopped"
+
+
+def test_a_stop_while_it_starts_leaves_no_process(made):
+    with watched(*made()) as watchdog:
+        pid = watchdog.reading()["pid"]
+        assert alive(pid)
+    assert not alive(pid)
+    assert (watchdog.reading()["state"], watchdog.reading()["pid"]) == ("stopped", None)
+
+
+def test_without_restarts_the_first_death_is_the_last(made, caplog):
+    with watched(*made("online.max_restarts=0")) as watchdog:
+        kill(watchdog.reading()["pid"])
+        reading = wait_for(watchdog, lambda reading: reading["state"] == "given up")
+        assert "the trainer ended by SIGKILL; restarted 0 times" in reading["why"]
+        assert (reading["pid"], reading["restarts"]) == (None, 0)
+    assert "start with resume=true" in caplog.text
+
+
+def test_a_restart_is_counted_and_its_reason_told_meanwhile(made):
+    with watched(*made()) as watchdog:
+        first = watchdog.reading()["pid"]
+        kill(first)
+        reading = wait_for(watchdog, lambda reading: reading["restarts"] == 1 and reading["pid"])
+        assert reading["pid"] != first
+        assert reading["state"] == "starting"
+        assert reading["why"] == "the trainer ended by SIGKILL"
+
+
+# -- slow: trainers that train
+
+
+@pytest.mark.slow
+def test_what_is_trained_is_published_saved_and_told(made):
+    run, settings = made("online.checkpoint_versions=5")
+    with watched(run, settings) as watchdog:
+        reading = wait_for(watchdog, trains(20))
+        json.dumps(reading, allow_nan=False)  # a browser has to read it
+        assert (reading["why"], reading["restarts"], reading["rollbacks"], reading["skipped_batches"]) == ("", 0, 0, 0)
+        assert reading["training_steps"] == reading["total_batches_trained"] == reading["version"] - 1
+        assert reading["average_batch_size"] == 32.0
+        assert 0 < reading["training_utilization"] <= 1
+        assert reading["agreement"] is None
+        assert reading["saved"] >= 16
+        reader, pid = BusReader(bus_file(run.run_id)), reading["pid"]
+        until(lambda: published(run) >= 20, 30)
+        assert alive(pid)
+    reading = watchdog.reading()
+    assert (reading["state"], reading["pid"], alive(pid)) == ("stopped", None, False)
+    assert newest(run) == reading["version"] == reading["saved"] == reader.look(0).version  # when it was stopped
+    assert reader.ended
+    assert not bus_file(run.run_id).exists()
+    versions = [int(path.name.split("_v")[1].split("_")[0]) for path in run.nn.glob("*_v*.pth")]
+    assert {version % 5 for version in versions if version != newest(run)} == {1}
+    state = newest_usable(run).state
+    assert state["online"]["counts"]["learned_until"] == 100
+    assert state["model"]["running_mean_std.count"].item() == 101.0  # report R8, over many trainings
+    Policy(SPEC, settings.train, 1, "cpu").load(state["model"], PolicySpec.from_dict(state["spec"]))
+    assert (run.path.parent / "latest_train").resolve() == run.path.resolve()
+
+
+@pytest.mark.slow
+def test_after_kill_9_it_is_dead_at_once_and_then_another_goes_on(made):
+    """No checkpoint since version 1: its weights begin there again, but no version is given out twice."""
+    run, settings = made("online.checkpoint_versions=100000")
+    with watched(run, settings) as watchdog:
+        before = wait_for(watchdog, trains(20))
+        kill(before["pid"])
+        reading = watchdog.reading()
+        assert (reading["state"], reading["pid"]) == ("dead", None)
+        last = published(run)
+        assert last >= 15
+        seen = []
+
+        def goes_on(r) -> bool:
+            seen.append((r["version"], published(run) or last))
+            return trains(last + 5)(r)
+
+        reading = wait_for(watchdog, goes_on)
+        assert (reading["restarts"], reading["why"]) == (1, "")
+        assert seen == sorted(seen)
+        assert all(version >= last for _, version in seen)
+        assert reading["pid"] not in (None, before["pid"])
+    assert newest(run) > last
+    assert newest(run) == watchdog.reading()["version"]
+
+
+@pytest.mark.slow
+def test_a_restarted_trainer_goes_on_from_the_last_checkpoint(made):
+    run, settings = made("online.checkpoint_versions=10")
+    with watched(run, settings) as watchdog:
+        before = wait_for(watchdog, lambda r: trains(30)(r) and r["saved"] >= 21)
+        kill(before["pid"])
+        saved = newest_usable(run).state
+        trainings, version = saved["online"]["counts"]["trainings"], meta_of(saved).version
+        assert trainings >= 20
+        reading = wait_for(watchdog, lambda r: r["state"] in ("waiting", "training") and r["restarts"] == 1)
+        assert reading["training_steps"] >= trainings
+        assert reading["version"] >= version
+    counts = newest_usable(run).state["online"]["counts"]
+    assert counts["learned_until"] == 100
+    assert newest_usable(run).state["model"]["running_mean_std.count"].item() == 101.0
+
+
+@pytest.mark.slow
+def test_a_trainer_that_hangs_is_killed_and_restarted(made):
+    run, settings = made("online.hang_timeout_s=2")
+    with watched(run, settings) as watchdog:
+        before = wait_for(watchdog, trains(5))
+        os.kill(before["pid"], signal.SIGSTOP)
+        reading = wait_for(watchdog, lambda r: r["restarts"] == 1 or r["state"] == "hung")
+        assert "no sign of life for 2 s, and was killed" in reading["why"]
+        assert not alive(before["pid"])
+        reading = wait_for(watchdog, lambda r: r["restarts"] == 1 and trains(before["version"] + 1)(r))
+        assert reading["why"] == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("harm", ["removed", "damaged"])
+def test_a_trainer_that_cannot_start_is_given_up_and_said_so(made, caplog, harm):
+    run, settings = made("online.max_restarts=1")
+    caplog.set_level("INFO")
+    with watched(run, settings) as watchdog:
+        kill(watchdog.reading()["pid"])
+        if harm == "removed":
+            run.replay_file.unlink()
+        else:
+            os.truncate(run.replay_file, 100)
+        reading = wait_for(watchdog, lambda r: r["state"] == "given up")
+        assert (reading["restarts"], reading["pid"]) == (1, None)
+        assert reading["why"].startswith("the trainer ended with status 2; restarted 1 times in ten minutes")
+        words = "cannot be read" if harm == "removed" else "is not a replay buffer"
+        until(lambda: words in caplog.text, 10)  # its last words are in our log
+        assert watchdog._process.poll() is not None
+    assert watchdog.reading()["state"] == "stopped"
+
+
+@pytest.mark.slow
+def test_it_ends_with_the_one_that_serves_and_saves(made):
+    """kill -9 of its parent: nobody is left to stop it."""
+    run, settings = made("online.checkpoint_versions=100000")
+    script = (
+        "import json, sys, time\n"
+        "from cfg.saved import whole_config\n"
+        "from online.watchdog import Watchdog\n"
+        "from utils.run import open_run\n"
+        "from pathlib import Path\n"
+        f"watchdog = Watchdog(open_run(Path({str(run.path)!r})), whole_config(json.load(sys.stdin)))\n"
+        "watchdog.start()\n"
+        "while True:\n"
+        "    r = watchdog.reading()\n"
+        "    print(json.dumps([r['state'], r['pid'], r.get('version')]), flush=True)\n"
+        "    time.sleep(0.05)\n"
+    )
+    command = [sys.executable, "-c", script]
+    root = Path(__file__).parent.parent
+    with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        try:
+            parent.stdin.write(json.dumps(as_dict(settings)))
+            parent.stdin.close()
+            for line in parent.stdout:
+                state, pid, version = json.loads(line)
+                if state == "training" and version >= 10:
+                    reader = BusReader(bus_file(run.run_id))
+                    break
+        finally:
+            parent.kill()
+    until(lambda: not alive(pid), 30)
+    assert newest(run) == reader.look(0).version >= 10
+
+
+@pytest.mark.slow
+def test_on_a_full_disk_training_goes_on_and_saves_again_when_there_is_room(made, small_disk):  # noqa: F811
+    run, settings = made("online.checkpoint_versions=5", "keepLast=2", runs=small_disk)
+    with watched(run, settings) as watchdog:
+        wait_for(watchdog, trains(12))
+        filler = small_disk / "filler"
+        with filler.open("wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(bytes(4096))
+            except OSError:
+                pass
+            reading = wait_for(watchdog, lambda r: "checkpoint not written" in r["why"])
+        assert "No space left" in reading["why"]
+        later = wait_for(watchdog, trains(reading["version"] + 12))
+        assert "No space left" in later["why"]
+        assert later["saved"] <= reading["version"]
+        assert newest(run) <= reading["version"]
+        assert (later["restarts"], later["pid"]) == (0, reading["pid"])
+        assert not list(run.nn.glob(".*.tmp"))
+        filler.unlink()
+        again = wait_for(watchdog, lambda r: r["why"] == "" and r["saved"] > later["version"])
+        assert again["restarts"] == 0
+    assert newest(run) == watchdog.reading()["version"]
