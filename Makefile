@@ -28,7 +28,8 @@ test: $(READY) tools
 	$(RUN) -m pytest -m "not slow" -n auto
 
 test-slow: $(READY) tools
-	$(RUN) -m pytest -m slow
+	$(RUN) -m pytest -m "slow and not alone" -n 2 --dist loadfile
+	$(RUN) -m pytest -m "slow and alone"
 
 check: $(READY)
 	$(VENV)/bin/ruff check .

@@ -246,15 +246,15 @@ def _write(path: Path, text: str) -> None:
 
 
 def _poison(path: Path) -> None:
-    """Rows that are far behind the writer become experiences with a reward that is not a number."""
+    """The newest rows become experiences with a reward that is not a number."""
     head = np.fromfile(path, HEADER, 1)[0]
     capacity = int(head["capacity"])
     layouts = (Layout(28, 2, True, seen) for seen in itertools.count())
     layout = next(layout for layout in layouts if layout.dtype().itemsize >= head["row_bytes"])
     with path.open("r+b") as file:
         mapped = Mapped(file.fileno(), layout, capacity)
-    behind = (int(mapped.header["added"]) + capacity // 2) % capacity
-    for slot in ((behind + k) % capacity for k in range(64)):
+    newest = int(mapped.header["added"]) - 1
+    for slot in ((newest - k) % capacity for k in range(64)):
         if mapped.numbers[slot] >= 0:
             mapped.rows["reward"][slot] = np.nan
             words = mapped.words[slot : slot + 1]
@@ -292,6 +292,7 @@ def main() -> None:
             soak.wait()
             soak.torment(time.monotonic() + 60 * minutes, counts)
             soak.wait()
+            time.sleep(LOOK)
             soak.look("the end")
         finally:
             status = soak.end()

@@ -73,7 +73,7 @@ class Guard:
             f"in {len(new)} shadow episodes each; difference at least {bound:.4g} "
             f"at confidence {self._rule.confidence:g}, margin {self._rule.margin:g}"
         )
-        if bound < -self._rule.margin:
+        if not bound >= -self._rule.margin:  # also where it is no number
             raise UserError(f"swapGuard: {said}. More episodes, or a swapGuardMargin, let more versions pass")
         log.info("swapGuard lets %s pass: %s", candidate.name, said)
         self._known = (candidate.label(live.first_run), new)

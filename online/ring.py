@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -64,7 +66,10 @@ def make_file(path: Path, layout: Layout, capacity: int) -> int:
     discard(temporary)
     descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        os.posix_fallocate(descriptor, 0, file_bytes(layout, capacity))
+        size = file_bytes(layout, capacity)
+        if shutil.disk_usage(path.parent).free < size:  # or all that there is would be taken before it fails
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.posix_fallocate(descriptor, 0, size)
         mapped = Mapped(descriptor, layout, capacity)
         mapped.numbers[:] = -1
         mapped.header["capacity"], mapped.header["row_bytes"] = capacity, mapped.dtype.itemsize

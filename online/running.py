@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import queue
+import shutil
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from live.swap import LivePolicy
 from live.transition import SwapRule
 from live.watch import Watcher
 from online.decider import Decider, Slots
+from online.experience import Layout
 from online.gates import GateSeat, gate_of, layout_of, make_gate
 from online.loop import Loop
 from online.memory import Memory
@@ -47,6 +50,7 @@ from utils.provenance import Provenance
 from utils.run import Run, begin_run
 from utils.seeding import seed_everything
 from utils.signals import StopFlag
+from web.opening import access_of
 
 log = logging.getLogger(__name__)
 
@@ -60,22 +64,41 @@ def run_continuous(config: RootConfig, provenance: Provenance, stop: StopFlag, p
     assert config.seed is not None
     seed_everything(config.seed)
     torch.set_num_threads(1)  # one forward pass of a few rows; more would wait in the way of the trainer
-    _check(config, parent)
+    _check(config)
     count = (config.numEnvs or 1) if config.simulator == "builtin" else 1
     env = make_env(config.task, config.sim, config.physics, count, config.seed)
-    try:
+    with contextlib.ExitStack() as ends:
+        ends.callback(env.sim.close)
         if config.simulator == "external":
             check_external(env)
-        seat = make_gate(config, count)
-        first = first_state(config, spec_of(env), parent)
-        with contextlib.ExitStack() as ends:
-            run = _begin(config, provenance, parent, spec_of(env), first, ends)
-            return _serve(config, run, env, seat, stop)
-    finally:
-        env.sim.close()
+        plan = _Plan(config, env, make_gate(config, count))
+        if config.resume and parent is not None and parent.run is not None:
+            run, memory = _go_on(plan, parent.run, ends)
+        else:
+            run, memory = _begin(plan, provenance, parent, ends)
+        return _serve(plan, run, memory, stop)
 
 
-def _check(config: RootConfig, parent: Parent | None) -> None:
+@dataclass(frozen=True)
+class _Plan:
+    """What is to be served."""
+
+    config: RootConfig
+    env: Env
+    seat: GateSeat | None
+
+    @property
+    def spec(self) -> PolicySpec:
+        """What the policy must fit."""
+        return spec_of(self.env)
+
+    @property
+    def layout(self) -> Layout:
+        """What is kept of each experience."""
+        return layout_of(self.spec, self.seat)
+
+
+def _check(config: RootConfig) -> None:
     """Raises UserError for settings that continuous training cannot mean."""
     if config.swap == "reset":
         raise UserError(
@@ -84,51 +107,52 @@ def _check(config: RootConfig, parent: Parent | None) -> None:
         )
     if config.reloadInterval == 0:
         raise UserError("reloadInterval=0: what is learned would never be served. Allowed: more than 0 s")
-    if config.resume and parent is not None and (parent.run is None or parent.run.kind != "continuous"):
-        kind = "a lone file" if parent.run is None else f"a {parent.run.kind} run"
-        raise UserError(
-            f"resume=true: {parent.file} belongs to {kind}; only a continuous run goes on. To begin a new one with "
-            "these weights, leave resume=true out"
-        )
+    access_of(config)
 
 
 def first_state(config: RootConfig, spec: PolicySpec, parent: Parent | None) -> dict[str, Any]:
     """Weights and optimizer that a new run begins with. Raises UserError where the parent's do not fit."""
     online = config.online
     learner = ActorCritic(spec, config.train, OffPolicyRule(config.train.gamma), online.learning_rate)
-    if parent is not None and not config.resume:
+    if parent is not None:
         parent.check_fits(spec)
         learner.load_model(parent.state["model"])
     return learner.state()
 
 
+def _go_on(plan: _Plan, run: Run, ends: contextlib.ExitStack) -> tuple[Run, Memory]:
+    """A run as it was left, held until the end. Raises UserError where somebody else holds it."""
+    ends.enter_context(RunLock(run))
+    ends.enter_context(run_log(run))
+    clean_temporaries(run.nn)
+    log.info("going on with %s", run.path)
+    return run, Memory(run, plan.layout, plan.config.online)
+
+
 def _begin(
-    config: RootConfig,
-    provenance: Provenance,
-    parent: Parent | None,
-    spec: PolicySpec,
-    first: dict[str, Any],
-    ends: contextlib.ExitStack,
-) -> Run:
-    """The run's directory, held until the end, with a checkpoint in it."""
-    if config.resume and parent is not None and parent.run is not None:
-        run = parent.run
-        ends.enter_context(RunLock(run))
-        ends.enter_context(run_log(run))
-        clean_temporaries(run.nn)
-        log.info("going on with %s", run.path)
-        return run
+    plan: _Plan, provenance: Provenance, parent: Parent | None, ends: contextlib.ExitStack
+) -> tuple[Run, Memory]:
+    """A new run, held until the end, with its buffer and a first checkpoint; nothing is left where one fails."""
+    config, spec = plan.config, plan.spec
+    first = first_state(config, spec, parent)
     run = begin_run(Path(config.runsDir), config.task.name, "continuous", provenance)
+    try:
+        memory = Memory(run, plan.layout, config.online)
+        keeper = Keeper(run, spec, as_dict(config), saved=0, best=None)
+        if not keeper.save(first, version=1, trainings=0, added=0, reward=None):
+            raise UserError(
+                f"{run.path}: {keeper.trouble}. Make room, or choose another place: runsDir=...", exit_code=1
+            )
+    except UserError:
+        shutil.rmtree(run.path, ignore_errors=True)
+        raise
     ends.enter_context(RunLock(run))
     ends.enter_context(run_log(run))
     if parent is not None:
         origin = {"file": str(parent.file.absolute()), "run_id": parent.run.run_id if parent.run else None}
         atomic_write_text(run.parent_file, strict_json({**origin, "version": parent.version}))
         log.info("starting from the weights of %s", parent.file)
-    keeper = Keeper(run, spec, as_dict(config), saved=0, best=None)
-    if not keeper.save(first, version=1, trainings=0, added=0, reward=None):
-        raise UserError(f"{run.path}: {keeper.trouble}. Make room, or choose another place: runsDir=...", exit_code=1)
-    return run
+    return run, memory
 
 
 def live_policy(config: RootConfig, run: Run, spec: PolicySpec, slots: int) -> LivePolicy:
@@ -156,12 +180,11 @@ def followed(config: RootConfig, run: Run, spec: PolicySpec, slots: int) -> tupl
     return live, Watcher(live, source, queue.SimpleQueue())
 
 
-def _serve(config: RootConfig, run: Run, env: Env, seat: GateSeat | None, stop: StopFlag) -> int:
-    spec, online = spec_of(env), config.online
+def _serve(plan: _Plan, run: Run, memory: Memory, stop: StopFlag) -> int:
+    config, env, spec, online = plan.config, plan.env, plan.spec, plan.config.online
     slots = max(online.max_streams, env.num_envs)
     live, watcher = followed(config, run, spec, slots)
-    memory = Memory(run, layout_of(spec, seat), online)
-    decider = Decider(live, seat, Slots(slots, online.pending_ttl_s), spec.obs_width)
+    decider = Decider(live, plan.seat, Slots(slots, online.pending_ttl_s), spec.obs_width)
     service = Service(decider, memory.pending, memory.writer, features_of(env), reward_of(env))
     watchdog = Watchdog(run, config)
     loop = Loop(config, run, env, service, memory, watchdog)

@@ -77,6 +77,13 @@ class Parent:
                 f"{self.file} is not part of a livegym run, so there is nothing to resume. "
                 "Start a new run from its weights: leave resume=true out."
             )
+        kind = "continuous" if config.mode == "continuous" else "train"
+        if self.run.kind != kind:
+            right = "config=continuous" if self.run.kind == "continuous" else "config=train_headless"
+            raise UserError(
+                f"resume=true: {self.run.path} is a {self.run.kind} run, which config={config.mode} cannot go on with. "
+                f"Use {right}, or start a new run from its weights: leave resume=true out."
+            )
         return resumed_config(config, self.state["config"], given)
 
     def check_fits(self, spec: PolicySpec) -> None:

@@ -14,6 +14,18 @@ from cfg.typed import to_typed
 LOADED = (anyio._backends._asyncio, anyio.open_file)
 
 
+ALONE = ("test_page_", "test_online_page", "test_native_viewer", "test_web_browser", "test_video", "test_record",
+         "test_races", "test_learning", "test_continuous_cli", "test_watchdog")  # fmt: skip
+"""Modules whose slow tests are about browsers, displays, or what is noticed within a time: one after the other."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what two workers at once would disturb."""
+    for item in items:
+        if item.path.stem.startswith(ALONE):
+            item.add_marker(pytest.mark.alone)
+
+
 @pytest.fixture(autouse=True)
 def _one_thread():
     torch.set_num_threads(1)

@@ -6,13 +6,17 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 import urllib.request
 
 import pytest
 
+import train
+from cfg import cli
 from rl.checkpoint import find_latest_checkpoint_file, list_checkpoints
-from tests.processes import Running, results, run, runs, scalars, until
+from tests.processes import TRAIN, Running, results, run, runs, scalars, until
 
 TERRITORY = ("config=continuous", "task=Territory", "playSpeed=0", "streamPort=0", "online.training_interval=0.2")
 
@@ -78,7 +82,7 @@ def test_a_trainer_that_is_killed_or_hangs_is_replaced_and_versions_go_on(tmp_pa
     with Serving(tmp_path, *TERRITORY, "online.hang_timeout_s=5", "online.checkpoint_versions=5") as serving:
         killed = serving.until(lambda s: trains(s) and s["trainer"]["saved"] > 5)
         os.kill(killed["trainer"]["pid"], signal.SIGKILL)
-        told = serving.status()["trainer"]
+        told = serving.until(lambda s: s["trainer"]["state"] != "training")["trainer"]
         assert told["state"] in ("dead", "starting")
         assert told["loss"] is told["training_utilization"] is None
         again = serving.until(lambda s: trains(s) and s["serving"]["version"] > killed["serving"]["version"])
@@ -133,7 +137,59 @@ def test_weights_of_an_ordinary_training_are_gone_on_with_and_a_training_with_th
     assert "config=continuous" in done.stdout
 
 
+def example(name: str, serving: Serving, *options: str) -> subprocess.Popen[str]:
+    url = re.search(r"dashboard at (\S+)", serving.text)
+    assert url is not None
+    command = [sys.executable, str(TRAIN.parent / "examples" / name), "--url", url[1], *options]
+    environment = {**os.environ, "PYTHONPATH": str(TRAIN.parent)}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+
+
 @pytest.mark.slow
+def test_territories_of_another_process_are_learned_from_over_its_death_and_a_restart(tmp_path):
+    given = (
+        "config=continuous",
+        "task=Territory",
+        "simulator=external",
+        "streamPort=0",
+        "online.training_interval=0.1",
+    )
+    with Serving(tmp_path, *given) as serving:
+        serving.wait_for("dashboard at")
+        first = example("territory_client.py", serving, "--streams", "3")
+        learned = serving.until(lambda s: trains(s) and s["serving"]["version"] > 3)
+        first.kill()
+        first.wait()
+        assert learned["buffer"]["refused"] == dict.fromkeys(("late", "duplicate", "unknown", "invalid"), 0)
+        assert set(learned["rewards"]["components"]) >= {"survival", "location"}
+        second = example("territory_client.py", serving, "--streams", "3", "--steps", "40", "--seed", "1")
+        said, _ = second.communicate(timeout=120)
+        assert (second.returncode, "decisions  mean reward" in said) == (0, True), said
+        after = serving.until(lambda s: s["buffer"]["added"] > learned["buffer"]["added"] + 100)
+        assert (after["buffer"]["lost"], sorted(after["streams"])) == (0, [f"territory-{i}" for i in range(3)])
+        assert serving.end() == 0
+    with Serving(tmp_path, "config=continuous", "resume=true", "checkpoint=latest", "streamPort=0") as again:
+        before = again.until(trains)
+        assert before["simulator"] == "external"
+        third = example("territory_client.py", again, "--streams", "3", "--steps", "10", "--seed", "2")
+        assert third.wait(120) == 0
+        assert again.until(lambda s: s["buffer"]["added"] > before["buffer"]["added"])["buffer"]["lost"] == 0
+        assert again.end() == 0
+
+
+@pytest.mark.slow
+def test_a_gymnasium_environment_of_ones_own_is_learned_through_the_socket(tmp_path):
+    given = ("config=continuous", "task=Cartpole", "simulator=external", "streamPort=0", "online.training_interval=0.1")
+    with Serving(tmp_path, *given) as serving:
+        serving.wait_for("dashboard at")
+        client = example("gym_client.py", serving, "--steps", "3000", "--streams", "2")
+        learned = serving.until(lambda s: trains(s) and s["serving"]["version"] > 3)
+        client.kill()
+        client.wait()
+        assert (learned["gate"], learned["decisions"]["send"], learned["buffer"]["lost"]) == ("off", 0, 0)
+        assert serving.end() == 0
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -141,17 +197,24 @@ def test_weights_of_an_ordinary_training_are_gone_on_with_and_a_training_with_th
         (("gate=lookahead", "task=Cartpole", "simulator=external"), "gate=lookahead needs the state of the simulator"),
         (("swap=reset",), "Allowed in config=continuous: now, blend"),
         (("reloadInterval=0",), "what is learned would never be served"),
-        (("+train.network.recurrent={}",), "do not say what a recurrent policy remembered"),
+        (("task=Cartpole", "train.network.recurrent.units=8"), "do not say what a recurrent policy remembered"),
+        (
+            ("task=Cartpole", "simulator=external", "task.noise={cart_position:0.1}"),
+            "task.noise={'cart_position': 0.1}",
+        ),
         (("resume=true",), "which run?"),
         (("online.batch_size=0",), "online.batch_size=0"),
+        (("online.batch_size=4",), "online.min_batch_size=8 is more than online.batch_size=4"),
         (("online.training_intervall=1",), "Did you mean online.training_interval?"),
         (("streamToken=short", "streamBindAll=true"), "characters are too few"),
-        (("online.buffer_capacity=10000000",), "online.buffer_capacity"),
     ],
 )
-def test_a_mistake_is_explained_and_leaves_nothing_behind(tmp_path, given, words):
-    done = run(tmp_path, *TERRITORY[:1], "task=Territory", "streamPort=0", *given)
-    assert done.returncode == 2, done.stdout
-    assert words in done.stdout
-    assert "Traceback" not in done.stdout
-    assert runs(tmp_path, "continuous") == []
+def test_a_mistake_is_explained_and_leaves_nothing_behind(given, words, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    task = () if any(override.startswith("task=") for override in given) else ("task=Territory",)
+    monkeypatch.setattr(sys, "argv", ["train.py", "config=continuous", "streamPort=0", *task, *given])
+    assert cli.run(train.job) == 2
+    said = capfd.readouterr().err
+    assert words in said
+    assert "Traceback" not in said
+    assert not list(tmp_path.glob("runs/*"))

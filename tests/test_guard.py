@@ -58,3 +58,16 @@ def test_what_does_not_fit_is_refused_before_it_plays():
 
 def test_a_stop_ends_shadow_episodes():
     guard_of(episodes=10**6).judge(candidate(2), live_of(), lambda: True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mean", "low", "high"), [(100, 0.08, 0.22), (110, 0.55, 0.75), (90, 0.0, 0.01)])
+def test_how_often_equal_better_and_worse_versions_pass_is_what_the_documents_say(mean, low, high):
+    """20 episodes, returns that spread by 20 %, confidence 0.9; a t test would let 10 % and 62 % pass."""
+    rng = np.random.default_rng(0)
+    passed = [lower_bound(rng.normal(mean, 20, 20), rng.normal(100, 20, 20), 0.9) >= 0 for _ in range(200)]
+    assert low <= np.mean(passed) <= high
+
+
+def test_returns_that_are_no_numbers_do_not_pass():
+    assert not lower_bound(np.array([np.nan, 1.0]), np.array([1.0, 1.0]), 0.9) >= 0
