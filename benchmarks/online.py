@@ -3,10 +3,10 @@
 - `latency`: ms from observations to decisions, 60 times a second in 4 streams: training off, a training each second,
   one after the other without a pause (100 %), the same in a *thread* of the serving process, and *coupled*: a training
   in the path of each decision. Budget: p99 with training on at most 1.2 x that with it off.
-- `learning`: mean reward of Territory in 4 streams, an observation every 15 s: coupled (each experience once, in the
-  decision's path), replay (15 trainings between two observations), and replay with the cost gate. The time axis is
-  simulated, so the machine's speed does not matter. Several seeds, with 95 % intervals of the mean (Student's t).
-- `streams`: decisions a second that one process makes for 1, 4, 16 and 64 built-in streams.
+- `learning`: mean reward of Territory in 16 streams, an observation every 15 s: coupled (a gradient step with each
+  experience when it comes, and never again), replay (15 trainings between two observations), and replay with the
+  gate. The time axis is simulated, so the machine's speed does not matter. Several seeds, with 95 % intervals of the mean (Student's t).
+- `streams`: decisions a second that one process makes for 1, 4, 16 and 64 streams, built in and over a WebSocket.
 - `buffer`: additions and sampled experiences a second, at once; the peer is a deque with a lock in one process.
 
     python -m benchmarks.online --quick
@@ -41,7 +41,8 @@ def _measured(options: argparse.Namespace) -> dict[str, Any]:
     if options.part == "learning":
         return sides.learning(options.side, options.seed, options.turns)
     if options.part == "streams":
-        return sides.throughput(int(options.side), seconds)
+        where, count = options.side.split()
+        return (sides.sockets if where == "socket" else sides.throughput)(int(count), seconds)
     return sides.buffer_ours(seconds) if options.side == "ours" else sides.buffer_locked(seconds)
 
 
@@ -133,27 +134,31 @@ def _plot(curves: dict[str, list[list[float]]], path: Path) -> None:
     import matplotlib.pyplot as plt
     import numpy as np
 
-    words = {"coupled": "coupled: each experience once", "replay": "continuous replay", "gated": "replay with gate"}
+    words = {
+        "coupled": "coupled: each experience once, when it comes",
+        "replay": "continuous replay",
+        "gated": "replay with gate",
+    }
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
     for side, seeds in curves.items():
         window = max(1, len(seeds[0]) // 25)
         smooth = [np.convolve(rewards, np.ones(window) / window, "valid") for rewards in seeds]
-        middle, hours = np.mean(smooth, 0), (np.arange(len(smooth[0])) + window) * 15 / 60
-        (line,) = axes.plot(hours, middle, label=words[side])
-        axes.fill_between(hours, np.min(smooth, 0), np.max(smooth, 0), color=line.get_color(), alpha=0.2, linewidth=0)
-    axes.set(xlabel="time in minutes (an observation every 15 s, 4 streams)", ylabel="mean reward")
+        middle, minutes = np.mean(smooth, 0), (np.arange(len(smooth[0])) + window) * 15 / 60
+        (line,) = axes.plot(minutes, middle, label=words[side])
+        axes.fill_between(minutes, np.min(smooth, 0), np.max(smooth, 0), color=line.get_color(), alpha=0.2, linewidth=0)
+    axes.set(xlabel="time in minutes (an observation every 15 s, 16 streams)", ylabel="mean reward")
     axes.legend(frameon=False)
     axes.grid(alpha=0.3)
     figure.savefig(path, dpi=150)
 
 
 def _streams(options: argparse.Namespace, table: Table) -> dict[str, Any]:
-    names = [str(count) for count in STREAMS]
+    names = [f"{where} {count}" for where in ("built-in", "socket") for count in STREAMS]
     rounds = _rounds(options, "streams", names, 1 if options.quick else options.rounds)
     found = {}
     for name in names:
         rate, p99 = (spread([r[name][metric] for r in rounds]) for metric in ("per_s", "p99"))
-        table.append([f"{name} streams", f"{rate} decisions/s", f"p99 {p99} ms a turn", "", ""])
+        table.append([f"streams, {name}", f"{rate} decisions/s", f"p99 {p99} ms for all", "", ""])
         found[name] = {"per_s": rate.median, "p99": p99.median}
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import signal
 import statistics
 import subprocess
 import sys
@@ -44,6 +45,7 @@ from utils.seeding import seed_everything
 
 RATE = 60.0  # Hz of the control loop whose latency is looked at
 FILLED = 400  # turns before the measurement, so that there is something to learn from
+STREAMS = 16  # of `learning`
 TRAININGS_A_TURN = 15  # a training each second, an observation each 15
 
 
@@ -69,10 +71,13 @@ class World:
         service = Service(decider, self.memory.pending, self.memory.writer, features_of(self.env), reward_of(self.env))
         return BuiltIn(self.env, service, 0.0)
 
-    def trainer(self) -> Trainer:
-        """A trainer in this process, on the run's buffer."""
+    def trainer(self, single: bool = False) -> Trainer:
+        """A trainer in this process, on the run's buffer; `single`: each experience once, alone, when it comes."""
         c, seat = self.config, make_gate(self.config, self.config.online.batch_size)
-        reader = ReplayReader(self.run.replay_file, self.layout, c.online.buffer_capacity, c.online.priority_sampling)
+        if single:
+            c.online = replace(c.online, batch_size=1, min_batch_size=1)
+        kind = Newest if single else ReplayReader
+        reader = kind(self.run.replay_file, self.layout, c.online.buffer_capacity, c.online.priority_sampling)
         learner = ActorCritic(self.spec, c.train, rule_of(c), c.online.learning_rate)
         learner.load_model(first_state(c, self.spec, None)["model"])
         return Trainer(learner, reader, None if seat is None else seat.gate, c.online, c.seed or 0)
@@ -152,20 +157,16 @@ def _in_a_thread(trainer: Trainer) -> Iterator[None]:
 
 
 def learning(side: str, seed: int, turns: int) -> dict[str, Any]:
-    """Mean rewards, turn by turn, of Territory in 4 streams: coupled single samples, replay, replay with the gate."""
+    """Mean rewards, turn by turn, of Territory in 16 streams: coupled single samples, replay, replay with the gate."""
     gate = "cost" if side == "gated" else "off"
-    with world("task=Territory", f"gate={gate}", f"seed={seed}", "numEnvs=4") as w:
-        if side == "coupled":  # the last experience of each stream, once, and nothing else
-            w.config.online = replace(w.config.online, batch_size=4, min_batch_size=1, updates=1)
-        live = live_policy(w.config, w.run, w.spec, 4)
-        simulator = w.serve(live)
-        trainer = _last_only(w) if side == "coupled" else w.trainer()
-        rewards = []
-        version = 1
+    with world("task=Territory", f"gate={gate}", f"seed={seed}", f"numEnvs={STREAMS}") as w:
+        live = live_policy(w.config, w.run, w.spec, STREAMS)
+        simulator, trainer = w.serve(live), w.trainer(single=side == "coupled")
+        rewards, version = [], 1
         for _ in range(turns):
             simulator.turn(0.0)
-            rewards.append(statistics.fmean(list(simulator.service.tally.rewards)[-4:]))
-            for _ in range(1 if side == "coupled" else TRAININGS_A_TURN):
+            rewards.append(statistics.fmean(list(simulator.service.tally.rewards)[-STREAMS:]))
+            for _ in range(STREAMS if side == "coupled" else TRAININGS_A_TURN):
                 trainer.train()
             version += 1
             live.prepare(w.candidate(trainer, version))
@@ -173,18 +174,20 @@ def learning(side: str, seed: int, turns: int) -> dict[str, Any]:
         return {"last": statistics.fmean(rewards[-turns // 5 :]), "rewards": [round(r, 4) for r in rewards]}
 
 
-def _last_only(w: World) -> Trainer:
-    """Each experience is learned from once, when it comes: the buffer is as long as there are streams."""
-    trainer = w.trainer()
-    every = trainer.reader.usable
+class Newest(ReplayReader):
+    """Gives each experience once, when it is the newest: what a training in the path of decisions learns from."""
 
-    def newest(without: Any = None) -> np.ndarray:
-        slots = every(without)
-        numbers = trainer.reader._mapped.numbers[slots]
-        return slots[np.argsort(numbers)[-4:]]
+    next = 0
 
-    trainer.reader.usable = newest  # type: ignore[method-assign]
-    return trainer
+    def usable(self, without: Any = None) -> np.ndarray:
+        """The slot of the next experience that was not given yet; empty where there is none."""
+        return np.array([self.next % self.capacity] if self.next < self.added else [], np.int64)
+
+    def sample(self, size: int, rng: Any, without: Any = None) -> tuple[np.ndarray, np.ndarray]:
+        """That one."""
+        found = super().sample(1, rng, without)
+        self.next += 1
+        return found
 
 
 def throughput(streams: int, seconds: float) -> dict[str, float]:
@@ -198,6 +201,34 @@ def throughput(streams: int, seconds: float) -> dict[str, float]:
             took.append(1000 * simulator.seconds)
             turns += 1
         return {"per_s": streams * turns / seconds, "p99": float(np.percentile(took, 99))}
+
+
+def sockets(streams: int, seconds: float) -> dict[str, float]:
+    """Decisions a second over one WebSocket, so many streams a message, and ms of a round trip; no training."""
+    from livegym_client import Client
+
+    with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
+        given = ["config=continuous", "task=Cartpole", "simulator=external", "streamPort=0", f"runsDir={name}"]
+        given += [f"online.max_streams={streams}", "online.training_interval=3600"]
+        with subprocess.Popen(
+            [sys.executable, str(ROOT / "train.py"), *given], stdout=subprocess.PIPE, text=True
+        ) as served:
+            try:
+                assert served.stdout is not None
+                url = next(line.split()[-1] for line in served.stdout if "dashboard at" in line)
+                obs = {f"stream-{i}": [0.1 * (i % 7), 0.0, 0.01, 0.0] for i in range(streams)}
+                rewards = dict.fromkeys(obs, 1.0)
+                took, count = [], 0
+                with Client(url) as client:
+                    client.decide_all(obs)
+                    end = time.perf_counter() + seconds
+                    while (start := time.perf_counter()) < end:
+                        client.decide_all(obs, rewards)
+                        took.append(1000 * (time.perf_counter() - start))
+                        count += streams
+                return {"per_s": count / seconds, "p99": float(np.percentile(took, 99))}
+            finally:
+                served.send_signal(signal.SIGINT)
 
 
 def buffer_ours(seconds: float) -> dict[str, float]:
