@@ -5,7 +5,8 @@
   in the path of each decision. Budget: p99 with training on at most 1.2 x that with it off.
 - `learning`: mean reward of Territory in 16 streams, an observation every 15 s: coupled (a gradient step with each
   experience when it comes, and never again), replay (15 trainings between two observations), and replay with the
-  gate. The time axis is simulated, so the machine's speed does not matter. Several seeds, with 95 % intervals of the mean (Student's t).
+  gate. The time axis is simulated, so the machine's speed does not matter. Several seeds, with 95 % intervals of the
+  mean (Student's t).
 - `streams`: decisions a second that one process makes for 1, 4, 16 and 64 streams, built in and over a WebSocket.
 - `buffer`: additions and sampled experiences a second, at once; the peer is a deque with a lock in one process.
 
