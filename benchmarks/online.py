@@ -11,7 +11,7 @@
 - `buffer`: additions and sampled experiences a second, at once; the peer is a deque with a lock in one process.
 
     python -m benchmarks.online --quick
-    python -m benchmarks.online --only learning --plot docs/pictures/online-learning.png
+    python -m benchmarks.online --only learning --plot docs/images/online-learning.png
 """
 
 from __future__ import annotations

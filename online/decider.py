@@ -1,6 +1,6 @@
 """One decision: what the live policy proposes for some streams, and what the gate says of it.
 
-    decider = Decider(live, seat, slots=64)
+    decider = Decider(live, seat, Slots(64, idle=120.0), width=28)
     decided = decider.decide([Sight("north", obs, seen)], clock=12.5, ids=[17])
 
 Streams come and go; a policy acts in a fixed number of environments. So each stream has a slot among those, kept while

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.base import ActionSpec, Box, Discrete
+from tasks.base import ActionSpec, Box
 
 NAME_BYTES = 64
 """Longest name of a stream, in UTF-8."""
@@ -40,8 +40,7 @@ class Layout:
     @classmethod
     def of(cls, obs: int, spec: ActionSpec, seen: int = 0, seen_type: str = "float32") -> Layout:
         """The layout for an action spec."""
-        size = spec.size if isinstance(spec, Box) else 1 if isinstance(spec, Discrete) else len(spec.nvec)
-        return cls(obs, size, not isinstance(spec, Box), seen, seen_type)
+        return cls(obs, spec.width, not isinstance(spec, Box), seen, seen_type)
 
     def dtype(self) -> np.dtype[Any]:
         """One experience as a row; whole 8-byte words, the first two of which belong to the buffer."""

@@ -17,17 +17,17 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from typing import Union
 
 import numpy as np
 
+from online.locks import held
+
 CAPACITY = 4096
 """Requests that wait at once."""
-LOCK_S = 5.0
-"""Nothing here holds the lock for longer than a list is appended to."""
 
 REFUSALS = ("late", "duplicate", "unknown", "invalid", "out_of_order", "too_many_streams")
 """Kinds of refusals that the decision loop may answer with."""
@@ -99,16 +99,13 @@ class Closed(RuntimeError):
     """The decision loop has ended, or is about to."""
 
 
-class Stuck(RuntimeError):
-    """Somebody holds the inbox for longer than anything here takes."""
-
-
 @dataclass(frozen=True, eq=False)
 class Asked:
     """Requests that came together, are decided in one forward pass and answered together."""
 
     requests: list[Request]
     future: Future[list[Answer]] = field(default_factory=Future)
+    at: float = field(default_factory=time.perf_counter)  # s, when it came
 
     def answer(self, answers: Sequence[Answer]) -> None:
         """One answer a request, in order. Does nothing where `close` was faster.
@@ -151,7 +148,7 @@ class Inbox:
         """
         asked = Asked(requests)
         asked.future.set_running_or_notify_cancel()  # from here on nobody can cancel it
-        with self._held():
+        with held(self._changed, "the inbox"):
             if self._closed:
                 raise Closed("this server is stopping")
             if self._count + len(requests) > self.capacity:
@@ -167,7 +164,7 @@ class Inbox:
     def take(self, timeout: float) -> list[Asked]:
         """All that waits, the oldest first, as soon as anything does; empty after `timeout` s, or when closed."""
         until = time.monotonic() + timeout
-        with self._held():
+        with held(self._changed, "the inbox"):
             while not self._waiting and not self._closed:
                 left = until - time.monotonic()
                 if left <= 0 or not self._changed.wait(left):
@@ -180,7 +177,7 @@ class Inbox:
 
     def close(self) -> None:
         """Fails what is unanswered and turns away what comes; may be called again, and from any thread."""
-        with self._held():
+        with held(self._changed, "the inbox"):
             self._closed = True
             left = [*self._taken, *self._waiting]
             self._taken, self._count = [], 0
@@ -188,12 +185,3 @@ class Inbox:
             self._changed.notify_all()
         for asked in left:  # outside the lock: whoever waits for a future may ask again at once
             asked.fail(Closed("this server stopped before it answered"))
-
-    @contextlib.contextmanager
-    def _held(self) -> Iterator[None]:
-        if not self._changed.acquire(timeout=LOCK_S):
-            raise Stuck(f"the inbox was held for {LOCK_S:g} s")
-        try:
-            yield
-        finally:
-            self._changed.release()

@@ -33,7 +33,7 @@ class StateRows:
     def __init__(self, env: Env) -> None:
         self._env = env
         self._template = env.state_dict(torch.tensor([0], device=env.sim.device))
-        self._places = [(part, name, value) for part, name, value in _tensors(self._template)]
+        self._places = _tensors(self._template)
         self.width = sum(value.numel() * value.element_size() for _, _, value in self._places)
 
     def pack(self, state: dict[str, Any]) -> np.ndarray:
@@ -137,12 +137,11 @@ class LookAhead:
 
     def _best(self, seen: np.ndarray, action: np.ndarray) -> np.ndarray:
         """(n, A) of the plain actions the safest one, for each row."""
-        best, value = action.copy(), np.full(len(seen), -math.inf)
+        best, longest, most = action.copy(), np.full(len(seen), -1), np.full(len(seen), -math.inf)
         for candidate in self._candidates(action):
             survived, earned, _ = self._roll(seen, candidate)
-            worth = survived * 1e9 + earned  # first safe, then good
-            better = worth > value
-            best[better], value[better] = candidate[better], worth[better]
+            better = (survived > longest) | ((survived == longest) & (earned > most))  # first safe, then good
+            best[better], longest[better], most[better] = candidate[better], survived[better], earned[better]
         return best
 
     def _candidates(self, action: np.ndarray) -> list[np.ndarray]:

@@ -16,7 +16,7 @@ from cfg.schema import RootConfig
 from online.dashboard import Dashboard
 from online.gates import gate_of
 from online.history import Points, point_of
-from online.inbox import Asked, Inbox
+from online.inbox import Asked, Inbox, Observed
 from online.memory import Memory
 from online.metrics import Curves, Readings
 from online.picture import pictures_of
@@ -100,6 +100,7 @@ class Loop:
                     self.status.took(self.simulator.seconds)
                 self._look_at_the_clock(curves)
         self.status.phase = "stopping"
+        self.inbox.close()  # the trainer may take a while to end; nobody is to wait for that
 
     def _patience(self) -> float:
         return IDLE if self.simulator is None else min(IDLE, max(0.0, self.simulator.left()))
@@ -110,14 +111,13 @@ class Loop:
             live.take_changes()  # nobody follows who acts where
 
     def _answer(self, asked: Asked) -> None:
-        start = time.perf_counter()
-
         def answer() -> None:
             asked.answer(self.service.answer(asked.requests, self.memory.clock))
 
         if not self._attempt(answer):
             asked.fail(RuntimeError("the server could not decide; its log says why"))
-        self.status.took(time.perf_counter() - start)
+        if any(isinstance(request, Observed) for request in asked.requests):
+            self.status.took(time.perf_counter() - asked.at)
 
     def _look_at_the_clock(self, curves: Curves) -> None:
         now = time.monotonic()

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from online.history import look_up
+from online.locks import held
 from rl.scalars import ScalarWriter
 from web.metrics import Reading
 
@@ -84,16 +85,19 @@ NUMBERS = (
     _verdict("wait", "the gate held the action back"),
     _verdict("off", "there was no gate"),
     Number("decisions.send_rate", "send_rate", "send_rate", "0 to 1", "part of the gated decisions that is sent"),
-    Number("decisions.interfered", "interfered_total", None, "decisions", "with people in it: not learned from"),
+    Number("decisions.interfered", "interfered_total", None, "decisions", "with people, or a gate that failed, in it"),
+    Number("decisions.unlearned", "unlearned_total", None, "decisions", "of those, completed: not learned from"),
+    Number("decisions.gate_failures", "gate_failures_total", None, "", "the gate raised, or gave no judgement"),
     _latency("p50", "median"),
     _latency("p99", "99th percentile of the"),
     _latency("max", "longest"),
     Number("buffer.capacity", "buffer_capacity", None, "experiences", "that the buffer has room for"),
-    Number("buffer.size", "buffer_size", "buffer/size", "experiences", "completed and kept: what can be sampled"),
+    Number("buffer.size", "buffer_size", "buffer/size", "experiences", "completed and kept"),
     Number("buffer.added", "experiences_with_rewards_total", None, "experiences", "that got their reward"),
     Number("buffer.pending", "pending_experiences", "buffer/pending", "decisions", "that wait for their reward"),
     Number("buffer.expired_pending", "expired_pending_total", None, "decisions", "given up: no reward came in time"),
-    Number("buffer.expired", "expired_experiences_total", None, "experiences", "dropped from the buffer for their age"),
+    Number("buffer.expired", "expired_experiences", None, "experiences", "in the buffer, but too old to learn from"),
+    Number("buffer.torn", "torn_experiences_total", None, "experiences", "half written by a kill, and dropped"),
     Number("buffer.lost", "lost_experiences_total", None, "experiences", "completed, but never stored; should stay 0"),
     Number("buffer.refused.*", "rewards_refused_total", None, "rewards", "refused, by kind", "kind"),
     Number("rewards.mean", "reward_mean", "reward/mean", "reward", "of the last completed decisions"),
@@ -101,16 +105,17 @@ NUMBERS = (
     Number("rewards.components.*", "reward_component_mean", "reward_component/*", "reward", "by term", "component"),
     Number("trainer.restarts", "trainer_restarts_total", None, "", "starts of the trainer after the first"),
     Number("trainer.beat_age_s", "trainer_beat_age_seconds", None, "s", "since the trainer's last sign of life"),
-    Number("trainer.training_steps", "training_steps_total", None, "steps", "gradient steps"),
+    Number("trainer.training_steps", "training_steps_total", None, "trainings", "of `online.updates` gradient steps"),
     Number("trainer.total_batches_trained", "batches_trained_total", None, "batches", "sampled and learned from"),
     Number("trainer.average_batch_size", "average_batch_size", "batch_size", "experiences", "in a batch"),
-    Number("trainer.average_loss", "average_loss", "average_loss", "", "mean loss of the last steps"),
-    Number("trainer.loss", "loss", "loss", "", "loss of the last step"),
+    Number("trainer.average_loss", "average_loss", "average_loss", "", "mean loss of the last hundred trainings"),
+    Number("trainer.loss", "loss", "loss", "", "mean loss of the last training"),
     Number("trainer.training_steps_per_second", "training_steps_per_second", "steps_per_second", "1/s", "lately"),
     Number(
         "trainer.average_training_time_ms", "average_training_time_seconds", "training_time_ms", "ms (/metrics: s)",
         "of one training", scale=MS,
     ),
+    Number("trainer.entropy", "entropy", "entropy", "nats", "of the policy, in the last training"),
     Number("trainer.training_utilization", "training_utilization", "utilization", "0 to 1", "busy part of the time"),
     Number("trainer.learning_rate", "learning_rate", "learning_rate", "", "of the next step"),
     Number("trainer.version", "trainer_model_version", None, "", "the version that was published last"),
@@ -118,6 +123,8 @@ NUMBERS = (
     Number("trainer.overruns", "overruns_total", "overruns", "", "trainings that took longer than the interval"),
     Number("trainer.rollbacks", "rollbacks_total", "rollbacks", "", "returns to the last good version"),
     Number("trainer.skipped_batches", "skipped_batches_total", "skipped_batches", "batches", "not learned from"),
+    Number("trainer.broken_rows", "broken_rows_total", None, "experiences", "not finite: never learned from"),
+    Number("trainer.saved", "saved_model_version", None, "", "the version of the newest checkpoint"),
     Number("server.clients", "server_clients", None, "", "connected clients"),
     Number("server.messages", "server_messages_total", None, "messages", "from clients"),
     Number("server.refused", "server_refused_total", None, "messages", "that made no sense"),
@@ -137,7 +144,7 @@ class Readings:
         """The readings of now."""
         status = self._read()
         found: dict[str, tuple[Number, list[tuple[dict[str, str], float]]]] = {}
-        with self._lock:
+        with held(self._lock, "the last counts"):
             for number in NUMBERS:
                 samples = found.setdefault(number.name, (number, []))[1]
                 samples += self._samples(number, status)

@@ -45,7 +45,7 @@ class Pending:
         self._ttl, self._capacity, self._session = time_to_live, capacity, session
         self._made = 0
         self._open: OrderedDict[tuple[str, int], Experience] = OrderedDict()  # the oldest first
-        self._last: OrderedDict[str, int] = OrderedDict()  # stream -> its newest open decision
+        self._last: dict[str, int] = {}  # stream -> its newest open decision
         self._ended: OrderedDict[str, OrderedDict[int, str]] = OrderedDict()  # stream -> decision -> how it ended
         self.refused: Counter[str] = Counter()
         self.expired = 0
@@ -106,13 +106,6 @@ class Pending:
         if done and experience.next_obs is None:
             experience = experience.followed(experience.obs, True)  # nothing follows: it counts for nothing
         return self._update(replace(experience, done=experience.done or done))
-
-    def interfere(self, streams: Iterable[str]) -> None:
-        """People took part in what these streams' open decisions lead to: none of them is learned from."""
-        concerned = set(streams)
-        for key, experience in self._open.items():
-            if key[0] in concerned:
-                self._open[key] = replace(experience, interfered=True)
 
     def expire(self, now: float) -> int:
         """Gives up what has waited too long at `now`, s served; how many."""

@@ -3,8 +3,8 @@
     writer = ReplayWriter(path, layout, capacity)      # the one that serves
     writer.add(experience)                             # never waits for anybody
 
-    reader = ReplayReader(path, layout)                # the one that trains
-    batch = reader.sample(32, rng)
+    reader = ReplayReader(path, layout, capacity)      # the one that trains
+    rows, weights = reader.sample(32, rng)
 
 Nobody locks. The writer fills one row after the other and starts again at the first; a reader copies rows and looks
 whether each is one whole experience: a row carries its number and a checksum over everything in it, so one that was
@@ -14,8 +14,8 @@ file survives both processes; a run that is resumed goes on with it.
 The file's blocks are reserved when it is made: a full disk says so then, by an error, and not later, by a signal.
 
 `prioritised`: experiences are drawn in proportion to priority^alpha and weighted by (N p)^-beta (Schaul et al. 2016,
-arXiv:1511.05952). Until the trainer tells an error, the priority is that of the rare and of the highly rewarded:
-|reward - mean| / spread of all that came so far, plus a floor.
+arXiv:1511.05952; beta stays as it is). The priority is the error that the trainer tells, in standard deviations, plus a
+floor; until it tells one, |reward - mean| / spread of all that came so far, for the rare and the highly rewarded.
 """
 
 from __future__ import annotations
@@ -163,6 +163,12 @@ class ReplayReader:
         rows = self._whole(slots)
         return rows[np.argsort(rows["number"])]
 
+    def last_rewards(self, count: int) -> np.ndarray:
+        """Finite rewards (n,) of the last `count` experiences, for a mean: one may be of a row that is written over."""
+        m = self._mapped
+        rewards = m.rows["reward"][m.numbers >= max(0, self.added - count)]
+        return rewards[np.isfinite(rewards)]
+
     def sample(
         self, size: int, rng: np.random.Generator, without: Verdict | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -191,7 +197,7 @@ class ReplayReader:
         return rows[whole], weights[whole].astype(np.float32)
 
     def prioritise(self, rows: np.ndarray, errors: np.ndarray) -> None:
-        """New priorities, |errors| (n,), of experiences that are still here."""
+        """New priorities, |errors| (n,) in standard deviations, of experiences that are still here."""
         slots = rows["number"] % self.capacity
         same = self._known[slots] == rows["number"]
         self._priority[slots[same]] = np.abs(errors[same]) + FLOOR

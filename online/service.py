@@ -1,7 +1,6 @@
 """What is done with observations and rewards, wherever they come from: complete, keep, decide.
 
-    service.observe([Observed("north", obs=...)])      # answers, in order
-    service.reward(Rewarded("north", 17, 0.5))
+    service.answer([Observed("north", obs=...), Rewarded("south", 17, 0.5)], clock)    # answers, in order
 
 For each observation, in this order: it is checked; the stream's last decision gets its reward, from the client or from
 the task's own reward calculator, and this observation as what came after it; what is complete goes into the replay
@@ -108,7 +107,7 @@ class Service:
     def _decide(self, waiting: list[tuple[int, Observed]], answers: list[Answer], clock: float) -> None:
         asking: list[tuple[int, Observed, np.ndarray, str | None]] = []
         for (i, request), obs in zip(waiting, self._observations([r for _, r in waiting]), strict=True):
-            known = self._known_answer(request)
+            known = self._known_answer(request) or self._no_room(request, clock)
             if known is not None:
                 answers[i] = known[0]
                 continue
@@ -120,12 +119,7 @@ class Service:
                 asking.append((i, request, obs, why))
         if not asking:
             return
-        try:
-            made = self.decide([self._sight(request, obs) for _, request, obs, _ in asking], clock)
-        except NoRoom as error:
-            for i, *_ in asking:
-                answers[i] = self._refusal("too_many_streams", f"{error}: online.max_streams=<more>")
-            return
+        made = self.decide([self._sight(request, obs) for _, request, obs, _ in asking], clock)
         for (i, request, _, why), decided in zip(asking, made, strict=True):
             answers[i] = _decision(decided, why)
             self._note(request, answers[i])
@@ -162,6 +156,16 @@ class Service:
         if request.sequence < stream.sequence:
             words = f"sequence {request.sequence} of stream {request.stream!r} came after {stream.sequence}"
             return (self._refusal("out_of_order", f"{words}. Allowed: greater ones"),)
+        return None
+
+    def _no_room(self, request: Observed, clock: float) -> tuple[Answer] | None:
+        """The refusal of a stream for which there is no slot, before anything is done with its observation."""
+        if request.done:
+            return None
+        try:
+            self.decider.slots.of(request.stream, clock)
+        except NoRoom as error:
+            return (self._refusal("too_many_streams", f"{error}: online.max_streams=<more>"),)
         return None
 
     def _complete(self, request: Observed, obs: np.ndarray) -> str | None:

@@ -1,6 +1,6 @@
 """The training of a policy from the replay buffer, one training at a time: what is done, not when.
 
-    trainer = Trainer(learner, reader, gate, rule, rng)
+    trainer = Trainer(learner, reader, gate, rule, seed=0)
     report = trainer.train()          # `updates` gradient steps; None where there is too little to learn from
 
 One training: new observations go into the normaliser, once each; then, for each update, sample a batch, ask the gate
@@ -123,7 +123,7 @@ class Trainer:
 
     def _normalise(self) -> None:
         fresh = self.reader.fresh(self.counts.learned_until)
-        rows = _sound(fresh)
+        rows = fresh[_sound(fresh)]
         self.counts.broken += len(fresh) - len(rows)  # here, where each one comes once
         if len(fresh):
             self.counts.learned_until = int(fresh["number"][-1]) + 1
@@ -135,13 +135,13 @@ class Trainer:
     def _update(self) -> tuple[Lessons, Outcome | None]:
         rows, weights = self.reader.sample(self.rule.batch_size, self.rng, self._left_out())
         sound = _sound(rows)
-        weights = weights[np.isin(rows["number"], sound["number"])]
-        lessons = combine(sound, self._judge(sound), self.rule)
+        rows, weights = rows[sound], weights[sound]
+        lessons = combine(rows, self._judge(rows), self.rule)
         if len(lessons) < self.rule.min_batch_size:
             return lessons, None
-        outcome = self.learner.update(self._transitions(sound, lessons, weights))
+        outcome = self.learner.update(self._transitions(rows, lessons, weights))
         if outcome.finite and self.reader.prioritised:
-            self.reader.prioritise(sound[lessons.index], outcome.errors.numpy())
+            self.reader.prioritise(rows[lessons.index], outcome.errors.numpy())
         return lessons, outcome
 
     def _judge(self, rows: np.ndarray) -> Judgement | None:
@@ -227,7 +227,7 @@ class Trainer:
         self._watch.losses.clear()
 
     def state(self) -> dict[str, Any]:
-        """Everything that decides the next training, as plain values and tensors."""
+        """What decides the next training, as plain values and tensors; but priorities and usual losses begin anew."""
         counts = dict(vars(self.counts))
         generator = self.rng.bit_generator.state
         words = [generator["state"]["state"], generator["state"]["inc"]]
@@ -265,9 +265,9 @@ def rule_of(config: RootConfig) -> OffPolicyRule:
 
 
 def _sound(rows: np.ndarray) -> np.ndarray:
-    """Those rows (n,) that can be learned from: all their numbers are finite, and no larger than can be squared."""
+    """Which rows (n,) can be learned from: all their numbers are finite, and no larger than can be squared."""
     numbers = [rows[name] for name in ("obs", "next_obs", "reward", "log_prob", "executed_log_prob")]
-    return rows[np.logical_and.reduce([(np.abs(v) < HUGE).all(tuple(range(1, v.ndim))) for v in numbers])]
+    return np.logical_and.reduce([(np.abs(v) < HUGE).all(tuple(range(1, v.ndim))) for v in numbers])
 
 
 def _mean(values: list[float]) -> float:

@@ -53,11 +53,11 @@ class Watchdog:
         self._run, self._config = run, config
         self._told: dict[str, Any] = {}  # what the trainer said last
         self._state, self._why = "starting", ""
-        self._beat_at = self._started_at = time.monotonic()
+        self._beat_at = time.monotonic()
         self._restarts: deque[float] = deque()
         self.restarts = 0
         self._process: subprocess.Popen[str] | None = None
-        self._pulse = -1
+        self._pulse, self._buffer = -1, b""  # descriptor, and what has come of a line
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="trainer-watchdog", daemon=True)
 
@@ -151,7 +151,7 @@ class Watchdog:
             self._start()
         except OSError as error:
             log.error("no trainer can be started (%s)", error)
-            self._started_at = self._beat_at = time.monotonic()
+            self._beat_at = time.monotonic()
 
     def _start(self) -> None:
         reading, writing = os.pipe()
@@ -176,7 +176,7 @@ class Watchdog:
         os.set_blocking(reading, False)
         self._pulse, self._buffer = reading, b""
         self._state = "starting"
-        self._started_at = self._beat_at = time.monotonic()
+        self._beat_at = time.monotonic()
         process = self._process
         assert process.stdin is not None
         with contextlib.suppress(OSError):  # dead already: the next look says so
@@ -219,9 +219,10 @@ class Watchdog:
 def _pass_on(process: subprocess.Popen[str]) -> None:
     """What the trainer says, into our log, to its end: or it would wait for ever to be read."""
     assert process.stdout is not None
-    for line in process.stdout:
-        if line.strip():
-            log.info("trainer: %s", line.rstrip())
+    with process.stdout as lines:
+        for line in lines:
+            if line.strip():
+                log.info("trainer: %s", line.rstrip())
 
 
 def _python_path() -> str:

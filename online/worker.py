@@ -5,9 +5,8 @@ thread run at a time: beside a training thread, an answer waits for its turn; be
 (`benchmarks/online.py` measures both).
 
 It takes spec and last good state from the run's newest checkpoint that verifies, experience from the replay buffer's
-file. It gives versions to the weight bus, checkpoints to `nn/`, and one line of JSON
-for each training, or at least each second, to the file descriptor: its pulse. Its versions come after the given one,
-which an earlier trainer told of.
+file. It gives versions to the weight bus, checkpoints to `nn/`, and one line of JSON for each training, or at least
+each second, to the file descriptor: its pulse. Its versions come after the given one, which an earlier trainer told of.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import os
 import signal
 import sys
 import time
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from live.learner import BusObserver
 from online.gates import layout_of, make_gate
 from online.replay import ReplayReader
 from online.saving import Keeper
-from online.trainer import Report, Trainer, rule_of
+from online.trainer import WINDOW, Report, Trainer, rule_of
 from rl.actor_critic import ActorCritic
 from rl.agent import Iteration
 from rl.checkpoint import highest_version, meta_of, newest_usable
@@ -93,6 +93,7 @@ class Worker:
         self.published = _Learner(learner.model, self.version)
         self.keeper = Keeper(run, spec, as_dict(config), meta.version, meta.best_reward)
         self.overruns = self.failures = 0
+        self._busy: deque[tuple[float, float]] = deque(maxlen=WINDOW)  # monotonic s, from when to when it trained
         self._saved_at = self.version
         self.bus.begin(run, self.published, spec, as_dict(config))
 
@@ -120,32 +121,31 @@ class Worker:
                 self.beat("training" if self.trainer.recent else "waiting")
 
     def _turn(self) -> None:
-        before = self.trainer.counts.trainings
+        start = time.monotonic()
         report = self.trainer.train()
-        if self.trainer.counts.trainings > before or (report is not None and report.rolled_back):
-            self._publish(report)
         if report is None:
             if time.monotonic() - self._beat_at >= PULSE:
                 self.beat("waiting")
             if not self.config.online.training_interval:
                 time.sleep(0.01)  # nothing to learn from: no reason to look for it all the time
             return
+        if report.batches or report.rolled_back:
+            self._publish(report)
         if report.rolled_back:
             log.warning(
                 "the training diverged (critic's loss %.3g): back to the last good state, learning rate %.2g.",
                 report.critic_loss,
                 self.trainer.learning_rate,
             )
+        self._busy.append((start, time.monotonic()))
         self.beat("training")
 
-    def _publish(self, report: Report | None) -> None:
+    def _publish(self, report: Report) -> None:
         self.version += 1
         self.published.version = self.version
-        counts, reward = self.trainer.counts, self.reward()
-        seconds = report.seconds if report is not None else 0.0
-        added = self.trainer.reader.added
+        counts, added, seconds = self.trainer.counts, self.trainer.reader.added, report.seconds
         self.bus.after_iteration(Iteration(
-            self.version, counts.trainings, added, 0, seconds, 0.0, seconds, reward, None, False,
+            self.version, counts.trainings, added, 0, seconds, 0.0, seconds, self.reward(), None, False,
         ))  # fmt: skip
         if self.version - self._saved_at >= self.config.online.checkpoint_versions:
             self._saved_at = self.version
@@ -160,8 +160,7 @@ class Worker:
 
     def reward(self) -> float | None:
         """Mean of the last rewards that came; None where they are few."""
-        reader = self.trainer.reader
-        rewards = reader.fresh(max(0, reader.added - KNOWN_REWARDS))["reward"]
+        rewards = self.trainer.reader.last_rewards(KNOWN_REWARDS)
         return float(np.mean(rewards)) if len(rewards) >= ENOUGH_REWARDS else None
 
     def beat(self, state: str) -> None:
@@ -178,9 +177,8 @@ class Worker:
         trainer, recent = self.trainer, self.trainer.recent
         counts, reader = trainer.counts, trainer.reader
         gated, agreed = (sum(pair[i] for pair in trainer.agreements) for i in (0, 1))
-        seconds = [report.seconds for report in recent]
-        mean = _mean(seconds)
-        interval = max(self.config.online.training_interval, mean or 0.0)
+        mean = _mean([report.seconds for report in recent])
+        per_second, busy = self._pace()
         return {
             "state": state,
             "why": self.keeper.trouble,
@@ -190,9 +188,9 @@ class Worker:
             "average_loss": _mean([report.loss for report in recent]),
             "loss": _finite(recent[-1].loss) if recent else None,
             "entropy": _finite(recent[-1].entropy) if recent else None,
-            "training_steps_per_second": 1 / interval if interval and recent else None,
+            "training_steps_per_second": per_second,
             "average_training_time_ms": None if mean is None else 1000 * mean,
-            "training_utilization": None if mean is None or not interval else min(1.0, mean / interval),
+            "training_utilization": busy,
             "learning_rate": trainer.learning_rate,
             "version": self.version,
             "agreement": agreed / gated if gated else None,
@@ -203,6 +201,13 @@ class Worker:
             "expired": reader.expired(),
             "saved": self.keeper.saved,
         }
+
+    def _pace(self) -> tuple[float | None, float | None]:
+        """Trainings a second, and the part of the time that they take with publishing and saving; None before two."""
+        if len(self._busy) < 2:
+            return None, None
+        span = time.monotonic() - self._busy[0][0]
+        return (len(self._busy) - 1) / span, min(1.0, sum(end - start for start, end in self._busy) / span)
 
 
 def _mean(values: list[float]) -> float | None:

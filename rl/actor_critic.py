@@ -1,7 +1,7 @@
 """An off-policy actor-critic: learns from single transitions that older policies made.
 
-    learner = ActorCritic(spec, train, OffPolicyRule(discount=0.0))
-    learner.normalise(new.obs)                    # each observation once, not once for each time that it is replayed
+    learner = ActorCritic(spec, train, OffPolicyRule(discount=0.0), learning_rate=1e-3)
+    learner.normalise(new.obs, learner.targets(new))   # each once, not once for each time that it is replayed
     outcome = learner.update(transitions)         # one gradient step
     learner.model_state()                         # rl_games' own parameters: any policy here can take them over
 
@@ -11,12 +11,12 @@ rho = min(clip, pi(a|s) / mu(a|s)):
     target  v = V(s) + rho (r + gamma V(s') - V(s))
     actor     - rho (r + gamma V(s') - V(s)) log pi(a|s)  - c_H entropy
 
-both weighted by the sampling's importance weights. A transition whose action has become `trust` times as probable as
-it was, or as improbable, pushes the policy no further that way (the clip of proximal policy optimisation, Schulman et
-al. 2017, arXiv:1707.06347, about the policy that acted): experience that is replayed a hundred times would otherwise be
-learned by heart. Truncation at 1 makes an action that the present policy would
-hardly choose count hardly, so old experience can be stale without pushing the policy about. Advantages are measured in
-standard deviations of the value targets, so rewards of any size fit one learning rate.
+both weighted by the sampling's importance weights. Truncation at 1 makes an action that the present policy would
+hardly choose count hardly, so old experience can be stale without pushing the policy about. A transition whose action
+has become `trust` times as probable as it was, or as improbable, pushes the policy no further that way (the clip of
+proximal policy optimisation, Schulman et al. 2017, arXiv:1707.06347, about the policy that acted): experience that is
+replayed a hundred times would otherwise be learned by heart. Advantages and errors are measured in standard deviations
+of the value targets, so rewards of any size fit one learning rate, and one floor of the priorities.
 
 A step that is not finite, in loss, gradients or weights, is undone and reported: nothing of it stays.
 """
@@ -78,7 +78,7 @@ class Outcome:
     entropy: float
     ratio: float  # mean, before clipping
     grad_norm: float  # before clipping
-    errors: Tensor  # (n,) |temporal difference|
+    errors: Tensor  # (n,) |temporal difference|, in standard deviations of the value targets
     finite: bool  # False: the step was undone
 
 
@@ -133,7 +133,8 @@ class ActorCritic:
             known = model.denorm_value(value).squeeze(1)
             error = self.targets(t) - known
             target = self._normal(known + rho * error)
-            advantage = rho * error / self._value_std()
+            surprise = error / self._value_std()
+            advantage = rho * surprise
             far = torch.where(advantage > 0, ratio > rule.trust, ratio < 1 / rule.trust)
         actor = -(t.weight * advantage * log_prob * ~far).mean()
         critic = (t.weight * (target - value.squeeze(1)) ** 2).mean()
@@ -146,7 +147,7 @@ class ActorCritic:
         names = ("loss", "actor_loss", "critic_loss", "entropy", "ratio", "grad_norm")
         numbers = (loss, actor, critic, entropy, ratio.mean(), norm)
         told = {name: float(number.detach()) for name, number in zip(names, numbers, strict=True)}
-        return Outcome(**told, errors=error.abs(), finite=finite)
+        return Outcome(**told, errors=surprise.abs(), finite=finite)
 
     def _step(self) -> bool:
         """Adam's step; False where it made weights that are not finite, and was undone."""

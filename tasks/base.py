@@ -24,6 +24,11 @@ class Box:
 
     size: int
 
+    @property
+    def width(self) -> int:
+        """Numbers in one action."""
+        return self.size
+
 
 @dataclass(frozen=True)
 class Discrete:
@@ -31,12 +36,22 @@ class Discrete:
 
     n: int
 
+    @property
+    def width(self) -> int:
+        """Numbers in one action."""
+        return 1
+
 
 @dataclass(frozen=True)
 class MultiDiscrete:
     """Several choices: actions (N, len(nvec)) int64, column i in [0, nvec[i])."""
 
     nvec: tuple[int, ...]
+
+    @property
+    def width(self) -> int:
+        """Numbers in one action."""
+        return len(self.nvec)
 
 
 ActionSpec = Union[Box, Discrete, MultiDiscrete]

@@ -6,7 +6,7 @@ from cfg.schema import PhysicsConfig, SimConfig, TaskConfig
 from sim import create
 from sim.base import NoModel, Simulator
 from tasks import TASKS
-from tasks.base import Box, Discrete, Task
+from tasks.base import Task
 from tasks.env import Env
 from utils.errors import UserError, not_one_of
 
@@ -28,16 +28,10 @@ def make_env(
 
 def _simulator(made: Task, task: TaskConfig, sim: SimConfig, physics: PhysicsConfig, num_envs: int) -> Simulator:
     if made.own_dynamics:
-        nothing = NoModel(made.control_dt, _action_width(made))
+        nothing = NoModel(made.control_dt, made.action_spec.width)  # its `control` hands the action on
         return create(sim, physics, nothing, num_envs, task.decimation)
     try:
         model, parts = made.model_path(), made.parts()
     except FileNotFoundError as error:
         raise UserError(str(error)) from error
     return create(sim, physics, model, num_envs, task.decimation, parts)
-
-
-def _action_width(task: Task) -> int:
-    """Columns of the controls of a task without a model: its `control` hands the action on."""
-    spec = task.action_spec
-    return spec.size if isinstance(spec, Box) else 1 if isinstance(spec, Discrete) else len(spec.nvec)

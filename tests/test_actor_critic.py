@@ -289,7 +289,7 @@ def test_advantages_are_in_standard_deviations_of_the_targets():
         learner.model.a2c_network.value.bias.fill_(0.5)  # V = 3 + 4 x 0.5 = 5
     outcome = learner.update(moves(reward=13.0))
     logits, value = gradients(learner)
-    assert outcome.errors.tolist() == pytest.approx([8.0])
+    assert outcome.errors.tolist() == pytest.approx([2.0])  # priorities know no unit of reward either
     assert logits == pytest.approx([2.0 / 4, -2.0 / 4])
     assert value == pytest.approx(0.5 - 2.5)  # critic_coef 1/2 of 2 (0.5 - (13 - 3) / 4)
     assert outcome.critic_loss == pytest.approx(4.0)

@@ -11,8 +11,10 @@ from typing import get_args
 
 import pytest
 
+from cfg.schema import OnlineConfig
 from online import claims, messages, server, talk
 from online.inbox import CAPACITY, REFUSALS
+from online.pending import SESSION
 from tests.page_fixtures import needs_chromium
 from web.server import MAX_MESSAGE
 
@@ -45,7 +47,7 @@ def test_the_limits_are_the_codes():
     assert table["messages of a connection without an answer"].startswith(f"{talk.UNANSWERED};")
     assert table["requests that wait, of all clients"].startswith(f"{CAPACITY};")
     assert table["clients"] == f"{server.MAX_CLIENTS} WebSockets, {server.MAX_REQUESTS} HTTP requests"
-    assert table["streams"] == str(claims.MAX_STREAMS)
+    assert table["streams"] == f"`online.max_streams`, {OnlineConfig().max_streams}"
     assert f"for {talk.SEND_S:g} s" in table["answers that are not read"]
     assert table["nonsense"].startswith(f"{talk.REFUSALS} ")
     assert f"for {claims.LEASE_S:g} s after each request" in " ".join(TEXT.split())
@@ -69,7 +71,9 @@ def test_the_lines_run_as_they_stand(serve):
     served.loop.decided.clear()
     served.loop.rewards.clear()
     (commands,) = blocks("sh")
-    for command in commands.replace(":58080", port).split("\n\n"):
+    first = str(SESSION + 1)  # the id of a run's first decision; the stand-in counts from 1
+    assert first in commands
+    for command in commands.replace(":58080", port).replace(first, "1").split("\n\n"):
         answer = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60).stdout
         assert json.loads(answer).get("type", "spec") in ("spec", "answers"), answer
     assert served.loop.rewards == {1: 0.98}

@@ -118,13 +118,6 @@ def test_ids_are_never_used_again_after_a_restart():
     assert second.next_id() == 2 * SESSION + 1
 
 
-def test_what_people_interfered_with_is_marked():
-    pending = opened(1, 2)
-    pending.add(decision_of(3, "b"))
-    pending.interfere(["a"])
-    assert [e.interfered for e in pending.all()] == [True, True, False]
-
-
 def test_a_thousand_rewards_shuffled_doubled_lost_invented_and_late():
     """Each joins its own decision; all others are counted: none is learned from as 0, and none blocks."""
     rng = random.Random(0)

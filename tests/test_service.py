@@ -18,8 +18,10 @@ from online.pending import SESSION
 from online.replay import ReplayReader
 from online.service import Service
 from online.simulator import BuiltIn
+from online.status import Status
 from tasks.base import Box
 from tests.dummy import counting_env
+from tests.online_status import full_status
 from tests.test_live import candidate, live_of
 from utils.run import create_run
 
@@ -301,3 +303,29 @@ def test_decisions_that_wait_too_long_are_given_up_by_time_served(setting, monke
     assert here.memory.pending.expire(15.1) == 1
     (refused,) = here.ask(Rewarded("a", answer.decision, 1.0))
     assert refused.kind == "late"
+
+
+class Deaf:
+    """A watchdog whose trainer has told nothing."""
+
+    def reading(self):
+        return {"state": "starting"}
+
+
+def test_the_status_has_just_the_fields_that_pages_and_metrics_are_tested_with(setting):
+    here = setting()
+    fixed = {"task": "Counting", "run": "a", "simulator": "external", "gate": "off", "playSpeed": 1.0, "capacity": 10}
+    status = Status(fixed, here.service, Deaf())
+    status.refresh()
+    found, known = status.reading(), full_status()
+    assert set(found) == set(known)
+    for part in ("serving", "decisions", "buffer", "rewards"):
+        assert set(found[part]) == set(known[part])
+
+
+def test_one_stream_too_many_takes_nothing_from_the_others_of_its_message(setting):
+    here = setting(num_envs=2)
+    here.ask(seen("a", 1), seen("b", 1))
+    refused, answer = here.ask(seen("c", 1), seen("a", 2, reward=0.5), clock=1.0)
+    assert (refused.kind, answer.stream) == ("too_many_streams", "a")
+    assert here.rows()["reward"].tolist() == [0.5]

@@ -26,6 +26,7 @@ from rl.policy import Policy
 from rl.spec import PolicySpec
 from tasks.base import Box
 from tests.disk_fixtures import small_disk  # noqa: F401 - a fixture
+from tests.online_status import full_status
 from tests.processes import until
 from utils.run import bus_file, create_run
 
@@ -168,6 +169,7 @@ def test_what_is_trained_is_published_saved_and_told(made):
     with watched(run, settings) as watchdog:
         reading = wait_for(watchdog, trains(20))
         json.dumps(reading, allow_nan=False)  # a browser has to read it
+        assert set(reading) == {*full_status()["trainer"], "expired"}  # what pages and metrics are tested with
         assert (reading["why"], reading["restarts"], reading["rollbacks"], reading["skipped_batches"]) == ("", 0, 0, 0)
         assert reading["training_steps"] == reading["total_batches_trained"] == reading["version"] - 1
         assert reading["average_batch_size"] == 32.0

@@ -192,7 +192,7 @@ function renderTrainer(t) {
   const runs = RUNS.includes(t.state);
   for (const id of ["utilization", "trainer"]) $(id).classList.toggle("stale", !runs);
   facts("trainer", [
-    ["steps", count(t.training_steps), "gradient steps"], ["a second", short(t.training_steps_per_second)],
+    ["steps", count(t.training_steps), "trainings"], ["a second", short(t.training_steps_per_second)],
     ["step time", unit(t.average_training_time_ms, "ms")], ["batches", count(t.total_batches_trained)],
     ["loss", short(t.loss)], ["mean loss", short(t.average_loss)],
     ["batch size", short(t.average_batch_size)], ["rate", short(t.learning_rate), "learning rate"],
@@ -218,7 +218,7 @@ function renderBuffer(b) {
   meter("completed", "completed", part(b.size), `${count(b.size)} of ${count(b.capacity)}`);
   meter("pending", "pending", part(b.pending), count(b.pending));
   facts("buffer", [
-    ["completed so far", count(b.added)], ["aged out", count(b.expired), "dropped from the buffer for their age"],
+    ["completed so far", count(b.added)], ["aged out", count(b.expired), "in the buffer, but too old to learn from"],
     ["no reward", count(b.expired_pending), "decisions given up: no reward came in time"], ["lost", count(b.lost), "completed, but never stored"],
   ]);
   facts("refused", Object.entries(b.refused ?? {}).map(([kind, n]) => [kind, count(n)]));
