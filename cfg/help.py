@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cfg.keys import Key, Schema, is_mapping, section
-from cfg.schema import PhysicsConfig, PPOConfig, RandomizationConfig, RootConfig, SimConfig, TaskConfig
+from cfg.schema import OnlineConfig, PhysicsConfig, PPOConfig, RandomizationConfig, RootConfig, SimConfig, TaskConfig
 from cfg.values import allowed, show
 from utils.errors import not_one_of
 
@@ -51,6 +51,7 @@ def help_text(width: int | None = None, arguments: Sequence[str] = ()) -> str:
         _table("Learner settings (train=..., otherwise the task's own)", _described("train"), width),
         _table("Keys", _rows(k for k in Schema().keys(RootConfig).values() if section(k.hint) is None), width),
         _table("Keys of a section, set as section.key=value: train.*", _rows(_below(PPOConfig, "train.")), width),
+        _table("Continuous training: online.*", _rows(_below(OnlineConfig, "online.")), width),
         _table("task.* (defaults are the task's own; with --help task=<Task>, its params too)", _task_rows(), width),
         _table("sim.* and physics.*", _rows([*_below(SimConfig, "sim."), *_below(PhysicsConfig, "physics.")]), width),
         *(_params_table(argument[5:], width) for argument in arguments if argument.startswith("task=")),

@@ -20,7 +20,8 @@ from omegaconf import MISSING, OmegaConf
 
 from cfg.bodies import check_bodies
 from cfg.keys import Schema, section
-from cfg.schema import PPOConfig, RootConfig, SimConfig, TaskConfig
+from cfg.schema import OnlineConfig, PPOConfig, RootConfig, SimConfig, TaskConfig
+from cfg.schema.watching import WatchingKeys
 from cfg.typed import as_dict, build
 from cfg.values import check
 from utils.errors import UserError, not_one_of
@@ -33,7 +34,8 @@ SESSION = (  # keys that a resumed run takes from the command line where they ar
     "maxIterations", "saveInterval", "saveFrequency", "keepLast", "keepEvery", "logLevel", "checks", "device",
     "sim.threads", "publishInterval", "task.params.asset",
 )  # fmt: skip
-ALWAYS_SESSION = ("mode", "checkpoint", "resume", "runsDir")
+ALWAYS_SESSION = ("mode", "checkpoint", "resume", "runsDir", *(f.name for f in dataclasses.fields(WatchingKeys)))
+SESSION += ("simulator", *(f"online.{f.name}" for f in dataclasses.fields(OnlineConfig) if f.name != "buffer_capacity"))
 
 
 def with_run_config(

@@ -144,7 +144,7 @@ class CheckpointSource:
         if pointed is None or pointed.name in self._hinted or pointed.resolve() == self.run.path.resolve():
             return
         self._hinted.add(pointed.name)
-        log.info("there is a newer run, %s; this test stays with %s (followLatest=true moves)", pointed, self.run.name)
+        log.info("there is a newer run, %s; this one stays with %s (followLatest=true moves)", pointed, self.run.name)
 
     def _acts_here(self, acting: Candidate) -> bool:
         """Whether what acts is of the run that is followed; versions of two runs cannot be compared.

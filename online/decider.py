@@ -66,6 +66,7 @@ class Slots:
         """`idle`: s, after which a stream that was not seen makes room for another."""
         self._free = list(range(count - 1, -1, -1))
         self._idle = idle
+        self._reserved: set[str] = set()
         self._held: OrderedDict[str, tuple[int, float]] = OrderedDict()  # seen longest ago first
 
     def __len__(self) -> int:
@@ -83,6 +84,12 @@ class Slots:
         self._held.move_to_end(stream)
         return slot
 
+    def reserve(self, streams: Sequence[str]) -> None:
+        """Slots that these streams keep, however seldom they are seen. Raises NoRoom."""
+        for stream in streams:
+            self._reserved.add(stream)
+            self.of(stream, 0.0)
+
     def held(self, streams: Sequence[str]) -> list[int]:
         """The slots of those streams that have one."""
         return [self._held[stream][0] for stream in streams if stream in self._held]
@@ -90,8 +97,9 @@ class Slots:
     def _take(self, now: float) -> int:
         if self._free:
             return self._free.pop()
-        oldest, (slot, seen) = next(iter(self._held.items()))
-        if now - seen < self._idle:
+        others = ((stream, *held) for stream, held in self._held.items() if stream not in self._reserved)
+        oldest, slot, seen = next(others, ("", 0, now))
+        if not oldest or now - seen < self._idle:
             raise NoRoom(f"{len(self._held)} streams are served already, which is as many as can be")
         del self._held[oldest]
         return slot

@@ -23,7 +23,7 @@ from tasks.build import make_env
 from tasks.env import Env
 from tasks.stream_task import StreamTask
 from tasks.territory import Territory
-from utils.errors import UserError
+from utils.errors import UserError, not_one_of
 
 COST_THRESHOLD = 0.0
 
@@ -78,6 +78,8 @@ GATES: dict[str, Callable[[RootConfig, int], GateSeat]] = {"cost": _cost, "looka
 
 def gate_of(config: RootConfig) -> str:
     """The name of the gate that is meant: `auto` is cost where the task has one, else off."""
+    if config.gate not in ("auto", "off", *GATES):
+        raise not_one_of("gate", config.gate, ("auto", "off", *GATES))
     if config.gate != "auto":
         return config.gate
     return "cost" if issubclass(TASKS[config.task.name], Territory) else "off"

@@ -179,7 +179,8 @@ def _others(status: Mapping[str, Any]) -> Iterator[Reading]:
 class Curves:
     """TensorBoard scalars of one run; belongs to the thread that updates it.
 
-    The step is the number of training steps for what the trainer does, and of decisions for everything else.
+    The step is the number of trainings for what the trainer does, and of experiences for everything else: both go on over
+    a resume.
     """
 
     def __init__(self, directory: Path, start_step: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
@@ -206,7 +207,7 @@ class Curves:
         self._writer.close()
 
     def _add(self, number: Number, tag: str, status: Mapping[str, Any]) -> None:
-        place = ("trainer", "training_steps") if number.place.startswith("trainer.") else ("decisions", "total")
+        place = ("trainer", "training_steps") if number.place.startswith("trainer.") else ("buffer", "added")
         step = _number(look_up(status, place))
         for key, value in number.found_in(status):
             name = "online/" + tag.replace("*", key or "")

@@ -164,10 +164,9 @@ class ReplayReader:
         return rows[np.argsort(rows["number"])]
 
     def last_rewards(self, count: int) -> np.ndarray:
-        """Finite rewards (n,) of the last `count` experiences, for a mean: one may be of a row that is written over."""
+        """Rewards (n,) of the last `count` experiences, for a mean: rows are not checked, one may be written over."""
         m = self._mapped
-        rewards = m.rows["reward"][m.numbers >= max(0, self.added - count)]
-        return rewards[np.isfinite(rewards)]
+        return m.rows["reward"][m.numbers >= max(0, self.added - count)]
 
     def sample(
         self, size: int, rng: np.random.Generator, without: Verdict | None = None

@@ -30,6 +30,7 @@ class Lessons:
     action: np.ndarray  # (k, A)
     log_prob: np.ndarray  # (k,) under the policy that acted
     reward: np.ndarray  # (k,)
+    ends: np.ndarray  # (k,) bool: nothing came after it; of what was blocked, nothing did
     gated: int  # rows that a gate had judged, and judged again
     agreed: int  # of those, judged as before
 
@@ -71,6 +72,7 @@ def combine(rows: np.ndarray, judgement: Judgement | None, rule: OnlineConfig) -
         action=np.concatenate([action[mask] for mask, action, *_ in parts]),
         log_prob=np.concatenate([log_prob[mask] for mask, _, log_prob, _ in parts]),
         reward=np.concatenate([value[mask] for mask, *_, value in parts]),
+        ends=np.concatenate([rows["done"][done], np.ones(int(blocked.sum()), bool)]),
         gated=0 if judgement is None else int((sent | waited).sum()),
         agreed=0 if judgement is None else int((agrees & (sent | waited)).sum()),
     )

@@ -33,6 +33,7 @@ class BuiltIn:
         task = env.config.name.lower()
         self.streams = [f"{task}-{env_id}" for env_id in range(env.num_envs)]
         service.own = frozenset(self.streams)
+        service.decider.slots.reserve(self.streams)
         self.seconds = 0.0  # that the last decisions took
         self._obs = env.reset()
         self._due = time.monotonic()

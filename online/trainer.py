@@ -163,7 +163,7 @@ class Trainer:
             log_prob=floats(lessons.log_prob),
             reward=floats(lessons.reward),
             next_obs=floats(chosen["next_obs"]),
-            done=torch.from_numpy(chosen["done"].copy()),
+            done=torch.from_numpy(lessons.ends),
             weight=floats(weights[lessons.index]),
         )
 

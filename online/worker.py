@@ -33,7 +33,7 @@ from live.learner import BusObserver
 from online.gates import layout_of, make_gate
 from online.replay import ReplayReader
 from online.saving import Keeper
-from online.trainer import WINDOW, Report, Trainer, rule_of
+from online.trainer import HUGE, WINDOW, Report, Trainer, rule_of
 from rl.actor_critic import ActorCritic
 from rl.agent import Iteration
 from rl.checkpoint import highest_version, meta_of, newest_usable
@@ -159,8 +159,9 @@ class Worker:
         )
 
     def reward(self) -> float | None:
-        """Mean of the last rewards that came; None where they are few."""
+        """Mean of the last rewards that came and can be learned from; None where they are few."""
         rewards = self.trainer.reader.last_rewards(KNOWN_REWARDS)
+        rewards = rewards[np.abs(rewards) < HUGE]  # or a broken one would be the best for ever
         return float(np.mean(rewards)) if len(rewards) >= ENOUGH_REWARDS else None
 
     def beat(self, state: str) -> None:

@@ -121,6 +121,15 @@ def test_what_is_no_whole_experience_is_refused(file, wrong, words):
     assert len(writer) == writer.added == 0
 
 
+def test_the_last_rewards_are_those_of_the_newest_also_where_the_buffer_has_wrapped(file):
+    writer, reader = both(file, 4)
+    assert reader.last_rewards(3).tolist() == []
+    for decision in range(6):
+        writer.add(complete(decision))
+    assert sorted(reader.last_rewards(3).tolist()) == [3.0, 4.0, 5.0]
+    assert sorted(reader.last_rewards(100).tolist()) == [2.0, 3.0, 4.0, 5.0]
+
+
 def test_prioritised_sampling_is_in_proportion_and_its_weights_undo_it(file):
     """Two experiences, errors 1 and 0.1: p ~ (1.05, 0.15)^0.6, weights (2 p)^-0.4 over their maximum."""
     writer, reader = both(file, prioritised=True)

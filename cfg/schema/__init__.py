@@ -259,8 +259,7 @@ class MainKeys:
     gate: str = key(
         "auto",
         "who may veto an action of continuous training: cost (the task's cost function), lookahead (a copy of the "
-        "simulator, rolled forward), off, or auto: cost where the task has one",
-        choices=("auto", "cost", "lookahead", "off"),
+        "simulator, rolled forward), off, auto: cost where the task has one; or one of your own in online/gates.py",
         mode="continuous",
         example="gate=lookahead",
     )
