@@ -211,7 +211,10 @@ def sockets(streams: int, seconds: float) -> dict[str, float]:
         given = ["config=continuous", "task=Cartpole", "simulator=external", "streamPort=0", f"runsDir={name}"]
         given += [f"online.max_streams={streams}", "online.training_interval=3600"]
         with subprocess.Popen(
-            [sys.executable, str(ROOT / "train.py"), *given], stdout=subprocess.PIPE, text=True
+            [sys.executable, str(ROOT / "train.py"), *given],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         ) as served:
             try:
                 assert served.stdout is not None

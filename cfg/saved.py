@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 FROM_RUN = ("task", "train")
-SESSION = (  # keys that a resumed run takes from the command line where they are given there
+SESSION: tuple[str, ...] = (  # keys that a resumed run takes from the command line where they are given there
     "maxIterations", "saveInterval", "saveFrequency", "keepLast", "keepEvery", "logLevel", "checks", "device",
     "sim.threads", "publishInterval", "task.params.asset",
 )  # fmt: skip

@@ -55,6 +55,11 @@ def validate(cfg: DictConfig) -> None:
             f"online.min_batch_size={config.online.min_batch_size} is more than online.batch_size="
             f"{config.online.batch_size}: nothing would ever be learned. Allowed: at most the batch's size."
         )
+    if config.online.min_batch_size > config.online.buffer_capacity:
+        raise UserError(
+            f"online.min_batch_size={config.online.min_batch_size} is more than online.buffer_capacity="
+            f"{config.online.buffer_capacity}: nothing would ever be learned. Allowed: at most the buffer's capacity."
+        )
     if config.mode == "train":
         check_sizes(num_envs_of(config), config.train)
 

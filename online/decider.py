@@ -168,7 +168,7 @@ class Decider:
         gate = self.seat.gate
 
         def judge() -> None:
-            judgement = gate.evaluate(seen, proposed, confidence)
+            judgement = gate.evaluate(seen, proposed.copy(), confidence)  # which nothing here changes with
             check_judgement(judgement, len(sights), proposed.shape[1])
             found.append(judgement)
 

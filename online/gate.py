@@ -17,6 +17,9 @@ import numpy as np
 
 from online.experience import Verdict
 
+LARGEST = 1e15
+"""Expected rewards beyond it could not be learned from."""
+
 
 @dataclass(frozen=True)
 class Judgement:
@@ -42,8 +45,8 @@ def check_judgement(judgement: Judgement, n: int, action_width: int) -> None:
     verdict, expected = np.asarray(judgement.verdict), np.asarray(judgement.expected)
     if verdict.shape != (n,) or not np.isin(verdict, (Verdict.SEND, Verdict.WAIT)).all():
         raise ValueError(f"the gate's verdict is {verdict!r}; allowed: {n} of SEND (1) and WAIT (2)")
-    if expected.shape != (n,) or not np.isfinite(expected).all():
-        raise ValueError(f"the gate's expected reward is {expected!r}; allowed: {n} finite numbers")
+    if expected.shape != (n,) or not (np.abs(expected) <= LARGEST).all():
+        raise ValueError(f"the gate's expected reward is {expected!r}; allowed: {n} finite numbers up to {LARGEST:g}")
     for name, values in judgement.components.items():
         if np.shape(values) != (n,) or not np.isfinite(values).all():
             raise ValueError(f"the gate's component {name!r} is {values!r}; allowed: {n} finite numbers")

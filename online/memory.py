@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import time
+import tokenize
 
 import numpy as np
 
@@ -12,10 +13,13 @@ from cfg.schema import OnlineConfig
 from online.experience import Layout, from_row, to_row
 from online.pending import Pending
 from online.replay import ReplayWriter
-from utils.files import atomic_write_bytes, discard
+from utils.files import atomic_write_bytes, atomic_write_text, discard, read_first_line
 from utils.run import Run
 
 log = logging.getLogger(__name__)
+
+UNREADABLE = (OSError, ValueError, EOFError, MemoryError, SyntaxError, tokenize.TokenError)
+"""What NumPy's parser makes of a damaged file."""
 
 
 class Memory:
@@ -25,13 +29,25 @@ class Memory:
         """Takes up what is there. Raises UserError where it is of another layout, or cannot be had."""
         self.run, self.layout = run, layout
         self.writer = ReplayWriter(run.replay_file, layout, online.buffer_capacity)
-        self.pending = Pending(online.pending_ttl_s, online.pending_capacity, self.writer.sessions)
-        self._start = time.monotonic() - self.writer.clock
+        self.pending = Pending(online.pending_ttl_s, online.pending_capacity, self._session())
         if self.writer.torn:
             log.warning("%d experiences had been left half written, and are dropped.", self.writer.torn)
         if len(self.writer):
             log.info("going on with %d experiences of %d.", len(self.writer), self.writer.added)
         self._restore()
+        told = [e.clock for e in self.pending.all()]  # later than the buffer's where that was left behind
+        self._start = time.monotonic() - max([self.writer.clock, *told])
+
+    def _session(self) -> int:
+        """How often the run was taken up, this time included; noted beside the buffer, which may be left behind."""
+        file = self.run.sessions_file
+        words = read_first_line(file)
+        session = max(self.writer.sessions, int(words) + 1 if words.isdecimal() and len(words) < 8 else 0)
+        try:
+            atomic_write_text(file, f"{session}\n")
+        except OSError as error:
+            log.warning("%s cannot be written (%s): keep the replay buffer with the run.", file, error)
+        return session
 
     @property
     def clock(self) -> float:
@@ -51,9 +67,9 @@ class Memory:
             rows = np.load(file, allow_pickle=False)
             if rows.dtype != self.layout.dtype():
                 raise ValueError("it is of another layout")
-            self.pending.restore(from_row(row) for row in rows)
-        except (OSError, ValueError) as error:
-            log.warning("%s cannot be used (%s): the rewards of those decisions will come too late.", file, error)
+            self.pending.restore([from_row(row) for row in rows])
+        except UNREADABLE as error:
+            log.warning("%s cannot be used (%r): the rewards of those decisions will come too late.", file, error)
         else:
             log.info("%d decisions wait for their rewards.", len(self.pending))
         discard(file)  # once: a kill must not bring them back a second time

@@ -179,8 +179,8 @@ def _others(status: Mapping[str, Any]) -> Iterator[Reading]:
 class Curves:
     """TensorBoard scalars of one run; belongs to the thread that updates it.
 
-    The step is the number of trainings for what the trainer does, and of experiences for everything else: both go on over
-    a resume.
+    The step is the number of trainings for what the trainer does, and of experiences for everything else: both go on
+    over a resume.
     """
 
     def __init__(self, directory: Path, start_step: int = 0, clock: Callable[[], float] = time.monotonic) -> None:

@@ -31,6 +31,7 @@ from utils.errors import UserError
 from utils.moments import Moments
 
 ALPHA, BETA = 0.6, 0.4
+RECENT = 1000  # experiences, among which is one of the newest version
 FLOOR = 0.05  # least priority, so that everything is seen now and then
 
 
@@ -137,6 +138,12 @@ class ReplayReader:
     def added(self) -> int:
         """Experiences that were ever added."""
         return int(self._mapped.header["added"])
+
+    @property
+    def newest_version(self) -> int:
+        """The newest version that an experience here was decided by; 0 where there is none."""
+        rows = self.fresh(max(0, self.added - RECENT))
+        return int(rows["version"].max()) if len(rows) else 0
 
     def usable(self, without: Verdict | None = None) -> np.ndarray:
         """Slots of experiences that may be learned from, but for those with one verdict."""

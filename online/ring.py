@@ -27,6 +27,8 @@ HEADER = np.dtype(
     ]
 )
 PAGE = 4096
+MOST = 2**50  # experiences, or s; nothing that ran here ever has so many
+MOST_SESSIONS = 2**20  # so that decision ids stay exact in JavaScript
 
 
 class Mapped:
@@ -60,6 +62,13 @@ def checks_of(words: np.ndarray, factors: np.ndarray) -> np.ndarray:
     return np.einsum("ij,j->i", words[:, 1:], factors[1:])  # no products of a whole buffer lie in memory
 
 
+def _sound(header: np.void) -> bool:
+    """Whether the counts can be counts; they have no checksum, since they change with each experience."""
+    clock = float(header["clock"])
+    counts = int(header["sessions"]), int(header["added"])
+    return 0 <= clock < MOST and all(0 <= count < MOST for count in counts) and counts[0] < MOST_SESSIONS
+
+
 def make_file(path: Path, layout: Layout, capacity: int) -> int:
     """A new file, complete or not at all."""
     temporary = path.with_name(f"{path.name}.making")
@@ -87,8 +96,17 @@ def open_file(path: Path, layout: Layout, capacity: int) -> int:
     descriptor = os.open(path, os.O_RDWR)
     head = os.pread(descriptor, HEADER.itemsize, 0)
     header = np.frombuffer(head, HEADER)[0] if len(head) == HEADER.itemsize else np.zeros(1, HEADER)[0]
+    if int(header["magic"]) == MAGIC and not _sound(header):
+        os.close(descriptor)
+        raise UserError(f"{path} is damaged: its header makes no sense. Move it away; the run begins another")
     wanted = (MAGIC, capacity, layout.dtype().itemsize, file_bytes(layout, capacity))
     found = (int(header["magic"]), int(header["capacity"]), int(header["row_bytes"]), os.fstat(descriptor).st_size)
+    if found[:3] == wanted[:3] and found != wanted:
+        os.close(descriptor)
+        raise UserError(f"{path} is cut off: {found[3]} bytes of {wanted[3]}. Move it away; the run begins another")
+    if found[0] != MAGIC:
+        os.close(descriptor)
+        raise UserError(f"{path} is not a replay buffer. Move it away; the run begins another")
     if found != wanted:
         os.close(descriptor)
         raise UserError(

@@ -72,6 +72,9 @@ def run_continuous(config: RootConfig, provenance: Provenance, stop: StopFlag, p
         if config.simulator == "external":
             check_external(env)
         plan = _Plan(config, env, make_gate(config, count))
+        if stop.requested:
+            log.info("stopped before anything was begun.")
+            return 0
         if config.resume and parent is not None and parent.run is not None:
             run, memory = _go_on(plan, parent.run, ends)
         else:

@@ -150,7 +150,9 @@ class Service:
             )
         seat = self.decider.seat
         if seat is not None and not seat.raw and request.raw is None and seat.kind != "float32":
-            words = f"gate={seat.gate.name} sees the simulator's state, which clients do not have. Allowed: gate=off, cost"
+            words = (
+                f"gate={seat.gate.name} sees the simulator's state, which clients do not have. Allowed: gate=off, cost"
+            )
             return (self._refusal("invalid", words),)
         stream = self._streams.get(request.stream)
         if stream is None or stream.sequence is None or request.sequence is None:
@@ -229,7 +231,9 @@ class Service:
 def _decision(decided: Decided, previous: str | None) -> Decision:
     e, executed = decided.experience, decided.executed
     if executed is not None and executed.dtype.kind == "f":
-        executed = executed.clip(-1.0, 1.0)  # as an environment here does; what is learned from is the policy's own draw
+        executed = executed.clip(
+            -1.0, 1.0
+        )  # as an environment here does; what is learned from is the policy's own draw
     return Decision(
         stream=e.stream,
         decision=e.decision,

@@ -147,7 +147,7 @@ class Trainer:
     def _judge(self, rows: np.ndarray) -> Judgement | None:
         if self.gate is None or not len(rows):
             return None
-        judgement = self.gate.evaluate(rows["seen"], rows["proposed"], rows["confidence"])
+        judgement = self.gate.evaluate(rows["seen"].copy(), rows["proposed"].copy(), rows["confidence"])
         check_judgement(judgement, len(rows), rows["proposed"].shape[1])
         return judgement
 
@@ -241,6 +241,7 @@ class Trainer:
         self.learner.load_state(state)
         saved = state["online"]
         self.counts = Counts(**saved["counts"])
+        self.counts.learned_until = min(self.counts.learned_until, self.reader.added)  # it may be another buffer
         self.base_rate = float(saved["base_rate"])
         word, step, has_uint32, uinteger = saved["rng"]
         self.rng.bit_generator.state = {

@@ -42,6 +42,7 @@ from utils.attempt import Attempts
 from utils.companion import end_with_parent
 from utils.errors import UserError
 from utils.files import strict_json
+from utils.lock import lock_holder
 from utils.log import setup_logging
 from utils.run import Run, open_run
 from utils.signals import StopFlag
@@ -53,6 +54,7 @@ PUBLISH = 0.05  # s between two publications, at least
 KNOWN_REWARDS = 1000  # the last ones, of which the mean says how good a version is
 ENOUGH_REWARDS = 100
 FAILURES = 5  # trainings in a row that raised, after which the process gives itself up
+ORPHAN_S = 15.0  # s until it ends anyway, once the one that serves has gone: it may hang
 PAUSE = 0.5  # s after one that raised
 
 
@@ -88,8 +90,10 @@ class Worker:
         if "online" in state:
             self.trainer.load_state(state)
         self.run, self._pulse, self._beat_at = run, pulse, 0.0
+        self._parent = os.getppid()  # another, once the one that serves is gone
         self.bus = BusObserver(PUBLISH if config.publishInterval else 0.0)
         self.version = max(meta.version, highest_version(run), self.bus.highest_version(run), after)
+        self.version = max(self.version, reader.newest_version)  # served, and then not saved: a full disk, or a kill
         self.published = _Learner(learner.model, self.version)
         self.keeper = Keeper(run, spec, as_dict(config), meta.version, meta.best_reward)
         self.overruns = self.failures = 0
@@ -154,6 +158,9 @@ class Worker:
     def save(self) -> bool:
         """Writes the newest version's checkpoint."""
         counts = self.trainer.counts
+        if os.getppid() != self._parent and lock_holder(self.run.path) is not None:
+            log.warning("the run goes on elsewhere; version %d of this trainer is not saved.", self.version)
+            return False
         return self.keeper.save(
             self.trainer.state(), self.version, counts.trainings, self.trainer.reader.added, self.reward()
         )
@@ -228,7 +235,7 @@ def main(arguments: list[str]) -> int:
     torch.set_num_threads(1)
     with StopFlag() as stop:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the one that serves, which ends this one
-        end_with_parent(stop)
+        end_with_parent(stop, patience=ORPHAN_S)
         try:
             worker = Worker(run, whole_config(json.loads(sys.stdin.read())), pulse, after)
         except UserError as error:

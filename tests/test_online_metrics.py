@@ -134,7 +134,7 @@ def test_curves_have_a_point_for_what_is_new_and_gaps_for_what_is_not_known(tmp_
     for seconds, new in (
         (1, {"trainer": {"training_steps": 830, "loss": 0.25}}),
         (2, {"trainer": {"training_steps": 840, "loss": None, "average_loss": math.nan}}),
-        (3, {"decisions": {"total": 1300, "send_rate": 0.9}}),
+        (3, {"buffer": {"added": 1300}, "decisions": {"send_rate": 0.9}}),
     ):
         clock[0] += 1
         status = merged(status, new)
@@ -143,9 +143,9 @@ def test_curves_have_a_point_for_what_is_new_and_gaps_for_what_is_not_known(tmp_
     found = curves_of(tmp_path)
     assert found["online/loss"] == [(820, pytest.approx(0.31)), (830, pytest.approx(0.25))]
     assert found["online/average_loss"] == [(820, pytest.approx(0.35)), (830, pytest.approx(0.35))]
-    assert found["online/send_rate"] == [(1234, pytest.approx(0.81)), (1300, pytest.approx(0.9))]
-    assert found["online/reward_component/location"][0] == (1234, pytest.approx(-0.08))
-    assert found["online/latency_ms/p99"][0] == (1234, pytest.approx(2.4))
+    assert found["online/send_rate"] == [(1150, pytest.approx(0.81)), (1300, pytest.approx(0.9))]
+    assert found["online/reward_component/location"][0] == (1150, pytest.approx(-0.08))
+    assert found["online/latency_ms/p99"][0] == (1150, pytest.approx(2.4))
 
 
 def test_after_an_hour_fewer_points_are_written(tmp_path):

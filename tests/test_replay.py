@@ -276,3 +276,27 @@ def test_ten_million_samples_hold_no_mixture_and_copies_were_torn_meanwhile(file
     wrong, torn = sampled_beside_a_writer(file, 64, 10_000_000)
     assert wrong == 0
     assert torn > 0  # the race was there
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("sessions", 2**62), ("sessions", -1), ("added", -5), ("added", 2**62), ("clock", np.nan)]
+)
+def test_a_header_that_makes_no_sense_is_refused(file, field, value):
+    both(file, 8)[0]._mapped.header[field] = value
+    with pytest.raises(UserError, match=r"is damaged.*Move it away"):
+        ReplayWriter(file, LAYOUT, 8)
+
+
+def test_a_file_that_was_cut_off_says_so(file):
+    both(file, 8)
+    os.truncate(file, 5000)
+    with pytest.raises(UserError, match=r"is cut off: 5000 bytes of \d+\. Move it away"):
+        ReplayWriter(file, LAYOUT, 8)
+
+
+def test_the_newest_version_that_acted_is_known(file):
+    writer, reader = both(file, 8)
+    assert reader.newest_version == 0
+    for version in (3, 118, 7):
+        writer.add(replace(complete(1), version=version))
+    assert reader.newest_version == 118

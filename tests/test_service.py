@@ -144,7 +144,7 @@ def test_every_reward_joins_the_action_that_earned_it(setting):
                 waiting[stream] = answer.executed[0]
     rows = here.rows()
     assert len(rows) > 1200
-    assert (rows["reward"] == rows["executed"][:, 0]).all()
+    assert (rows["reward"] == rows["executed"][:, 0].clip(-1, 1)).all()  # clients do what is within the bounds
     assert (rows["next_obs"][:, 0] == rows["obs"][:, 0] + 1).all()
     assert 0.05 < rows["done"].mean() < 0.15
 
@@ -303,6 +303,43 @@ def test_decisions_that_wait_too_long_are_given_up_by_time_served(setting, monke
     assert here.memory.pending.expire(15.1) == 1
     (refused,) = here.ask(Rewarded("a", answer.decision, 1.0))
     assert refused.kind == "late"
+
+
+def test_whoever_finds_no_room_changes_nothing_and_takes_nothing_from_those_beside_it(setting):
+    here = setting(num_envs=2)
+    here.ask(seen("a", 1), seen("b", 1))
+    known, crowded = here.ask(seen("a", 2, reward=1.0), seen("c", 2, reward=1.0), clock=1.0)
+    assert (known.stream, known.previous, crowded.kind) == ("a", None, "too_many_streams")
+    assert (len(here.rows()), here.service.decider.slots.streams) == (1, ["b", "a"])
+    later = here.ask(seen("a", 3), seen("c", 3), clock=61.0)  # b has been idle for long enough
+    assert [answer.stream for answer in later] == ["a", "c"]
+
+
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY\x01\x00v\x00{'descr': [(", b"\x93NUMPY", b"something else"])
+def test_open_decisions_that_cannot_be_read_are_given_up_and_said_so(setting, caplog, content):
+    here = setting()
+    here.ask(seen("a", 1))
+    here.memory.save()
+    here.run.pending_file.write_bytes(content)
+    here.begin()
+    assert "cannot be used" in caplog.text
+    assert (len(here.memory.pending), here.run.pending_file.exists()) == (0, False)
+
+
+def test_without_its_buffer_a_run_gives_no_id_twice_and_its_clock_goes_on(setting):
+    here = setting()
+    here.memory.writer.tell(500.0)
+    here.begin()
+    (old,) = here.ask(seen("a", 1), clock=here.memory.clock)
+    here.memory.save()
+    here.run.replay_file.unlink()  # as rsync --exclude leaves it
+    here.begin()
+    (new,) = here.ask(seen("b", 1), clock=here.memory.clock)
+    assert new.decision // SESSION == old.decision // SESSION + 1
+    assert here.memory.clock >= 500.0
+    assert here.ask(Rewarded("a", old.decision, 1.0)) == [Accepted("a", old.decision)]
+    (late,) = here.ask(Rewarded("b", old.decision, 1.0))
+    assert late.kind == "late"
 
 
 class Deaf:

@@ -13,14 +13,20 @@ PARENT = "LIVEGYM_COMPANION_OF"
 LOOK = 0.5  # s between looks
 
 
-def end_with_parent(stop: StopFlag) -> None:
-    """Asks this process to stop once its parent is gone, if it was started as a companion."""
+def end_with_parent(stop: StopFlag, patience: float | None = None) -> None:
+    """Asks this process to stop once its parent is gone, if it was started as a companion.
+
+    `patience`: s after which one that has not stopped by then ends at once; None: however long it takes.
+    """
     if PARENT in os.environ:
         parent = int(os.environ.pop(PARENT))
-        threading.Thread(target=_watch, args=(parent, stop), name="companion", daemon=True).start()
+        threading.Thread(target=_watch, args=(parent, stop, patience), name="companion", daemon=True).start()
 
 
-def _watch(parent: int, stop: StopFlag) -> None:
+def _watch(parent: int, stop: StopFlag, patience: float | None) -> None:
     while os.getppid() == parent:
         time.sleep(LOOK)
     stop.request()
+    if patience is not None:
+        time.sleep(patience)
+        os._exit(1)

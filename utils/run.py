@@ -97,6 +97,11 @@ class Run:
         return self.path / "replay.bin"
 
     @property
+    def sessions_file(self) -> Path:
+        """How often a continuous run was taken up: decisions are numbered by it, also where the buffer is gone."""
+        return self.path / "sessions.txt"
+
+    @property
     def pending_file(self) -> Path:
         """Decisions of a continuous run that waited for their reward when it was stopped."""
         return self.path / "pending.npy"
@@ -142,11 +147,7 @@ def _started(name: str) -> tuple[datetime, int] | None:
 
 
 def create_run(runs_dir: Path, task: str, kind: str, when: datetime | None = None) -> Run:
-    """Makes and returns a new run directory, named by `when` (now, where it is not given).
-
-    Raises:
-        UserError: the directory cannot be made.
-    """
+    """Makes a new run directory, named by `when`, None: now. Raises UserError where it cannot be made."""
     if kind not in KINDS:
         raise ValueError(f"kind={kind!r}, allowed: {KINDS}")
     when = when or datetime.now()
@@ -224,11 +225,7 @@ def list_runs(runs_dir: Path, kind: str | Sequence[str] | None = None, task: str
 
 
 def begin_run(runs_dir: Path, task: str, kind: str, provenance: Provenance) -> Run:
-    """A new run directory that explains itself; nothing is left of it where that fails.
-
-    Raises:
-        UserError: it cannot be made or written.
-    """
+    """A new run directory that explains itself; nothing is left of it where that fails, by a UserError."""
     run = create_run(runs_dir, task, kind)
     try:
         write_metadata(run, provenance)
