@@ -61,6 +61,7 @@ def test_a_pinned_version_stays_while_the_training_goes_on(beside):
 def test_older_versions_come_back_by_button_and_from_the_table_and_the_newest_by_following(beside):
     page, line = beside.page, beside.line
     line.ask("follow")
+    line.until(lambda state: not state["policy"]["pinned"])  # what the tests before left is over
     line.until(lambda state: len(state["policy"]["history"]) > 2)  # one to go back to and an older one
     line.ask("pin")
     before = line.until(lambda state: state["policy"]["pinned"])["policy"]["version"]
@@ -105,6 +106,7 @@ def test_two_versions_are_compared_by_environment(beside):
 def test_how_new_weights_take_over_is_chosen(beside):
     page, line = beside.page, beside.line
     line.ask("follow")
+    line.until(lambda state: not state["policy"]["pinned"])
     assert not page.is_visible("#blend-label")
     page.select_option("#how", "blend")
     line.until(lambda state: state["policy"]["how"] == "blend")

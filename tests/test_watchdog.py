@@ -263,7 +263,7 @@ def test_a_trainer_that_cannot_start_is_given_up_and_said_so(made, caplog, harm)
         reading = wait_for(watchdog, lambda r: r["state"] == "given up")
         assert (reading["restarts"], reading["pid"]) == (1, None)
         assert reading["why"].startswith("the trainer ended with status 2; restarted 1 times in ten minutes")
-        words = "cannot be read" if harm == "removed" else "is not a replay buffer"
+        words = "cannot be read" if harm == "removed" else "is cut off"
         until(lambda: words in caplog.text, 10)  # its last words are in our log
         assert watchdog._process.poll() is not None
     assert watchdog.reading()["state"] == "stopped"
