@@ -110,7 +110,7 @@ def test_how_new_weights_take_over_is_chosen(beside):
     assert not page.is_visible("#blend-label")
     page.select_option("#how", "blend")
     line.until(lambda state: state["policy"]["how"] == "blend")
-    assert page.is_visible("#blend-label")
+    wait(page, lambda: page.is_visible("#blend-label"))
     page.fill("#blend", "0.5")
     page.keyboard.press("Enter")
     line.until(lambda state: state["policy"]["blend_steps"] == round(0.5 / state["control_dt"]))
