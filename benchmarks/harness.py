@@ -147,6 +147,14 @@ def _short(sides: dict[str, dict[str, float]]) -> str:
     return ", ".join(f"{name} {next(iter(metrics.values())):,.4g}" for name, metrics in sides.items())
 
 
+def held_by(pid: int) -> dict[str, float]:
+    """What a process holds: `memory_mb`, `files`, `threads`. Raises OSError or KeyError where it has gone."""
+    folder = Path("/proc") / str(pid)
+    status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
+    memory, threads = float(status["VmRSS"].split()[0]) * 1024 / 1e6, float(status["Threads"])
+    return {"memory_mb": memory, "files": float(len(list((folder / "fd").iterdir()))), "threads": threads}
+
+
 def spread(values: Sequence[float]) -> Spread:
     """Median, minimum and maximum."""
     return Spread(statistics.median(values), min(values), max(values))

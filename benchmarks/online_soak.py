@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import ROOT, arguments, report
+from benchmarks.harness import ROOT, arguments, held_by, report
 from online.experience import Layout
 from online.ring import HEADER, Mapped, checks_of, factors_of
 
@@ -263,12 +263,8 @@ def _poison(path: Path) -> None:
 
 def held(pid: int, prefix: str) -> dict[str, float]:
     """What a process holds."""
-    folder = Path("/proc") / str(pid)
     try:
-        status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
-        memory, threads = float(status["VmRSS"].split()[0]) * 1024 / 1e6, float(status["Threads"])
-        files = float(len(os.listdir(folder / "fd")))
-        return {f"{prefix}mb": memory, f"{prefix}threads": threads, f"{prefix}files": files}
+        return {f"{prefix}{name.removeprefix('memory_')}": value for name, value in held_by(pid).items()}
     except (OSError, KeyError):  # it has just gone
         return {}
 

@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.harness import ROOT, arguments, report
+from benchmarks.harness import ROOT, arguments, held_by, report
 
 TRAIN = [sys.executable, str(ROOT / "train.py")]
 TRAINING = ["config=train_headless", "task=Ant", "numEnvs=256", "maxIterations=1000000", "saveInterval=2"]
@@ -49,10 +49,7 @@ class Watched:
         """Takes one sample. Raises RuntimeError with the last lines of its output where the process has ended."""
         if self.process.poll() is not None:
             raise RuntimeError(f"{self.log.stem} ended with {self.process.returncode}:\n{self.log.read_text()[-2000:]}")
-        folder = Path("/proc") / str(self.process.pid)
-        status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
-        memory, threads = float(status["VmRSS"].split()[0]) * 1024 / 1e6, float(status["Threads"])
-        self.samples.append(Sample(seconds, memory, len(list((folder / "fd").iterdir())), threads))
+        self.samples.append(Sample(seconds, **held_by(self.process.pid)))
 
     def slope(self, what: str) -> float:
         """Change an hour of `what`, over the last two thirds of the samples."""

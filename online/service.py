@@ -231,9 +231,7 @@ class Service:
 def _decision(decided: Decided, previous: str | None) -> Decision:
     e, executed = decided.experience, decided.executed
     if executed is not None and executed.dtype.kind == "f":
-        executed = executed.clip(
-            -1.0, 1.0
-        )  # as an environment here does; what is learned from is the policy's own draw
+        executed = executed.clip(-1.0, 1.0)  # as an environment here does; learned from is what the policy drew
     return Decision(
         stream=e.stream,
         decision=e.decision,

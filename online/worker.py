@@ -92,8 +92,8 @@ class Worker:
         self.run, self._pulse, self._beat_at = run, pulse, 0.0
         self._parent = os.getppid()  # another, once the one that serves is gone
         self.bus = BusObserver(PUBLISH if config.publishInterval else 0.0)
-        self.version = max(meta.version, highest_version(run), self.bus.highest_version(run), after)
-        self.version = max(self.version, reader.newest_version)  # served, and then not saved: a full disk, or a kill
+        served = reader.newest_version  # and perhaps not saved: a full disk, or a kill
+        self.version = max(meta.version, highest_version(run), self.bus.highest_version(run), after, served)
         self.published = _Learner(learner.model, self.version)
         self.keeper = Keeper(run, spec, as_dict(config), meta.version, meta.best_reward)
         self.overruns = self.failures = 0
