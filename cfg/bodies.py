@@ -29,5 +29,5 @@ def check_bodies(config: RootConfig) -> None:
             off, shown = ("0", str(value)) if not isinstance(value, bool) else ("false", "true")
             raise UserError(
                 f"{key}={shown}: task={name} has no bodies that could be shown. Allowed: {key}={off}. "
-                "Test it without a picture: config=test"
+                "Test it without a picture: config=test; or watch the newest run of another task: task=Ant"
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -11,6 +12,9 @@ import threading
 import time
 
 import pytest
+import websockets.asyncio.client
+import websockets.exceptions
+from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 
 from tests.web_fixtures import TOKEN, client_of, complaints, raw_socket, scene_socket
 from utils.errors import UserError
@@ -148,6 +152,35 @@ def test_garbage_and_cut_connections_leave_no_trace(open_door, caplog):
         connection.sendall(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\ntoken=")
     with client_of(door) as client:
         assert client.get("/healthz").status_code == 200
+    assert not complaints(caplog)
+
+
+@pytest.mark.parametrize("size", [1, 32 * 1024])
+def test_an_application_that_is_just_sending_when_a_client_breaks_off_is_not_blamed(open_door, caplog, size):
+    router = APIRouter()
+
+    @router.websocket("/flood")
+    async def flood(websocket: WebSocket) -> None:
+        await websocket.accept()
+        with contextlib.suppress(WebSocketDisconnect):
+            while True:
+                await websocket.send_bytes(bytes(size))
+                await asyncio.sleep(0)
+
+    door = open_door(routers=[router])
+
+    async def use():
+        url = f"ws://127.0.0.1:{door.port}/flood"
+        async with websockets.asyncio.client.connect(url, proxy=None, max_size=None) as client:
+            await client.recv()
+            client.protocol.send_text(b"\xff\xfe")
+            client.transport.write(b"".join(client.protocol.data_to_send()))
+            while True:
+                await client.recv()
+
+    for _ in range(5):
+        with pytest.raises(websockets.exceptions.ConnectionClosed):
+            asyncio.run(use())
     assert not complaints(caplog)
 
 

@@ -16,6 +16,7 @@ import h11
 import uvicorn
 from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 HEAD_S = 10.0
@@ -95,6 +96,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
     """
 
     _held = 0  # bytes that the application has not taken yet
+    _broken_off = False  # on this side, and not by the application
 
     def data_received(self, data: bytes) -> None:
         """Bytes came. They are unpacked piece by piece, so that `MAX_HELD` is noticed before the memory is used."""
@@ -102,7 +104,10 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             super().data_received(data[start : start + PIECE])
 
     async def send(self, message: ASGISendEvent) -> None:
-        """Sends what the application says."""
+        """Sends what the application says. Raises ClientDisconnected where this side has broken off."""
+        await self.writable.wait()
+        if self._broken_off:
+            raise ClientDisconnected
         await super().send(message)
         if self.close_sent:
             self.handshake_complete = True  # a refusal is an answer too
@@ -134,12 +139,18 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         if self.transport.get_write_buffer_size():
             self.loop.call_later(LEFT_S, self.transport.abort)
 
+    def handle_parser_exception(self) -> None:
+        """What came is no WebSocket's, or too much."""
+        self._broken_off = True
+        super().handle_parser_exception()
+
     def keepalive_timeout(self) -> None:
         """A pong is late; the kernel ends a connection whose other side is gone."""
         if self.read_paused:
             self.pong_timer = self.pending_ping_payload = None
             self.schedule_ping()
         else:
+            self._broken_off = True
             super().keepalive_timeout()
 
 
