@@ -1,6 +1,6 @@
 """The page of a continuous run: what is served, how it is being learned, and the streams as pictures.
 
-    dashboard = Dashboard(lambda: status, history.since, pictures.of, control, door.access)
+    dashboard = Dashboard(lambda: status, history.since, pictures, control, door.access)
     door.app.include_router(dashboard.router)
 
 Each page has a WebSocket on which it is sent, four times a second at most, the parts of the status that have changed
@@ -8,7 +8,7 @@ and the new points of the plots; the next message is made only when the page has
 the server's clock, and one comes at least each second: the page can tell a server that is silent from a status that
 nobody renews, and shows the age of its numbers in both cases.
 
-`read` and `points` are called on the server's event loop and must return what is ready; `picture` and `control` may
+`read` and `points` are called on the server's event loop and must return what is ready; pictures and `control` may
 take their time, they run in threads.
 """
 
@@ -26,6 +26,7 @@ from fastapi import APIRouter, HTTPException, Query, WebSocket
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from online.picture import Pictures
 from utils.files import strict_json
 from web.access import Access
 from web.pages import SHARED, Message, OpenPages, Refused, add_files, read_object, send, why
@@ -58,24 +59,24 @@ class Dashboard:
         self,
         read: Callable[[], dict[str, Any]],
         points: Callable[[int], list[dict[str, Any]]],
-        picture: Callable[[str], dict[str, Any]] | None,
+        pictures: Pictures | None,
         control: Callable[[dict[str, Any]], str | None],
         access: Access,
     ) -> None:
         """`read()`: the newest status, plain values, which nobody changes afterwards; its parts are compared.
 
-        `points(seq)`: points after number `seq`. `picture(stream)`: how a stream's territory looks; raises LookupError
-        for a stream that there is not; None: this task has no picture. `control({"do", "version"})`: None when it is
-        done, or why it is not.
+        `points(seq)`: points after number `seq`. `pictures`: of the streams; None: this task has none.
+        `control({"do", "version"})`: None when it is done, or why it is not.
         """
         self._read, self._points, self._control, self._access = read, points, control, access
-        self._hello = {"server": secrets.token_hex(8), "picture": picture is not None}  # another server's points differ
+        kind = None if pictures is None else pictures.kind
+        self._hello = {"server": secrets.token_hex(8), "picture": kind}  # another server's points differ
         self._pages = OpenPages()
         self.router = APIRouter()
         self.router.add_api_websocket_route("/ws", self._connect)
         add_files(self.router, {"/": FILES / "index.html", **{f"/{name}": FILES / name for name in NAMES}, **SHARED})
-        if picture is not None:
-            self.router.add_api_route("/online/picture", _pictures(picture), methods=["GET"], response_model=None)
+        if pictures is not None:
+            self.router.add_api_route("/online/picture", _answer_of(pictures), methods=["GET"], response_model=None)
 
     @property
     def open(self) -> int:
@@ -137,12 +138,12 @@ def _request_of(text: str | None) -> Request:
     return request
 
 
-def _pictures(picture: Callable[[str], dict[str, Any]]) -> Callable[[str], Response]:
+def _answer_of(pictures: Pictures) -> Callable[[str], Response]:
     """The answer to `GET /online/picture?stream=...`; FastAPI calls it in a thread."""
 
     def answer(stream: str = Query(max_length=MAX_NAME)) -> Response:
         try:
-            drawn = picture(stream)
+            drawn = pictures.of(stream)
         except LookupError as error:
             raise HTTPException(404, f"stream={stream!r}: there is no such stream") from error
         return Response(strict_json(drawn, indent=None), media_type="application/json")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 
@@ -21,11 +22,18 @@ from rl.spec import PolicySpec
 from tasks import TASKS
 from tasks.build import make_env
 from tasks.env import Env
-from tasks.stream_task import StreamTask
-from tasks.territory import Territory
+from tasks.stream_task import CostTask, StreamTask
 from utils.errors import UserError, not_one_of
 
 COST_THRESHOLD = 0.0
+
+
+class Sees(Enum):
+    """What a gate judges by."""
+
+    RAW = "the packed raw observation"
+    OBS = "what the policy sees"
+    STATE = "the simulator's state"  # which clients do not have
 
 
 @dataclass(frozen=True)
@@ -36,7 +44,13 @@ class GateSeat:
     width: int  # values in a row of what it sees
     kind: str  # their type: float32 or uint8
     sees: Callable[[Env], np.ndarray]  # environments -> (N, width)
-    raw: bool  # a row is the packed raw observation, which clients can send
+    what: Sees
+
+    def for_clients(self, has_raw: bool) -> str | None:
+        """Why clients cannot be served, whose observations are raw or not; None: they can."""
+        if self.what is Sees.OBS or (self.what is Sees.RAW and has_raw):
+            return None
+        return f"gate={self.gate.name} judges by {self.what.value}, which clients do not send. Allowed: gate=off, cost"
 
 
 def raw_rows(env: Env) -> np.ndarray:
@@ -48,12 +62,12 @@ def raw_rows(env: Env) -> np.ndarray:
 
 def _cost(config: RootConfig, size: int) -> GateSeat:
     task = TASKS[config.task.name](config.task.params)
-    if not isinstance(task, Territory):
+    if not isinstance(task, CostTask):
         raise UserError(
             f"gate=cost: task {config.task.name} has no cost function. Allowed: lookahead (any task with bodies), off"
         )
     threshold = COST_THRESHOLD if config.online.gate_threshold is None else config.online.gate_threshold
-    return GateSeat(CostGate(task, config.task.rewards, threshold), task.raw_width, "float32", raw_rows, raw=True)
+    return GateSeat(CostGate(task, config.task.rewards, threshold), task.raw_width, "float32", raw_rows, Sees.RAW)
 
 
 def _look_ahead(config: RootConfig, size: int) -> GateSeat:
@@ -69,7 +83,7 @@ def _look_ahead(config: RootConfig, size: int) -> GateSeat:
     def states(env: Env) -> np.ndarray:
         return gate.rows.pack(env.state_dict())
 
-    return GateSeat(gate, gate.rows.width, "uint8", states, raw=False)
+    return GateSeat(gate, gate.rows.width, "uint8", states, Sees.STATE)
 
 
 GATES: dict[str, Callable[[RootConfig, int], GateSeat]] = {"cost": _cost, "lookahead": _look_ahead}
@@ -82,7 +96,7 @@ def gate_of(config: RootConfig) -> str:
         raise not_one_of("gate", config.gate, ("auto", "off", *GATES))
     if config.gate != "auto":
         return config.gate
-    return "cost" if issubclass(TASKS[config.task.name], Territory) else "off"
+    return "cost" if issubclass(TASKS[config.task.name], CostTask) else "off"
 
 
 def make_gate(config: RootConfig, size: int) -> GateSeat | None:

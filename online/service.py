@@ -18,6 +18,7 @@ import numpy as np
 
 from online.decider import Decided, Decider, NoRoom, Sight
 from online.experience import Experience, Verdict
+from online.gates import Sees
 from online.inbox import Accepted, Answer, Decision, Observed, Refusal, Request, Rewarded
 from online.pending import Pending, RewardError
 from online.replay import ReplayWriter
@@ -87,6 +88,8 @@ class Service:
         self.tally = Tally()
         self.own: frozenset[str] = frozenset()  # streams of the built-in simulator, which no client may use
         self._features, self._reward_of = features, reward_of
+        seat = decider.seat
+        self._no_clients = None if seat is None else seat.for_clients(has_raw=features is not None)
         self._streams: OrderedDict[str, _Stream] = OrderedDict()
 
     def answer(self, requests: Sequence[Request], clock: float) -> list[Answer]:
@@ -148,12 +151,8 @@ class Service:
             return (
                 self._refusal("invalid", f"stream {request.stream!r} is the built-in simulator's; take another name"),
             )
-        seat = self.decider.seat
-        if seat is not None and not seat.raw and request.raw is None and seat.kind != "float32":
-            words = (
-                f"gate={seat.gate.name} sees the simulator's state, which clients do not have. Allowed: gate=off, cost"
-            )
-            return (self._refusal("invalid", words),)
+        if self._no_clients is not None:
+            return (self._refusal("invalid", self._no_clients),)
         stream = self._streams.get(request.stream)
         if stream is None or stream.sequence is None or request.sequence is None:
             return None
@@ -219,7 +218,9 @@ class Service:
         seat = self.decider.seat
         if seat is None:
             return Sight(request.stream, obs, np.zeros(0, np.float32), request.raw)
-        return Sight(request.stream, obs, request.raw if seat.raw and request.raw is not None else obs, request.raw)
+        seen = request.raw if seat.what is Sees.RAW else obs
+        assert seen is not None, "asked for at the start"
+        return Sight(request.stream, obs, seen, request.raw)
 
     def _note(self, request: Observed, answer: Answer) -> None:
         self._streams[request.stream] = _Stream(request.sequence, answer, request.raw)

@@ -7,7 +7,7 @@
 In simulation the task makes its raw observations itself (`raw`), and sees and judges by the very same functions:
 `observe(state)` is `features(raw(state))`, and `reward` is `stream_reward` of two raw observations. A policy that
 learned in simulation thus reads an outside source in the same way. The features, rewards and rows of an unbound task
-need no simulator.
+need no simulator. A `CostTask` also says beforehand what an action can be expected to earn (`expect`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,10 +43,22 @@ class RawField:
         return prod(self.shape)
 
 
+@dataclass(frozen=True)
+class Expectation:
+    """What to expect of n actions before they are done."""
+
+    terms: dict[str, Tensor]  # name -> (n,), those of `stream_reward`, unweighted, in the mean
+    possible: Tensor  # (n,) bool: something would be done at all
+    chance: Tensor  # (n,) of success, 0 to 1
+    fallback: Tensor  # (n, A) what is done instead of an action that is held back
+
+
 class StreamTask(Task):
     """A task with raw observations, which brings its own dynamics (sim=none)."""
 
     own_dynamics = True
+    picture_kind: str | None = None
+    """Name of what draws `picture` on the dashboard; None: there are no pictures."""
 
     @abstractmethod
     def raw_fields(self) -> dict[str, RawField]:
@@ -62,6 +75,13 @@ class StreamTask(Task):
     @abstractmethod
     def stream_reward(self, before: dict[str, Tensor], action: Tensor, after: dict[str, Tensor]) -> dict[str, Tensor]:
         """Named, unweighted reward terms (n,) of actions (n, ...) between two raw observations."""
+
+    def picture(self, raw: dict[str, Tensor], action: Tensor) -> dict[str, Any]:
+        """A raw observation (name -> shape) and the action (A,) chosen in it, as plain values to be drawn.
+
+        Its entry `last` is what the action means. Only asked for where there is a `picture_kind`.
+        """
+        raise NotImplementedError
 
     def observe(self, state: Simulator) -> dict[str, Tensor]:
         """The features of the raw observation."""
@@ -100,3 +120,11 @@ class StreamTask(Task):
             name: part.reshape(len(rows), *field.shape)
             for (name, field), part in zip(fields.items(), parts, strict=True)
         }
+
+
+class CostTask(StreamTask):
+    """A stream task that knows what an action can be expected to bring: what `gate=cost` judges by."""
+
+    @abstractmethod
+    def expect(self, raw: dict[str, Tensor], action: Tensor) -> Expectation:
+        """name -> (n, *shape) raw, actions (n, ...) -> what to expect of each, by these alone. Known before `bind`."""

@@ -11,6 +11,7 @@ from typing import Any
 from online.dashboard import Dashboard
 from online.history import Points, point_of
 from online.metrics import Readings
+from online.picture import Pictures
 from web.access import Access
 from web.door import FrontDoor
 
@@ -158,9 +159,8 @@ def dashboards(script: Script):
             readings = Readings(lambda: script.status)
             door = FrontDoor(access, "127.0.0.1", port, lambda: script.status, readings)
             stack.callback(door.stop)
-            dashboard = Dashboard(
-                lambda: script.status, script.history.since, script.picture if picture else None, script.control, access
-            )
+            pictures = Pictures("territory", script.picture) if picture else None
+            dashboard = Dashboard(lambda: script.status, script.history.since, pictures, script.control, access)
             door.app.include_router(dashboard.router)
             door.start()
             door.dashboard = dashboard

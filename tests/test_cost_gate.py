@@ -11,7 +11,9 @@ import torch
 from online.cost_gate import CostGate
 from online.experience import Verdict
 from online.gate import check_judgement
+from tasks.base import Discrete
 from tasks.build import make_env
+from tasks.stream_task import CostTask, Expectation, RawField
 from tasks.territory import Territory, TerritoryParams
 from utils.errors import UserError
 
@@ -76,10 +78,10 @@ def test_it_sends_what_is_worth_it_safe_and_paid_for(row, action, verdict):
     assert judgement.verdict.tolist() == [verdict]
 
 
-def test_threshold_and_least_survival_are_limits_of_their_own():
+def test_threshold_and_least_chance_are_limits_of_their_own():
     expected = float(judge(seen(), at(5, 5)).expected[0])
     verdicts = [
-        judge(seen(), at(5, 5), threshold=threshold, least_survival=least).verdict[0]
+        judge(seen(), at(5, 5), threshold=threshold, least_chance=least).verdict[0]
         for threshold, least in ((expected, 0.5), (expected + 1e-3, 0.5), (-9.0, CHANCE - 1e-3), (-9.0, CHANCE + 1e-3))
     ]
     assert verdicts == [Verdict.SEND, Verdict.WAIT, Verdict.SEND, Verdict.WAIT]
@@ -149,9 +151,46 @@ def test_what_it_cannot_read_is_refused(row, actions, words):
         ({**WEIGHTS, "surival": 1.0}, {"threshold": 0.5}, r"rewards.surival.*Did you mean survival"),
         ({"survival": 1.0}, {"threshold": 0.5}, "lacks the weight of location"),
         (WEIGHTS, {"threshold": float("nan")}, "threshold is nan"),
-        (WEIGHTS, {"threshold": 0.5, "least_survival": 50}, "least_survival is 50"),
+        (WEIGHTS, {"threshold": 0.5, "least_chance": 50}, "least_chance is 50"),
     ],
 )
 def test_a_gate_that_makes_no_sense_is_refused(weights, options, words):
     with pytest.raises(UserError, match=words):
         CostGate(TASK, weights, **options)
+
+
+class Valve(CostTask):
+    """Open a valve by 0, 1 or 2 turns; more than the level would leak."""
+
+    Params = TerritoryParams
+    action_spec, control_dt = Discrete(3), 1.0
+
+    def raw_fields(self):
+        return {"level": RawField((), 0, 10, "m")}
+
+    def features(self, raw):
+        return {"level": raw["level"][:, None]}
+
+    def stream_reward(self, before, action, after):
+        return {"flow": action[:, 0].float(), "fall": after["level"] - before["level"]}
+
+    def expect(self, raw, action):
+        turns = action[:, 0].float()
+        terms = {"flow": turns, "fall": -turns}
+        closed = torch.zeros_like(action)
+        return Expectation(terms, action[:, 0] > 0, (raw["level"] >= turns).float(), closed)
+
+    bind = reset = raw = control = update = reward = terminate = None
+
+
+def test_any_task_that_knows_what_to_expect_has_a_cost_gate():
+    gate = CostGate(Valve(None), {"flow": 1.0, "fall": 0.25}, 1.0)
+    level = np.array([[1.0], [1.0], [5.0], [5.0]], np.float32)
+    judgement = gate.evaluate(level, np.array([[1], [2], [2], [0]]), np.ones(4))
+    check_judgement(judgement, 4, 1)
+    assert judgement.expected.tolist() == [0.75, 1.5, 1.5, 0.0]  # turns x (1 - 0.25)
+    assert [Verdict(v).name for v in judgement.verdict] == ["WAIT", "WAIT", "SEND", "WAIT"]  # little, leaks, good, none
+    assert judgement.components["fall"].tolist() == [-0.25, -0.5, -0.5, 0.0]
+    assert judgement.fallback.tolist() == [[0]] * 4
+    with pytest.raises(ValueError, match="0 to 2"):
+        gate.evaluate(level[:1], np.array([[3]]), np.ones(1))

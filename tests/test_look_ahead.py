@@ -10,7 +10,7 @@ import torch
 
 from online.decider import _executed
 from online.experience import Verdict
-from online.gates import make_gate
+from online.gates import Sees, make_gate
 from online.look_ahead import LookAhead, StateRows
 from tasks.base import Discrete, MultiDiscrete
 from tasks.build import make_env
@@ -325,7 +325,7 @@ def test_a_seat_for_it_packs_what_it_sees(config):
     seat = make_gate(settings, 4)
     env = leaning(config)
     seen = seat.sees(env)
-    assert (seen.shape, seen.dtype, seat.kind, seat.raw) == ((4, seat.width), np.uint8, "uint8", False)
+    assert (seen.shape, seen.dtype, seat.kind, seat.what) == ((4, seat.width), np.uint8, "uint8", Sees.STATE)
     judgement = seat.gate.evaluate(seen, np.full((4, 1), -1.0, np.float32), np.ones(4))
     assert judgement.verdict.tolist() == [WAIT] * 4
 

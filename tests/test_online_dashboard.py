@@ -79,7 +79,7 @@ def test_a_page_is_told_everything_once_and_then_what_has_changed(script, opened
     script.fill(3)
     with Line(opened()) as line:
         first = line.read()
-        assert first["hello"]["picture"] is True
+        assert first["hello"]["picture"] == "territory"
         assert first["hello"]["read_only"] is False
         assert {**first["state"], "pages": None} == {**script.status, "pages": None}
         assert [point["seq"] for point in first["points"]] == [1, 2, 3]

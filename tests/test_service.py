@@ -11,7 +11,7 @@ from cfg.schema import OnlineConfig
 from online.decider import Decider, Slots
 from online.experience import Layout, Verdict
 from online.gate import Judgement
-from online.gates import GateSeat
+from online.gates import GateSeat, Sees
 from online.inbox import Accepted, Observed, Refusal, Rewarded
 from online.memory import Memory
 from online.pending import SESSION
@@ -48,10 +48,10 @@ class Sign:
 class Setting:
     """One service on a run of its own."""
 
-    def __init__(self, path, live, gate=None, **online) -> None:
+    def __init__(self, path, live, gate=None, what=Sees.OBS, **online) -> None:
         self.run, self.online = create_run(path, "Counting", "continuous"), OnlineConfig(**online)
         self.layout = GATED if gate else LAYOUT
-        self.seat = gate and GateSeat(gate, 2, "float32", lambda env: env.sim.qpos.numpy(), raw=False)
+        self.seat = gate and GateSeat(gate, 2, "float32", lambda env: env.sim.qpos.numpy(), what)
         self.live = live
         self.begin()
 
@@ -245,6 +245,15 @@ def test_the_simulators_streams_are_not_for_clients(setting):
     (refused,) = here.ask(seen("counting-0", 1))
     assert "is the built-in simulator's" in str(refused)
     assert here.ask(seen("mine", 1))[0].verdict == "OFF"
+
+
+@pytest.mark.parametrize("what", [Sees.RAW, Sees.STATE])
+def test_a_gate_that_judges_by_what_clients_do_not_send_serves_none(setting, what):
+    here = setting(gate=Sign(), what=what)
+    (refused,) = here.ask(seen("mine", 1))
+    assert refused.kind == "invalid"
+    assert f"gate=sign judges by {what.value}, which clients do not send. Allowed: gate=off, cost" in str(refused)
+    assert here.service.tally.decisions == 0
 
 
 def test_the_built_in_simulators_rewards_are_those_of_its_own_steps(setting):

@@ -277,8 +277,7 @@ def test_a_row_is_the_same_alone_and_among_others(make):
 
 
 def _terms(task, rows, action):
-    look = task.outlook(task.unpack(rows), action)
-    return {f"term {name}": value for name, value in task.terms(look, look.survival).items()}
+    return {f"term {name}": value for name, value in task.expect(task.unpack(rows), action).terms.items()}
 
 
 def test_rows_are_packed_in_the_order_of_the_fields_and_come_back():
@@ -404,8 +403,7 @@ def test_territories_differ_and_are_laid_out_as_documented(make):
 def test_what_comes_is_in_the_mean_what_was_to_be_expected(make):
     env, rng = make(20_000), torch.Generator().manual_seed(5)
     action = random_actions(20_000, rng)
-    look = env.task.outlook(env.task.unpack(env.task.now.clone()), action)
-    expected = env.task.terms(look, look.survival)
+    expected = env.task.expect(env.task.unpack(env.task.now.clone()), action).terms
     env.step(action)
     came = env.task.reward(env.sim, action)  # nobody's episode ended in the first step
     for name in expected:

@@ -92,7 +92,7 @@ function greet(hello) {
   readOnly = hello.read_only;
   if (server !== hello.server) [server, decided] = [hello.server, { total: null, at: clock() }];
   document.body.dataset.readOnly = readOnly;
-  hasPicture = hello.picture;
+  hasPicture = hello.picture === "territory";
   $("territory").hidden = !hasPicture;
 }
 

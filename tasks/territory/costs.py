@@ -65,6 +65,12 @@ def queens_place(raw: Raw) -> Tensor:
     return raw["queen"].round().long().clamp(0, grid.SIDE - 1)
 
 
+def rest(raw: Raw) -> Tensor:
+    """(n, 2) int64: an energy spawn on the queen's own chunk."""
+    chunk = grid.chunk_of(queens_place(raw))
+    return torch.stack([chunk, torch.full_like(chunk, ENERGY)], dim=1)
+
+
 def outlook(raw: Raw, action: Tensor, params: TerritoryParams) -> Outlook:
     """Raw observations and actions (n, 2) int64 -> what to expect of each."""
     chunk, kind = action[:, 0], action[:, 1]

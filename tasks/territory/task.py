@@ -18,24 +18,27 @@ others'. docs/territory.md has it all, with formulas.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from sim.base import Simulator
 from tasks.base import MultiDiscrete
-from tasks.stream_task import RawField, StreamTask
-from tasks.territory import costs, dynamics, features, grid
+from tasks.stream_task import CostTask, Expectation, RawField
+from tasks.territory import costs, dynamics, features, grid, picture
 from tasks.territory.params import TerritoryParams
 
 MAP = (grid.SIDE, grid.SIDE)
 MOST = 1e6  # of anything on one chunk
 
 
-class Territory(StreamTask):
+class Territory(CostTask):
     """Choose a chunk and a type of spawn, on maps with workers, protectors and minerals (200 decisions, 15 s apart)."""
 
     Params = TerritoryParams
     params: TerritoryParams
+    picture_kind = "territory"
     bound_params = ("observation_interval", "workers", "protectors")
 
     @property
@@ -87,7 +90,7 @@ class Territory(StreamTask):
         """One step of every territory (`tasks/territory/dynamics.py`)."""
         self.before.copy_(self.now)
         raw, action = self.unpack(self.now), state.ctrl.long()
-        look = self.outlook(raw, action)
+        look = costs.outlook(raw, action, self.params)
         lived = dynamics.advance(self.land, action[:, 0], look, self.params)
         age = raw["age"].flatten(1)
         age += 1
@@ -104,17 +107,20 @@ class Territory(StreamTask):
         """Nine blocks, 28 numbers."""
         return features.features(raw, self.params)
 
-    def outlook(self, raw: dict[str, Tensor], action: Tensor) -> costs.Outlook:
-        """What to expect of actions (n, 2) int64: chance to live, price, what is near. For rewards and gates."""
-        return costs.outlook(raw, action, self.params)
+    def expect(self, raw: dict[str, Tensor], action: Tensor) -> Expectation:
+        """The terms of the reward with the chance to live in place of what comes; instead, the queen rests."""
+        look = costs.outlook(raw, action, self.params)
+        terms = costs.terms(look, look.survival, self.params)
+        return Expectation(terms, look.spawned, look.survival, costs.rest(raw))
 
-    def terms(self, look: costs.Outlook, lived: Tensor) -> dict[str, Tensor]:
-        """Reward terms (n,) by an outlook; `lived` (n,): what came, 0 or 1, or the chance of it."""
-        return costs.terms(look, lived, self.params)
+    def picture(self, raw: dict[str, Tensor], action: Tensor) -> dict[str, Any]:
+        """One territory's map, and the spawn that was chosen on it."""
+        return picture.picture(raw, action, self.params)
 
     def stream_reward(self, before: dict[str, Tensor], action: Tensor, after: dict[str, Tensor]) -> dict[str, Tensor]:
         """Survive, at a good place, near workers, within her means, where nobody was for long."""
-        return self.terms(self.outlook(before, action.long()), after["survived"])
+        look = costs.outlook(before, action.long(), self.params)
+        return costs.terms(look, after["survived"], self.params)
 
     def reward(self, state: Simulator, action: Tensor) -> dict[str, Tensor]:
         """The reward of a stream, between the raw observations before and after the step."""
