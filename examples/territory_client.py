@@ -4,7 +4,8 @@
     python examples/territory_client.py --url http://127.0.0.1:58080/ --streams 4
 
 Each territory is a stream. The server computes the features and, from the next raw observation, the reward. Only where
-an episode ends there is no next one, and the client tells the reward itself.
+an episode ends there is no next one, and the client tells the reward itself; with a discount of 0 it makes no
+difference whether it was a time limit.
 """
 
 from __future__ import annotations

@@ -81,9 +81,17 @@ class Client:
         return self._persist(self._read_spec)
 
     def decide(
-        self, stream: str, observation: Observation, reward: float | None = None, done: bool = False
+        self,
+        stream: str,
+        observation: Observation,
+        reward: float | None = None,
+        done: bool = False,
+        truncated: bool = False,
     ) -> Decision | None:
-        """The decision on an observation; None where it is the last of its episode (`done`).
+        """The decision on an observation; None where it is the last of its episode.
+
+        `done`: the episode has ended there; `truncated`: only a time limit ended it. Gymnasium's `terminated` and
+        `truncated` are meant; both at once are an end.
 
         `reward`: what the stream's previous decision earned, where it is known here.
 
@@ -91,7 +99,8 @@ class Client:
             Refused, Denied, Unreachable.
         """
         rewards = {} if reward is None else {stream: reward}
-        outcome = self.decide_all({stream: observation}, rewards, [stream] if done else [])[stream]
+        ends = [[stream] if which else [] for which in (done, truncated)]
+        outcome = self.decide_all({stream: observation}, rewards, *ends)[stream]
         if isinstance(outcome, Refused):
             raise outcome
         return outcome
@@ -101,8 +110,11 @@ class Client:
         observations: Mapping[str, Observation],
         rewards: Mapping[str, float] | None = None,
         done: Collection[str] = (),
+        truncated: Collection[str] = (),
     ) -> dict[str, Outcome]:
         """The decisions on an observation each of several streams, made together; a Refused in place of one.
+
+        `done`, `truncated`: streams whose episodes end with it.
 
         Raises:
             Refused: a message as a whole, for example because of NaN; what came before it has been decided.
@@ -110,7 +122,8 @@ class Client:
         """
         rewards = rewards or {}
         numbers = {stream: self._sequence(stream) + 1 for stream in observations}
-        items = {s: item_of(s, o, numbers[s], rewards.get(s), s in done) for s, o in observations.items()}
+        ends = {**dict.fromkeys(truncated, "truncated"), **dict.fromkeys(done, "done")}
+        items = {s: item_of(s, o, numbers[s], rewards.get(s), ends.get(s)) for s, o in observations.items()}
         outcomes: dict[str, Outcome] = {}
         for batch in batches(items):
             message = f'"type":"observe","observations":[{",".join(items[stream] for stream in batch)}]'

@@ -3,7 +3,7 @@
     rewards = Runner(env, client, "robot-1").run(1000)
 
 The reward of each step is sent with the next observation; at an episode's end with the last observation, which asks
-for no decision. The protocol knows one kind of end, so a time limit counts as an end too.
+for no decision. An end by a time limit is told as such: what would have come after it counts.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Runner:
         obs, reward, terminated, truncated, _ = self._env.step(self._action(decision))
         self._obs, self._reward = obs, float(reward)
         if terminated or truncated:
-            self._client.decide(self._stream, obs, self._reward, done=True)
+            self._client.decide(self._stream, obs, self._reward, terminated, truncated)
             self._obs = self._reward = None
             self.episodes += 1
         return float(reward)

@@ -72,8 +72,8 @@ class Address:
         return f"ws{self.base.removeprefix('http')}/ws?client={client}"
 
 
-def item_of(stream: str, observation: Observation, sequence: int, reward: float | None, done: bool) -> str:
-    """One observation as it is sent."""
+def item_of(stream: str, observation: Observation, sequence: int, reward: float | None, end: str | None) -> str:
+    """One observation as it is sent; `end`: done, truncated or None."""
     item: dict[str, Any] = {"stream": stream, "sequence": sequence}
     if isinstance(observation, Mapping):
         item["raw"] = {name: _plain(value) for name, value in observation.items()}
@@ -81,8 +81,8 @@ def item_of(stream: str, observation: Observation, sequence: int, reward: float 
         item["obs"] = _plain(observation)
     if reward is not None:
         item["reward"] = float(reward)
-    if done:
-        item["done"] = True
+    if end is not None:
+        item[end] = True
     return json.dumps(item, separators=(",", ":"))
 
 

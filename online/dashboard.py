@@ -48,7 +48,7 @@ class Request(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, str_max_length=MAX_NAME)
 
-    do: Literal["pin", "follow", "back", "rollback"]
+    do: Literal["pin", "follow", "back", "rollback", "train"]
     version: int | str | None = None  # which one; only `rollback` needs it
 
 

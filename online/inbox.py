@@ -43,6 +43,12 @@ class Observed:
     sequence: int | None = None  # strictly rising in a stream; the same again gets the same answer; a lower is refused
     reward: float | None = None  # of the stream's previous decision, where the client knows it
     done: bool = False  # the episode ended with this observation: nothing is decided
+    truncated: bool = False  # the same, but by a time limit: things would have gone on from here
+
+    @property
+    def ends(self) -> bool:
+        """Whether it is the last of its episode."""
+        return self.done or self.truncated
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,7 @@ class Loop:
             "playSpeed": config.playSpeed, "capacity": config.online.buffer_capacity,
         }  # fmt: skip
         self.status = Status(fixed, service, watchdog)
+        self._watchdog = watchdog
         self.points = Points()
         self._attempt = Attempts("answering a client")
         self._snapshot_at = self._point_at = -math.inf
@@ -141,6 +142,8 @@ class Loop:
                 live.pin()
             elif what == "follow":
                 live.follow()
+            elif what == "train":
+                self._watchdog.start_again()
             else:
                 live.rollback(asked.get("version") if what == "rollback" else None)
         except UserError as error:

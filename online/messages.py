@@ -116,6 +116,10 @@ class Observation(Strict):
     )
     reward: Real | None = Field(None, description="of the stream's previous decision")
     done: bool = Field(False, description="the episode ended with this observation: nothing is decided")
+    truncated: bool = Field(
+        False,
+        description="a time limit ended the episode with this observation: as `done`, but what would come is valued",
+    )
 
 
 class Reward(Strict):

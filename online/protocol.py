@@ -119,7 +119,7 @@ class Reader:
             raw = np.concatenate([np.asarray(part, np.float32).ravel() for part in parts])
         else:
             obs = np.asarray(item.obs, np.float32)
-        return Observed(item.stream, obs, raw, item.sequence, item.reward, item.done)
+        return Observed(item.stream, obs, raw, item.sequence, item.reward, item.done, item.truncated)
 
     def _explained(self, error: ErrorDetails) -> Refused:
         """The refusal of what pydantic found first."""

@@ -10,6 +10,7 @@ buffer; then all streams are decided for in one forward pass. Belongs to the ser
 from __future__ import annotations
 
 import math
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from online.decider import Decided, Decider, NoRoom, Sight
+from online.episodes import Episodes
 from online.experience import Experience, Verdict
 from online.gates import Sees
 from online.inbox import Accepted, Answer, Decision, Observed, Refusal, Request, Rewarded
@@ -49,7 +51,9 @@ class Tally:
     rewards: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     expected: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     terms: deque[dict[str, float]] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    episodes: Episodes = field(default_factory=Episodes)
     refused: int = 0
+    decided_at: float = field(default_factory=time.monotonic)  # s, the last decision, or the start
     last: OrderedDict[str, Decided] = field(default_factory=OrderedDict)  # stream -> its newest decision
 
     @property
@@ -60,6 +64,7 @@ class Tally:
     def decided(self, made: Decided) -> None:
         """One more decision."""
         e = made.experience
+        self.decided_at = time.monotonic()
         self.verdicts[e.verdict.name] += 1
         self.interfered += e.interfered
         self.lately.append(e.verdict)
@@ -115,8 +120,8 @@ class Service:
                 answers[i] = known[0]
                 continue
             why = self._complete(request, obs)
-            if request.done:
-                self.decider.forget([request.stream])
+            if request.ends:
+                self.end([request.stream])
                 self._note(request, None)
             else:
                 asking.append((i, request, obs, why))
@@ -135,11 +140,18 @@ class Service:
             self.tally.decided(decided)
         return made
 
+    def end(self, streams: Sequence[str]) -> None:
+        """Episodes of these streams have ended."""
+        self.decider.forget(streams)
+        for stream in streams:
+            self.tally.episodes.end(stream)
+
     def keep(self, experience: Experience | None) -> None:
         """Takes a completed experience into the buffer, unless people interfered with it."""
         if experience is None or experience.reward is None:
             return
         self.tally.rewards.append(experience.reward)
+        self.tally.episodes.earned(experience.stream, experience.reward)
         if experience.interfered:
             self.tally.unlearned += 1
         else:
@@ -165,7 +177,7 @@ class Service:
 
     def _no_room(self, request: Observed, clock: float) -> tuple[Answer] | None:
         """The refusal of a stream for which there is no slot, before anything is done with its observation."""
-        if request.done:
+        if request.ends:
             return None
         try:
             self.decider.slots.of(request.stream, clock)
@@ -203,6 +215,8 @@ class Service:
             self.keep(self.pending.rewarded(request.stream, request.decision, request.reward, request.done))
         except RewardError as error:
             return self._refusal(error.kind, str(error))
+        if request.done:
+            self.end([request.stream])
         return Accepted(request.stream, request.decision)
 
     def _refusal(self, kind: str, message: str) -> Refusal:

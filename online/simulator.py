@@ -79,7 +79,7 @@ class BuiltIn:
             service.keep(pending.followed(stream, after[i], terminated[i]))
         service.tally.terms.append(dict(zip(self.env.terms.names, step.terms.mean(0).tolist(), strict=True)))
         if step.ended is not None:
-            service.decider.forget([self.streams[i] for i in step.ended.env_ids.tolist()])
+            service.end([self.streams[i] for i in step.ended.env_ids.tolist()])
 
     def _wait_for_the_next(self) -> None:
         if self.speed == 0:

@@ -65,6 +65,8 @@ class Status:
                 - tally.unlearned,
                 "refused": {kind: pending.refused[kind] for kind in ("late", "duplicate", "unknown", "invalid")},
             },
+            "episodes": {"ended": tally.episodes.ended, "return_mean": _mean(tally.episodes.returns),
+                         "length_mean": _mean(tally.episodes.lengths)},
             "rewards": {"mean": _mean(tally.rewards), "expected_mean": _mean(tally.expected),
                         "components": _means(tally.terms)},
         }  # fmt: skip
@@ -88,6 +90,8 @@ class Status:
         serving = dict(made.get("serving", {}))
         born = serving.get("made")
         serving["age_s"] = None if born is None else round(max(0.0, time.time() - born), 2)
+        idle = time.monotonic() - self._service.tally.decided_at
+        decisions = {**made.get("decisions", {}), "idle_s": round(idle, 2)}
         buffer = {**made.get("buffer", {}), "expired": trainer.get("expired")}
         shown = {name: fixed[name] for name in ("task", "run", "simulator", "gate", "playSpeed")}
         return {
@@ -96,6 +100,7 @@ class Status:
             "now": round(time.time(), 2),
             "phase": self.phase,
             "serving": serving,
+            "decisions": decisions,
             "buffer": buffer,
             "trainer": trainer,
             "server": self.server(),

@@ -9,7 +9,9 @@ the training copy. A good end of that is one new version.
 
 What goes wrong is not published. A step that is not finite is undone by the learner; three in a row, or a critic's loss
 far beyond that of the last hundred trainings, is a divergence: back to the last good state, with half the learning
-rate. Good is a state after which `PROBATION` trainings went well: one that has just been reached may be bad already.
+rate, which is doubled again after each `CALM` trainings without one. Good is a state after which `PROBATION` trainings
+went well: one that has just been reached may be bad already. Where it diverges at the least rate too, nothing can be
+learned from what there is: the trainer is stuck, and says so.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ WINDOW = 100  # trainings over which averages are taken
 ENOUGH = 20  # losses, from which on one can be called far beyond them
 LEAST = 0.1  # critic's losses below this, in squared standard deviations of the targets, are all alike
 STRIKES = 3  # trainings in a row that were not finite
+CALM = 1000  # trainings in a row without a divergence, after which a rate that was halved is doubled
+LEAST_RATE = 1 / 1024  # of the configured rate: ten halvings
 HUGE = 1e15  # numbers beyond it are as good as not finite: their squares would be, in the normalisers
 
 
@@ -73,6 +77,8 @@ class _Watch:
 
     losses: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     strikes: int = 0
+    calm: int = 0
+    stuck: bool = False
     good: dict[str, Any] = field(default_factory=dict)
     probation: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
 
@@ -88,7 +94,7 @@ class Trainer:
         self.reader.without_held = not self._asks_of_blocked  # after those nothing was done that could be learned
         self.rng = np.random.default_rng(seed)
         self.counts = Counts()
-        self.base_rate = rule.learning_rate  # halved by each roll back
+        self.base_rate = rule.learning_rate  # halved by each roll back, doubled again by calm
         self.recent: deque[Report] = deque(maxlen=WINDOW)
         self.agreements: deque[tuple[int, int]] = deque(maxlen=WINDOW)  # gated, agreed; also of nothing learned
         self._watch = _Watch(good=learner.state())
@@ -98,6 +104,11 @@ class Trainer:
         """Of the next training: base x decay^(trainings / 100), not below the least; a roll back halves both."""
         least = min(1.0, self.rule.min_learning_rate / self.rule.learning_rate)
         return self.base_rate * max(self.rule.lr_decay ** (self.counts.trainings / 100), least)
+
+    @property
+    def stuck(self) -> bool:
+        """Whether it diverges even at the least rate."""
+        return self._watch.stuck
 
     def train(self) -> Report | None:
         """One training; None where there is too little to learn from. What the gate raises passes."""
@@ -182,6 +193,7 @@ class Trainer:
         elif made:
             self.counts.trainings += 1
             self._put_on_probation()
+            self._calm_down()
         if not outcomes:
             return None
         report = Report(
@@ -219,15 +231,23 @@ class Trainer:
         while watch.probation and now - watch.probation[0][0] >= PROBATION:
             watch.good = watch.probation.pop(0)[1]
 
+    def _calm_down(self) -> None:
+        watch, full = self._watch, self.rule.learning_rate
+        watch.calm += 1
+        if watch.calm >= CALM and self.base_rate < full:
+            self.base_rate, watch.calm = min(2 * self.base_rate, full), 0
+
     def _roll_back(self) -> None:
-        self.learner.load_state(self._watch.good)
-        self.base_rate /= 2
+        watch, least = self._watch, self.rule.learning_rate * LEAST_RATE
+        self.learner.load_state(watch.good)
+        watch.stuck = self.base_rate <= least
+        self.base_rate = max(self.base_rate / 2, least)
         self.counts.rollbacks += 1
-        self._watch.strikes, self._watch.probation = 0, []
-        self._watch.losses.clear()
+        watch.strikes, watch.calm, watch.probation = 0, 0, []
+        watch.losses.clear()
 
     def state(self) -> dict[str, Any]:
-        """What decides the next training, as plain values and tensors; but priorities and usual losses begin anew."""
+        """What decides the next training, as plain values and tensors; priorities, usual losses and calm begin anew."""
         counts = dict(vars(self.counts))
         generator = self.rng.bit_generator.state
         words = [generator["state"]["state"], generator["state"]["inc"]]

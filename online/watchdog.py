@@ -7,7 +7,8 @@
 
 A trainer that has said nothing for `hang_timeout_s` hangs: it is killed, as nothing else surely ends it. A new one goes
 on from the last good state, which is the newest checkpoint that verifies. One that dies again and again is given up
-(`max_restarts` within ten minutes): serving goes on with the weights there are, and the state says so.
+(`max_restarts` within ten minutes): serving goes on with the weights there are, the state says so, and somebody has to
+ask for another one (`start_again`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import select
 import signal
 import subprocess
@@ -30,6 +32,7 @@ from cfg.schema import RootConfig
 from cfg.typed import as_dict
 from utils.attempt import attempt
 from utils.companion import PARENT
+from utils.errors import UserError
 from utils.files import strict_json
 from utils.run import Run
 
@@ -43,6 +46,7 @@ LONGEST_PAUSE = 30.0
 CLOSING = 15.0  # s that a trainer gets to save and end
 STARTING = 60.0  # s until the first sign of life, at most; libraries are loaded then
 LINE = 65536  # bytes that are read at once
+LOGGED = re.compile(r"\d\d:\d\d:\d\d (DEBUG|INFO|WARNING|ERROR|CRITICAL) (.*)")  # as `utils.log` writes lines
 MOMENTARY = ("loss", "entropy", "training_steps_per_second", "training_utilization", "agreement")
 
 
@@ -58,7 +62,7 @@ class Watchdog:
         self.restarts = 0
         self._process: subprocess.Popen[str] | None = None
         self._pulse, self._buffer = -1, b""  # descriptor, and what has come of a line
-        self._end = threading.Event()
+        self._end, self._again = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._watch, name="trainer-watchdog", daemon=True)
 
     # any thread
@@ -87,6 +91,15 @@ class Watchdog:
         self._start()
         self._thread.start()
 
+    def start_again(self) -> None:
+        """Another trainer after the last one was given up, with as many restarts as at first.
+
+        Raises UserError where it was not.
+        """
+        if self._state != "given up":
+            raise UserError(f"the trainer is {self._state}: only one that was given up is started again by hand")
+        self._again.set()
+
     def stop(self) -> None:
         """Ends the trainer, which saves first; returns when it has ended."""
         self._end.set()
@@ -112,13 +125,20 @@ class Watchdog:
     def _look(self) -> None:
         self._listen(LOOK)
         process = self._process
+        if self._state == "given up" and self._again.is_set():
+            self._again.clear()
+            self._restarts.clear()
+            log.info("another trainer is started, as was asked for.")
+            self._start_another()
+            return
         if process is None or self._state == "given up":
             self._end.wait(LOOK)
             return
         status = process.poll()
         if status is not None:
             self._listen(0.0)  # its last words
-            self._restart("dead", f"the trainer ended {_words(status)}")
+            told = self._told.get("why") if self._told.get("state") == "failed" else ""
+            self._restart("dead", f"the trainer ended {_words(status)}" + (f" ({told})" if told else ""))
             return
         patience = self._config.online.hang_timeout_s
         patience = max(patience, STARTING) if self._state == "starting" else patience
@@ -138,7 +158,8 @@ class Watchdog:
             self._state = "given up"
             self._why = f"{why}; restarted {len(self._restarts)} times in ten minutes, and not again"
             log.error(
-                "%s. Serving goes on with the weights there are. To train again: start with resume=true", self._why
+                "%s. Serving goes on with the weights there are. To train again: the dashboard has a button",
+                self._why,
             )
             return
         pause = min(LONGEST_PAUSE, PAUSE * 2 ** len(self._restarts))
@@ -146,6 +167,9 @@ class Watchdog:
         if self._end.wait(pause):
             return
         self._restarts.append(now)
+        self._start_another()
+
+    def _start_another(self) -> None:
         self.restarts += 1
         try:
             self._start()
@@ -219,10 +243,17 @@ class Watchdog:
 def _pass_on(process: subprocess.Popen[str]) -> None:
     """What the trainer says, into our log, to its end: or it would wait for ever to be read."""
     assert process.stdout is not None
+    level = logging.INFO
     with process.stdout as lines:
         for line in lines:
-            if line.strip():
-                log.info("trainer: %s", line.rstrip())
+            said = LOGGED.match(line)  # lines of a traceback are as grave as what they come after
+            if said:
+                level = logging.getLevelNamesMapping()[said[1]]
+            elif line.startswith("Traceback"):
+                level = logging.ERROR
+            text = said[2] if said else line.rstrip()
+            if text:
+                log.log(level, "trainer: %s", text)
 
 
 def _python_path() -> str:

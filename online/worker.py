@@ -97,6 +97,7 @@ class Worker:
         self.published = _Learner(learner.model, self.version)
         self.keeper = Keeper(run, spec, as_dict(config), meta.version, meta.best_reward)
         self.overruns = self.failures = 0
+        self.trouble = ""  # why it gave itself up
         self._busy: deque[tuple[float, float]] = deque(maxlen=WINDOW)  # monotonic s, from when to when it trained
         self._saved_at = self.version
         self.bus.begin(run, self.published, spec, as_dict(config))
@@ -105,7 +106,7 @@ class Worker:
         """Trains until it is asked to stop, or cannot any more; then saves."""
         due, attempt = time.monotonic(), Attempts("a training")
         self.beat("waiting")
-        while not stop.requested and self.failures < FAILURES:
+        while not stop.requested and not self._gives_up():
             start = time.monotonic()
             sound = attempt(self._turn)
             self.failures = 0 if sound else self.failures + 1
@@ -117,6 +118,13 @@ class Worker:
         self.save()
         self.bus.end(complete=True)
         self.beat("stopped" if stop.requested else "failed")
+
+    def _gives_up(self) -> bool:
+        if self.failures >= FAILURES:
+            self.trouble = f"{FAILURES} trainings in a row failed; the log says why"
+        elif self.trainer.stuck:
+            self.trouble = "it diverges also at the least learning rate: look at rewards, observations and gate"
+        return bool(self.trouble)
 
     def _rest(self, stop: StopFlag, due: float) -> None:
         while not stop.requested and (left := due - time.monotonic()) > 0:
@@ -189,7 +197,7 @@ class Worker:
         per_second, busy = self._pace()
         return {
             "state": state,
-            "why": self.keeper.trouble,
+            "why": self.trouble or self.keeper.trouble,
             "training_steps": counts.trainings,
             "total_batches_trained": counts.batches,
             "average_batch_size": _mean([report.lessons for report in recent]),
@@ -237,7 +245,9 @@ def main(arguments: list[str]) -> int:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the one that serves, which ends this one
         end_with_parent(stop, patience=ORPHAN_S)
         try:
-            worker = Worker(run, whole_config(json.loads(sys.stdin.read())), pulse, after)
+            config = whole_config(json.loads(sys.stdin.read()))
+            setup_logging(config.logLevel)
+            worker = Worker(run, config, pulse, after)
         except UserError as error:
             log.error("%s", error)
             return error.exit_code

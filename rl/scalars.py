@@ -66,7 +66,11 @@ class ScalarWriter:
         self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
         marker = SessionLog(status=SessionLog.START)
         self._write(Event(wall_time=time.time(), step=self._last_step + 1, session_log=marker))
-        if self._writer is not None and self._failed:
+        if self._writer is not None:
+            self._guarded(self._writer.flush)  # only then it is known whether the disk takes it
+        if self._writer is None:
+            (self.directory / name).unlink(missing_ok=True)  # or a disk that is full for long fills with empty files
+        elif self._failed:
             log.info("TensorBoard curves are being written again.")
             self._failed = False
 

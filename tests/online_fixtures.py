@@ -52,6 +52,7 @@ class FakeLoop:
         self.streams: dict[str, Stream] = {}
         self.decided: dict[int, float] = {}  # decision -> its action
         self.rewards: dict[int, float] = {}  # decision -> its reward
+        self.ends: list[tuple[bool, bool]] = []  # done and truncated of the last observations of episodes
         self.batches: list[int] = []  # requests that came together
         self.go = threading.Event()  # cleared: the thread thinks
         self.go.set()
@@ -92,8 +93,9 @@ class FakeLoop:
         if seen.reward is not None and stream.answer is not None:
             previous = self._join(stream, stream.answer.decision, seen.reward)
         stream.sequence = stream.sequence if seen.sequence is None else seen.sequence
-        stream.answer = None if seen.done else self._decision(seen, previous)
-        stream.open += [] if seen.done else [stream.answer.decision]
+        self.ends += [(seen.done, seen.truncated)] if seen.ends else []
+        stream.answer = None if seen.ends else self._decision(seen, previous)
+        stream.open += [] if seen.ends else [stream.answer.decision]
         return stream.answer
 
     def _decision(self, seen: Observed, previous: str | None) -> Decision:

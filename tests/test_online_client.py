@@ -68,12 +68,13 @@ def test_several_streams_are_asked_for_together(serve):
     served = serve(max_streams=3)
     with Client(served.address) as client:
         outcomes = client.decide_all({name: [i, 0, 0, 0] for i, name in enumerate("abcd")})
-        ends = client.decide_all({"a": [0, 0, 0, 0], "b": [0, 0, 0, 0]}, rewards={"b": 2.0}, done=["a"])
+        last = {name: [0, 0, 0, 0] for name in "abc"}
+        ends = client.decide_all(last, rewards={"b": 2.0}, done=["a"], truncated=["a", "c"])
     assert [outcomes[name].action for name in "abc"] == [[0.0], [2.0], [4.0]]
     assert outcomes["d"].kind == "too_many_streams"
-    assert ends["a"] is None
+    assert (ends["a"], ends["c"]) == (None, None)
     assert served.loop.rewards == {2: 2.0}
-    assert served.loop.batches == [4, 2]
+    assert served.loop.batches == [4, 3]
 
 
 def test_what_does_not_fit_into_one_message_is_sent_in_several(serve):
@@ -88,7 +89,7 @@ def test_what_does_not_fit_into_one_message_is_sent_in_several(serve):
 
 def test_whole_numbers_are_sent_short_and_others_exactly():
     raw = {"map": np.zeros((2, 2), np.float32), "energy": np.float32(0.1), "on": np.array([True])}
-    item = json.loads(item_of("a", raw, 3, None, False))
+    item = json.loads(item_of("a", raw, 3, None, None))
     assert item == {
         "stream": "a",
         "sequence": 3,
@@ -240,23 +241,25 @@ def test_addresses():
 
 
 class Counting(gymnasium.Env):
-    """Episodes of 5 steps; the reward is the action that came."""
+    """Episodes of 5 steps, of which each second one is ended by the clock; the reward is the action that came."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (4,), np.float32)
     action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
 
     def __init__(self):
-        self.count, self.seen = 0, []
+        self.count, self.seen, self.episode = 0, [], 0
 
     def reset(self, *, seed=None, options=None):
         self.count, self.seed = 0, seed
+        self.episode += 1
         return np.zeros(4, np.float32), {}
 
     def step(self, action):
         assert action.dtype == np.float32
         self.count += 1
         self.seen.append(float(action[0]))
-        return np.full(4, self.count, np.float32), float(action[0]), self.count == 5, False, {}
+        ends = [self.count == 5 and self.episode % 2 == which for which in (1, 0)]
+        return np.full(4, self.count, np.float32), float(action[0]), *ends, {}
 
 
 def test_a_runner_drives_an_environment_and_rewards_each_decision(serve):
@@ -269,6 +272,7 @@ def test_a_runner_drives_an_environment_and_rewards_each_decision(serve):
         rewards = first + runner.run(11)
     assert rewards == env.seen == [0, 8, 16, 24, 32, 0, 8, 16, 24, 32, 0, 8]
     assert runner.episodes == 2
+    assert served.loop.ends == [(True, False), (False, True)]
     assert len(served.loop.rewards) == 11  # the last one's comes with the next observation
     assert all(served.loop.decided[number] == value for number, value in served.loop.rewards.items())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 from types import SimpleNamespace
 
 import numpy as np
@@ -117,6 +118,24 @@ def test_a_trainer_that_is_gone_is_said_and_its_age_goes_on(shown, state):
     wait(page, lambda: page.is_hidden("#troubles"))
 
 
+def test_a_trainer_that_was_given_up_is_started_again_by_a_button(shown):
+    page = shown.page
+    assert page.is_hidden("#train")
+    shown.script.change(trainer={"state": "given up", "why": "it diverges"})
+    wait(page, lambda: page.is_visible("#train"))
+    page.click("#train")
+    wait(page, lambda: shown.script.asked == [{"do": "train", "version": None}], 20, lambda: str(shown.script.asked))
+    shown.script.change(trainer={"state": "starting", "why": ""})
+    wait(page, lambda: page.is_hidden("#train"))
+
+
+def test_without_a_gate_there_is_no_card_of_it(shown):
+    page = shown.page
+    assert page.is_visible("#gate")
+    shown.script.change(gate="off")
+    wait(page, lambda: page.is_hidden("#gate"))
+
+
 def test_a_server_that_stops_is_said_at_once_and_one_that_comes_back_is_found(shown):
     page, port = shown.page, shown.door.port
     shown.door.stop()
@@ -157,7 +176,8 @@ def test_a_server_that_says_nothing_and_a_status_that_nobody_renews_are_told_apa
 def test_a_stream_that_falls_silent_is_said(shown, browser):
     script = Script()
     with dashboards(script) as opened, running(script):
-        script.step = lambda number: script.change()  # the loop lives, nobody asks it anything
+        idle = itertools.count(15)
+        script.step = lambda number: script.change(decisions={"idle_s": next(idle) / 4 + 15})  # nobody asks it anything
         page = shown_at(browser, opened().url)
         wait(page, lambda: "No observation has come for" in text(page, "#troubles"), 40)
         assert page.get_attribute("body", "data-fresh") == "yes"

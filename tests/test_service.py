@@ -215,6 +215,37 @@ def test_what_people_pinned_or_rolled_back_is_served_and_never_learned_from(sett
     assert here.rows()["obs"][:, 0].tolist() == [3.0]
 
 
+def test_a_time_limit_ends_an_episode_and_is_no_end_for_what_is_learned(setting):
+    here = setting()
+    here.ask(seen("a", 1))
+    assert here.ask(seen("a", 2, reward=1.0, truncated=True)) == [None]
+    here.ask(seen("a", 3))
+    assert here.ask(seen("a", 4, reward=1.0, done=True, truncated=True)) == [None]
+    here.ask(seen("a", 5))
+    rows = here.rows()
+    assert [(*row["obs"][:1], *row["next_obs"][:1], row["done"]) for row in rows] == [(1, 2, False), (3, 4, True)]
+
+
+def test_returns_and_lengths_of_each_streams_episodes_are_told(setting):
+    """a earns 1 + 2 and 4; an end that follows nothing is none; a late reward counts in the next one."""
+    here = setting()
+    episodes = here.service.tally.episodes
+    here.ask(seen("a", 1), seen("b", 1))
+    here.ask(seen("a", 2, reward=1.0), seen("b", 2, reward=8.0))
+    here.ask(seen("a", 3, reward=2.0, truncated=True))
+    here.ask(seen("a", 4, done=True))
+    (answer,) = here.ask(seen("a", 5))
+    here.ask(Rewarded("a", answer.decision, 4.0, done=True))
+    assert (episodes.ended, list(episodes.returns), list(episodes.lengths)) == (2, [3.0, 4.0], [2, 1])
+    (late,) = here.ask(seen("a", 6))
+    here.ask(seen("a", 7, done=True))
+    assert episodes.ended == 2
+    here.ask(Rewarded("a", late.decision, 16.0))
+    here.ask(seen("a", 8))
+    here.ask(seen("a", 9, reward=32.0, done=True))
+    assert list(episodes.returns)[2:] == [48.0]
+
+
 def test_what_is_blended_is_never_learned_from(tmp_path):
     live = live_of(candidate(1), num_envs=2, how="blend", blend_steps=3)
     here = Setting(tmp_path, live)

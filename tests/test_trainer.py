@@ -17,7 +17,7 @@ from online.experience import Experience, Layout, Verdict
 from online.gate import Judgement
 from online.replay import ALPHA, BETA, FLOOR, ReplayReader, ReplayWriter
 from online.ring import Mapped, checks_of, factors_of
-from online.trainer import ENOUGH, LEAST, PROBATION, STRIKES, Trainer
+from online.trainer import ENOUGH, LEAST, LEAST_RATE, PROBATION, STRIKES, Trainer
 from rl.actor_critic import ActorCritic, OffPolicyRule, Transitions
 from rl.spec import PolicySpec
 from tasks.base import Discrete
@@ -410,6 +410,40 @@ def test_each_roll_back_halves_it_also_late_and_at_the_floor(tmp_path, trainings
             trainer.train()
         assert trainer.counts.rollbacks == times
         assert trainer.learning_rate == pytest.approx(rate / 2**times)
+
+
+def diverge(trainer) -> None:
+    trainer.learner.model.a2c_network.value.bias.data.fill_(math.nan)
+    for _ in range(STRIKES):
+        trainer.train()
+
+
+def test_the_rate_comes_back_by_calm_but_not_beyond_what_was_configured(tmp_path, monkeypatch):
+    monkeypatch.setattr("online.trainer.CALM", 7)
+    world = World(tmp_path, lr_decay=1.0)
+    world.add(50)
+    trainer = world.trainer
+    for _ in range(2):
+        diverge(trainer)
+    rates = []
+    for _ in range(22):
+        trainer.train()
+        rates.append(trainer.learning_rate)
+    assert rates == [RULE.learning_rate / 4] * 6 + [RULE.learning_rate / 2] * 7 + [RULE.learning_rate] * 9
+
+
+def test_it_is_stuck_where_it_diverges_at_the_least_rate_too(tmp_path):
+    world = World(tmp_path)
+    world.add(50)
+    trainer = world.trainer
+    for halvings in range(1, 11):
+        diverge(trainer)
+        assert trainer.base_rate == pytest.approx(RULE.learning_rate / 2**halvings)
+        assert not trainer.stuck
+    diverge(trainer)
+    assert trainer.stuck
+    assert trainer.base_rate == pytest.approx(RULE.learning_rate * LEAST_RATE)
+    assert finite(trainer.learner)
 
 
 # -- states

@@ -106,6 +106,20 @@ def test_curves_go_on_when_the_disk_has_room_again(full, caplog):
     assert sum("cannot be written" in r.message for r in caplog.records) == 1
 
 
+def test_a_disk_that_stays_full_is_told_of_once_and_gets_no_more_files(full, caplog):
+    caplog.set_level("INFO")
+    writer = ScalarWriter(full)
+    fill(full)
+    for step in range(2000):
+        writer.add_scalar("a", float(step), step)
+        writer.flush()
+    assert [r.message.split("(")[0] for r in caplog.records] == ["TensorBoard curves cannot be written "]
+    assert len(list(full.glob("events*"))) == 1
+    (full / "filler").unlink()
+    writer.flush()
+    assert caplog.records[-1].message == "TensorBoard curves are being written again."
+
+
 def test_curves_survive_a_clock_that_goes_back(tmp_path, monkeypatch):
     first = ScalarWriter(tmp_path)
     for step in (1, 2, 3):

@@ -28,6 +28,7 @@ from tasks.base import Box
 from tests.disk_fixtures import small_disk  # noqa: F401 - a fixture
 from tests.online_status import full_status
 from tests.processes import until
+from utils.errors import UserError
 from utils.run import bus_file, create_run
 
 BLOCKS = ("cart_position", "cart_velocity", "pole_angle", "pole_velocity")
@@ -147,7 +148,20 @@ def test_without_restarts_the_first_death_is_the_last(made, caplog):
         reading = wait_for(watchdog, lambda reading: reading["state"] == "given up")
         assert "the trainer ended by SIGKILL; restarted 0 times" in reading["why"]
         assert (reading["pid"], reading["restarts"]) == (None, 0)
-    assert "start with resume=true" in caplog.text
+    assert "To train again: the dashboard has a button" in caplog.text
+
+
+def test_one_that_was_given_up_is_started_again_by_hand_and_no_other(made):
+    with watched(*made("online.max_restarts=0")) as watchdog:
+        with pytest.raises(UserError, match="the trainer is starting: only one that was given up"):
+            watchdog.start_again()
+        kill(watchdog.reading()["pid"])
+        wait_for(watchdog, lambda reading: reading["state"] == "given up")
+        watchdog.start_again()
+        reading = wait_for(watchdog, lambda reading: reading["state"] == "starting")
+        assert (reading["restarts"], alive(reading["pid"])) == (1, True)
+        kill(reading["pid"])
+        wait_for(watchdog, lambda reading: reading["state"] == "given up")
 
 
 def test_a_restart_is_counted_and_its_reason_told_meanwhile(made):
@@ -267,6 +281,19 @@ def test_a_trainer_that_cannot_start_is_given_up_and_said_so(made, caplog, harm)
         until(lambda: words in caplog.text, 10)  # its last words are in our log
         assert watchdog._process.poll() is not None
     assert watchdog.reading()["state"] == "stopped"
+
+
+@pytest.mark.slow
+def test_one_that_diverges_again_and_again_says_why_it_gives_up_and_in_its_own_level(made, caplog):
+    """Hardly more than the usual loss counts as divergence."""
+    run, settings = made("online.max_restarts=0", "logLevel=warning", "online.divergence_factor=1.001")
+    with watched(run, settings) as watchdog:
+        reading = wait_for(watchdog, lambda r: r["state"] == "given up")
+    assert "it diverges also at the least learning rate: look at rewards" in reading["why"]
+    told = [record for record in caplog.records if record.message.startswith("trainer: ")]
+    assert {record.levelname for record in told} == {"WARNING"}
+    assert all("diverged" in record.message for record in told)
+    assert newest(run) > 1
 
 
 @pytest.mark.slow

@@ -15,10 +15,9 @@ const SHOWN = 300; // streams in the list
 
 const state = {};
 const points = [];
-let socket = null, attempts = 0, readOnly = false, hasPicture = false, server = null;
+let socket = null, attempts = 0, readOnly = false, hasPicture = false;
 let heard = -Infinity; // s, the page's clock: when the last message came
 let skew = null; // s from the page's clock to the server's; null: none has said yet
-let decided = { total: null, at: 0 }; // the last decision that the page has seen
 let drawn = -Infinity, spoken = "";
 
 const clock = () => performance.now() / 1000; // goes on evenly, whatever happens to the time of day
@@ -82,7 +81,6 @@ function receive(message) {
   if (message.state) Object.assign(state, message.state);
   points.push(...(message.points ?? []));
   points.splice(0, points.length - KEPT);
-  noteDecisions();
   if (message.state) render(message.points?.length > 0);
 }
 
@@ -90,15 +88,9 @@ function greet(hello) {
   for (const key of Object.keys(state)) delete state[key];
   points.length = 0;
   readOnly = hello.read_only;
-  if (server !== hello.server) [server, decided] = [hello.server, { total: null, at: clock() }];
   document.body.dataset.readOnly = readOnly;
   hasPicture = hello.picture === "territory";
   $("territory").hidden = !hasPicture;
-}
-
-function noteDecisions() {
-  const total = state.decisions?.total;
-  if (total !== decided.total) decided = { total, at: clock() };
 }
 
 // words and numbers
@@ -158,6 +150,7 @@ function render(fresh) {
   $("trainer-state").title = trainer.why ?? "";
   set("trainer-why", trainer.why ?? "");
   document.title = `${state.task ?? "livegym"} · version ${serving.version ?? "–"}`;
+  $("gate").hidden = state.gate === "off";
   renderBadges();
   renderTrainer(trainer);
   renderDecisions(state.decisions ?? {});
@@ -190,12 +183,13 @@ function renderBadges() {
 function renderTrainer(t) {
   meter("utilization", "busy", t.training_utilization, percent(t.training_utilization));
   const runs = RUNS.includes(t.state);
+  $("train-again").hidden = t.state !== "given up";
   for (const id of ["utilization", "trainer"]) $(id).classList.toggle("stale", !runs);
   facts("trainer", [
     ["steps", count(t.training_steps), "trainings"], ["a second", short(t.training_steps_per_second)],
     ["step time", unit(t.average_training_time_ms, "ms")], ["batches", count(t.total_batches_trained)],
     ["loss", short(t.loss)], ["mean loss", short(t.average_loss)],
-    ["batch size", short(t.average_batch_size)], ["rate", short(t.learning_rate), "learning rate"],
+    ["batch size", short(t.average_batch_size)], ["rate", short(t.learning_rate), "learning rate: it falls slowly, and by half with each roll back"],
     ["version", count(t.version), "published last"], ["gate agrees", percent(t.agreement)],
     ["overruns", count(t.overruns), "trainings that took longer than the interval"], ["roll backs", count(t.rollbacks), "to the last good version"],
     ["skipped", count(t.skipped_batches), "batches that were not learned from"], ["restarts", count(t.restarts)],
@@ -225,7 +219,12 @@ function renderBuffer(b) {
 }
 
 function renderRewards(r) {
-  facts("rewards", [["mean", signed(r.mean)], ["expected", signed(r.expected_mean), "by the gate"]]);
+  const e = state.episodes ?? {};
+  facts("rewards", [
+    ["mean", signed(r.mean)], ["expected", signed(r.expected_mean), "by the gate"],
+    ["return", signed(e.return_mean), "of an episode, mean of the last hundred"], ["length", short(e.length_mean), "decisions of an episode, mean of the last hundred"],
+    ["episodes", count(e.ended)],
+  ]);
   const entries = Object.entries(r.components ?? {});
   const box = $("components"), names = entries.map(([name]) => name).join("\n");
   if (box.dataset.names !== names || !box.firstChild) {
@@ -326,8 +325,8 @@ function renderAges() {
   document.body.dataset.fresh = fresh ? "yes" : "no";
   set("serving", serving.version == null ? "" : `version ${serving.version}${serving.age_s == null ? "" : ` · ${aged(serving.age_s).replace("just now", "just made")}${serving.age_s + age() < 0.95 ? "" : " old"}`}`);
   if (state.trainer) renderTrainer(trainer);
-  const idle = clock() - decided.at;
-  set("idle", !fresh || decided.total === null || idle < 3 ? "" : `none for ${ago(idle)}`);
+  const idle = (state.decisions?.idle_s ?? 0) + age();
+  set("idle", !fresh || idle < 3 ? "" : `none for ${ago(idle)}`);
   set("territory-age", picture.at === null ? "" : `changed ${ago(clock() - picture.at)}${clock() - picture.at < 0.95 ? "" : " ago"}`);
   const found = troubles(idle);
   for (const button of document.querySelectorAll(".control button")) button.classList.toggle("off", document.body.dataset.link === "closed");
@@ -359,7 +358,7 @@ function troubles(idle) {
     found.push(["bad", `${words}${trainer.why ? `: ${trainer.why}` : ""}.${beat}${goes}`.replace("..", "."), words]);
   }
   if (state.phase === "stopping") found.push(["warn", "The run is ending.", "the run is ending"]);
-  else if (decided.total !== null && idle >= IDLE) found.push(["warn", `No observation has come for ${ago(idle)}: nothing is decided.`, "no observation comes"]);
+  else if (idle >= IDLE) found.push(["warn", `No observation has come for ${ago(idle)}: nothing is decided.`, "no observation comes"]);
   return found;
 }
 
@@ -416,6 +415,7 @@ function choose(name) {
 $("follow").onclick = () => ask("follow");
 $("pin").onclick = () => ask(state.serving?.pinned ? "follow" : "pin");
 $("back").onclick = () => ask("back");
+$("train").onclick = () => ask("train");
 $("stream").onchange = () => choose($("stream").value);
 $("theme").onclick = () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark", true);
 
