@@ -21,11 +21,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from live.swap import LivePolicy
 from online.experience import Experience, Verdict
 from online.gate import Judgement, check_judgement
 from online.gates import GateSeat
+from rl.policy import Distribution
 from utils.attempt import Attempts
 
 log = logging.getLogger(__name__)
@@ -139,7 +141,7 @@ class Decider:
         judgement = self._judge(sights, proposed, confidence.cpu().numpy())
         executed, held = _executed(proposed, judgement, gated=self.seat is not None)
         forced = torch.from_numpy((executed != proposed).any(1))
-        executed_log_prob = log_prob.where(~forced, torch.zeros(()))  # the gate does it for certain
+        executed_log_prob = log_prob.where(~forced, _log_prob_of_forced(said, action, rows, executed))
         failed = self.seat is not None and judgement is None
         now = time.time()
         decided = []
@@ -179,6 +181,19 @@ def _rows_of(action: torch.Tensor) -> np.ndarray:
     """Actions as rows (N, A): float32, or int64 choices."""
     rows = action.reshape(len(action), -1).cpu().numpy()
     return rows.astype(np.float32 if rows.dtype.kind == "f" else np.int64)
+
+
+def _log_prob_of_forced(said: Distribution, action: torch.Tensor, rows: torch.Tensor, executed: np.ndarray) -> Tensor:
+    """(n,) for actions that the gate has done. A choice is certain: 0.
+
+    A continuous action has no probability: one that is certain has an infinite density, to which nothing can be
+    compared. It counts as if the policy that acted had drawn it.
+    """
+    if executed.dtype.kind != "f":
+        return torch.zeros(len(executed))
+    done = action.clone()
+    done[rows] = torch.from_numpy(executed).to(done).reshape(len(executed), *done.shape[1:])
+    return said.log_prob(done)[rows].cpu()
 
 
 def _executed(proposed: np.ndarray, judgement: Judgement | None, gated: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -78,7 +78,7 @@ class Experience:
     proposed: np.ndarray  # (action,) what the policy chose
     executed: np.ndarray  # (action,) what was done: after a WAIT another action, or the same
     log_prob: float  # of `proposed` under the policy that chose it
-    executed_log_prob: float  # of `executed`: the same, or 0 where the gate had it done, whatever the policy says
+    executed_log_prob: float  # the same of `executed`; of a choice that the gate had done, 0: it was certain
     confidence: float  # in [0, 1], probability of the choice relative to the likeliest
     verdict: Verdict
     expected: float  # the gate's reward for `proposed`; NaN without a gate

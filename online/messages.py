@@ -103,7 +103,7 @@ class Strict(BaseModel):
 
 Name = Annotated[str, Field(pattern=NAME, json_schema_extra={"example": "robot-1"})]
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
-Real = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
+Real = Annotated[float, Field(ge=-LARGEST, le=LARGEST, json_schema_extra={"example": 0.5})]
 
 
 class Observation(Strict):
@@ -167,7 +167,8 @@ def _columns(spec: PolicySpec) -> str:
 
 
 def _nested(raw: RawField) -> Any:
-    kind: Any = Annotated[float, Field(ge=max(raw.low, -LARGEST), le=min(raw.high, LARGEST))]
+    least, most = max(raw.low, -LARGEST), min(raw.high, LARGEST)
+    kind: Any = Annotated[float, Field(ge=least, le=most, json_schema_extra={"example": min(max(0.0, least), most)})]
     for size in reversed(raw.shape):
         kind = _list_of(kind, size)
     return kind

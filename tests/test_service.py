@@ -8,18 +8,24 @@ import numpy as np
 import pytest
 
 from cfg.schema import OnlineConfig
-from online.decider import Decider, Slots
+from live.candidate import Candidate
+from live.swap import LivePolicy
+from online.decider import Decider, Sight, Slots
 from online.experience import Layout, Verdict
 from online.gate import Judgement
-from online.gates import GateSeat, Sees
+from online.gates import GateSeat, Sees, make_gate, raw_rows
 from online.inbox import Accepted, Observed, Refusal, Rewarded
 from online.memory import Memory
 from online.pending import SESSION
 from online.replay import ReplayReader
+from online.running import first_state
 from online.service import Service
 from online.simulator import BuiltIn
 from online.status import Status
+from rl.policy import Policy
+from rl.spec import spec_of
 from tasks.base import Box
+from tasks.build import make_env
 from tests.dummy import counting_env
 from tests.online_status import full_status
 from tests.test_live import candidate, live_of
@@ -91,15 +97,35 @@ def test_a_decision_says_what_was_chosen_by_whom_and_what_the_gate_said(setting)
     assert answer.confidence == 1.0  # the likeliest action
 
 
-def test_after_a_wait_the_fallback_is_executed_for_certain(setting):
+def test_after_a_wait_the_fallback_is_executed(setting):
     here = setting(Sign(), bias=-0.5)
     (answer,) = here.ask(seen("a", 3))
     assert (answer.verdict, answer.proposed, answer.executed) == ("WAIT", [-0.5], [0.25])
     here.ask(Rewarded("a", answer.decision, 1.0, done=True))
     (row,) = here.rows()
     assert row["log_prob"] == pytest.approx(-0.5 * math.log(2 * math.pi))
-    assert row["executed_log_prob"] == 0.0  # certain: the policy had no say in it
+    assert row["executed_log_prob"] == pytest.approx(-0.5 * (0.75**2 + math.log(2 * math.pi)))  # as if it were drawn
     assert (row["proposed"], row["executed"], row["held"], row["verdict"]) == (-0.5, 0.25, False, Verdict.WAIT)
+
+
+def test_a_choice_that_the_gate_has_done_is_certain_whatever_the_policy_says(config, tmp_path):
+    """An action out of 400 x 2 that is blocked: the queen rests."""
+    c = config("config=continuous", "task=Territory", "seed=0")
+    env = make_env(c.task, c.sim, c.physics, 2, 0)
+    spec, seat = spec_of(env), make_gate(c, 2)
+    first = Candidate(first_state(c, spec, None)["model"], spec, "run", 1, 0, None, None)
+    live = LivePolicy(lambda: Policy(spec, c.train, 2, "cpu"), first, True, 0)
+    decider = Decider(live, seat, Slots(2, 60.0), spec.obs_width)
+    raw = raw_rows(env)
+    found = set()
+    for k in range(50):
+        sights = [Sight(name, env.reset()["policy"][i].numpy(), raw[i], raw[i]) for i, name in enumerate("ab")]
+        for made in decider.decide(sights, 0.0, [2 * k, 2 * k + 1]):
+            e = made.experience
+            found.add(e.verdict)
+            assert e.executed_log_prob == (e.log_prob if e.verdict is Verdict.SEND else 0.0)
+            assert e.log_prob < -3.0
+    assert found == {Verdict.SEND, Verdict.WAIT}
 
 
 def test_a_gate_without_a_fallback_holds(setting):
