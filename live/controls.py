@@ -132,7 +132,8 @@ class Controls:
     def set_speed(self, factor: float | None) -> None:
         """Raises UserError where that is no speed on offer."""
         if factor is not None and not (math.isfinite(factor) and SPEEDS[0] <= factor <= SPEEDS[-1]):
-            raise UserError(f"speed {factor}: must be {SPEEDS[0]:g} to {SPEEDS[-1]:g} times real time, or none (max).")
+            least, most = SPEEDS[0], SPEEDS[-1]
+            raise UserError(f"playSpeed={factor:g}: allowed: {least:g} to {most:g}, or 0: as fast as possible.")
         self.speed = factor
         self._due_at = time.monotonic()
 

@@ -15,7 +15,11 @@ class WatchingKeys:
     viewer: bool = key(False, "a window of MuJoCo's own; config=test_viewer sets it", example="viewer=true")
     watch: bool = key(False, "a page for browsers at streamPort; config=test_stream sets it", example="watch=true")
     playSpeed: float = key(
-        1.0, "simulated time for each second, where somebody watches, 1/16 to 8; 0: as fast as possible", low=0, high=8
+        1.0,
+        "simulated time for each second: where somebody watches, 1/16 to 8; of config=continuous, up to 1000; "
+        "0: as fast as possible",
+        low=0,
+        high=1000,
     )
     streamPort: int = key(58080, "port of the page; the next free one where it is taken; 0: any", low=0, high=65535)
     streamBindAll: bool = key(
