@@ -68,7 +68,7 @@ class World:
         """The simulator of a service in which `live` acts."""
         self.memory = Memory(self.run, self.layout, self.config.online)
         decider = Decider(live, self.seat, Slots(live.num_envs, 60.0), self.spec.obs_width)
-        service = Service(decider, self.memory.pending, self.memory.writer, features_of(self.env), reward_of(self.env))
+        service = Service(decider, self.memory, features_of(self.env), reward_of(self.env))
         return BuiltIn(self.env, service, 0.0)
 
     def trainer(self, single: bool = False) -> Trainer:

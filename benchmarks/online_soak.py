@@ -1,12 +1,14 @@
 """Continuous training for an hour, as fast as it can, while everything goes wrong in turn.
 
 Every `PERIOD` seconds one fault: the trainer killed, stopped (it hangs), experiences that are not finite, a gate that
-raises, clients that vanish, a full disk, the wall clock an hour ahead and back. After each look it is asked:
+raises, clients that vanish, a full disk, the wall clock an hour ahead and back. At each look:
 
-- is no completed decision lost? (decided = added + waiting + given up + not to be learned from)
-- does the status say what is? (a state `training` has a living process, ages are small, counts never fall)
-- do versions go on, and never back, and does the reward stay?
-- are memory, threads and files flat?
+- no completed decision is lost (decided = added + waiting + given up + not to be learned from);
+- the status says what is: a state `training` has a living process that gave a sign of life lately;
+- versions and counts never go back, and something was decided.
+
+And in the end: versions went on, the reward of the last third is not below that of the first, and memory, threads and
+files did not grow (`MOST_MB`, `MOST_MORE`).
 
     python -m benchmarks.online_soak --minutes 60
 """
@@ -36,6 +38,10 @@ from online.ring import HEADER, Mapped, checks_of, factors_of
 PERIOD, LASTS, LOOK = 45.0, 10.0, 5.0  # s
 PORT = 58917
 DISK_MB = 120
+HANG_S = 10.0  # after which the trainer is restarted
+MOST_MB = 40.0  # more, of either process, from the end of the first third to the end
+MOST_MORE = 3  # threads or files
+LEAST_REWARD = 0.95  # of the first third
 FAULTS = """
 import os, sys, time
 real = time.time
@@ -92,7 +98,7 @@ class Soak:
         self.clock.write_text("0")
         self.log = (folder / "soak.log").open("w")
         given = ["config=continuous", "task=Territory", "playSpeed=0", f"streamPort={PORT}", f"runsDir={self.disk}"]
-        given += ["online.hang_timeout_s=10", "online.max_restarts=1000", "online.training_interval=0.5"]
+        given += [f"online.hang_timeout_s={HANG_S:g}", "online.max_restarts=1000", "online.training_interval=0.5"]
         self.process = subprocess.Popen(
             [sys.executable, str(ROOT / "train.py"), *given],
             cwd=folder, stdout=self.log, stderr=subprocess.STDOUT, env=self._environment(),
@@ -130,6 +136,9 @@ class Soak:
         alive = trainer["pid"] is not None and Path(f"/proc/{trainer['pid']}").exists()
         self._expect(trainer["state"] not in ("training", "waiting") or alive, f"{trainer['state']}, but dead", fault)
         self._expect(trainer["state"] != "given up", "given up", fault)
+        age = trainer["beat_age_s"]
+        late = trainer["state"] in ("training", "waiting") and age > HANG_S + LOOK
+        self._expect(not late, f"{trainer['state']}, and no sign of life for {age} s", fault)
         if self.looks:
             before = self.looks[-1]
             for name, was, now in (
@@ -147,6 +156,22 @@ class Soak:
             "gate_failures": decisions["gate_failures"], **held(self.process.pid, ""),
             **(held(trainer["pid"], "trainer_") if alive else {}),
         })  # fmt: skip
+
+    def look_back(self) -> None:
+        """Notes what must not be, over the whole of it."""
+        looks = self.looks
+        third = len(looks) // 3
+        rewards = [
+            statistics.fmean([look["reward"] for look in part if look["reward"] is not None])
+            for part in (looks[:third], looks[-third:])
+        ]
+        words = f"the mean reward went from {rewards[0]:.3f} to {rewards[1]:.3f}"
+        self._expect(rewards[1] >= LEAST_REWARD * rewards[0], words, "all")
+        self._expect(looks[-1]["version"] > looks[third]["version"], "no new version in two thirds of the time", "all")
+        for what, most in (("mb", MOST_MB), ("trainer_mb", MOST_MB), ("threads", MOST_MORE), ("files", MOST_MORE)):
+            values = [look[what] for look in looks[third:] if look.get(what) is not None]
+            grown = statistics.median(values[-5:]) - statistics.median(values[:5])
+            self._expect(grown <= most, f"{what} grew by {grown:.1f}", "all")
 
     def _expect(self, holds: bool, words: str, fault: str) -> None:
         if not holds:
@@ -290,6 +315,7 @@ def main() -> None:
             soak.wait()
             time.sleep(LOOK)
             soak.look("the end")
+            soak.look_back()
         finally:
             status = soak.end()
     _tell(options, soak, counts, status, minutes)

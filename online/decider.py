@@ -135,10 +135,10 @@ class Decider:
         interfered = interfered or self.live.swapping
         said, version = self.live.said, self.live.acting.version
         assert said is not None
-        log_prob = said.log_prob(action)
-        log_prob, confidence = log_prob[rows], said.confidence(log_prob)[rows]
+        of_all = said.log_prob(action)
+        log_prob, confidence = of_all.cpu()[rows], said.confidence(of_all).cpu()[rows]
         proposed = _rows_of(action)[rows.numpy()]
-        judgement = self._judge(sights, proposed, confidence.cpu().numpy())
+        judgement = self._judge(sights, proposed, confidence.numpy())
         executed, held = _executed(proposed, judgement, gated=self.seat is not None)
         forced = torch.from_numpy((executed != proposed).any(1))
         executed_log_prob = log_prob.where(~forced, _log_prob_of_forced(said, action, rows, executed))
@@ -192,8 +192,8 @@ def _log_prob_of_forced(said: Distribution, action: torch.Tensor, rows: torch.Te
     if executed.dtype.kind != "f":
         return torch.zeros(len(executed))
     done = action.clone()
-    done[rows] = torch.from_numpy(executed).to(done).reshape(len(executed), *done.shape[1:])
-    return said.log_prob(done)[rows].cpu()
+    done[rows.to(done.device)] = torch.from_numpy(executed).to(done).reshape(len(executed), *done.shape[1:])
+    return said.log_prob(done).cpu()[rows]
 
 
 def _executed(proposed: np.ndarray, judgement: Judgement | None, gated: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -1,6 +1,6 @@
 """Returns and lengths of the streams' episodes, as far as their rewards have come.
 
-    episodes = Episodes()
+    episodes = Episodes(streams=1000)
     episodes.earned("north", 0.5)        # one decision is complete
     episodes.end("north")
 
@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 
 WINDOW = 100  # episodes over which means are taken
-STREAMS = 1000  # with an episode under way; the one that was seen longest ago is forgotten
 
 
 class Episodes:
     """Belongs to the thread that serves."""
 
-    def __init__(self) -> None:
+    def __init__(self, streams: int) -> None:
+        """`streams`: with an episode under way; the one that earned something longest ago is forgotten."""
+        self._streams = streams
         self.ended = 0  # with a reward at least
         self.returns: deque[float] = deque(maxlen=WINDOW)
         self.lengths: deque[int] = deque(maxlen=WINDOW)
@@ -29,7 +30,7 @@ class Episodes:
         """One decision earned this."""
         total, count = self._running.pop(stream, (0.0, 0))
         self._running[stream] = (total + reward, count + 1)
-        if len(self._running) > STREAMS:
+        if len(self._running) > self._streams:
             self._running.popitem(last=False)
 
     def end(self, stream: str) -> None:

@@ -27,7 +27,7 @@ class Judgement:
 
     verdict: np.ndarray  # (n,) int8: Verdict.SEND or Verdict.WAIT
     expected: np.ndarray  # (n,) float32, the reward expected of the proposed action
-    components: dict[str, np.ndarray]  # name -> (n,): what the expected reward is made of
+    components: dict[str, np.ndarray]  # name -> (n,): terms of the expected reward, and what else was decided by
     fallback: np.ndarray | None = None  # (n, A) done instead after a WAIT; None: nothing is done
 
 

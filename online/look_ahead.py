@@ -6,8 +6,9 @@ is one. What is done instead is whichever of a few plain actions (nothing, half 
 each one) stays out of failure longest, and then earns most.
 
 The expected reward is that of the first step, which is what the proposed action earns; its components are the task's
-own weighted terms. The copy draws from a generator that is set alike before each roll, so the same state and action
-are always judged the same.
+own weighted terms, and how long it survives of the horizon. The copy draws from a generator that is set alike before
+each roll, and draws no new randomisation within an episode (a push that has begun goes on): so the same state and
+action are judged the same, whoever is beside them. That holds for tasks that draw nothing themselves within a step.
 """
 
 from __future__ import annotations
@@ -78,6 +79,7 @@ class LookAhead:
     def __init__(self, scratch: Env, horizon: int, threshold: float | None) -> None:
         """`scratch`: a copy of the environments that nobody else uses; `horizon`: control steps."""
         self._env, self._horizon, self._threshold = scratch, horizon, threshold
+        scratch.randomizer.draws_within_episodes = False
         self.rows = StateRows(scratch)
         self._success = scratch.success_reason
 
@@ -101,7 +103,9 @@ class LookAhead:
         components = {name: terms[:, i] for i, name in enumerate(self._env.terms.names)}
         components["survives"] = (survived / self._horizon).astype(np.float32)
         verdict = np.where(waits, Verdict.WAIT, Verdict.SEND).astype(np.int8)
-        fallback = self._best(seen, action) if waits.any() else action
+        fallback = action.copy()
+        if waits.any():
+            fallback[waits] = self._best(seen[waits], action[waits])
         return Judgement(verdict, expected.astype(np.float32), components, fallback)
 
     def _roll(self, seen: np.ndarray, action: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -90,7 +90,8 @@ class Loop:
 
     def run(self, stop: StopFlag) -> None:
         """Serves until a stop is asked for."""
-        curves = Curves(self.run_dir.summaries, self.service.writer.added)
+        trainings = self.service.decider.live.newest.epoch
+        curves = Curves(self.run_dir.summaries, max(self.service.writer.added, trainings))
         with contextlib.closing(curves):
             while not stop.requested:
                 self._adopt()

@@ -1,8 +1,11 @@
-"""What a continuous run remembers: completed experiences in a file that is always there, open decisions over a stop."""
+"""What a continuous run remembers: completed experiences in a file that is always there, and over a stop that was asked
+for also the open decisions, and what the streams were answered last.
+"""
 
 from __future__ import annotations
 
 import io
+import json
 import logging
 import time
 import tokenize
@@ -10,10 +13,11 @@ import tokenize
 import numpy as np
 
 from cfg.schema import OnlineConfig
+from online.conversations import Conversations
 from online.experience import Layout, from_row, to_row
 from online.pending import Pending
 from online.replay import ReplayWriter
-from utils.files import atomic_write_bytes, atomic_write_text, discard, read_first_line
+from utils.files import atomic_write_bytes, atomic_write_text, discard, read_first_line, strict_json
 from utils.run import Run
 
 log = logging.getLogger(__name__)
@@ -22,19 +26,26 @@ UNREADABLE = (OSError, ValueError, EOFError, MemoryError, SyntaxError, tokenize.
 """What NumPy's parser makes of a damaged file."""
 
 
+STREAMS = 1000
+"""Streams that are remembered at least, also where fewer are served at once."""
+
+
 class Memory:
-    """Replay buffer, pending decisions, and the clock by which both age: s that the run has been served."""
+    """Replay buffer, pending decisions, conversations, and the clock by which they age: s that the run was served."""
 
     def __init__(self, run: Run, layout: Layout, online: OnlineConfig) -> None:
         """Takes up what is there. Raises UserError where it is of another layout, or cannot be had."""
         self.run, self.layout = run, layout
         self.writer = ReplayWriter(run.replay_file, layout, online.buffer_capacity)
-        self.pending = Pending(online.pending_ttl_s, online.pending_capacity, self._session())
+        streams = max(STREAMS, online.max_streams)
+        self.pending = Pending(online.pending_ttl_s, online.pending_capacity, self._session(), streams)
+        self.conversations = Conversations(streams)
         if self.writer.torn:
             log.warning("%d experiences had been left half written, and are dropped.", self.writer.torn)
         if len(self.writer):
             log.info("going on with %d experiences of %d.", len(self.writer), self.writer.added)
         self._restore()
+        self._restore_conversations()
         told = [e.clock for e in self.pending.all()]  # later than the buffer's where that was left behind
         self._start = time.monotonic() - max([self.writer.clock, *told])
 
@@ -74,9 +85,28 @@ class Memory:
             log.info("%d decisions wait for their rewards.", len(self.pending))
         discard(file)  # once: a kill must not bring them back a second time
 
+    def _restore_conversations(self) -> None:
+        file = self.run.conversations_file
+        if not file.exists():
+            return
+        try:
+            self.conversations.restore(json.loads(file.read_text("utf-8")))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.warning("%s cannot be used (%r): what is asked again is decided again.", file, error)
+        discard(file)
+
     def save(self, without: frozenset[str] = frozenset()) -> None:
-        """Keeps the open decisions for the next session, but for those of some streams; says where it cannot."""
+        """Keeps what is open for the next session, but for the decisions of some streams; says where it cannot."""
         self.tick()
+        self._save_pending(without)
+        if len(self.conversations):
+            try:
+                text = strict_json(self.conversations.state(), indent=None)
+                atomic_write_text(self.run.conversations_file, text)
+            except OSError as error:
+                log.error("the last answers could not be kept (%s): what is asked again is decided again.", error)
+
+    def _save_pending(self, without: frozenset[str]) -> None:
         kept = [e for e in self.pending.all() if e.stream not in without and not e.interfered]
         if not kept:
             return

@@ -188,7 +188,7 @@ class DecisionAnswer(BaseModel):
     executed: list[float] | None = Field(description="what to do; null: nothing")
     verdict: Literal["SEND", "WAIT", "OFF"] = Field(description="the gate's; OFF: there is no gate")
     expected: float | None = Field(description="reward that the gate expects of `proposed`")
-    components: dict[str, float] = Field(description="of `expected`, by name")
+    components: dict[str, float] = Field(description="terms of `expected`, and what else the gate decided by")
     confidence: float = Field(description="probability of the choice relative to the likeliest, 0 to 1")
     version: int = Field(description="of the policy that decided")
     previous: str | None = Field(description="why the reward of the previous decision was refused; null: it was not")

@@ -6,8 +6,9 @@
     curves.update(status)                     # as often as one likes; written once a second
 
 `NUMBERS` is the one list: where the status has a number, what it is called elsewhere, its unit and meaning. What is
-not known (null) or not finite is left out. A counter that was known keeps its last count while it is not, as when the
-trainer is being started anew: a count that fell to 0 in between would look like as many events again.
+not known (null) or not finite is left out. A counter keeps the highest count that was known while it is not, or is
+lower, as when the trainer is being started anew and goes on from its last checkpoint: a count that falls would look
+like as many events again.
 """
 
 from __future__ import annotations
@@ -92,6 +93,7 @@ NUMBERS = (
     _latency("p50", "median"),
     _latency("p99", "99th percentile of the"),
     _latency("max", "longest"),
+    Number("stream_count", "streams", None, "streams", "that are known"),
     Number("buffer.capacity", "buffer_capacity", None, "experiences", "that the buffer has room for"),
     Number("buffer.size", "buffer_size", "buffer/size", "experiences", "completed and kept"),
     Number("buffer.added", "experiences_with_rewards_total", None, "experiences", "that got their reward"),
@@ -131,7 +133,7 @@ NUMBERS = (
     Number("trainer.saved", "saved_model_version", None, "", "the version of the newest checkpoint"),
     Number("server.clients", "server_clients", None, "", "connected clients"),
     Number("server.messages", "server_messages_total", None, "messages", "from clients"),
-    Number("server.refused", "server_refused_total", None, "messages", "that made no sense"),
+    Number("server.refused", "server_refused_total", None, "requests", "that were refused, or messages"),
     Number("server.busy", "server_busy_total", None, "messages", "turned away: too many were waiting"),
 )  # fmt: skip
 
@@ -141,7 +143,7 @@ class Readings:
 
     def __init__(self, read: Callable[[], Mapping[str, Any]]) -> None:
         self._read = read
-        self._counts: dict[tuple[str, str | None], float] = {}  # the last ones that were known
+        self._counts: dict[tuple[str, str | None], float] = {}  # the highest ones that were known
         self._lock = threading.Lock()
 
     def __call__(self) -> Iterable[Reading]:
@@ -158,7 +160,8 @@ class Readings:
     def _samples(self, number: Number, status: Mapping[str, Any]) -> Iterator[tuple[dict[str, str], float]]:
         for key, value in number.found_in(status):
             if number.kind == "counter":
-                value = self._counts.get((number.name, key)) if value is None else value
+                known = [count for count in (value, self._counts.get((number.name, key))) if count is not None]
+                value = max(known, default=None)
                 if value is not None:
                     self._counts[number.name, key] = value
             if value is not None:
@@ -171,9 +174,6 @@ def _reading(number: Number, samples: list[tuple[dict[str, str], float]]) -> Rea
 
 def _others(status: Mapping[str, Any]) -> Iterator[Reading]:
     """What is no number in the status."""
-    streams = status.get("streams")
-    if streams is not None:
-        yield f"{PREFIX}streams", "streams that are known", "gauge", [({}, float(len(streams)))]
     state = look_up(status, ("trainer", "state"))
     if state is not None:
         samples = [({"state": name}, float(name == state)) for name in STATES]

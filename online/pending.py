@@ -21,7 +21,6 @@ import numpy as np
 from online.experience import Experience
 
 REMEMBERED = 1000  # decisions of a stream that have ended, so that a second reward is known as such
-STREAMS = 1000  # whose ended decisions are remembered; those of the one that ended one longest ago are forgotten
 SESSION = 2**32
 """Decision ids are session x SESSION + a count from 1 on: what was decided before a restart is known by its id."""
 
@@ -37,12 +36,13 @@ class RewardError(ValueError):
 class Pending:
     """Open decisions of many streams."""
 
-    def __init__(self, time_to_live: float, capacity: int, session: int = 1) -> None:
+    def __init__(self, time_to_live: float, capacity: int, session: int = 1, streams: int = 1000) -> None:
         """`time_to_live`: s served, after which a decision is given up; `capacity`: open ones in all, the oldest goes.
 
-        `session`: how often the run was taken up; ids of earlier ones that are not restored are too late.
+        `session`: how often the run was taken up; ids of earlier ones that are not restored are too late. `streams`:
+        whose ended decisions are remembered; those of the one that ended one longest ago are forgotten.
         """
-        self._ttl, self._capacity, self._session = time_to_live, capacity, session
+        self._ttl, self._capacity, self._session, self._streams = time_to_live, capacity, session, streams
         self._made = 0
         self._open: OrderedDict[tuple[str, int], Experience] = OrderedDict()  # the oldest first
         self._last: dict[str, int] = {}  # stream -> its newest open decision
@@ -144,7 +144,7 @@ class Pending:
         ended[decision] = how
         if len(ended) > REMEMBERED:
             ended.popitem(last=False)
-        if len(self._ended) > STREAMS:
+        if len(self._ended) > self._streams:
             self._ended.popitem(last=False)
 
     def _unfit(self, stream: str, decision: int) -> RewardError:

@@ -23,7 +23,6 @@ HEADER = np.dtype(
         ("sessions", np.int64),  # how often a writer took it up
         ("added", np.int64),  # experiences so far: the next one's number
         ("clock", np.float64),  # s that the run has been served, as of now
-        ("pending", np.int64),
     ]
 )
 PAGE = 4096

@@ -33,6 +33,7 @@ from online.loop import Loop
 from online.memory import Memory
 from online.saving import Keeper
 from online.service import Service
+from online.simulator import streams_of
 from online.streams import check_external, features_of, reward_of
 from online.watchdog import Watchdog
 from rl.actor_critic import ActorCritic, OffPolicyRule
@@ -54,6 +55,9 @@ from web.opening import access_of
 
 log = logging.getLogger(__name__)
 
+LEARNED_FROM = 10
+"""So many times as long as a blend takes, one version has to act: 9 of 10 decisions are learned from."""
+
 
 def run_continuous(config: RootConfig, provenance: Provenance, stop: StopFlag, parent: Parent | None) -> int:
     """Serves and learns until a stop is asked for; returns the exit status, 0 also then.
@@ -64,13 +68,13 @@ def run_continuous(config: RootConfig, provenance: Provenance, stop: StopFlag, p
     assert config.seed is not None
     seed_everything(config.seed)
     torch.set_num_threads(1)  # one forward pass of a few rows; more would wait in the way of the trainer
-    _check(config)
     count = (config.numEnvs or 1) if config.simulator == "builtin" else 1
     env = make_env(config.task, config.sim, config.physics, count, config.seed)
     with contextlib.ExitStack() as ends:
         ends.callback(env.sim.close)
         if config.simulator == "external":
             check_external(env)
+        _check(config, env)
         plan = _Plan(config, env, make_gate(config, count))
         if stop.requested:
             log.info("stopped before anything was begun.")
@@ -101,12 +105,24 @@ class _Plan:
         return layout_of(self.spec, self.seat)
 
 
-def _check(config: RootConfig) -> None:
+def _check(config: RootConfig, env: Env) -> None:
     """Raises UserError for settings that continuous training cannot mean."""
     if config.swap == "reset":
         raise UserError(
             "swap=reset: a live stream need not have episodes, and would keep the old weights for ever. "
             "Allowed in config=continuous: now, blend"
+        )
+    least = LEARNED_FROM * max(config.blendSeconds, env.sim.control_dt)
+    if config.swap == "blend" and config.minSwapInterval < least:
+        raise UserError(
+            f"swap=blend minSwapInterval={config.minSwapInterval:g}: what is decided during a blend is not learned "
+            f"from, and new versions come all the time. Allowed: swap=now, or minSwapInterval={least:g} or more (s; "
+            f"{LEARNED_FROM} blends, or observations)"
+        )
+    if config.online.pending_capacity < env.num_envs:
+        raise UserError(
+            f"online.pending_capacity={config.online.pending_capacity}: fewer than numEnvs={env.num_envs}, whose "
+            "decisions are all open at once. Allowed: at least as many"
         )
     if config.reloadInterval == 0:
         raise UserError("reloadInterval=0: what is learned would never be served. Allowed: more than 0 s")
@@ -186,14 +202,15 @@ def followed(config: RootConfig, run: Run, spec: PolicySpec, slots: int) -> tupl
 def _serve(plan: _Plan, run: Run, memory: Memory, stop: StopFlag) -> int:
     config, env, spec, online = plan.config, plan.env, plan.spec, plan.config.online
     slots = max(online.max_streams, env.num_envs)
-    live, watcher = followed(config, run, spec, slots)
-    decider = Decider(live, plan.seat, Slots(slots, online.pending_ttl_s), spec.obs_width)
-    service = Service(decider, memory.pending, memory.writer, features_of(env), reward_of(env))
-    watchdog = Watchdog(run, config)
-    loop = Loop(config, run, env, service, memory, watchdog)
-    log.info("continuous training of %s, gate %s; %s", config.task.name, gate_of(config), run.path)
+    own = streams_of(env) if config.simulator == "builtin" else []
     with contextlib.ExitStack() as ends:
-        ends.callback(lambda: memory.save(without=service.own))
+        ends.callback(lambda: memory.save(without=frozenset(own)))
+        live, watcher = followed(config, run, spec, slots)
+        decider = Decider(live, plan.seat, Slots(slots, online.pending_ttl_s), spec.obs_width)
+        service = Service(decider, memory, features_of(env), reward_of(env))
+        watchdog = Watchdog(run, config)
+        loop = Loop(config, run, env, service, memory, watchdog)
+        log.info("continuous training of %s, gate %s; %s", config.task.name, gate_of(config), run.path)
         ends.enter_context(loop.served())
         watchdog.start()
         ends.callback(watchdog.stop)

@@ -22,28 +22,19 @@ from online.episodes import Episodes
 from online.experience import Experience, Verdict
 from online.gates import Sees
 from online.inbox import Accepted, Answer, Decision, Observed, Refusal, Request, Rewarded
-from online.pending import Pending, RewardError
-from online.replay import ReplayWriter
+from online.memory import STREAMS, Memory
+from online.pending import RewardError
 
 WINDOW = 1000  # decisions and rewards over which rates and means are taken
-STREAMS = 1000  # whose last answer is remembered
 RewardOf = Callable[[np.ndarray, np.ndarray, np.ndarray], "tuple[float, dict[str, float]]"]
 """(raw before (R,), action (A,), raw after (R,)) -> reward, and its weighted terms"""
-
-
-@dataclass
-class _Stream:
-    """What is known of a stream beside its decisions."""
-
-    sequence: int | None = None
-    answer: Answer = None
-    raw: np.ndarray | None = None  # the last raw observation
 
 
 @dataclass
 class Tally:
     """What has happened, for whoever asks."""
 
+    streams: int  # whose newest decision is kept
     verdicts: dict[str, int] = field(default_factory=lambda: dict.fromkeys((v.name for v in Verdict), 0))
     interfered: int = 0
     unlearned: int = 0  # completed, and not to be learned from
@@ -51,10 +42,12 @@ class Tally:
     rewards: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     expected: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     terms: deque[dict[str, float]] = field(default_factory=lambda: deque(maxlen=WINDOW))
-    episodes: Episodes = field(default_factory=Episodes)
-    refused: int = 0
+    episodes: Episodes = field(init=False)
     decided_at: float = field(default_factory=time.monotonic)  # s, the last decision, or the start
     last: OrderedDict[str, Decided] = field(default_factory=OrderedDict)  # stream -> its newest decision
+
+    def __post_init__(self) -> None:
+        self.episodes = Episodes(self.streams)
 
     @property
     def decisions(self) -> int:
@@ -72,7 +65,7 @@ class Tally:
             self.expected.append(e.expected)
         self.last[e.stream] = made
         self.last.move_to_end(e.stream)
-        if len(self.last) > STREAMS:
+        if len(self.last) > self.streams:
             self.last.popitem(last=False)
 
 
@@ -82,55 +75,55 @@ class Service:
     def __init__(
         self,
         decider: Decider,
-        pending: Pending,
-        writer: ReplayWriter,
+        memory: Memory,
         features: Callable[[np.ndarray], np.ndarray] | None = None,
         reward_of: RewardOf | None = None,
     ) -> None:
         """`features`: raw observations (n, R) -> the policy's (n, W), where clients send those; `reward_of`: what a
         decision earned, computed where nobody says it."""
-        self.decider, self.pending, self.writer = decider, pending, writer
-        self.tally = Tally()
+        self.decider = decider
+        self.pending, self.writer, self.conversations = memory.pending, memory.writer, memory.conversations
+        self.tally = Tally(max(STREAMS, decider.live.num_envs))
         self.own: frozenset[str] = frozenset()  # streams of the built-in simulator, which no client may use
         self._features, self._reward_of = features, reward_of
         seat = decider.seat
         self._no_clients = None if seat is None else seat.for_clients(has_raw=features is not None)
-        self._streams: OrderedDict[str, _Stream] = OrderedDict()
 
     def answer(self, requests: Sequence[Request], clock: float) -> list[Answer]:
-        """Answers in order; a refusal is an answer, and changes nothing. `clock`: s served."""
-        answers: list[Answer] = [None] * len(requests)
-        waiting: list[tuple[int, Observed]] = []
-        for i, request in enumerate(requests):
-            if isinstance(request, Rewarded):
-                answers[i] = self._reward(request)
-                continue
-            if any(request.stream == other.stream for _, other in waiting):
-                self._decide(waiting, answers, clock)  # the same stream again: what came before it is decided first
-                waiting = []
-            waiting.append((i, request))
-        self._decide(waiting, answers, clock)
-        return answers
+        """Answers in order; a refusal is an answer, and changes nothing. `clock`: s served.
 
-    def _decide(self, waiting: list[tuple[int, Observed]], answers: list[Answer], clock: float) -> None:
+        `requests`: rewards in any order, or an observation each of different streams, as one message has them.
+        """
+        answers: list[Answer] = [self._reward(request) for request in requests if isinstance(request, Rewarded)]
+        return answers or self._decide([request for request in requests if isinstance(request, Observed)], clock)
+
+    def _decide(self, requests: list[Observed], clock: float) -> list[Answer]:
+        answers: list[Answer] = [None] * len(requests)
         asking: list[tuple[int, Observed, np.ndarray, str | None]] = []
-        for (i, request), obs in zip(waiting, self._observations([r for _, r in waiting]), strict=True):
-            known = self._known_answer(request) or self._no_room(request, clock)
+        for i, (request, obs) in enumerate(zip(requests, self._observations(requests), strict=True)):
+            try:
+                self._check(request)
+                known = self.conversations.answer_to(request)
+                if known is None:
+                    self._make_room(request, clock)
+            except Refusal as refusal:
+                answers[i] = refusal
+                continue
             if known is not None:
                 answers[i] = known[0]
                 continue
             why = self._complete(request, obs)
             if request.ends:
                 self.end([request.stream])
-                self._note(request, None)
+                self.conversations.note(request, None)
             else:
                 asking.append((i, request, obs, why))
-        if not asking:
-            return
-        made = self.decide([self._sight(request, obs) for _, request, obs, _ in asking], clock)
+        made = self.decide([self._sight(request, obs) for _, request, obs, _ in asking], clock) if asking else []
         for (i, request, _, why), decided in zip(asking, made, strict=True):
-            answers[i] = _decision(decided, why)
-            self._note(request, answers[i])
+            answer = _decision(decided, why)
+            answers[i] = answer
+            self.conversations.note(request, answer)
+        return answers
 
     def decide(self, sights: Sequence[Sight], clock: float) -> list[Decided]:
         """Decides for different streams, and remembers it until the rewards come. Raises NoRoom."""
@@ -157,33 +150,21 @@ class Service:
         else:
             self.writer.add(experience)
 
-    def _known_answer(self, request: Observed) -> tuple[Answer] | None:
-        """The answer that was given to the very same observation, or the refusal of one that came too late."""
+    def _check(self, request: Observed) -> None:
+        """Raises Refusal where this stream is not to be served."""
         if request.stream in self.own:
-            return (
-                self._refusal("invalid", f"stream {request.stream!r} is the built-in simulator's; take another name"),
-            )
+            raise Refusal("invalid", f"stream {request.stream!r} is the built-in simulator's; take another name")
         if self._no_clients is not None:
-            return (self._refusal("invalid", self._no_clients),)
-        stream = self._streams.get(request.stream)
-        if stream is None or stream.sequence is None or request.sequence is None:
-            return None
-        if request.sequence == stream.sequence:
-            return (stream.answer,)
-        if request.sequence < stream.sequence:
-            words = f"sequence {request.sequence} of stream {request.stream!r} came after {stream.sequence}"
-            return (self._refusal("out_of_order", f"{words}. Allowed: greater ones"),)
-        return None
+            raise Refusal("invalid", self._no_clients)
 
-    def _no_room(self, request: Observed, clock: float) -> tuple[Answer] | None:
-        """The refusal of a stream for which there is no slot, before anything is done with its observation."""
+    def _make_room(self, request: Observed, clock: float) -> None:
+        """Raises Refusal where there is no slot for the stream, before anything is done with its observation."""
         if request.ends:
-            return None
+            return
         try:
             self.decider.slots.of(request.stream, clock)
         except NoRoom as error:
-            return (self._refusal("too_many_streams", f"{error}: online.max_streams=<more>"),)
-        return None
+            raise Refusal("too_many_streams", f"{error}: online.max_streams=<more>") from error
 
     def _complete(self, request: Observed, obs: np.ndarray) -> str | None:
         """What this observation means for the stream's last decision; why its reward was refused, if it was."""
@@ -198,15 +179,14 @@ class Service:
                 self.keep(self.pending.rewarded(request.stream, last.decision, reward))
             except RewardError as error:
                 why = str(error)
-                self.tally.refused += 1
         self.keep(self.pending.followed(request.stream, obs, request.done))
         return why
 
     def _computed(self, request: Observed, last: Experience) -> float | None:
-        stream = self._streams.get(request.stream)
-        if self._reward_of is None or last.held or request.raw is None or stream is None or stream.raw is None:
+        before = self.conversations.raw_of(request.stream)
+        if self._reward_of is None or last.held or request.raw is None or before is None:
             return None
-        reward, terms = self._reward_of(stream.raw, last.executed, request.raw)
+        reward, terms = self._reward_of(before, last.executed, request.raw)
         self.tally.terms.append(terms)
         return reward
 
@@ -214,14 +194,10 @@ class Service:
         try:
             self.keep(self.pending.rewarded(request.stream, request.decision, request.reward, request.done))
         except RewardError as error:
-            return self._refusal(error.kind, str(error))
+            return Refusal(error.kind, str(error))
         if request.done:
             self.end([request.stream])
         return Accepted(request.stream, request.decision)
-
-    def _refusal(self, kind: str, message: str) -> Refusal:
-        self.tally.refused += 1
-        return Refusal(kind, message)
 
     def _observations(self, requests: list[Observed]) -> list[np.ndarray]:
         if not requests or self._features is None:
@@ -235,12 +211,6 @@ class Service:
         seen = request.raw if seat.what is Sees.RAW else obs
         assert seen is not None, "asked for at the start"
         return Sight(request.stream, obs, seen, request.raw)
-
-    def _note(self, request: Observed, answer: Answer) -> None:
-        self._streams[request.stream] = _Stream(request.sequence, answer, request.raw)
-        self._streams.move_to_end(request.stream)
-        if len(self._streams) > STREAMS:
-            self._streams.popitem(last=False)
 
 
 def _decision(decided: Decided, previous: str | None) -> Decision:

@@ -24,14 +24,18 @@ from tasks.stream_task import StreamTask
 LATE = 1.0  # s behind its clock from which on it no longer tries to catch up
 
 
+def streams_of(env: Env) -> list[str]:
+    """The names of the built-in simulator's streams, one of each environment."""
+    return [f"{env.config.name.lower()}-{env_id}" for env_id in range(env.num_envs)]
+
+
 class BuiltIn:
     """Belongs to the serving thread."""
 
     def __init__(self, env: Env, service: Service, speed: float) -> None:
         """`speed`: simulated time for each second; 0: as fast as possible."""
         self.env, self.service, self.speed = env, service, speed
-        task = env.config.name.lower()
-        self.streams = [f"{task}-{env_id}" for env_id in range(env.num_envs)]
+        self.streams = streams_of(env)
         service.own = frozenset(self.streams)
         service.decider.slots.reserve(self.streams)
         self.seconds = 0.0  # that the last decisions took

@@ -50,7 +50,7 @@ class Status:
         self._made = {
             "serving": {**_version(live.acting), "pinned": live.pinned, "swapping": live.swapping,
                         "newest": live.newest.version, "history": list(live.history.labels)},
-            "streams": list(tally.last)[-STREAMS_SHOWN:],
+            "streams": list(tally.last)[-STREAMS_SHOWN:], "stream_count": len(tally.last),
             "decisions": {
                 "total": tally.decisions, "per_second": self._rate(), "send": tally.verdicts["SEND"],
                 "wait": tally.verdicts["WAIT"], "off": tally.verdicts["OFF"],

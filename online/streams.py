@@ -10,7 +10,7 @@ import torch
 from online.messages import Description
 from online.service import RewardOf
 from rl.spec import spec_of
-from tasks.env import Env
+from tasks.env import EPISODE_TIME, Env
 from tasks.stream_task import StreamTask
 from utils.errors import UserError
 
@@ -24,6 +24,11 @@ def check_external(env: Env) -> None:
                 f"task.{key}={dict(getattr(config, key))}: it is made from the simulator's own steps, which clients' "
                 f"observations do not have. Allowed with clients: task.{key}={{}}"
             )
+    if isinstance(env.task, StreamTask) and EPISODE_TIME in env.layout.groups["policy"]:
+        raise UserError(
+            f"task.observations.policy: {EPISODE_TIME} is the built-in simulator's; clients' raw observations do not "
+            "have it. Leave it out"
+        )
 
 
 def describe(env: Env) -> Description:

@@ -7,11 +7,8 @@ One training: new observations go into the normaliser, once each; then, for each
 again about what it saw, combine the rewards (`online/rewards.py`) and make one gradient step (`rl/actor_critic.py`) on
 the training copy. A good end of that is one new version.
 
-What goes wrong is not published. A step that is not finite is undone by the learner; three in a row, or a critic's loss
-far beyond that of the last hundred trainings, is a divergence: back to the last good state, with half the learning
-rate, which is doubled again after each `CALM` trainings without one. Good is a state after which `PROBATION` trainings
-went well: one that has just been reached may be bad already. Where it diverges at the least rate too, nothing can be
-learned from what there is: the trainer is stuck, and says so.
+What goes wrong is not published: a step that is not finite is undone by the learner, and a divergence leads back to the
+last good state (`online/divergence.py`).
 """
 
 from __future__ import annotations
@@ -20,26 +17,21 @@ import math
 import statistics
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
 from cfg.schema import OnlineConfig, RootConfig
+from online.divergence import Divergence, Good
 from online.experience import Verdict
 from online.gate import Gate, Judgement, check_judgement
 from online.replay import ReplayReader
 from online.rewards import Lessons, combine
 from rl.actor_critic import ActorCritic, OffPolicyRule, Outcome, Transitions
 
-PROBATION = 10  # trainings
 WINDOW = 100  # trainings over which averages are taken
-ENOUGH = 20  # losses, from which on one can be called far beyond them
-LEAST = 0.1  # critic's losses below this, in squared standard deviations of the targets, are all alike
-STRIKES = 3  # trainings in a row that were not finite
-CALM = 1000  # trainings in a row without a divergence, after which a rate that was halved is doubled
-LEAST_RATE = 1 / 1024  # of the configured rate: ten halvings
 HUGE = 1e15  # numbers beyond it are as good as not finite: their squares would be, in the normalisers
 
 
@@ -68,19 +60,9 @@ class Counts:
     skipped: int = 0  # batches
     broken: int = 0  # rows that were not finite, each once
     rollbacks: int = 0
+    overruns: int = 0  # trainings that took longer than the interval
     learned_until: int = 0  # number of the first experience that the normalisers do not know
-
-
-@dataclass
-class _Watch:
-    """What divergence is told by."""
-
-    losses: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
-    strikes: int = 0
-    calm: int = 0
-    stuck: bool = False
-    good: dict[str, Any] = field(default_factory=dict)
-    probation: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    looked_until: int = 0  # the same of experiences that were looked at; after a roll back it is beyond the other
 
 
 class Trainer:
@@ -94,21 +76,16 @@ class Trainer:
         self.reader.without_held = not self._asks_of_blocked  # after those nothing was done that could be learned
         self.rng = np.random.default_rng(seed)
         self.counts = Counts()
-        self.base_rate = rule.learning_rate  # halved by each roll back, doubled again by calm
         self.recent: deque[Report] = deque(maxlen=WINDOW)
         self.agreements: deque[tuple[int, int]] = deque(maxlen=WINDOW)  # gated, agreed; also of nothing learned
-        self._watch = _Watch(good=learner.state())
+        self.divergence = Divergence(rule.divergence_factor, self._good_state())
 
     @property
     def learning_rate(self) -> float:
-        """Of the next training: base x decay^(trainings / 100), not below the least; a roll back halves both."""
+        """Of the next training: rate x decay^(trainings / 100), not below the least; a roll back halves both."""
         least = min(1.0, self.rule.min_learning_rate / self.rule.learning_rate)
-        return self.base_rate * max(self.rule.lr_decay ** (self.counts.trainings / 100), least)
-
-    @property
-    def stuck(self) -> bool:
-        """Whether it diverges even at the least rate."""
-        return self._watch.stuck
+        decay = max(self.rule.lr_decay ** (self.counts.trainings / 100), least)
+        return self.rule.learning_rate * self.divergence.rate_factor * decay
 
     def train(self) -> Report | None:
         """One training; None where there is too little to learn from. What the gate raises passes."""
@@ -134,10 +111,13 @@ class Trainer:
 
     def _normalise(self) -> None:
         fresh = self.reader.fresh(self.counts.learned_until)
-        rows = fresh[_sound(fresh)]
-        self.counts.broken += len(fresh) - len(rows)  # here, where each one comes once
+        sound = _sound(fresh)
+        rows = fresh[sound]
+        new = fresh["number"] >= self.counts.looked_until
+        self.counts.broken += int((new & ~sound).sum())
         if len(fresh):
             self.counts.learned_until = int(fresh["number"][-1]) + 1
+            self.counts.looked_until = max(self.counts.looked_until, self.counts.learned_until)
         if not len(rows):
             return
         t = self._transitions(rows, combine(rows, None, self.rule), np.ones(len(rows)))
@@ -187,13 +167,12 @@ class Trainer:
         gated, agreed = sum(lesson.gated for lesson in lessons), sum(lesson.agreed for lesson in lessons)
         self.agreements.append((gated, agreed))
         critic = _mean([outcome.critic_loss for outcome in made])
-        diverged = self._diverges(critic, broken=bool(outcomes) and not made)
+        diverged = self.divergence.found_in(critic, broken=bool(outcomes) and not made)
         if diverged:
             self._roll_back()
         elif made:
             self.counts.trainings += 1
-            self._put_on_probation()
-            self._calm_down()
+            self.divergence.went_well(self.counts.trainings, self._good_state)
         if not outcomes:
             return None
         report = Report(
@@ -211,40 +190,14 @@ class Trainer:
         self.recent.append(report)
         return report
 
-    def _diverges(self, critic: float, broken: bool) -> bool:
-        watch = self._watch
-        watch.strikes = watch.strikes + 1 if broken else 0
-        if watch.strikes >= STRIKES:
-            return True
-        if not math.isfinite(critic):
-            return False
-        usual = max(statistics.median(watch.losses), LEAST) if len(watch.losses) >= ENOUGH else math.inf
-        if critic > self.rule.divergence_factor * usual:
-            return True
-        watch.losses.append(critic)
-        return False
-
-    def _put_on_probation(self) -> None:
-        watch, now = self._watch, self.counts.trainings
-        if now % PROBATION == 0:
-            watch.probation.append((now, self.learner.state()))
-        while watch.probation and now - watch.probation[0][0] >= PROBATION:
-            watch.good = watch.probation.pop(0)[1]
-
-    def _calm_down(self) -> None:
-        watch, full = self._watch, self.rule.learning_rate
-        watch.calm += 1
-        if watch.calm >= CALM and self.base_rate < full:
-            self.base_rate, watch.calm = min(2 * self.base_rate, full), 0
+    def _good_state(self) -> Good:
+        return Good(self.learner.state(), self.counts.learned_until)
 
     def _roll_back(self) -> None:
-        watch, least = self._watch, self.rule.learning_rate * LEAST_RATE
-        self.learner.load_state(watch.good)
-        watch.stuck = self.base_rate <= least
-        self.base_rate = max(self.base_rate / 2, least)
+        good = self.divergence.go_back()
+        self.learner.load_state(good.learner)
+        self.counts.learned_until = good.learned_until
         self.counts.rollbacks += 1
-        watch.strikes, watch.calm, watch.probation = 0, 0, []
-        watch.losses.clear()
 
     def state(self) -> dict[str, Any]:
         """What decides the next training, as plain values and tensors; priorities, usual losses and calm begin anew."""
@@ -252,17 +205,17 @@ class Trainer:
         generator = self.rng.bit_generator.state
         words = [generator["state"]["state"], generator["state"]["inc"]]
         rest = [generator["has_uint32"], generator["uinteger"]]
-        return {**self.learner.state(), "online": {"counts": counts, "base_rate": self.base_rate, "rng": [
-            *(str(word) for word in words), *rest,
-        ]}}  # fmt: skip
+        factor, words = self.divergence.rate_factor, [str(word) for word in words]
+        return {**self.learner.state(), "online": {"counts": counts, "rate_factor": factor, "rng": [*words, *rest]}}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """The inverse of `state`. Raises UserError, ValueError, LookupError where it is not one."""
         self.learner.load_state(state)
         saved = state["online"]
         self.counts = Counts(**saved["counts"])
-        self.counts.learned_until = min(self.counts.learned_until, self.reader.added)  # it may be another buffer
-        self.base_rate = float(saved["base_rate"])
+        for name in ("learned_until", "looked_until"):  # it may be another buffer
+            setattr(self.counts, name, min(getattr(self.counts, name), self.reader.added))
+        self.divergence.rate_factor = float(saved["rate_factor"])
         word, step, has_uint32, uinteger = saved["rng"]
         self.rng.bit_generator.state = {
             "bit_generator": "PCG64",
@@ -270,7 +223,7 @@ class Trainer:
             "has_uint32": has_uint32,
             "uinteger": uinteger,
         }
-        self._watch.good = self.learner.state()
+        self.divergence.good = self._good_state()
 
 
 def rule_of(config: RootConfig) -> OffPolicyRule:

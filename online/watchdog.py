@@ -155,6 +155,7 @@ class Watchdog:
             self._restarts.popleft()
         self._state, self._why = state, why
         if len(self._restarts) >= self._config.online.max_restarts:
+            self._again.clear()  # a second click on the button is about the one before
             self._state = "given up"
             self._why = f"{why}; restarted {len(self._restarts)} times in ten minutes, and not again"
             log.error(

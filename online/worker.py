@@ -96,7 +96,7 @@ class Worker:
         self.version = max(meta.version, highest_version(run), self.bus.highest_version(run), after, served)
         self.published = _Learner(learner.model, self.version)
         self.keeper = Keeper(run, spec, as_dict(config), meta.version, meta.best_reward)
-        self.overruns = self.failures = 0
+        self.failures = 0
         self.trouble = ""  # why it gave itself up
         self._busy: deque[tuple[float, float]] = deque(maxlen=WINDOW)  # monotonic s, from when to when it trained
         self._saved_at = self.version
@@ -112,7 +112,7 @@ class Worker:
             self.failures = 0 if sound else self.failures + 1
             took = time.monotonic() - start
             interval = self.config.online.training_interval
-            self.overruns += interval > 0 and took > interval
+            self.trainer.counts.overruns += interval > 0 and took > interval
             due = max(due + interval, time.monotonic()) if sound else time.monotonic() + PAUSE
             self._rest(stop, due)
         self.save()
@@ -122,7 +122,7 @@ class Worker:
     def _gives_up(self) -> bool:
         if self.failures >= FAILURES:
             self.trouble = f"{FAILURES} trainings in a row failed; the log says why"
-        elif self.trainer.stuck:
+        elif self.trainer.divergence.stuck:
             self.trouble = "it diverges also at the least learning rate: look at rewards, observations and gate"
         return bool(self.trouble)
 
@@ -210,7 +210,7 @@ class Worker:
             "learning_rate": trainer.learning_rate,
             "version": self.version,
             "agreement": agreed / gated if gated else None,
-            "overruns": self.overruns,
+            "overruns": counts.overruns,
             "rollbacks": counts.rollbacks,
             "skipped_batches": counts.skipped,
             "broken_rows": counts.broken,

@@ -42,6 +42,8 @@ class Randomizer:
         self.action_delay = self._value_of("action_delay", 0.0)
         self.inertia: Inertia | None = None  # from start() on
         self.last_actions = self._last_actions(actions)
+        self.draws_within_episodes = True
+        """False: only resets draw. So that in a copy, what becomes of one environment does not depend on the others."""
 
     def _value_of(self, what: str, otherwise: float) -> Tensor:
         """(N,) the live values of an entry of the environment itself, or a constant where there is none."""
@@ -98,7 +100,7 @@ class Randomizer:
         if not self.terms:
             return  # most tasks: this is on the path of every step
         changed = torch.zeros(self.sim.num_envs, dtype=torch.bool, device=self.sim.device)
-        for term in self.terms:
+        for term in self.terms if self.draws_within_episodes else ():
             ids = term.due(self.sim.control_dt)
             if len(ids):
                 term.draw(ids, rng, level)

@@ -22,7 +22,8 @@ def full_status() -> dict[str, Any]:
     """Every field known; numbers that can be told apart."""
     return {
         "now": time.time(), "task": "Territory", "run": "Territory_continuous_20260102_120000", "phase": "serving",
-        "simulator": "builtin", "gate": "cost", "playSpeed": 1.0, "streams": ["north", "south", "east"],
+        "simulator": "builtin", "gate": "cost", "playSpeed": 1.0,
+        "streams": ["north", "south", "east"], "stream_count": 3,
         "serving": {"version": 41, "made": time.time() - 12, "age_s": 12.0, "source": "bus", "pinned": False,
                     "swapping": False, "newest": 41, "history": [38, 39, 40, 41]},
         "decisions": {"total": 1234, "per_second": 3.2, "idle_s": 0.1, "send": 1000, "wait": 230, "off": 4,
@@ -63,7 +64,7 @@ def picture_of(stream: str, decision: int = 7) -> dict[str, Any]:
         return made
 
     return {
-        "stream": stream, "size": [20, 20],
+        "stream": stream, "size": [20, 20], "danger": [2.0, 8.0],
         "workers": grid((3, 4, 1), (3, 5, 4), (6, 8, 12), (12, 15, 2)),
         "protectors": grid((5, 12, 1), (14, 6, 3)),
         "minerals": grid((3, 6, 1), (4, 6, 1), (13, 15, 1), (12, 16, 1)),

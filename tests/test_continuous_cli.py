@@ -19,6 +19,7 @@ from rl.checkpoint import find_latest_checkpoint_file, list_checkpoints
 from tests.processes import TRAIN, Running, results, run, runs, scalars, until
 
 TERRITORY = ("config=continuous", "task=Territory", "playSpeed=0", "streamPort=0", "online.training_interval=0.2")
+BLOCKS = "queen,energy,survived,threats,minerals,workers,protectors,age,safety"
 
 
 class Serving(Running):
@@ -75,6 +76,23 @@ def test_it_serves_learns_stops_goes_on_and_can_be_watched(tmp_path):
         assert second.end(signal.SIGTERM) == 0
     assert find_latest_checkpoint_file(made).name.startswith("Territory_v")
     assert runs(tmp_path, "continuous") == [made]
+
+
+@pytest.mark.slow
+def test_curves_go_on_over_a_resume_also_where_there_are_more_trainings_than_experiences(tmp_path):
+    slow = ("config=continuous", "task=Territory", "playSpeed=60", "streamPort=0", "online.training_interval=0")
+    with Serving(tmp_path, *slow) as first:
+        told = first.until(lambda s: trains(s) and s["trainer"]["training_steps"] > 2 * s["buffer"]["added"] + 200)
+        assert first.end() == 0
+    (made,) = runs(tmp_path, "continuous")
+    before = scalars(made / "summaries", "online/loss")
+    assert before[-1][0] > told["buffer"]["added"]
+    with Serving(tmp_path, *slow[:1], "resume=true", "checkpoint=latest", *slow[2:]) as second:
+        second.until(lambda s: trains(s) and s["trainer"]["training_steps"] > told["trainer"]["training_steps"] + 100)
+        assert second.end() == 0
+    after = scalars(made / "summaries", "online/loss")
+    assert after[: len(before)] == before
+    assert after[-1][0] > before[-1][0]
 
 
 @pytest.mark.slow
@@ -196,6 +214,16 @@ def test_a_gymnasium_environment_of_ones_own_is_learned_through_the_socket(tmp_p
         (("gate=cost", "task=Cartpole"), "task Cartpole has no cost function. Allowed: lookahead"),
         (("gate=lookahead", "task=Cartpole", "simulator=external"), "gate=lookahead needs the state of the simulator"),
         (("swap=reset",), "Allowed in config=continuous: now, blend"),
+        (
+            ("swap=blend",),
+            "is not learned from, and new versions come all the time. Allowed: swap=now, or minSwapInterval=150",
+        ),
+        (("swap=blend", "task=Cartpole", "minSwapInterval=9"), "minSwapInterval=10 or more"),
+        (("numEnvs=8", "online.pending_capacity=7"), "online.pending_capacity=7: fewer than numEnvs=8"),
+        (
+            ("simulator=external", f"task.observations.policy=[{BLOCKS},episode_time]"),
+            "clients' raw observations do not have it",
+        ),
         (("reloadInterval=0",), "what is learned would never be served"),
         (("task=Cartpole", "train.network.recurrent.units=8"), "do not say what a recurrent policy remembered"),
         (

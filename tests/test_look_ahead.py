@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from cfg.schema import RandomizationConfig
 from online.decider import _executed
 from online.experience import Verdict
 from online.gates import Sees, make_gate
@@ -23,9 +24,11 @@ SEND, WAIT = Verdict.SEND, Verdict.WAIT
 ROOM = {"terminations": {"failed": True}, "params": CountingParams(fail_at=4)}
 
 
-def env_of(config, task: str, count: int, seed: int = 0) -> Env:
+def env_of(config, task: str, count: int, seed: int = 0, shoved: bool = False) -> Env:
     settings = config(f"task={task}", f"numEnvs={count}")
-    return make_env(settings.task, settings.sim, settings.physics, count, seed)
+    shoves = RandomizationConfig(what="push", names=["cart"], range=[0.0, 200.0], interval_s=[0.02, 0.06])
+    drawn = dataclasses.replace(settings.task, randomization={"shoves": shoves} if shoved else {})
+    return make_env(drawn, settings.sim, settings.physics, count, seed)
 
 
 def moved(env: Env, steps: int = 3, seed: int = 0) -> Env:
@@ -143,9 +146,9 @@ def test_also_in_the_step_in_which_an_episode_ends(config):
 # -- the shield
 
 
-def leaning(config, count: int = 4) -> Env:
+def leaning(config, count: int = 4, shoved: bool = False) -> Env:
     """Poles that lean to the right by 0.5 rad and fall further: a push to the left lets them fall in a few steps."""
-    env = env_of(config, "Cartpole", count)
+    env = env_of(config, "Cartpole", count, shoved=shoved)
     env.reset()
     where, how_fast = torch.tensor([[0.0, 0.5]]), torch.tensor([[0.0, 3.0]])
     env.sim.reset(torch.arange(count), where.repeat(count, 1), how_fast.repeat(count, 1))
@@ -187,16 +190,20 @@ def test_the_fallback_is_the_best_of_nothing_half_and_the_opposite(config):
         assert lived[chosen] == max(lived)
 
 
-def test_the_same_is_always_judged_the_same_whoever_is_beside_it(config):
-    gate = LookAhead(env_of(config, "Cartpole", 3), 8, None)
-    seen = gate.rows.pack(leaning(config, 4).state_dict())
+@pytest.mark.parametrize("shoved", [False, True])
+def test_the_same_is_always_judged_the_same_whoever_is_beside_it(config, shoved):
+    """With pushes at random moments, of which those have begun that have."""
+    gate = LookAhead(env_of(config, "Cartpole", 3, shoved=shoved), 8, None)
+    seen = gate.rows.pack(leaning(config, 4, shoved=shoved).state_dict())
     action = np.array([[-1.0], [1.0], [-0.3], [0.2]], np.float32)
     first = gate.evaluate(seen, action, np.ones(4))
-    gate.evaluate(gate.rows.pack(moved(env_of(config, "Cartpole", 4, seed=3)).state_dict()), -action, np.zeros(4))
+    others = moved(env_of(config, "Cartpole", 4, seed=3, shoved=shoved))
+    gate.evaluate(gate.rows.pack(others.state_dict()), -action, np.zeros(4))
     again = gate.evaluate(seen, action, np.ones(4))
     alone = gate.evaluate(seen[2:3], action[2:3], np.ones(1))
     backwards = gate.evaluate(seen[::-1], action[::-1], np.ones(4))
-    other = LookAhead(env_of(config, "Cartpole", 8, seed=77), 8, None).evaluate(seen, action, np.ones(4))
+    larger = env_of(config, "Cartpole", 8, seed=77, shoved=shoved)
+    other = LookAhead(larger, 8, None).evaluate(seen, action, np.ones(4))
     assert set(first.verdict.tolist()) == {SEND, WAIT}
     for i in range(4):
         assert same_judgement(first, i, again, i)
@@ -271,12 +278,22 @@ def test_to_succeed_is_no_failure():
 
 
 def test_nor_is_the_end_of_the_time():
-    """Episodes of 5 steps, failure at step 4 after a reset: what comes after the end is another episode."""
-    room = {"params": CountingParams(fail_at=6)}
-    env = at_step(counting_env(2, 5, **room), 1, 4)
-    judgement = judged(LookAhead(counting_env(2, 5, **room), 30, None), env, torch.zeros(2, 1))
-    assert judgement.components["survives"].tolist() == [1.0, 1.0]
-    assert judgement.verdict.tolist() == [SEND, SEND]
+    """Episodes of 5 steps, each but the first a failure at once: what comes after the end is another episode."""
+
+    class FailsLater(Counting):
+        def reset(self, env_ids, rng):
+            start = torch.zeros(len(env_ids), 2)
+            start[:, 0] = 1.0
+            return start, torch.zeros(len(env_ids), 1)
+
+        def terminate(self, state):
+            return {"failed": state.qpos[:, 0] > 0}
+
+    env = at_step(counting_env(3, 5, task=FailsLater), 1, 4, 4)
+    env.sim.qpos[:, 0] = torch.tensor([0.0, 0.0, 1.0])
+    judgement = judged(LookAhead(counting_env(3, 5, task=FailsLater), 30, None), env, torch.zeros(3, 1))
+    assert judgement.components["survives"].tolist() == [1.0, 1.0, 0.0]
+    assert judgement.verdict.tolist() == [SEND, SEND, WAIT]
 
 
 def test_a_world_that_leaves_the_numbers_is_a_failure():

@@ -98,8 +98,7 @@ def test_something_comes_each_second_with_the_clock_of_the_server_even_if_there_
         line.read()
         second, third = line.read(), line.read()
     assert second["state"] == third["state"] == {}
-    assert 0.5 < third["clock"] - second["clock"] < 10
-    assert abs(third["clock"] - time.time()) < 10
+    assert second["clock"] < third["clock"] <= time.time()
 
 
 def test_numbers_that_are_not_finite_become_null_and_numpy_plain(script, opened):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import threading
 import tracemalloc
@@ -103,7 +102,7 @@ def test_what_is_not_known_or_not_finite_is_left_out():
     for name in ("loss", "average_loss", "reward_mean"):
         assert (PREFIX + name, ()) not in found
     assert all(math.isfinite(value) for value in found.values())
-    assert {name for name, _ in read(unknown(full_status()))} == {PREFIX + "streams", PREFIX + "trainer_state"}
+    assert {name for name, _ in read(unknown(full_status()))} == {PREFIX + "trainer_state"}
     assert read({}) == {}
 
 
@@ -114,9 +113,11 @@ def test_counters_keep_what_was_known_of_them_while_it_is_not():
     before = {key: value for key, value in samples(readings).items() if key[0] in COUNTERS}
     status = unknown(status)
     assert {key: value for key, value in samples(readings).items() if key[0] in COUNTERS} == before
-    status = full_status()
-    status["trainer"]["training_steps"] = 900
-    assert samples(readings)[PREFIX + "training_steps_total", ()] == 900
+    steps = PREFIX + "training_steps_total", ()
+    for told, shown in ((900, 900), (850, 900), (None, 900), (899, 900), (901, 901)):  # a checkpoint's is lower
+        status = full_status()
+        status["trainer"]["training_steps"] = told
+        assert samples(readings)[steps] == shown
 
 
 def curves_of(directory):
@@ -225,6 +226,4 @@ def test_who_reads_while_points_are_added_sees_no_gap():
 def test_the_table_of_the_document_is_what_the_code_says():
     written = table()
     assert all(f"`{number.place}`" in written for number in NUMBERS)
-    assert json.dumps(written)
-    if DOCUMENT.exists():
-        assert written in DOCUMENT.read_text(), "put what online.metrics.table() returns into docs/continuous.md"
+    assert written in DOCUMENT.read_text(), "put what online.metrics.table() returns into docs/continuous.md"

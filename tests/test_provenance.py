@@ -9,8 +9,8 @@ from pathlib import Path
 import yaml
 
 from utils import provenance
-from utils.provenance import Provenance
-from utils.run import create_run, write_metadata
+from utils.provenance import Provenance, write_metadata
+from utils.run import create_run
 
 ROOT = Path(__file__).resolve().parent.parent
 WHEN = datetime(2025, 8, 1, 9, 59, 43)
@@ -36,7 +36,7 @@ def test_metadata_explains_the_run_and_holds_no_secret(tmp_path):
     run = create_run(tmp_path, "Ant", "train", WHEN)
     overrides = ["task=Ant", "streamToken=hunter2hunter2", "+x={token: abc, y: 1}", "note='hunter2hunter2 twice'"]
     argv = ["python", "train.py", *overrides, "--password", "pass word", "name=it's here"]
-    write_metadata(run, Provenance(CONFIG, CONFIG.replace("1.0e-05", "${task.seed}"), overrides, argv))
+    write_metadata(run.path, Provenance(CONFIG, CONFIG.replace("1.0e-05", "${task.seed}"), overrides, argv))
     assert (run.path / "config.yaml").read_text() == (
         "task:\n  name: Ant\nstreamToken: '***'\nseed: 1.0e-05\napi:\n  password: '***'\n  tokens: '***'\n"
         "  user: me\ndb_secret: null\n"
@@ -59,7 +59,7 @@ def test_metadata_explains_the_run_and_holds_no_secret(tmp_path):
 
 def test_no_overrides_are_an_empty_list(tmp_path):
     run = create_run(tmp_path, "Ant", "train", WHEN)
-    write_metadata(run, Provenance("", "", [], ["train.py"]))
+    write_metadata(run.path, Provenance("", "", [], ["train.py"]))
     assert yaml.safe_load((run.path / "overrides.yaml").read_text()) == []
 
 

@@ -13,11 +13,12 @@ import pytest
 import torch
 
 from cfg.schema import NetworkConfig, OnlineConfig, PPOConfig
+from online.divergence import ENOUGH, LEAST, LEAST_FACTOR, PROBATION, STRIKES
 from online.experience import Experience, Layout, Verdict
 from online.gate import Judgement
 from online.replay import ALPHA, BETA, FLOOR, ReplayReader, ReplayWriter
 from online.ring import Mapped, checks_of, factors_of
-from online.trainer import ENOUGH, LEAST, LEAST_RATE, PROBATION, STRIKES, Trainer
+from online.trainer import Trainer
 from rl.actor_critic import ActorCritic, OffPolicyRule, Transitions
 from rl.spec import PolicySpec
 from tasks.base import Discrete
@@ -297,8 +298,9 @@ def test_where_no_row_is_sound_there_is_nothing_to_learn(tmp_path, right_checksu
     before = world.trainer.learner.state()
     assert world.trainer.train() is None
     assert same(before["model"], world.trainer.learner.model_state())
-    world.add(10, first=50)
-    assert world.trainer.train() is None or finite(world.trainer.learner)
+    world.add(1500, first=50)
+    assert world.trainer.train().batches == 2
+    assert finite(world.trainer.learner)
 
 
 # -- what goes wrong is taken back
@@ -419,7 +421,7 @@ def diverge(trainer) -> None:
 
 
 def test_the_rate_comes_back_by_calm_but_not_beyond_what_was_configured(tmp_path, monkeypatch):
-    monkeypatch.setattr("online.trainer.CALM", 7)
+    monkeypatch.setattr("online.divergence.CALM", 7)
     world = World(tmp_path, lr_decay=1.0)
     world.add(50)
     trainer = world.trainer
@@ -438,12 +440,38 @@ def test_it_is_stuck_where_it_diverges_at_the_least_rate_too(tmp_path):
     trainer = world.trainer
     for halvings in range(1, 11):
         diverge(trainer)
-        assert trainer.base_rate == pytest.approx(RULE.learning_rate / 2**halvings)
-        assert not trainer.stuck
+        assert trainer.divergence.rate_factor == 0.5**halvings
+        assert not trainer.divergence.stuck
     diverge(trainer)
-    assert trainer.stuck
-    assert trainer.base_rate == pytest.approx(RULE.learning_rate * LEAST_RATE)
+    assert trainer.divergence.stuck
+    assert trainer.divergence.rate_factor == LEAST_FACTOR
     assert finite(trainer.learner)
+
+
+def test_a_run_that_goes_on_takes_the_rate_that_it_is_given_now(tmp_path):
+    world = World(tmp_path, lr_decay=1.0)
+    world.add(50)
+    diverge(world.trainer)
+    kept = world.trainer.state()
+    world.rule = dataclasses.replace(world.rule, learning_rate=1e-5)
+    resumed = world.another(seed=1)
+    resumed.load_state(kept)
+    assert resumed.learning_rate == pytest.approx(0.5e-5)
+
+
+def test_what_a_roll_back_takes_from_the_normalisers_is_given_to_them_again(tmp_path):
+    """Both count the same again, however much was seen between the good state and the divergence."""
+    world = World(tmp_path)
+    world.add(100)
+    world.trainer.train()
+    world.add(50, first=100)
+    damage(world, "reward", range(3), right_checksum=True)
+    world.trainer.train()
+    assert (world.count(), world.trainer.counts.broken) == (151, 0)
+    diverge(world.trainer)  # back to the start
+    assert world.trainer.counts.rollbacks == 1
+    world.trainer.train()
+    assert (world.count(), world.trainer.counts.broken) == (148, 0)  # 3 rows broke meanwhile, and are no news
 
 
 # -- states
@@ -476,7 +504,7 @@ def test_its_state_goes_through_a_checkpoint(tmp_path):
     world.add(40)
     for _ in range(3):
         world.trainer.train()
-    world.trainer.base_rate = 5e-4
+    world.trainer.divergence.rate_factor = 0.5
     meta = CheckpointMeta("Bandit", "r", 3, 3, 40, "x")
     path = write_checkpoint(tmp_path, {**world.trainer.state(), "config": {}, "spec": SPEC.to_dict()}, meta)
     resumed = world.another(seed=9)

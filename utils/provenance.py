@@ -8,12 +8,16 @@ diff of anything but Python code. A secret's value is also replaced wherever els
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+from utils.files import atomic_write_text
 
 REDACTED = "***"
 SECRET_WORDS = ("token", "secret", "password")
@@ -32,7 +36,7 @@ _NOTHING = ("null", "~", "''", '""', "None", "???", REDACTED, f"'{REDACTED}'")
 
 @dataclass(frozen=True)
 class Provenance:
-    """What explains a run later; `utils/run.py` writes it into the directory."""
+    """What explains a run later."""
 
     config_yaml: str  # resolved
     unresolved_yaml: str
@@ -135,3 +139,26 @@ def _redact_diff(diff: str) -> str:
 
 def _redact_lines(text: str) -> str:
     return "".join(f"{_redact_inline(line)}\n" for line in text.splitlines())
+
+
+def write_metadata(run_dir: Path, provenance: Provenance) -> None:
+    """Writes what explains a run: config.yaml and its unresolved twin, overrides.yaml, command.txt, git.txt.
+
+    The values of keys with token, secret or password in their names are replaced by `***` in every file. Git may be
+    missing; git.txt then says so.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    p = provenance
+    secrets = secret_values([*p.overrides, *p.argv], p.config_yaml, p.unresolved_yaml)
+    lines = [f"- {json.dumps(text, ensure_ascii=False)}\n" for text in redact_arguments(p.overrides)]
+    texts = {
+        "config.yaml": redact_yaml(p.config_yaml),
+        "config_unresolved.yaml": redact_yaml(p.unresolved_yaml),
+        "overrides.yaml": "".join(lines) or "[]\n",
+        "command.txt": shlex.join(redact_arguments(p.argv)) + "\n",
+    }
+    for name, text in texts.items():
+        atomic_write_text(run_dir / name, redact_values(text, secrets))
+    atomic_write_text(run_dir / "git.txt", git_report(secrets))

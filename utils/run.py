@@ -10,10 +10,8 @@ A run is named once, by one reading of the clock, and made by an exclusive `mkdi
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import shlex
 import shutil
 import uuid
 from collections.abc import Sequence
@@ -24,7 +22,7 @@ from pathlib import Path
 from utils.errors import UserError
 from utils.files import atomic_write_text, discard, read_json_dict, strict_json
 from utils.links import point, read_pointer, twin_of
-from utils.provenance import Provenance, git_report, redact_arguments, redact_values, redact_yaml, secret_values
+from utils.provenance import Provenance, write_metadata
 
 TRAINING_KINDS = ("train", "continuous")
 KINDS = (*TRAINING_KINDS, "test")
@@ -105,6 +103,11 @@ class Run:
     def pending_file(self) -> Path:
         """Decisions of a continuous run that waited for their reward when it was stopped."""
         return self.path / "pending.npy"
+
+    @property
+    def conversations_file(self) -> Path:
+        """What the streams of a continuous run had asked last when it was stopped."""
+        return self.path / "conversations.json"
 
     @property
     def results_file(self) -> Path:
@@ -228,7 +231,7 @@ def begin_run(runs_dir: Path, task: str, kind: str, provenance: Provenance) -> R
     """A new run directory that explains itself; nothing is left of it where that fails, by a UserError."""
     run = create_run(runs_dir, task, kind)
     try:
-        write_metadata(run, provenance)
+        write_metadata(run.path, provenance)
     except OSError as error:
         shutil.rmtree(run.path, ignore_errors=True)
         raise UserError(
@@ -236,29 +239,6 @@ def begin_run(runs_dir: Path, task: str, kind: str, provenance: Provenance) -> R
             "Free some space, or choose another place: runsDir=..."
         ) from error
     return run
-
-
-def write_metadata(run: Run, provenance: Provenance) -> None:
-    """Writes what explains the run: config.yaml and its unresolved twin, overrides.yaml, command.txt, git.txt.
-
-    The values of keys with token, secret or password in their names are replaced by `***` in every file. Git may be
-    missing; git.txt then says so.
-
-    Raises:
-        OSError: a file cannot be written.
-    """
-    p = provenance
-    secrets = secret_values([*p.overrides, *p.argv], p.config_yaml, p.unresolved_yaml)
-    lines = [f"- {json.dumps(text, ensure_ascii=False)}\n" for text in redact_arguments(p.overrides)]
-    texts = {
-        "config.yaml": redact_yaml(p.config_yaml),
-        "config_unresolved.yaml": redact_yaml(p.unresolved_yaml),
-        "overrides.yaml": "".join(lines) or "[]\n",
-        "command.txt": shlex.join(redact_arguments(p.argv)) + "\n",
-    }
-    for name, text in texts.items():
-        atomic_write_text(run.path / name, redact_values(text, secrets))
-    atomic_write_text(run.path / "git.txt", git_report(secrets))
 
 
 def _latest(runs_dir: Path, kind: str) -> Path:

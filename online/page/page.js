@@ -1,6 +1,5 @@
 // The page of a continuous run. The server says what there is; the page keeps account of how old that is.
 import { ago, lines, short } from "./plots.js";
-import { describe, drawLegend, drawTerritory } from "./territory.js";
 
 const $ = (id) => document.getElementById(id);
 const KEPT = 600; // points of the plots
@@ -11,12 +10,12 @@ const GIVEN_UP = 10; // s of silence after which another connection is tried
 const OLD = 3; // s after which numbers that nobody renewed are grey
 const IDLE = 20; // s without a decision that are worth a word
 const PICTURE = 500; // ms between pictures, at least
-const SHOWN = 300; // streams in the list
 
 const state = {};
 const points = [];
 let socket = null, attempts = 0, readOnly = false, hasPicture = false;
 let heard = -Infinity; // s, the page's clock: when the last message came
+let painter = null; // what draws the task's pictures
 let skew = null; // s from the page's clock to the server's; null: none has said yet
 let drawn = -Infinity, spoken = "";
 
@@ -89,8 +88,7 @@ function greet(hello) {
   points.length = 0;
   readOnly = hello.read_only;
   document.body.dataset.readOnly = readOnly;
-  hasPicture = hello.picture === "territory";
-  $("territory").hidden = !hasPicture;
+  usePictures(hello.picture);
 }
 
 // words and numbers
@@ -159,7 +157,7 @@ function render(fresh) {
   renderVersions(serving);
   renderStreams(state.streams ?? []);
   const s = state.server ?? {};
-  facts("server", [["clients", count(s.clients)], ["messages", count(s.messages)], ["refused", count(s.refused), "messages that made no sense"], ["busy", count(s.busy), "turned away: too many were waiting"]]);
+  facts("server", [["clients", count(s.clients)], ["messages", count(s.messages)], ["refused", count(s.refused), "messages and requests that were refused"], ["busy", count(s.busy), "turned away: too many were waiting"]]);
   const simulator = { builtin: "built-in simulator", external: "observations from clients" }[state.simulator] ?? state.simulator;
   const pace = state.playSpeed > 0 ? `speed ${state.playSpeed}×` : "as fast as possible";
   set("foot", [simulator, state.simulator === "builtin" && pace, `gate: ${state.gate ?? "–"}`, `${state.pages ?? 1} watching`].filter(Boolean).join(" · "));
@@ -273,19 +271,20 @@ function versionRow(version) {
 }
 
 function renderStreams(streams) {
-  const looks = JSON.stringify([streams, hasPicture, hasPicture && $("stream").value]);
-  if ($("streams").dataset.made === looks) return;
-  set("stream-count", `${streams.length}`);
+  const known = state.stream_count ?? streams.length; // of many, the server names those that were heard last
+  set("stream-count", count(known));
+  const looks = () => JSON.stringify([streams, known > streams.length, hasPicture, hasPicture && $("stream").value]);
+  if ($("streams").dataset.made === looks()) return;
   const chosen = $("stream").value;
   $("stream").replaceChildren(...streams.map((name) => new Option(name, name)));
   $("stream").value = streams.includes(chosen) ? chosen : streams[0] ?? "";
-  $("streams").dataset.made = JSON.stringify([streams, hasPicture, hasPicture && $("stream").value]);
-  $("streams").replaceChildren(...streams.slice(0, SHOWN).map((name) => {
+  $("streams").dataset.made = looks();
+  $("streams").replaceChildren(...streams.map((name) => {
     const item = made("li", hasPicture ? "" : name, hasPicture ? "" : "plain");
     if (hasPicture) item.append(Object.assign(made("button", name), { onclick: () => choose(name) }));
     return item;
   }));
-  if (streams.length > SHOWN) $("streams").append(made("li", `and ${count(streams.length - SHOWN)} more`, "hint"));
+  if (known > streams.length) $("streams").append(made("li", "and others", "hint"));
   if (!streams.length) $("streams").append(made("li", "none yet", "hint"));
   markStream();
 }
@@ -394,10 +393,22 @@ function showPicture(text) {
   drawPicture();
 }
 
+// A task's pictures are drawn by a module of that name.
+async function usePictures(kind) {
+  painter = null;
+  if (kind) {
+    try { painter = await import(`./${kind}.js`); } catch (error) { word(`no pictures of ${kind}: ${error.message}`); }
+  }
+  hasPicture = painter !== null;
+  $("territory").hidden = !hasPicture;
+  if (hasPicture) painter.drawLegend($("map-legend"));
+  render(false);
+}
+
 function drawPicture() {
-  if (!picture.shown) return;
-  drawTerritory($("map"), picture.shown);
-  const words = describe(picture.shown);
+  if (!picture.shown || !painter) return;
+  painter.draw($("map"), picture.shown);
+  const words = painter.describe(picture.shown);
   set("map-text", words);
   $("map").setAttribute("aria-label", `territory ${picture.shown.stream}: ${words}`);
 }
@@ -422,7 +433,7 @@ $("theme").onclick = () => theme(document.documentElement.dataset.theme === "dar
 function theme(name, chosen = false) {
   if (chosen) localStorage.setItem("livegym-theme", name);
   document.documentElement.dataset.theme = name;
-  drawLegend($("map-legend"));
+  painter?.drawLegend($("map-legend"));
   drawPicture();
 }
 const darkSystem = matchMedia("(prefers-color-scheme: dark)"); // the system's, until somebody chooses

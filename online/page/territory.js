@@ -1,8 +1,6 @@
 // A stream's territory as a picture: who is where, how long each chunk was unused, and what was decided last.
 import { short } from "./plots.js";
 
-const CERTAIN = 2, FADES = 8; // chunks: the radii of a protector, within which a spawn dies for certain or perhaps
-
 // Each mark is drawn in a square of `s` pixels whose middle is (x, y), in the colours `c`.
 const marks = {
   "mineral": (g, c, x, y, s) => {
@@ -57,13 +55,13 @@ const marks = {
     g.strokeRect(x - s * 0.45, y - s * 0.45, s * 0.9, s * 0.9);
   },
 };
-const reach = (g, c, x, y, s) => {
+const reach = (g, c, x, y, s, [certain, fades]) => { // chunks: within which a spawn dies for certain, or perhaps
   g.strokeStyle = c.protector;
   g.lineWidth = 1.2;
-  disc(g, x, y, CERTAIN * s);
+  disc(g, x, y, certain * s);
   g.stroke();
   g.setLineDash([4, 4]);
-  disc(g, x, y, FADES * s);
+  disc(g, x, y, fades * s);
   g.stroke();
   g.setLineDash([]);
 };
@@ -110,7 +108,7 @@ function paper(canvas, width, height) {
   return { g, w, h };
 }
 
-export function drawTerritory(canvas, picture) {
+export function draw(canvas, picture) {
   const width = Math.max(100, canvas.clientWidth);
   const [rows, columns] = picture.size;
   const { g, w, h } = paper(canvas, width, (width * rows) / columns);
@@ -131,7 +129,7 @@ export function drawTerritory(canvas, picture) {
   for (let i = 1; i < rows; i++) { g.moveTo(0, i * s); g.lineTo(w, i * s); }
   g.stroke();
   each(picture.minerals, (x, y) => marks.mineral(g, c, x, y, s));
-  each(picture.protectors, (x, y) => reach(g, c, x, y, s));
+  each(picture.protectors, (x, y) => reach(g, c, x, y, s, picture.danger));
   each(picture.workers, (x, y, count) => marks.worker(g, c, x, y, s, count));
   each(picture.protectors, (x, y, count) => marks.protector(g, c, x, y, s, count));
   if (picture.queen) marks.queen(g, c, ...at(...picture.queen), s);

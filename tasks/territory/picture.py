@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tasks.territory.costs import Raw
+from tasks.territory.costs import CERTAIN_DEATH, SAFE, Raw
 from tasks.territory.grid import SIDE
 from tasks.territory.params import TerritoryParams
 
@@ -18,6 +18,7 @@ def picture(raw: Raw, action: Tensor, params: TerritoryParams) -> dict[str, Any]
     chunk, kind = (int(choice) for choice in action)
     return {
         "size": [SIDE, SIDE],
+        "danger": [CERTAIN_DEATH, SAFE],
         **{name: raw[name].tolist() for name in ("workers", "protectors", "minerals")},
         "age": (raw["age"] / params.forgotten).clamp(max=1.0).tolist(),
         "queen": [int(x) for x in raw["queen"]],
