@@ -34,8 +34,15 @@ SESSION: tuple[str, ...] = (  # keys that a resumed run takes from the command l
     "maxIterations", "saveInterval", "saveFrequency", "keepLast", "keepEvery", "logLevel", "checks", "device",
     "sim.threads", "publishInterval", "task.params.asset",
 )  # fmt: skip
-ALWAYS_SESSION = ("mode", "checkpoint", "resume", "runsDir", *(f.name for f in dataclasses.fields(WatchingKeys)))
-SESSION += ("simulator", *(f"online.{f.name}" for f in dataclasses.fields(OnlineConfig) if f.name != "buffer_capacity"))
+ALWAYS_SESSION = (
+    "mode", "checkpoint", "resume", "runsDir",
+    *(f.name for f in dataclasses.fields(WatchingKeys) if f.name != "playSpeed"),
+)  # fmt: skip
+SESSION += (
+    "playSpeed",
+    "simulator",
+    *(f"online.{f.name}" for f in dataclasses.fields(OnlineConfig) if f.name != "buffer_capacity"),
+)
 
 
 def with_run_config(

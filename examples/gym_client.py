@@ -1,6 +1,6 @@
 """An environment of one's own, in a process of its own, from which a server learns.
 
-    python train.py config=continuous task=Cartpole simulator=external
+    python train.py config=continuous task=Cartpole simulator=external online.training_interval=0
     python examples/gym_client.py --url http://127.0.0.1:58080/ --steps 20000
 
 `CartPole` below is any Gymnasium environment: here the cart-pole of Barto, Sutton and Anderson (1983) with the numbers
@@ -15,7 +15,7 @@ from math import cos, pi, sin
 import gymnasium
 import numpy as np
 
-from livegym_client import Client, Runner
+from livegym_client import Client, LivegymError, Runner
 
 GRAVITY, CART, POLE, HALF = 9.81, 1.0, 1.0, 0.5  # m/s^2, kg, kg, m: half the pole's length
 PUSH = 400.0  # N at action 1
@@ -83,4 +83,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except LivegymError as error:
+        raise SystemExit(f"error: {error}") from error

@@ -1,6 +1,6 @@
 """The Territory simulator in a process of its own, which sends raw observations as a game would.
 
-    python train.py config=continuous task=Territory simulator=external
+    python train.py config=continuous task=Territory simulator=external online.training_interval=0
     python examples/territory_client.py --url http://127.0.0.1:58080/ --streams 4
 
 Each territory is a stream. The server computes the features and, from the next raw observation, the reward. Only where
@@ -17,7 +17,7 @@ import torch
 
 from cfg.compose import compose
 from cfg.typed import to_typed
-from livegym_client import Client, Decision, Refused
+from livegym_client import Client, Decision, LivegymError, Refused
 from tasks.build import make_env
 from tasks.env import Env
 
@@ -71,4 +71,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except LivegymError as error:
+        raise SystemExit(f"error: {error}") from error

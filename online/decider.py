@@ -25,7 +25,7 @@ from torch import Tensor
 
 from live.swap import LivePolicy
 from online.experience import Experience, Verdict
-from online.gate import Judgement, check_judgement
+from online.gate import Judgement, as_done, check_judgement
 from online.gates import GateSeat
 from rl.policy import Distribution
 from utils.attempt import Attempts
@@ -170,7 +170,7 @@ class Decider:
         gate = self.seat.gate
 
         def judge() -> None:
-            judgement = gate.evaluate(seen, proposed.copy(), confidence)  # which nothing here changes with
+            judgement = gate.evaluate(seen, as_done(proposed), confidence)  # which nothing here changes with
             check_judgement(judgement, len(sights), proposed.shape[1])
             found.append(judgement)
 

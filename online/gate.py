@@ -37,7 +37,12 @@ class Gate(Protocol):
     name: str
 
     def evaluate(self, seen: np.ndarray, action: np.ndarray, confidence: np.ndarray) -> Judgement:
-        """seen (n, S), action (n, A), confidence (n,) in [0, 1] -> what it says of each."""
+        """seen (n, S), action (n, A) as it would be done, confidence (n,) in [0, 1] -> what it says of each."""
+
+
+def as_done(action: np.ndarray) -> np.ndarray:
+    """Actions (n, A) as they are done: a continuous one within -1 and 1, wherever it was drawn; a copy."""
+    return action.clip(-1.0, 1.0) if action.dtype.kind == "f" else action.copy()
 
 
 def check_judgement(judgement: Judgement, n: int, action_width: int) -> None:

@@ -81,7 +81,7 @@ NUMBERS = (
     Number("serving.newest", "newest_model_version", None, "", "the newest version that has arrived"),
     Number("serving.pinned", "pinned", None, "0 or 1", "people keep a version: nothing is learned from its decisions"),
     Number("decisions.total", "decisions_total", None, "decisions", "made since the start"),
-    Number("decisions.per_second", "decisions_per_second", "decisions_per_second", "1/s", "lately"),
+    Number("decisions.per_second", "decisions_per_second", "decisions_per_second", "1/s", "over a minute"),
     Number("decisions.idle_s", "idle_seconds", None, "s", "since the last decision, or the start"),
     _verdict("send", "the gate let the action through"),
     _verdict("wait", "the gate held the action back"),

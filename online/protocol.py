@@ -101,7 +101,7 @@ class Reader:
         try:
             content = schema.validate_json(text)
         except ValidationError as error:
-            raise self._explained(error.errors(include_url=False)[0]) from None
+            raise self._explained(error.errors(include_url=False)) from None
         if isinstance(content, RewardMessage):
             rewards = [Rewarded(r.stream, r.decision, r.reward, r.done) for r in content.rewards]
             return Message(content.id, list(rewards))
@@ -121,8 +121,9 @@ class Reader:
             obs = np.asarray(item.obs, np.float32)
         return Observed(item.stream, obs, raw, item.sequence, item.reward, item.done, item.truncated)
 
-    def _explained(self, error: ErrorDetails) -> Refused:
+    def _explained(self, errors: list[ErrorDetails]) -> Refused:
         """The refusal of what pydantic found first."""
+        error = errors[0]
         kind, place = error["type"], list(error["loc"])
         if place and place[0] in ("observe", "reward"):  # the type of the message, not a field
             place = place[1:]
@@ -137,6 +138,9 @@ class Reader:
             wanted = str(VERSION) if place else "an object"
             return _refused("malformed", where, "nothing" if kind == "missing" else given, wanted)
         if kind == "missing":
+            other = {"raw": "obs", "obs": "raw"}.get(str(place[-1]))
+            if any(e["type"] == "extra_forbidden" and e["loc"][-1] == other for e in errors):
+                return _refused("invalid", where, other or "", f"{place[-1]}: this task is served by it")
             return _refused("invalid", where, "nothing", "a value")
         if kind == "extra_forbidden":
             names = self._names.get(next((p for p in reversed(place[:-1]) if isinstance(p, str)), ""), [])

@@ -20,6 +20,7 @@ import numpy as np
 from online.decider import Decided, Decider, NoRoom, Sight
 from online.episodes import Episodes
 from online.experience import Experience, Verdict
+from online.gate import as_done
 from online.gates import Sees
 from online.inbox import Accepted, Answer, Decision, Observed, Refusal, Request, Rewarded
 from online.memory import STREAMS, Memory
@@ -215,13 +216,11 @@ class Service:
 
 def _decision(decided: Decided, previous: str | None) -> Decision:
     e, executed = decided.experience, decided.executed
-    if executed is not None and executed.dtype.kind == "f":
-        executed = executed.clip(-1.0, 1.0)  # as an environment here does; learned from is what the policy drew
     return Decision(
         stream=e.stream,
         decision=e.decision,
         proposed=e.proposed.tolist(),
-        executed=None if executed is None else executed.tolist(),
+        executed=None if executed is None else as_done(executed).tolist(),  # learned from is what the policy drew
         verdict=e.verdict.name,
         expected=e.expected if math.isfinite(e.expected) else None,
         components=decided.components,

@@ -14,11 +14,15 @@ from typing import Any
 import numpy as np
 
 from live.candidate import Candidate
+from online.metrics import NUMBERS
 from online.service import Service
 from online.watchdog import Watchdog
 
 LATENCIES = 2000  # the last decisions whose times are looked at
 STREAMS_SHOWN = 100
+RATE_S = 60.0  # s over which decisions are counted: some streams ask four times a minute
+UNKNOWN = {number.place.removeprefix("trainer."): None for number in NUMBERS if number.place.startswith("trainer.")}
+"""What is not known of a trainer that has told nothing yet."""
 
 
 class Status:
@@ -28,7 +32,7 @@ class Status:
         """`fixed`: what does not change (task, run, gate, simulator, speed, capacity)."""
         self._fixed, self._service, self._watchdog = fixed, service, watchdog
         self._latencies: deque[float] = deque(maxlen=LATENCIES)  # s
-        self._marks: deque[tuple[float, int]] = deque(maxlen=20)  # (monotonic s, decisions)
+        self._marks: deque[tuple[float, int]] = deque()  # (monotonic s, decisions), of the last RATE_S
         self._made: dict[str, Any] = {}
         self._owed = service.writer.added + len(service.pending)  # what there was before the first decision
         self.phase = "serving"
@@ -45,6 +49,8 @@ class Status:
         service, tally, fixed = self._service, self._service.tally, self._fixed
         live, pending = service.decider.live, service.pending
         self._marks.append((time.monotonic(), tally.decisions))
+        while self._marks[-1][0] - self._marks[0][0] > RATE_S:
+            self._marks.popleft()
         lately = [v.name for v in tally.lately]
         gated = lately.count("SEND") + lately.count("WAIT")
         self._made = {
@@ -86,7 +92,7 @@ class Status:
     def reading(self) -> dict[str, Any]:
         """The state of this moment, as plain values for strict JSON."""
         made, fixed = self._made, self._fixed
-        trainer = self._watchdog.reading()
+        trainer = {**UNKNOWN, **self._watchdog.reading()}
         serving = dict(made.get("serving", {}))
         born = serving.get("made")
         serving["age_s"] = None if born is None else round(max(0.0, time.time() - born), 2)

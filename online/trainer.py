@@ -26,7 +26,7 @@ import torch
 from cfg.schema import OnlineConfig, RootConfig
 from online.divergence import Divergence, Good
 from online.experience import Verdict
-from online.gate import Gate, Judgement, check_judgement
+from online.gate import Gate, Judgement, as_done, check_judgement
 from online.replay import ReplayReader
 from online.rewards import Lessons, combine
 from rl.actor_critic import ActorCritic, OffPolicyRule, Outcome, Transitions
@@ -138,7 +138,7 @@ class Trainer:
     def _judge(self, rows: np.ndarray) -> Judgement | None:
         if self.gate is None or not len(rows):
             return None
-        judgement = self.gate.evaluate(rows["seen"].copy(), rows["proposed"].copy(), rows["confidence"])
+        judgement = self.gate.evaluate(rows["seen"].copy(), as_done(rows["proposed"]), rows["confidence"])
         check_judgement(judgement, len(rows), rows["proposed"].shape[1])
         return judgement
 

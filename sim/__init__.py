@@ -40,7 +40,7 @@ def check_engine(sim_config: Any, physics_config: Any, task: str, own_dynamics: 
     if engine != BODILESS:
         raise UserError(
             f"sim={engine}: {task} brings its own dynamics, there are no bodies to move. Allowed: {BODILESS}. "
-            "Leave sim= out."
+            "Leave sim= out. Where it was not given, the task's yaml must choose it: docs/new-stream.md"
         )
     for field in dataclasses.fields(PhysicsConfig):
         value = getattr(physics_config, field.name)

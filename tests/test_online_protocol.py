@@ -133,6 +133,13 @@ def test_a_near_name_is_suggested():
     assert "Did you mean energy?" in refusal(RAW, raw(enery=1)).message
 
 
+def test_the_other_kind_of_observation_is_told_apart_from_none():
+    plain = '{"v": 1, "type": "observe", "observations": [{"stream": "a", "obs": [1]}]}'
+    refused = refusal(RAW, plain)
+    assert refused.message.startswith("observations.0.raw: given obs; expected raw: this task is served by it")
+    assert refusal(PLAIN, plain.replace('"obs"', '"raw"')).details["expected"] == "obs: this task is served by it"
+
+
 def test_fields_may_have_any_name_and_no_bounds():
     odd = {"json": Part((), -math.inf, math.inf, "J"), "model_dump": Part((2,), 0, math.inf, "m")}
     reader = Reader(Description(SPEC, odd))

@@ -304,7 +304,9 @@ def test_a_gate_that_judges_by_what_clients_do_not_send_serves_none(setting, wha
     here = setting(gate=Sign(), what=what)
     (refused,) = here.ask(seen("mine", 1))
     assert refused.kind == "invalid"
-    assert f"gate=sign judges by {what.value}, which clients do not send. Allowed: gate=off, cost" in str(refused)
+    assert f"gate=sign judges by {what.value}, which clients do not send. Allowed: gate=cost, lookahead, off" in str(
+        refused
+    )
     assert here.service.tally.decisions == 0
 
 

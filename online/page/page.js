@@ -77,6 +77,7 @@ function receive(message) {
   if (message.hello) greet(message.hello);
   if (message.refused) word(`refused: ${message.refused}`);
   if (message.answer?.refused) word(`${message.answer.do} refused: ${message.answer.refused}`);
+  else if (message.answer) $("notice").hidden = true; // what was said before is over
   if (message.state) Object.assign(state, message.state);
   points.push(...(message.points ?? []));
   points.splice(0, points.length - KEPT);
