@@ -67,7 +67,7 @@ class World:
     def serve(self, live: Any) -> BuiltIn:
         """The simulator of a service in which `live` acts."""
         self.memory = Memory(self.run, self.layout, self.config.online)
-        decider = Decider(live, self.seat, Slots(live.num_envs, 60.0), self.spec.obs_width)
+        decider = Decider(live, self.seat, Slots(live.num_envs, 60.0), self.spec)
         service = Service(decider, self.memory, features_of(self.env), reward_of(self.env))
         return BuiltIn(self.env, service, 0.0)
 

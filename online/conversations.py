@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,8 @@ from online.inbox import Answer, Decision, Observed, Refusal
 class Last:
     """The end of one conversation."""
 
-    sequence: int | None
-    answer: Decision | None  # None: the end of an episode was noted
+    sequence: int | None  # the highest that came
+    answer: Decision | None  # to that one; None: the end of an episode was noted
     raw: np.ndarray | None  # (R,) the raw observation, from which the next one's reward is computed
 
 
@@ -60,7 +60,11 @@ class Conversations:
 
     def note(self, request: Observed, answer: Decision | None) -> None:
         """A question was answered."""
-        self._last[request.stream] = Last(request.sequence, answer, request.raw)
+        last = self._last.get(request.stream)
+        if request.sequence is None and last is not None:  # nobody can ask it again: what could be asked stays
+            self._last[request.stream] = replace(last, raw=request.raw)
+        else:
+            self._last[request.stream] = Last(request.sequence, answer, request.raw)
         self._last.move_to_end(request.stream)
         if len(self._last) > self._streams:
             self._last.popitem(last=False)

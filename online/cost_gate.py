@@ -19,8 +19,7 @@ import torch
 from torch import Tensor
 
 from online.experience import Verdict
-from online.gate import Judgement
-from tasks.base import Discrete, MultiDiscrete
+from online.gate import Judgement, check_choices
 from tasks.stream_task import CostTask
 from utils.errors import UserError, did_you_mean
 
@@ -44,7 +43,6 @@ class CostGate:
             raise UserError(f"the gate's least_chance is {least_chance}; allowed: 0 to 1.")
         self._task, self._threshold, self._least_chance = task, threshold, least_chance
         self._weights = {name: float(weight) for name, weight in rewards.items()}
-        self._choices = _choices_of(task)
         self._check_names()
 
     def _check_names(self) -> None:
@@ -84,18 +82,5 @@ class CostGate:
         width = self._task.action_spec.width
         if action.shape != (n, width):
             raise ValueError(f"actions have shape {action.shape}; allowed: ({n}, {width})")
-        if self._choices is None:
-            return torch.from_numpy(action.astype(np.float32))
-        wrong = ~((action >= 0) & (action < self._choices) & (action == np.floor(action))).all(1)
-        if wrong.any():
-            shown, ends = action[wrong][0].tolist(), ", ".join(f"0 to {size - 1}" for size in self._choices)
-            raise ValueError(f"action {shown}: there is no such choice; allowed: whole numbers, {ends}")
-        return torch.from_numpy(action.astype(np.int64))
-
-
-def _choices_of(task: CostTask) -> np.ndarray | None:
-    """How many choices each number of an action has; None: it is no choice."""
-    spec = task.action_spec
-    if isinstance(spec, MultiDiscrete):
-        return np.array(spec.nvec)
-    return np.array([spec.n]) if isinstance(spec, Discrete) else None
+        check_choices(action, self._task.action_spec)
+        return torch.from_numpy(action.astype(np.float32 if self._task.action_spec.choices is None else np.int64))

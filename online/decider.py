@@ -1,6 +1,6 @@
 """One decision: what the live policy proposes for some streams, and what the gate says of it.
 
-    decider = Decider(live, seat, Slots(64, idle=120.0), width=28)
+    decider = Decider(live, seat, Slots(64, idle=120.0), spec)
     decided = decider.decide([Sight("north", obs, seen)], clock=12.5, ids=[17])
 
 Streams come and go; a policy acts in a fixed number of environments. So each stream has a slot among those, kept while
@@ -28,6 +28,7 @@ from online.experience import Experience, Verdict
 from online.gate import Judgement, as_done, check_judgement
 from online.gates import GateSeat
 from rl.policy import Distribution
+from rl.spec import PolicySpec
 from utils.attempt import Attempts
 
 log = logging.getLogger(__name__)
@@ -110,11 +111,12 @@ class Slots:
 class Decider:
     """Decides for the streams that ask. Belongs to the serving thread."""
 
-    def __init__(self, live: LivePolicy, seat: GateSeat | None, slots: Slots, width: int) -> None:
-        """`width`: of the policy's observation; the live policy acts in as many environments as there are slots."""
-        self.live, self.seat, self.slots = live, seat, slots
+    def __init__(self, live: LivePolicy, seat: GateSeat | None, slots: Slots, spec: PolicySpec) -> None:
+        """The live policy acts in as many environments as there are slots."""
+        self.live, self.seat, self.slots, self.spec = live, seat, slots, spec
         self._attempt = Attempts("the gate")
-        self._obs = torch.zeros(live.num_envs, width)
+        self._obs = torch.zeros(live.num_envs, spec.obs_width)
+        self._unsound: int | None = None  # the version that was complained of
 
     @property
     def failures(self) -> int:
@@ -138,7 +140,9 @@ class Decider:
         of_all = said.log_prob(action)
         log_prob, confidence = of_all.cpu()[rows], said.confidence(of_all).cpu()[rows]
         proposed = _rows_of(action)[rows.numpy()]
-        judgement = self._judge(sights, proposed, confidence.numpy())
+        sound = self._sound(proposed, log_prob, version)
+        proposed[~sound], log_prob[~sound], confidence[~sound] = 0, 0.0, 0.0
+        judgement = self._judge(sights, proposed, confidence.numpy().copy())
         executed, held = _executed(proposed, judgement, gated=self.seat is not None)
         forced = torch.from_numpy((executed != proposed).any(1))
         executed_log_prob = log_prob.where(~forced, _log_prob_of_forced(said, action, rows, executed))
@@ -151,10 +155,19 @@ class Decider:
                 stream=sight.stream, decision=ids[i], obs=sight.obs, proposed=proposed[i], executed=executed[i],
                 log_prob=float(log_prob[i]), executed_log_prob=float(executed_log_prob[i]),
                 confidence=float(confidence[i]), verdict=verdict, expected=expected, seen=sight.seen, version=version,
-                time=now, clock=clock, held=bool(held[i]), interfered=interfered or failed,
+                time=now, clock=clock, held=bool(held[i] or not sound[i]),
+                interfered=interfered or failed or not sound[i],
             )  # fmt: skip
             decided.append(Decided(made, components, sight.raw))
         return decided
+
+    def _sound(self, proposed: np.ndarray, log_prob: Tensor, version: int) -> np.ndarray:
+        """(n,) where the policy said something that can be done; elsewhere nothing is done, and nothing is learned."""
+        sound = np.isfinite(proposed).all(1) & np.isfinite(log_prob.numpy())
+        if not sound.all() and version != self._unsound:
+            self._unsound = version
+            log.error("version %d proposes what is no finite number: nothing is done where it does.", version)
+        return sound
 
     def forget(self, streams: Sequence[str]) -> None:
         """Episodes of these streams have ended."""
@@ -171,7 +184,7 @@ class Decider:
 
         def judge() -> None:
             judgement = gate.evaluate(seen, as_done(proposed), confidence)  # which nothing here changes with
-            check_judgement(judgement, len(sights), proposed.shape[1])
+            check_judgement(judgement, len(sights), self.spec.action)
             found.append(judgement)
 
         return found[0] if self._attempt(judge) else None
@@ -206,7 +219,8 @@ def _executed(proposed: np.ndarray, judgement: Judgement | None, gated: bool) ->
     waits = np.asarray(judgement.verdict) == Verdict.WAIT
     if judgement.fallback is None:
         return proposed, waits
-    return np.where(waits[:, None], judgement.fallback, proposed).astype(proposed.dtype), np.zeros(n, bool)
+    instead = as_done(np.asarray(judgement.fallback))
+    return np.where(waits[:, None], instead, proposed).astype(proposed.dtype), np.zeros(n, bool)
 
 
 def _said_of(judgement: Judgement | None, i: int, failed: bool) -> tuple[Verdict, float, dict[str, float]]:

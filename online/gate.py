@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from online.experience import Verdict
+from tasks.base import ActionSpec
 
 LARGEST = 1e15
 """Expected rewards beyond it could not be learned from."""
@@ -45,7 +46,7 @@ def as_done(action: np.ndarray) -> np.ndarray:
     return action.clip(-1.0, 1.0) if action.dtype.kind == "f" else action.copy()
 
 
-def check_judgement(judgement: Judgement, n: int, action_width: int) -> None:
+def check_judgement(judgement: Judgement, n: int, action: ActionSpec) -> None:
     """Raises ValueError where a gate's answer is not what it must be, naming the part."""
     verdict, expected = np.asarray(judgement.verdict), np.asarray(judgement.expected)
     if verdict.shape != (n,) or not np.isin(verdict, (Verdict.SEND, Verdict.WAIT)).all():
@@ -56,5 +57,17 @@ def check_judgement(judgement: Judgement, n: int, action_width: int) -> None:
         if np.shape(values) != (n,) or not np.isfinite(values).all():
             raise ValueError(f"the gate's component {name!r} is {values!r}; allowed: {n} finite numbers")
     fallback = judgement.fallback
-    if fallback is not None and (fallback.shape != (n, action_width) or not np.isfinite(fallback).all()):
-        raise ValueError(f"the gate's fallback has shape {fallback.shape}; allowed: finite, ({n}, {action_width})")
+    if fallback is not None and (np.shape(fallback) != (n, action.width) or not np.isfinite(fallback).all()):
+        raise ValueError(f"the gate's fallback has shape {np.shape(fallback)}; allowed: finite, ({n}, {action.width})")
+    if fallback is not None:
+        check_choices(np.asarray(fallback), action)
+
+
+def check_choices(actions: np.ndarray, spec: ActionSpec) -> None:
+    """Raises ValueError where actions (n, A) are choices that there are not."""
+    if spec.choices is None:
+        return
+    wrong = ~((actions >= 0) & (actions < np.array(spec.choices)) & (actions == np.floor(actions))).all(1)
+    if wrong.any():
+        shown, ends = actions[wrong][0].tolist(), ", ".join(f"0 to {size - 1}" for size in spec.choices)
+        raise ValueError(f"action {shown}: there is no such choice; allowed: whole numbers, {ends}")

@@ -17,6 +17,7 @@ from online.conversations import Conversations
 from online.experience import Layout, from_row, to_row
 from online.pending import Pending
 from online.replay import ReplayWriter
+from online.ring import MOST_SESSIONS, checks_of, factors_of
 from utils.files import atomic_write_bytes, atomic_write_text, discard, read_first_line, strict_json
 from utils.run import Run
 
@@ -44,8 +45,10 @@ class Memory:
             log.warning("%d experiences had been left half written, and are dropped.", self.writer.torn)
         if len(self.writer):
             log.info("going on with %d experiences of %d.", len(self.writer), self.writer.added)
-        self._restore()
+        self._restore_pending()
         self._restore_conversations()
+        for file in (run.pending_file, run.conversations_file):
+            discard(file)  # once: a kill must not bring them back a second time
         told = [e.clock for e in self.pending.all()]  # later than the buffer's where that was left behind
         self._start = time.monotonic() - max([self.writer.clock, *told])
 
@@ -53,7 +56,8 @@ class Memory:
         """How often the run was taken up, this time included; noted beside the buffer, which may be left behind."""
         file = self.run.sessions_file
         words = read_first_line(file)
-        session = max(self.writer.sessions, int(words) + 1 if words.isdecimal() and len(words) < 8 else 0)
+        noted = int(words) if words.isdecimal() and len(words) < 8 else 0
+        session = max(self.writer.sessions, noted + 1 if noted < MOST_SESSIONS else 0)
         try:
             atomic_write_text(file, f"{session}\n")
         except OSError as error:
@@ -70,7 +74,7 @@ class Memory:
         self.writer.tell(self.clock)
         self.pending.expire(self.clock)
 
-    def _restore(self) -> None:
+    def _restore_pending(self) -> None:
         file = self.run.pending_file
         if not file.exists():
             return
@@ -78,12 +82,14 @@ class Memory:
             rows = np.load(file, allow_pickle=False)
             if rows.dtype != self.layout.dtype():
                 raise ValueError("it is of another layout")
-            self.pending.restore([from_row(row) for row in rows])
+            whole = rows["check"] == _checks(rows)
+            self.pending.restore([from_row(row) for row in rows[whole]])
         except UNREADABLE as error:
             log.warning("%s cannot be used (%r): the rewards of those decisions will come too late.", file, error)
-        else:
-            log.info("%d decisions wait for their rewards.", len(self.pending))
-        discard(file)  # once: a kill must not bring them back a second time
+            return
+        if not whole.all():
+            log.warning("%d decisions of %s are damaged: their rewards will come too late.", (~whole).sum(), file)
+        log.info("%d decisions wait for their rewards.", len(self.pending))
 
     def _restore_conversations(self) -> None:
         file = self.run.conversations_file
@@ -91,9 +97,8 @@ class Memory:
             return
         try:
             self.conversations.restore(json.loads(file.read_text("utf-8")))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
             log.warning("%s cannot be used (%r): what is asked again is decided again.", file, error)
-        discard(file)
 
     def save(self, without: frozenset[str] = frozenset()) -> None:
         """Keeps what is open for the next session, but for the decisions of some streams; says where it cannot."""
@@ -113,12 +118,18 @@ class Memory:
         rows = np.zeros(len(kept), self.layout.dtype())
         for row, experience in zip(rows, kept, strict=True):
             to_row(experience, row)
+        rows["check"] = _checks(rows)
         try:
             atomic_write_bytes(self.run.pending_file, _npy(rows))
         except OSError as error:
             log.error("%d open decisions could not be kept (%s): their rewards will come too late.", len(kept), error)
         else:
             log.info("%d decisions wait for their rewards over the stop.", len(kept))
+
+
+def _checks(rows: np.ndarray) -> np.ndarray:
+    words = np.ascontiguousarray(rows).view(np.uint64).reshape(len(rows), -1)
+    return checks_of(words, factors_of(words.shape[1]))
 
 
 def _npy(rows: np.ndarray) -> bytes:

@@ -206,7 +206,7 @@ def _serve(plan: _Plan, run: Run, memory: Memory, stop: StopFlag) -> int:
     with contextlib.ExitStack() as ends:
         ends.callback(lambda: memory.save(without=frozenset(own)))
         live, watcher = followed(config, run, spec, slots)
-        decider = Decider(live, plan.seat, Slots(slots, online.pending_ttl_s), spec.obs_width)
+        decider = Decider(live, plan.seat, Slots(slots, online.pending_ttl_s), spec)
         service = Service(decider, memory, features_of(env), reward_of(env))
         watchdog = Watchdog(run, config)
         loop = Loop(config, run, env, service, memory, watchdog)

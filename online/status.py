@@ -34,7 +34,7 @@ class Status:
         self._latencies: deque[float] = deque(maxlen=LATENCIES)  # s
         self._marks: deque[tuple[float, int]] = deque()  # (monotonic s, decisions), of the last RATE_S
         self._made: dict[str, Any] = {}
-        self._owed = service.writer.added + len(service.pending)  # what there was before the first decision
+        self._owed = service.writer.added + len(service.pending) + service.pending.expired  # before the first decision
         self.phase = "serving"
         self.server: Callable[[], dict[str, Any]] = dict  # counts of whoever serves clients
 

@@ -33,6 +33,7 @@ from rl.actor_critic import ActorCritic, OffPolicyRule, Outcome, Transitions
 
 WINDOW = 100  # trainings over which averages are taken
 HUGE = 1e15  # numbers beyond it are as good as not finite: their squares would be, in the normalisers
+HUGE_REWARD = 1e6  # beside rewards beyond it, whatever else is earned would be nothing to the value normaliser
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class Trainer:
         self.rng = np.random.default_rng(seed)
         self.counts = Counts()
         self.recent: deque[Report] = deque(maxlen=WINDOW)
+        self.trouble = ""  # why nothing is learned, though there is enough to learn from
         self.agreements: deque[tuple[int, int]] = deque(maxlen=WINDOW)  # gated, agreed; also of nothing learned
         self.divergence = Divergence(rule.divergence_factor, self._good_state())
 
@@ -126,6 +128,7 @@ class Trainer:
     def _update(self) -> tuple[Lessons, Outcome | None]:
         rows, weights = self.reader.sample(self.rule.batch_size, self.rng, self._left_out())
         sound = _sound(rows)
+        self.trouble = "" if sound.any() or not len(rows) else f"of {len(rows)} sampled experiences none is sound"
         rows, weights = rows[sound], weights[sound]
         lessons = combine(rows, self._judge(rows), self.rule)
         if len(lessons) < self.rule.min_batch_size:
@@ -139,7 +142,7 @@ class Trainer:
         if self.gate is None or not len(rows):
             return None
         judgement = self.gate.evaluate(rows["seen"].copy(), as_done(rows["proposed"]), rows["confidence"])
-        check_judgement(judgement, len(rows), rows["proposed"].shape[1])
+        check_judgement(judgement, len(rows), self.learner.spec.action)
         return judgement
 
     def _transitions(self, rows: np.ndarray, lessons: Lessons, weights: np.ndarray) -> Transitions:
@@ -239,9 +242,10 @@ def rule_of(config: RootConfig) -> OffPolicyRule:
 
 
 def _sound(rows: np.ndarray) -> np.ndarray:
-    """Which rows (n,) can be learned from: all their numbers are finite, and no larger than can be squared."""
-    numbers = [rows[name] for name in ("obs", "next_obs", "reward", "log_prob", "executed_log_prob")]
-    return np.logical_and.reduce([(np.abs(v) < HUGE).all(tuple(range(1, v.ndim))) for v in numbers])
+    """Which rows (n,) can be learned from: all their numbers are finite, and none is huge."""
+    numbers = [rows[name] for name in ("obs", "next_obs", "log_prob", "executed_log_prob")]
+    sound = [(np.abs(v) < HUGE).all(tuple(range(1, v.ndim))) for v in numbers]
+    return np.logical_and.reduce([*sound, np.abs(rows["reward"]) < HUGE_REWARD])
 
 
 def _mean(values: list[float]) -> float:

@@ -33,7 +33,7 @@ from live.learner import BusObserver
 from online.gates import layout_of, make_gate
 from online.replay import ReplayReader
 from online.saving import Keeper
-from online.trainer import HUGE, WINDOW, Report, Trainer, rule_of
+from online.trainer import HUGE_REWARD, WINDOW, Report, Trainer, rule_of
 from rl.actor_critic import ActorCritic
 from rl.agent import Iteration
 from rl.checkpoint import highest_version, meta_of, newest_usable
@@ -99,7 +99,7 @@ class Worker:
         self.failures = 0
         self.trouble = ""  # why it gave itself up
         self._busy: deque[tuple[float, float]] = deque(maxlen=WINDOW)  # monotonic s, from when to when it trained
-        self._saved_at = self.version
+        self._saved_at = self._began_at = self.version
         self.bus.begin(run, self.published, spec, as_dict(config))
 
     def serve(self, stop: StopFlag) -> None:
@@ -115,7 +115,8 @@ class Worker:
             self.trainer.counts.overruns += interval > 0 and took > interval
             due = max(due + interval, time.monotonic()) if sound else time.monotonic() + PAUSE
             self._rest(stop, due)
-        self.save()
+        if self.published.version > self._began_at:  # or older weights would get the number of lost ones
+            self.save()
         self.bus.end(complete=True)
         self.beat("stopped" if stop.requested else "failed")
 
@@ -176,7 +177,7 @@ class Worker:
     def reward(self) -> float | None:
         """Mean of the last rewards that came and can be learned from; None where they are few."""
         rewards = self.trainer.reader.last_rewards(KNOWN_REWARDS)
-        rewards = rewards[np.abs(rewards) < HUGE]  # or a broken one would be the best for ever
+        rewards = rewards[np.abs(rewards) < HUGE_REWARD]  # or a broken one would be the best for ever
         return float(np.mean(rewards)) if len(rewards) >= ENOUGH_REWARDS else None
 
     def beat(self, state: str) -> None:
@@ -197,7 +198,7 @@ class Worker:
         per_second, busy = self._pace()
         return {
             "state": state,
-            "why": self.trouble or self.keeper.trouble,
+            "why": self.trouble or trainer.trouble or self.keeper.trouble,
             "training_steps": counts.trainings,
             "total_batches_trained": counts.batches,
             "average_batch_size": _mean([report.lessons for report in recent]),

@@ -18,6 +18,9 @@ proximal policy optimisation, Schulman et al. 2017, arXiv:1707.06347, about the 
 replayed a hundred times would otherwise be learned by heart. Advantages and errors are measured in standard deviations
 of the value targets, so rewards of any size fit one learning rate, and one floor of the priorities.
 
+A Box action explores enough with a standard deviation of a half: wider ones earn no entropy bonus, and none is wider
+than 1. Without that it grows for ever, since what is beyond -1 and 1 is cut off, and done alike.
+
 A step that is not finite, in loss, gradients or weights, is undone and reported: nothing of it stays.
 """
 
@@ -25,18 +28,21 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from cfg.schema import PPOConfig
-from rl.policy import build_model, think
+from rl.policy import Distribution, build_model, think
 from rl.spec import PolicySpec, shape_difference, shapes_of
+from tasks.base import Box
 from utils.errors import UserError
 
 LOG_RATIO = 20.0  # beyond which a ratio of probabilities is as good as infinite, or nothing
+WIDE = -0.7  # log standard deviation of a Box action (0.5, within -1 and 1) above which entropy earns nothing more
+WIDEST = 0.0  # and that it is held below: an action of 1 is done as one of 10, so rewards would hardly hold it back
 
 
 @dataclass(frozen=True)
@@ -97,6 +103,8 @@ class ActorCritic:
             )
         self.spec, self.rule = spec, rule
         self.model: Any = build_model(spec, train, 1).eval()  # eval: its normalisers change only where they are told
+        network: Any = self.model.a2c_network
+        self.log_std: Tensor | None = network.sigma if isinstance(spec.action, Box) else None
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=learning_rate)
 
     @property
@@ -139,7 +147,7 @@ class ActorCritic:
         actor = -(t.weight * advantage * log_prob * ~far).mean()
         critic = (t.weight * (target - value.squeeze(1)) ** 2).mean()
         entropy = said.entropy().mean()
-        loss = actor + rule.critic_coef * critic - rule.entropy_coef * entropy
+        loss = actor + rule.critic_coef * critic - rule.entropy_coef * _bonus(said)
         self.optimizer.zero_grad()
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), rule.grad_norm)
@@ -155,6 +163,9 @@ class ActorCritic:
         moments = [value for state in self.optimizer.state.values() for value in state.values()]
         before = [value.detach().clone() for value in (*weights, *moments)]
         self.optimizer.step()
+        if self.log_std is not None:
+            with torch.no_grad():
+                self.log_std.clamp_(max=WIDEST)
         if bool(torch.isfinite(torch.stack([value.detach().sum() for value in weights])).all()):
             return True
         with torch.no_grad():
@@ -193,6 +204,13 @@ class ActorCritic:
         """The inverse of `state`. Raises UserError where the model does not fit, ValueError where the optimizer's."""
         self.load_model(state["model"])
         self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
+
+
+def _bonus(said: Distribution) -> Tensor:
+    """() mean entropy, of a Box action as if it were never wider than `WIDE`."""
+    if said.log_std is None:
+        return said.entropy().mean()
+    return replace(said, log_std=said.log_std.clamp(max=WIDE)).entropy().mean()
 
 
 def _take_in(normaliser: Any, values: Tensor) -> None:

@@ -29,6 +29,11 @@ class Box:
         """Numbers in one action."""
         return self.size
 
+    @property
+    def choices(self) -> None:
+        """None: its numbers are no choices."""
+        return None
+
 
 @dataclass(frozen=True)
 class Discrete:
@@ -41,6 +46,11 @@ class Discrete:
         """Numbers in one action."""
         return 1
 
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """How many there are, for each number of an action."""
+        return (self.n,)
+
 
 @dataclass(frozen=True)
 class MultiDiscrete:
@@ -52,6 +62,11 @@ class MultiDiscrete:
     def width(self) -> int:
         """Numbers in one action."""
         return len(self.nvec)
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """How many there are, for each number of an action."""
+        return self.nvec
 
 
 ActionSpec = Union[Box, Discrete, MultiDiscrete]

@@ -6,6 +6,7 @@ worked out on paper.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -174,6 +175,23 @@ def test_the_entropy_bonus():
     logits, value = gradients(learner)
     assert logits == pytest.approx([0.1 * p * (math.log(p) + h) for p in (0.25, 0.75)])
     assert (value, outcome.entropy, outcome.loss) == pytest.approx((0.0, h, -0.1 * h))
+
+
+def test_a_box_action_is_no_wider_than_its_range_and_what_is_wide_earns_nothing():
+    """The bonus pushes a std of e^-1 wider; one of 0.6 it leaves alone, and no step makes it wider than 1."""
+
+    def pushed(start: float) -> float:
+        learner = learner_of(Box(1), OffPolicyRule(0.0, entropy_coef=1.0), rate=0.1)
+        learner.log_std.data.fill_(start)
+        batch = random_batch(Box(1))
+        for _ in range(20):
+            learner.update(dataclasses.replace(batch, weight=torch.zeros(len(batch))))  # only the bonus is left
+        return learner.log_std.item()
+
+    assert pushed(-1.0) > -0.9
+    assert pushed(-0.5) == -0.5
+    assert pushed(0.0) == 0.0
+    assert pushed(0.7) == 0.0
 
 
 def test_a_normal_policys_gradient():

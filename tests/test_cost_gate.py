@@ -35,7 +35,7 @@ def seen(n: int = 1, **values: float) -> np.ndarray:
 def judge(row: np.ndarray, *actions: tuple[int, int], threshold: float = 0.5, **options):
     action = np.array(actions)
     judgement = CostGate(TASK, WEIGHTS, threshold, **options).evaluate(row, action, np.ones(len(action)))
-    check_judgement(judgement, len(action), 2)
+    check_judgement(judgement, len(action), TASK.action_spec)
     return judgement
 
 
@@ -187,7 +187,7 @@ def test_any_task_that_knows_what_to_expect_has_a_cost_gate():
     gate = CostGate(Valve(None), {"flow": 1.0, "fall": 0.25}, 1.0)
     level = np.array([[1.0], [1.0], [5.0], [5.0]], np.float32)
     judgement = gate.evaluate(level, np.array([[1], [2], [2], [0]]), np.ones(4))
-    check_judgement(judgement, 4, 1)
+    check_judgement(judgement, 4, Discrete(3))
     assert judgement.expected.tolist() == [0.75, 1.5, 1.5, 0.0]  # turns x (1 - 0.25)
     assert [Verdict(v).name for v in judgement.verdict] == ["WAIT", "WAIT", "SEND", "WAIT"]  # little, leaks, good, none
     assert judgement.components["fall"].tolist() == [-0.25, -0.5, -0.5, 0.0]

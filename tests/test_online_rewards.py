@@ -12,6 +12,7 @@ from cfg.schema import OnlineConfig
 from online.experience import Experience, Layout, Verdict, to_row
 from online.gate import Judgement, check_judgement
 from online.rewards import Lessons, combine, weakened
+from tasks.base import Box, Discrete
 
 OFF, SEND, WAIT = Verdict.OFF, Verdict.SEND, Verdict.WAIT
 LAYOUT = Layout(obs=1, action=2, discrete=True)
@@ -35,7 +36,7 @@ def row(verdict: Verdict, reward: float, held: bool = False, number: int = 0) ->
 
 def says(verdicts: list[Verdict], expected: list[float]) -> Judgement:
     judgement = Judgement(np.array(verdicts, np.int8), np.array(expected, np.float32), {})
-    check_judgement(judgement, len(verdicts), 2)
+    check_judgement(judgement, len(verdicts), Box(2))
     return judgement
 
 
@@ -144,6 +145,13 @@ def test_the_rows_stay_as_they_were():
     assert rows.tobytes() == before
 
 
+def test_a_fallback_that_is_no_choice_is_named():
+    judgement = Judgement(np.array([SEND, WAIT]), np.zeros(2), {}, np.array([[2], [3]]))
+    check_judgement(judgement, 2, Discrete(4))
+    with pytest.raises(ValueError, match=r"action \[3\]: there is no such choice; allowed: whole numbers, 0 to 2"):
+        check_judgement(judgement, 2, Discrete(3))
+
+
 @pytest.mark.parametrize(
     ("broken", "words"),
     [
@@ -158,4 +166,4 @@ def test_the_rows_stay_as_they_were():
 )
 def test_an_answer_of_a_gate_that_is_none_is_named(broken, words):
     with pytest.raises(ValueError, match=words):
-        check_judgement(broken, 2, 2)
+        check_judgement(broken, 2, Box(2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -30,7 +31,7 @@ from tasks.base import Box
 from tasks.build import make_env
 from tests.dummy import counting_env
 from tests.online_status import full_status
-from tests.test_live import candidate, live_of
+from tests.test_live import candidate, live_of, spec_with
 from utils.run import create_run
 
 LAYOUT = Layout.of(2, Box(1))
@@ -65,7 +66,7 @@ class Setting:
 
     def begin(self) -> None:
         self.memory = Memory(self.run, self.layout, self.online)
-        decider = Decider(self.live, self.seat, Slots(self.live.num_envs, 60.0), 2)
+        decider = Decider(self.live, self.seat, Slots(self.live.num_envs, 60.0), spec_with())
         self.service = Service(decider, self.memory)
 
     def ask(self, *requests, clock=0.0):
@@ -117,7 +118,7 @@ def test_a_choice_that_the_gate_has_done_is_certain_whatever_the_policy_says(con
     spec, seat = spec_of(env), make_gate(c, 2)
     first = Candidate(first_state(c, spec, None)["model"], spec, "run", 1, 0, None, None)
     live = LivePolicy(lambda: Policy(spec, c.train, 2, "cpu"), first, True, 0)
-    decider = Decider(live, seat, Slots(2, 60.0), spec.obs_width)
+    decider = Decider(live, seat, Slots(2, 60.0), spec)
     found = set()
     obs = env.reset()["policy"].numpy()
     raw = raw_rows(env)
@@ -131,6 +132,18 @@ def test_a_choice_that_the_gate_has_done_is_certain_whatever_the_policy_says(con
             assert e.verdict is Verdict.WAIT or not forced
             assert e.log_prob < -3.0
     assert found == {Verdict.SEND, Verdict.WAIT}
+
+
+def test_a_policy_that_proposes_no_number_does_nothing_and_is_told_of_once(setting, caplog):
+    here = setting(Sign(), bias=math.nan)
+    answers = here.ask(seen("a", 1), seen("b", 1)) + here.ask(seen("a", 2))
+    for answer in answers:
+        assert (answer.proposed, answer.executed, answer.confidence) == ([0.0], None, 0.0)
+    assert [r.message for r in caplog.records if r.levelname == "ERROR"] == [
+        "version 1 proposes what is no finite number: nothing is done where it does."
+    ]
+    here.ask(Rewarded("b", answers[1].decision, 1.0, done=True))
+    assert (len(here.rows()), here.service.tally.unlearned) == (0, 1)
 
 
 def test_a_gate_without_a_fallback_holds(setting):
@@ -373,7 +386,16 @@ def test_an_end_that_was_noted_before_a_stop_is_not_noted_twice(setting):
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[", "[{}]", "7", '[{"stream": "a", "sequence": 1, "answer": {}, "raw": null}]']
+    "content",
+    [
+        "",
+        "[",
+        "[{}]",
+        "7",
+        '[{"stream": "a", "sequence": 1, "answer": {}, "raw": null}]',
+        "[" * 100_000,
+        '[{"stream": "a", "sequence": Infinity, "answer": null, "raw": null}]',
+    ],
 )
 def test_answers_that_cannot_be_read_are_left_and_said_so(setting, caplog, content):
     here = setting()
@@ -395,7 +417,7 @@ def test_rewards_that_the_task_computes_join_also_over_a_stop(config, tmp_path):
 
     def begin():
         memory = Memory(run, layout_of(spec, None), c.online)
-        decider = Decider(live, None, Slots(4, 60.0), spec.obs_width)
+        decider = Decider(live, None, Slots(4, 60.0), spec)
         return Service(decider, memory, features_of(env), reward_of(env)), memory
 
     service, memory = begin()
@@ -406,6 +428,49 @@ def test_rewards_that_the_task_computes_join_also_over_a_stop(config, tmp_path):
     service.answer([Observed("north", raw=raw_rows(env)[0], sequence=2)], 0.0)
     (row,) = ReplayReader(run.replay_file, layout_of(spec, None), c.online.buffer_capacity).fresh(0)
     assert (row["decision"], row["reward"]) == (answer.decision, pytest.approx(float(step.reward[0]), abs=1e-6))
+
+
+def test_a_question_without_a_number_does_not_make_older_numbers_new(setting):
+    here = setting()
+    (first,) = here.ask(seen("a", 1, sequence=5))
+    here.ask(seen("a", 2))
+    assert here.ask(seen("a", 1, sequence=3))[0].kind == "out_of_order"
+    assert here.ask(seen("a", 1, sequence=5)) == [first]
+
+
+def test_damaged_decisions_are_given_up_one_by_one_and_the_buffer_stays(setting, caplog):
+    """One flipped bit in the clock of the first of three: the run's own clock must not follow it."""
+    here = setting()
+    answers = here.ask(seen("a", 1), seen("b", 1), seen("c", 1))
+    here.memory.save()
+    rows = np.load(here.run.pending_file)
+    rows["clock"][0] = 1e156
+    np.save(here.run.pending_file, rows)
+    here.begin()
+    assert "1 decisions of" in caplog.text
+    assert [e.decision for e in here.memory.pending.all()] == [a.decision for a in answers[1:]]
+    here.memory.tick()
+    here.begin()  # the buffer can still be read
+    assert here.memory.clock < 60
+
+
+def test_what_a_smaller_capacity_gives_up_at_the_start_is_not_called_lost(setting):
+    here = setting(num_envs=8)
+    here.ask(*(seen(name, 1) for name in "abcdef"))
+    here.memory.save()
+    here.online = dataclasses.replace(here.online, pending_capacity=2)
+    here.begin()
+    status = Status({"capacity": 10}, here.service, None)
+    status.refresh()
+    buffer = status._made["buffer"]
+    assert (buffer["pending"], buffer["expired_pending"], buffer["lost"]) == (2, 4, 0)
+
+
+def test_a_count_of_sessions_that_cannot_be_is_not_believed(setting):
+    here = setting()
+    here.run.sessions_file.write_text("9999999\n")
+    here.begin()
+    assert here.ask(seen("a", 1))[0].decision < 2**53
 
 
 def test_as_many_streams_as_are_served_are_remembered(setting):

@@ -303,6 +303,27 @@ def test_where_no_row_is_sound_there_is_nothing_to_learn(tmp_path, right_checksu
     assert finite(world.trainer.learner)
 
 
+def test_rewards_beyond_a_million_are_broken_and_do_not_blind_the_value_normaliser(tmp_path):
+    world = World(tmp_path)
+    world.add(100)
+    world.add(50, first=100, reward=1e14)
+    world.add(50, first=150, reward=-1.1e6)
+    world.add(1, first=200, reward=0.9e6)
+    world.trainer.train()
+    assert world.trainer.counts.broken == 100
+    assert world.trainer.learner.model_state()["value_mean_std.running_mean"].item() < 1e4
+
+
+def test_where_nothing_is_sound_it_says_so_until_something_is(tmp_path):
+    world = World(tmp_path)
+    world.add(50, reward=1e14)
+    assert world.trainer.train() is None
+    assert world.trainer.trouble == "of 32 sampled experiences none is sound"
+    world.add(1000, first=50)
+    world.trainer.train()
+    assert world.trainer.trouble == ""
+
+
 # -- what goes wrong is taken back
 
 

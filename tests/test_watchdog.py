@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -21,7 +22,7 @@ from online.replay import ReplayWriter
 from online.running import first_state
 from online.saving import Keeper
 from online.watchdog import Watchdog
-from rl.checkpoint import meta_of, newest_usable
+from rl.checkpoint import list_checkpoints, meta_of, newest_usable
 from rl.policy import Policy
 from rl.spec import PolicySpec
 from tasks.base import Box
@@ -294,6 +295,20 @@ def test_one_that_diverges_again_and_again_says_why_it_gives_up_and_in_its_own_l
     assert {record.levelname for record in told} == {"WARNING"}
     assert all("diverged" in record.message for record in told)
     assert newest(run) > 1
+
+
+@pytest.mark.slow
+def test_a_lost_versions_number_is_not_given_to_older_weights(made):
+    """The newest checkpoint is damaged, and nothing is trained before the next stop."""
+    run, settings = made("online.checkpoint_versions=5")
+    with watched(run, settings) as watchdog:
+        wait_for(watchdog, trains(20))
+    os.truncate(list_checkpoints(run)[0].path, 1000)
+    names = sorted(path.name for path in run.nn.glob("*.pth"))
+    rule = dataclasses.replace(settings.online, min_batch_size=150, batch_size=150)
+    with watched(run, dataclasses.replace(settings, online=rule)) as watchdog:
+        wait_for(watchdog, lambda reading: reading["state"] == "waiting")
+    assert sorted(path.name for path in run.nn.glob("*.pth")) == names
 
 
 @pytest.mark.slow
