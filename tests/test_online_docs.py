@@ -16,7 +16,7 @@ from online import claims, messages, server, talk
 from online.inbox import CAPACITY, REFUSALS
 from online.pending import SESSION
 from tests.page_fixtures import needs_chromium
-from web.server import MAX_MESSAGE
+from web.server import MAX_HELD, MAX_MESSAGE, MAX_WAITING
 
 pytest_plugins = ["online_fixtures", "page_fixtures"]
 
@@ -45,8 +45,10 @@ def test_the_limits_are_the_codes():
     assert table["bytes of a message"].startswith(f"{MAX_MESSAGE // 1024} KiB")
     assert table["requests in a message"] == str(messages.MAX_ITEMS)
     assert table["messages of a connection without an answer"].startswith(f"{talk.UNANSWERED};")
+    assert f"with {MAX_HELD // 1024} KiB more it is cut off" in table["messages of a connection without an answer"]
     assert table["requests that wait, of all clients"].startswith(f"{CAPACITY};")
     assert table["clients"] == f"{server.MAX_CLIENTS} WebSockets, {server.MAX_REQUESTS} HTTP requests"
+    assert table["connections that have asked for nothing yet"].startswith(f"{MAX_WAITING};")
     assert table["streams"] == f"`online.max_streams`, {OnlineConfig().max_streams}"
     assert f"for {talk.SEND_S:g} s" in table["answers that are not read"]
     assert table["nonsense"].startswith(f"{talk.REFUSALS} ")
