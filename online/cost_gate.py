@@ -46,8 +46,10 @@ class CostGate:
         self._check_names()
 
     def _check_names(self) -> None:
-        nothing = self._task.unpack(torch.zeros(1, self._task.raw_width))
-        known = list(self._task.expect(nothing, torch.zeros(1, self._task.action_spec.width, dtype=torch.int64)).terms)
+        fields = self._task.raw_fields()
+        lowest = [torch.full((1, *field.shape), min(max(0.0, field.low), field.high)) for field in fields.values()]
+        action = self._read_action(np.zeros((1, self._task.action_spec.width)), 1)
+        known = list(self._task.expect(dict(zip(fields, lowest, strict=True)), action).terms)
         for name in self._weights:
             if name not in known:
                 near = did_you_mean(name, known)

@@ -33,7 +33,7 @@ from web.pages import SHARED, Message, OpenPages, Refused, add_files, read_objec
 from web.scene_messages import Bucket
 
 FILES = Path(__file__).parent / "page"
-NAMES = ("index.html", "page.css", "page.js", "territory.js")
+NAMES = ("index.html", "page.css", *sorted(file.name for file in FILES.glob("*.js")))
 TICK = 0.25  # s between looks for news
 BEAT = 1.0  # s after which a page is sent something even if there is none
 CONTROL_S = 5.0  # s in which a request is answered
@@ -105,7 +105,7 @@ class Dashboard:
             status = {**self._read(), "pages": self.open}
             changed = {name: value for name, value in status.items() if name not in told or told[name] != value}
             points = self._points(seq)
-            if changed.keys() - {"now"} or points or time.monotonic() - sent >= BEAT:
+            if changed.keys() - {"now", "refreshed"} or points or time.monotonic() - sent >= BEAT:
                 await send(socket, {**greeting, "clock": time.time(), "state": changed, "points": points})
                 told, greeting, sent = status, {}, time.monotonic()
                 seq = points[-1]["seq"] if points else seq
@@ -142,10 +142,9 @@ def _answer_of(pictures: Pictures) -> Callable[[str], Response]:
     """The answer to `GET /online/picture?stream=...`; FastAPI calls it in a thread."""
 
     def answer(stream: str = Query(max_length=MAX_NAME)) -> Response:
-        try:
-            drawn = pictures.of(stream)
-        except LookupError as error:
-            raise HTTPException(404, f"stream={stream!r}: there is no such stream") from error
+        drawn = pictures.of(stream)
+        if drawn is None:
+            raise HTTPException(404, f"stream={stream!r}: there is no such stream")
         return Response(strict_json(drawn, indent=None), media_type="application/json")
 
     return answer

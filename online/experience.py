@@ -87,7 +87,7 @@ class Experience:
     time: float  # s since 1970
     clock: float  # s that the run has been served
     held: bool = False  # after a WAIT nothing was done that is an action: no action earned the reward
-    interfered: bool = False  # people had pinned, rolled back, blended or pushed: never learned from
+    interfered: bool = False  # people had a hand in it, or gate or policy failed: never learned from
     reward: float | None = None  # None: pending
     next_obs: np.ndarray | None = None  # (obs,) float32; None: pending
     done: bool = False  # the episode ended there, and not by a time limit

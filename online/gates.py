@@ -50,8 +50,10 @@ class GateSeat:
         """Why clients cannot be served, whose observations are raw or not; None: they can."""
         if self.what is Sees.OBS or (self.what is Sees.RAW and has_raw):
             return None
-        allowed = _others(self.gate.name)
-        return f"gate={self.gate.name} judges by {self.what.value}, which clients do not send. Allowed: gate={allowed}"
+        return (
+            f"the gate {self.gate.name} judges by {self.what.value}, which clients do not send. "
+            "Allowed: gate=off, or one that judges by what they send"
+        )
 
 
 def raw_rows(env: Env) -> np.ndarray:
@@ -64,8 +66,9 @@ def raw_rows(env: Env) -> np.ndarray:
 def _cost(config: RootConfig, size: int) -> GateSeat:
     task = TASKS[config.task.name](config.task.params)
     if not isinstance(task, CostTask):
+        others = [name for name in GATES if name != "cost"]
         raise UserError(
-            f"gate=cost: task {config.task.name} has no cost function. Allowed: {_others('cost')}. "
+            f"gate=cost: task {config.task.name} has no cost function. Allowed: {', '.join(others)}, off. "
             "A task of your own has one where it is a CostTask: docs/new-stream.md"
         )
     threshold = COST_THRESHOLD if config.online.gate_threshold is None else config.online.gate_threshold
@@ -76,7 +79,7 @@ def _look_ahead(config: RootConfig, size: int) -> GateSeat:
     if config.simulator == "external":
         raise UserError(
             "gate=lookahead needs the state of the simulator, which clients do not send. "
-            f"Allowed with simulator=external: {_others('lookahead')}. Or simulator=builtin"
+            "Allowed with simulator=external: off, or a gate that judges by what clients send. Or simulator=builtin"
         )
     assert config.seed is not None
     scratch = make_env(config.task, config.sim, config.physics, size, config.seed)
@@ -90,11 +93,6 @@ def _look_ahead(config: RootConfig, size: int) -> GateSeat:
 
 GATES: dict[str, Callable[[RootConfig, int], GateSeat]] = {"cost": _cost, "lookahead": _look_ahead}
 """Name -> what makes it, for a configuration and for how many environments at once."""
-
-
-def _others(name: str) -> str:
-    """The gates but for one, and none."""
-    return ", ".join([*(other for other in GATES if other != name), "off"])
 
 
 def gate_of(config: RootConfig) -> str:

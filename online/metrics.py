@@ -87,7 +87,7 @@ NUMBERS = (
     _verdict("wait", "the gate held the action back"),
     _verdict("off", "there was no gate"),
     Number("decisions.send_rate", "send_rate", "send_rate", "0 to 1", "part of the gated decisions that is sent"),
-    Number("decisions.interfered", "interfered_total", None, "decisions", "with people, or a gate that failed, in it"),
+    Number("decisions.interfered", "interfered_total", None, "decisions", "by people, or gate or policy failed"),
     Number("decisions.unlearned", "unlearned_total", None, "decisions", "of those, completed: not learned from"),
     Number("decisions.gate_failures", "gate_failures_total", None, "", "the gate raised, or gave no judgement"),
     _latency("p50", "median"),

@@ -19,7 +19,7 @@ class Pictures:
     """A task's pictures."""
 
     kind: str  # name of what draws them
-    of: Callable[[str], dict[str, Any]]  # stream -> plain values; raises LookupError for one that there is not
+    of: Callable[[str], dict[str, Any] | None]  # stream -> plain values; None: there is no such stream
 
 
 def pictures_of(task: Task, tally: Tally) -> Pictures | None:
@@ -27,10 +27,10 @@ def pictures_of(task: Task, tally: Tally) -> Pictures | None:
     if not isinstance(task, StreamTask) or task.picture_kind is None:
         return None
 
-    def picture(stream: str) -> dict[str, Any]:
-        decided = tally.last[stream]
-        if decided.raw is None:
-            raise LookupError(stream)
+    def picture(stream: str) -> dict[str, Any] | None:
+        decided = tally.last.get(stream)
+        if decided is None or decided.raw is None:
+            return None
         e = decided.experience
         raw = {name: value[0] for name, value in task.unpack(torch.from_numpy(decided.raw)[None]).items()}
         drawn = task.picture(raw, torch.from_numpy(e.proposed))

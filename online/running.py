@@ -112,7 +112,8 @@ def _check(config: RootConfig, env: Env) -> None:
             "swap=reset: a live stream need not have episodes, and would keep the old weights for ever. "
             "Allowed in config=continuous: now, blend"
         )
-    least = LEARNED_FROM * max(config.blendSeconds, env.sim.control_dt)
+    speed = config.playSpeed if config.simulator == "builtin" and config.playSpeed else 1.0
+    least = LEARNED_FROM * max(config.blendSeconds, env.sim.control_dt) / speed
     if config.swap == "blend" and config.minSwapInterval < least:
         raise UserError(
             f"swap=blend minSwapInterval={config.minSwapInterval:g}: what is decided during a blend is not learned "

@@ -185,9 +185,9 @@ class Service:
 
     def _computed(self, request: Observed, last: Experience) -> float | None:
         before = self.conversations.raw_of(request.stream)
-        if self._reward_of is None or last.held or request.raw is None or before is None:
+        if self._reward_of is None or last.held or request.raw is None or before is None or last.next_obs is not None:
             return None
-        reward, terms = self._reward_of(before, last.executed, request.raw)
+        reward, terms = self._reward_of(before, as_done(last.executed), request.raw)
         self.tally.terms.append(terms)
         return reward
 

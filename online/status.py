@@ -1,7 +1,8 @@
 """Where continuous training stands: one plain dictionary, made by the serving thread, read by any.
 
 It is made anew a few times a second, and exchanged as one reference. What must be true at the moment of reading, and
-not when it was made (the trainer's state, ages), is added by `reading`.
+not when it was made (the trainer's state, ages), is added by `reading`. `refreshed` tells when it was made: where that
+stands still, what decides hangs.
 """
 
 from __future__ import annotations
@@ -54,9 +55,10 @@ class Status:
         lately = [v.name for v in tally.lately]
         gated = lately.count("SEND") + lately.count("WAIT")
         self._made = {
+            "refreshed": round(time.time(), 2),
             "serving": {**_version(live.acting), "pinned": live.pinned, "swapping": live.swapping,
                         "newest": live.newest.version, "history": list(live.history.labels)},
-            "streams": list(tally.last)[-STREAMS_SHOWN:], "stream_count": len(tally.last),
+            "streams": sorted(list(tally.last)[-STREAMS_SHOWN:]), "stream_count": len(tally.last),
             "decisions": {
                 "total": tally.decisions, "per_second": self._rate(), "send": tally.verdicts["SEND"],
                 "wait": tally.verdicts["WAIT"], "off": tally.verdicts["OFF"],
@@ -100,10 +102,12 @@ class Status:
         decisions = {**made.get("decisions", {}), "idle_s": round(idle, 2)}
         buffer = {**made.get("buffer", {}), "expired": trainer.get("expired")}
         shown = {name: fixed[name] for name in ("task", "run", "simulator", "gate", "playSpeed")}
+        now = round(time.time(), 2)
         return {
             **made,
             **shown,
-            "now": round(time.time(), 2),
+            "now": now,
+            "refreshed": made["refreshed"] if self.phase == "serving" else now,  # nothing is decided any more
             "phase": self.phase,
             "serving": serving,
             "decisions": decisions,

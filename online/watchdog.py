@@ -129,6 +129,7 @@ class Watchdog:
             self._again.clear()
             self._restarts.clear()
             log.info("another trainer is started, as was asked for.")
+            self._why = ""
             self._start_another()
             return
         if process is None or self._state == "given up":

@@ -88,7 +88,13 @@ class Worker:
         learner.load_model(state["model"])
         self.trainer = Trainer(learner, reader, seat.gate if seat is not None else None, rule, seed + meta.version)
         if "online" in state:
-            self.trainer.load_state(state)
+            try:
+                self.trainer.load_state(state)
+            except (LookupError, TypeError, ValueError) as error:
+                raise UserError(
+                    f"{usable.path}: its trainer's state cannot be used ({error!r}). Begin a new run with its "
+                    f"weights: checkpoint={usable.path}, without resume=true"
+                ) from error
         self.run, self._pulse, self._beat_at = run, pulse, 0.0
         self._parent = os.getppid()  # another, once the one that serves is gone
         self.bus = BusObserver(PUBLISH if config.publishInterval else 0.0)

@@ -58,7 +58,11 @@ class StreamTask(Task):
 
     own_dynamics = True
     picture_kind: str | None = None
-    """Name of what draws `picture` on the dashboard; None: there are no pictures."""
+    """Name of what draws `picture` on the dashboard; None: there are no pictures.
+
+    It is a module `online/page/<name>.js`, which exports `draw(canvas, picture)`, `describe(picture)` (a sentence), and
+    `drawLegend(list)`, as territory.js does.
+    """
 
     @abstractmethod
     def raw_fields(self) -> dict[str, RawField]:

@@ -21,7 +21,8 @@ COMPONENTS = {"survival": 0.61, "disruption": 0.12, "location": -0.08, "capacity
 def full_status() -> dict[str, Any]:
     """Every field known; numbers that can be told apart."""
     return {
-        "now": time.time(), "task": "Territory", "run": "Territory_continuous_20260102_120000", "phase": "serving",
+        "now": time.time(), "refreshed": time.time(), "task": "Territory",
+        "run": "Territory_continuous_20260102_120000", "phase": "serving",
         "simulator": "builtin", "gate": "cost", "playSpeed": 1.0,
         "streams": ["north", "south", "east"], "stream_count": 3,
         "serving": {"version": 41, "made": time.time() - 12, "age_s": 12.0, "source": "bus", "pinned": False,
@@ -89,12 +90,12 @@ class Script:
 
     def change(self, **parts: Any) -> None:
         """Another status, of now."""
-        self.status = merged(self.status, {"now": time.time(), **parts})
+        self.status = merged(self.status, {"now": time.time(), "refreshed": time.time(), **parts})
 
-    def picture(self, stream: str) -> dict[str, Any]:
-        """Raises KeyError for a stream that there is not."""
+    def picture(self, stream: str) -> dict[str, Any] | None:
+        """None for a stream that there is not."""
         if stream not in self.status["streams"]:
-            raise KeyError(stream)
+            return None
         self.pictures += 1
         return picture_of(stream, self.decision)
 

@@ -11,7 +11,7 @@ import torch
 from online.cost_gate import CostGate
 from online.experience import Verdict
 from online.gate import check_judgement
-from tasks.base import Discrete
+from tasks.base import Box, Discrete
 from tasks.build import make_env
 from tasks.stream_task import CostTask, Expectation, RawField
 from tasks.territory import Territory, TerritoryParams
@@ -194,3 +194,27 @@ def test_any_task_that_knows_what_to_expect_has_a_cost_gate():
     assert judgement.fallback.tolist() == [[0]] * 4
     with pytest.raises(ValueError, match="0 to 2"):
         gate.evaluate(level[:1], np.array([[3]]), np.ones(1))
+
+
+class Knobs(Valve):
+    """Two knobs, turned together; their level begins at 1."""
+
+    action_spec = Box(2)
+
+    def raw_fields(self):
+        return {"level": RawField((), 1, 10, "m")}
+
+    def expect(self, raw, action):
+        assert (raw["level"] >= 1).all()
+        turned = action @ torch.ones(2)
+        return Expectation({"flow": turned}, turned > 0, torch.ones(len(turned)), torch.zeros_like(action))
+
+
+def test_also_one_with_continuous_actions():
+    gate = CostGate(Knobs(None), {"flow": 2.0}, 1.0)
+    judgement = gate.evaluate(
+        np.ones((2, 1), np.float32), np.array([[0.5, 0.25], [0.5, -0.25]], np.float32), np.ones(2)
+    )
+    check_judgement(judgement, 2, Box(2))
+    assert judgement.expected.tolist() == [1.5, 0.5]
+    assert [Verdict(v).name for v in judgement.verdict] == ["SEND", "WAIT"]

@@ -77,6 +77,7 @@ def test_every_number_of_the_status_is_in_the_list_or_no_number_to_follow():
     """A field that is added to the status must be added to the list."""
     left = {
         "now",
+        "refreshed",
         "playSpeed",
         "serving.made",
         "serving.swapping",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from online.service import Service
 from online.simulator import BuiltIn
 from online.status import Status
 from online.streams import features_of, reward_of
+from online.watchdog import Watchdog
 from rl.policy import Policy
 from rl.spec import spec_of
 from tasks.base import Box
@@ -317,9 +319,7 @@ def test_a_gate_that_judges_by_what_clients_do_not_send_serves_none(setting, wha
     here = setting(gate=Sign(), what=what)
     (refused,) = here.ask(seen("mine", 1))
     assert refused.kind == "invalid"
-    assert f"gate=sign judges by {what.value}, which clients do not send. Allowed: gate=cost, lookahead, off" in str(
-        refused
-    )
+    assert f"the gate sign judges by {what.value}, which clients do not send. Allowed: gate=off" in str(refused)
     assert here.service.tally.decisions == 0
 
 
@@ -471,6 +471,42 @@ def test_a_count_of_sessions_that_cannot_be_is_not_believed(setting):
     here.run.sessions_file.write_text("9999999\n")
     here.begin()
     assert here.ask(seen("a", 1))[0].decision < 2**53
+
+
+def test_a_computed_reward_is_that_of_the_action_that_was_done_and_of_its_own_step(setting):
+    """2.5 was drawn, 1 is done. What was followed already, by an end, is not judged by the next episode."""
+    here = setting(bias=2.5)
+    here.service = Service(
+        here.service.decider, here.memory, lambda rows: rows, lambda before, action, after: (float(action[0]), {})
+    )
+
+    def shown(first, **more):
+        return Observed("a", raw=np.array([first, 0.0], np.float32), **more)
+
+    (answer,) = here.ask(shown(1))
+    assert (answer.proposed, answer.executed) == ([2.5], [1.0])
+    here.ask(shown(2))
+    assert here.rows()["reward"].tolist() == [1.0]
+    here.service.conversations.restore([])
+    here.ask(shown(3, done=True))  # nobody knows what came before it any more
+    here.ask(shown(4))
+    assert len(here.rows()) == 1
+
+
+def test_a_status_tells_when_what_decides_renewed_it(setting, monkeypatch):
+    """Read while a gate hangs, it stands still; while a run ends, it does not."""
+    here = setting()
+    fixed = {**dict.fromkeys(("task", "run", "simulator", "gate"), ""), "playSpeed": 1.0, "capacity": 10}
+    status = Status(fixed, here.service, Watchdog(here.run, None))
+    status.refresh()
+    made = status.reading()["refreshed"]
+    real = time.time
+    monkeypatch.setattr("online.status.time.time", lambda: real() + 30)
+    reading = status.reading()
+    assert reading["refreshed"] == made
+    assert reading["now"] > made + 29
+    status.phase = "stopping"
+    assert status.reading()["refreshed"] > made + 29
 
 
 def test_as_many_streams_as_are_served_are_remembered(setting):

@@ -21,7 +21,9 @@ let drawn = -Infinity, spoken = "";
 
 const clock = () => performance.now() / 1000; // goes on evenly, whatever happens to the time of day
 const now = () => clock() + (skew ?? 0);
-const age = () => (skew === null || state.now == null ? Infinity : Math.max(0, now() - state.now)); // of the numbers, s
+const since = (moment) => (skew === null || moment == null ? Infinity : Math.max(0, now() - moment));
+const age = () => since(state.now); // s since the server said the numbers
+const stale = () => since(state.refreshed); // s since what decides renewed them
 
 // talking to the server
 
@@ -171,7 +173,7 @@ function renderBadges() {
   const marks = [];
   if (serving.pinned) marks.push(["pinned", "new versions wait; nothing is learned from the decisions of a pinned one"]);
   if (serving.swapping) marks.push(["swapping", "two versions decide while one takes over"]);
-  if (decisions.interfered > 0) marks.push([`${count(decisions.interfered)} interfered`, "decisions made while people interfered: they are never learned from"]);
+  if (decisions.interfered > 0) marks.push([`${count(decisions.interfered)} interfered`, "decisions that people had a hand in, or in which gate or policy failed: they are never learned from"]);
   if (readOnly) marks.push(["read only", "this page takes no orders"]);
   const names = JSON.stringify(marks);
   if ($("badges").dataset.made === names) return;
@@ -321,7 +323,7 @@ function renderPlots() {
 
 function renderAges() {
   const { serving = {}, trainer = {} } = state;
-  const fresh = document.body.dataset.link === "open" && age() < OLD;
+  const fresh = document.body.dataset.link === "open" && stale() < OLD;
   document.body.dataset.fresh = fresh ? "yes" : "no";
   set("serving", serving.version == null ? "" : `version ${serving.version}${serving.age_s == null ? "" : ` · ${aged(serving.age_s).replace("just now", "just made")}${serving.age_s + age() < 0.95 ? "" : " old"}`}`);
   if (state.trainer) renderTrainer(trainer);
@@ -346,10 +348,10 @@ function renderAges() {
 function troubles(idle) {
   const { trainer = {}, serving = {} } = state;
   const found = [], linked = document.body.dataset.link;
-  const since = Number.isFinite(age()) ? `The numbers below are ${ago(age()).replace("just now", "0 s")} old. ` : "";
-  if (linked === "closed") found.push(["bad", `No connection to the server. ${since}Trying again.`, "no connection to the server"]);
-  else if (linked === "silent") found.push(["bad", `The server is connected but says nothing. ${since}`, "the server says nothing"]);
-  else if (age() >= OLD) found.push(["bad", `The server answers, but what decides has given no news. ${since}`, "no news of what decides"]);
+  const old = Number.isFinite(stale()) ? `The numbers below are ${ago(stale()).replace("just now", "0 s")} old. ` : "";
+  if (linked === "closed") found.push(["bad", `No connection to the server. ${old}Trying again.`, "no connection to the server"]);
+  else if (linked === "silent") found.push(["bad", `The server is connected but says nothing. ${old}`, "the server says nothing"]);
+  else if (stale() >= OLD) found.push(["bad", `The server answers, but what decides has given no news. ${old}`, "no news of what decides"]);
   if (found.length) return found; // what is known else is old
   if (["hung", "dead", "given up"].includes(trainer.state)) {
     const goes = serving.version == null ? "" : ` Version ${serving.version} goes on deciding; it learns nothing.`;
