@@ -70,17 +70,20 @@ def trained(tmp_path_factory):
     for task, size in (("Territory", ("numEnvs=8", "train.horizon_length=16")), ant, ("Cartpole", ())):
         done = run(cwd, f"task={task}", *size, "maxIterations=2")
         assert done.returncode == 0, done.stdout
+    with Running(cwd, "config=continuous", "task=Territory", "playSpeed=0", "streamPort=0") as process:
+        process.wait_for("dashboard at", timeout=120)
+        assert process.end(timeout=60) == 0, process.text
     return cwd
 
 
 @pytest.fixture
-def cartpole_is_latest(trained):
-    """Each command finds what the fixture trained last, whichever ran before."""
+def newest(trained, command):
+    """Each command finds the fixture's run that it is about as the newest, whichever ran before."""
+    goes_on = {"config=continuous", "resume=true"} <= set(command.split())
+    run = min((trained / "runs").glob("Territory_continuous_*" if goes_on else "Cartpole_train_*"))
     latest = trained / "runs" / "latest_train"
-    before = latest.readlink()
-    yield
     latest.unlink()
-    latest.symlink_to(before)
+    latest.symlink_to(run.name)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +94,7 @@ def display():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("cartpole_is_latest")
+@pytest.mark.usefixtures("newest")
 @pytest.mark.parametrize("command", PYTHON)
 def test_the_command_runs(command, trained, display):
     arguments = shlex.split(command)[2:]
