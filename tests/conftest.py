@@ -15,7 +15,7 @@ LOADED = (anyio._backends._asyncio, anyio.open_file)
 
 
 ALONE = ("test_page_", "test_online_page", "test_native_viewer", "test_web_browser", "test_video", "test_record",
-         "test_races", "test_learning", "test_continuous_cli", "test_watchdog")  # fmt: skip
+         "test_races", "test_learning")  # fmt: skip
 """Modules whose slow tests are about browsers, displays, or what is noticed within a time: one after the other."""
 
 

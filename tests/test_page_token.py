@@ -92,7 +92,7 @@ def test_who_may_only_look_cannot_touch_and_a_given_token_is_in_no_file(tmp_path
             assert set(line.refused) == {"this page only shows (streamReadOnly)"}
             played = line.drain()["episodes"]
             assert not line.until(lambda state: state["episodes"] > played)["paused"]
-        assert "security: streamBindAll=true lets whoever has the token watch this test" in server.text
+        assert "security: streamBindAll=true lets whoever has the token watch this" in server.text
         assert server.end() == 0
     assert files_with(tmp_path, GIVEN) == []
 
