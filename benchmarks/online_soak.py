@@ -134,7 +134,10 @@ class Soak:
         trainer, buffer, decisions = found["trainer"], found["buffer"], found["decisions"]
         self._expect(buffer["lost"] == 0, f"{buffer['lost']} completed decisions are lost", fault)
         alive = trainer["pid"] is not None and Path(f"/proc/{trainer['pid']}").exists()
-        self._expect(trainer["state"] not in ("training", "waiting") or alive, f"{trainer['state']}, but dead", fault)
+        if trainer["state"] in ("training", "waiting") and not alive:  # killed between the answer and the look?
+            again = self.status()["trainer"]
+            still = again["state"] == trainer["state"] and again["pid"] == trainer["pid"]
+            self._expect(not still, f"{trainer['state']}, but dead", fault)
         self._expect(trainer["state"] != "given up", "given up", fault)
         age = trainer["beat_age_s"]
         late = trainer["state"] in ("training", "waiting") and age > HANG_S + LOOK
