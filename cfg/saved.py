@@ -32,17 +32,13 @@ T = TypeVar("T")
 FROM_RUN = ("task", "train")
 SESSION: tuple[str, ...] = (  # keys that a resumed run takes from the command line where they are given there
     "maxIterations", "saveInterval", "saveFrequency", "keepLast", "keepEvery", "logLevel", "checks", "device",
-    "sim.threads", "publishInterval", "task.params.asset",
+    "sim.threads", "publishInterval", "task.params.asset", "playSpeed", "simulator",
+    *(f"online.{f.name}" for f in dataclasses.fields(OnlineConfig) if f.name != "buffer_capacity"),
 )  # fmt: skip
 ALWAYS_SESSION = (
     "mode", "checkpoint", "resume", "runsDir",
     *(f.name for f in dataclasses.fields(WatchingKeys) if f.name != "playSpeed"),
 )  # fmt: skip
-SESSION += (
-    "playSpeed",
-    "simulator",
-    *(f"online.{f.name}" for f in dataclasses.fields(OnlineConfig) if f.name != "buffer_capacity"),
-)
 
 
 def with_run_config(

@@ -145,7 +145,9 @@ class Decider:
         judgement = self._judge(sights, proposed, confidence.numpy().copy())
         executed, held = _executed(proposed, judgement, gated=self.seat is not None)
         forced = torch.from_numpy((executed != proposed).any(1))
-        executed_log_prob = log_prob.where(~forced, _log_prob_of_forced(said, action, rows, executed))
+        executed_log_prob = log_prob
+        if forced.any():  # seldom, and a second look at the distribution
+            executed_log_prob = log_prob.where(~forced, _log_prob_of_forced(said, action, rows, executed))
         failed = self.seat is not None and judgement is None
         now = time.time()
         decided = []

@@ -13,7 +13,7 @@ const PICTURE = 500; // ms between pictures, at least
 
 const state = {};
 const points = [];
-let socket = null, attempts = 0, readOnly = false, hasPicture = false;
+let socket = null, attempts = 0, readOnly = false;
 let heard = -Infinity; // s, the page's clock: when the last message came
 let painter = null; // what draws the task's pictures
 let skew = null; // s from the page's clock to the server's; null: none has said yet
@@ -276,15 +276,15 @@ function versionRow(version) {
 function renderStreams(streams) {
   const known = state.stream_count ?? streams.length; // of many, the server names those that were heard last
   set("stream-count", count(known));
-  const looks = () => JSON.stringify([streams, known > streams.length, hasPicture, hasPicture && $("stream").value]);
+  const looks = () => JSON.stringify([streams, known > streams.length, painter && $("stream").value]);
   if ($("streams").dataset.made === looks()) return;
   const chosen = $("stream").value;
   $("stream").replaceChildren(...streams.map((name) => new Option(name, name)));
   $("stream").value = streams.includes(chosen) ? chosen : streams[0] ?? "";
   $("streams").dataset.made = looks();
   $("streams").replaceChildren(...streams.map((name) => {
-    const item = made("li", hasPicture ? "" : name, hasPicture ? "" : "plain");
-    if (hasPicture) item.append(Object.assign(made("button", name), { onclick: () => choose(name) }));
+    const item = made("li", painter ? "" : name, painter ? "" : "plain");
+    if (painter) item.append(Object.assign(made("button", name), { onclick: () => choose(name) }));
     return item;
   }));
   if (known > streams.length) $("streams").append(made("li", "and others", "hint"));
@@ -371,7 +371,7 @@ new IntersectionObserver((entries) => { picture.visible = entries.at(-1).isInter
 
 async function fetchPicture() {
   const stream = $("stream").value;
-  if (!hasPicture || !picture.visible || document.hidden || picture.busy || document.body.dataset.link !== "open" || !stream) return;
+  if (!painter || !picture.visible || document.hidden || picture.busy || document.body.dataset.link !== "open" || !stream) return;
   picture.busy = true;
   try {
     const answer = await fetch(`online/picture?stream=${encodeURIComponent(stream)}`, { cache: "no-store", signal: AbortSignal.timeout(5000) });
@@ -398,13 +398,13 @@ function showPicture(text) {
 
 // A task's pictures are drawn by a module of that name.
 async function usePictures(kind) {
-  painter = null;
+  let found = null;
   if (kind) {
-    try { painter = await import(`./${kind}.js`); } catch (error) { word(`no pictures of ${kind}: ${error.message}`); }
+    try { found = await import(`./${kind}.js`); } catch (error) { word(`no pictures of ${kind}: ${error.message}`); }
   }
-  hasPicture = painter !== null;
-  $("territory").hidden = !hasPicture;
-  if (hasPicture) painter.drawLegend($("map-legend"));
+  painter = found;
+  $("territory").hidden = !painter;
+  painter?.drawLegend($("map-legend"));
   render(false);
 }
 
