@@ -11,9 +11,10 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
+ROOMS := $(patsubst %/__init__.py,%,$(filter-out livegym/% tests/% benchmarks/% docs/%,$(wildcard */__init__.py)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train watch test test-slow check format bench clean
+.PHONY: help setup train watch test test-slow check types format bench clean
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -34,8 +35,16 @@ test-slow: $(READY) tools
 check: $(READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/mypy
+	$(MAKE) types
 	$(RUN) -m pytest tests/test_house.py
+
+# The type checker does not follow `livegym.__path__`: it is shown the package as an installation has it.
+types: $(READY)
+	rm -rf .types && mkdir -p .types/livegym
+	@for part in livegym/*.py $(ROOMS) train.py; do \
+	  ln -s "$(CURDIR)/$$part" .types/livegym/; done
+	cd .types && ../$(VENV)/bin/mypy --config-file ../pyproject.toml -p livegym
+	cd clients/python && ../../$(VENV)/bin/mypy --config-file ../../pyproject.toml -p livegym_client
 
 format: $(READY)
 	$(VENV)/bin/ruff check --fix .
@@ -47,7 +56,7 @@ bench: $(READY)
 
 setup: $(READY)
 
-$(READY): setup.py constraints.txt
+$(READY): setup.py constraints.txt clients/python/pyproject.toml
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "livegym needs Python 3.11 or newer; '$(PYTHON)' is $$("$(PYTHON)" --version 2>&1). Try: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || { \
@@ -55,7 +64,7 @@ $(READY): setup.py constraints.txt
 	"$(PYTHON)" -m venv $(VENV)
 	$(RUN) -m pip install --quiet --upgrade pip
 	$(RUN) -m pip install --quiet --constraint constraints.txt torch
-	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[dev]' --editable clients/python
 	@touch $(READY)
 
 # Programs that the tests run for real.
@@ -66,4 +75,4 @@ tools:
 	  echo "the tests also run:$$missing. Try: sudo apt-get install git rsync unison openssh-client" >&2; exit 1; fi
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) .types build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -1,27 +1,62 @@
-"""The package: what it needs and its optional parts. Exact versions that CI ran are in constraints.txt."""
+"""The package: what it needs and its optional parts. Exact versions that CI ran are in constraints.txt.
+
+The rooms lie at the top of the checkout and are imported as `livegym.<room>`; `package_dir` puts them there.
+"""
+
+import re
+from pathlib import Path
 
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
+
+HERE = Path(__file__).parent
+ROOMS = (
+    "utils", "schema", "rundir", "sim", "tasks", "cfg", "rl", "weights", "live", "play", "web", "online", "serve",
+    "viewers",
+)  # fmt: skip
+VERSION = re.search(r'__version__ = "(.+)"', (HERE / "livegym" / "__init__.py").read_text())[1]
+
+
+class BuildPy(build_py):
+    """Puts train.py, which lies beside the rooms in a checkout, into the package."""
+
+    def find_package_modules(self, package, package_dir):
+        found = super().find_package_modules(package, package_dir)
+        return [*found, (package, "train", "train.py")] if package == "livegym" else found
+
+
+def packages():
+    """`livegym`, and each room with the packages in it."""
+    rooms = [[room, *(f"{room}.{inner}" for inner in find_packages(room))] for room in ROOMS]
+    return ["livegym", *(f"livegym.{name}" for names in rooms for name in names)]
+
 
 setup(
     name="livegym",
-    version="0.1.0",
-    description="Train robot policies in massively parallel physics and watch the policy that is learning now",
+    version=VERSION,
+    description="Train robot policies in simulation and watch the policy that is learning now",
+    long_description=(HERE / "README.md").read_text(),
+    long_description_content_type="text/markdown",
     license="Apache-2.0",
+    license_files=["LICENSE"],
+    keywords="reinforcement-learning robotics mujoco ppo hydra simulation",
     python_requires=">=3.11",
-    packages=find_packages(
-        include=["cfg*", "sim*", "tasks*", "rl*", "live*", "web*", "online*", "viewers*", "utils*", "livegym_client*"]
-    ),
-    py_modules=["train"],
+    cmdclass={"build_py": BuildPy},
+    package_dir={"livegym": "livegym", **{f"livegym.{room}": room for room in ROOMS}},
+    packages=packages(),
+    entry_points={"console_scripts": ["livegym = livegym.train:main"]},
     package_data={
-        "viewers": ["browser/page/*"],
-        "web": ["page/*"],
-        "online": ["page/*"],
-        "cfg": ["*.yaml", "*/*.yaml"],
-        "tasks": ["models/*.xml", "models/*/*.xml"],
+        "livegym.viewers": ["browser/page/*"],
+        "livegym.web": ["page/*"],
+        "livegym.serve": ["page/*"],
+        "livegym.cfg": ["*.yaml", "*/*.yaml"],
+        "livegym.tasks": ["models/*.xml", "models/*/*.xml"],
     },
     install_requires=[
         "hydra-core~=1.3",
         "omegaconf~=2.3",
+        "numpy>=1.26",
+        "pyyaml",
         "torch>=2.7",
         "rl-games==1.6.5",
         "gymnasium>=1.0",
@@ -31,7 +66,7 @@ setup(
         "rich",
         "matplotlib",  # config=runs draws curves
         "xxhash>=3.5",  # checksums of the weight bus
-        "viser~=1.1.1",  # the page's 3D scene: viewers/browser/viser_seam.py knows this version's inside
+        "viser~=1.1.1",  # the page's 3D scene: web/viser_seam.py knows this version's inside
         "trimesh",
         "mjviser>=0.0.14",  # MuJoCo's geoms as meshes
         "fastapi",
@@ -51,7 +86,6 @@ setup(
         "glfw",
     ],
     extras_require={
-        "gpu": ["mujoco-warp~=3.17"],
         "dev": [
             "pytest",
             "pytest-xdist",

@@ -3,6 +3,9 @@
 python train.py config=train_headless task=Ant
 python train.py config=test task=Ant testGamesNum=0 checkpoint=latest reloadInterval=2
 python train.py --help
+
+The installed command `livegym` and `python -m livegym` are the same. Imports stand where they are needed: Ctrl+C must
+be answered before Hydra is there, and a mistake on the command line should not wait for torch.
 """
 
 from __future__ import annotations
@@ -10,16 +13,21 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from utils.signals import StopFlag, end_on_interrupt
-
-end_on_interrupt()  # first: the next line imports Hydra, in which Ctrl+C could get lost
-
-from cfg import cli  # noqa: E402
+from livegym.utils.search_path import forget_checkout
+from livegym.utils.signals import StopFlag, end_on_interrupt
 
 if TYPE_CHECKING:
+    from livegym.rl.observer import TrainingObserver
     from omegaconf import DictConfig
 
-    from rl.observer import TrainingObserver
+
+def main() -> int:
+    """Does what the command line says; returns the exit status."""
+    end_on_interrupt()  # first: the next import is Hydra's, in which Ctrl+C could get lost
+    forget_checkout()
+    from livegym.cfg import cli
+
+    return cli.run(job)
 
 
 def job(cfg: DictConfig) -> int:
@@ -29,12 +37,13 @@ def job(cfg: DictConfig) -> int:
 
 
 def _run(cfg: DictConfig, stop: StopFlag) -> int:
-    from cfg.overrides import split
-    from cfg.typed import to_typed, yaml_text
-    from cfg.validate import num_envs_of
-    from utils.log import setup_logging
-    from utils.provenance import Provenance
-    from utils.seeding import draw_seed
+    from livegym.cfg import cli
+    from livegym.cfg.overrides import split
+    from livegym.cfg.typed import to_typed, yaml_text
+    from livegym.cfg.validate import num_envs_of
+    from livegym.rundir.provenance import Provenance
+    from livegym.utils.log import setup_logging
+    from livegym.utils.seeding import draw_seed
 
     cfg.seed = draw_seed() if cfg.seed is None else cfg.seed
     cfg.numEnvs = num_envs_of(cfg)
@@ -44,9 +53,9 @@ def _run(cfg: DictConfig, stop: StopFlag) -> int:
     task = config.task.name if cli.is_explicit("task") else None
     provenance = Provenance(yaml_text(cfg), yaml_text(cfg, resolve=False), overrides, list(sys.orig_argv))
     if config.mode == "test":
-        from live.testing import run_test
-        from utils.companion import end_with_parent
-        from viewers.opening import open_audience
+        from livegym.play.testing import run_test
+        from livegym.utils.companion import end_with_parent
+        from livegym.viewers.opening import open_audience
 
         end_with_parent(stop)
         status = run_test(config, provenance, stop, task, overrides, open_audience)
@@ -54,28 +63,28 @@ def _run(cfg: DictConfig, stop: StopFlag) -> int:
             raise KeyboardInterrupt  # a test ends well on Ctrl+C, but the sweep must not go on
         return status
     if config.mode == "runs":
-        from rl.overview import manage_runs
-        from utils.log import console
+        from livegym.rundir.overview import manage_runs
+        from livegym.utils.log import console
 
         return manage_runs(config, task, console)
-    from rl.training import load_parent, run_training
+    from livegym.rl.training import load_parent, run_training
 
     parent = load_parent(config, task)
     if config.resume and parent is not None:
         config = parent.resumed(config, [split(override)[1] for override in overrides])
     if config.mode == "continuous":
-        from online.running import run_continuous
+        from livegym.serve.running import run_continuous
 
         return run_continuous(config, provenance, stop, parent)
-    from live.learner import BusObserver
+    from livegym.weights.learner import BusObserver
 
     observers: list[TrainingObserver] = [BusObserver(config.publishInterval)]
     if config.viewer or config.watch or config.videoRecord or config.trainVideoEvery:
-        from viewers.companions import Companions
+        from livegym.viewers.companions import Companions
 
         observers.append(Companions(config))
     return run_training(config, provenance, stop, parent, observers)
 
 
 if __name__ == "__main__":
-    raise SystemExit(cli.run(job))
+    raise SystemExit(main())

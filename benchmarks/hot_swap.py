@@ -24,16 +24,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from livegym.play.watch import Watcher
+from livegym.rl.spec import shape_hash, spec_of
+from livegym.rundir.lock import RunLock
+from livegym.rundir.run import bus_file
+from livegym.weights.bus_reader import BusReader
+from livegym.weights.follow import FollowSource
+from livegym.weights.publish import Publisher
+
 from benchmarks.harness import Side, arguments, measure, refuse_busy_machine, report, summary
 from benchmarks.reload import UNITS, World
 from benchmarks.swap_loops import Unchecked, latency, torn_vectors
-from live.bus_reader import BusReader
-from live.follow import FollowSource
-from live.publish import Publisher
-from live.watch import Watcher
-from rl.spec import shape_hash, spec_of
-from utils.lock import RunLock
-from utils.run import bus_file
 
 SECONDS = {True: 10.0, False: 60.0}
 PUBLICATIONS = {True: 100_000, False: 1_000_000}
@@ -76,12 +77,12 @@ def costs(size: str) -> dict[str, float]:
 
 def training_share(seconds: float) -> dict[str, float]:
     """The share of an Ant training that is spent publishing, once a second."""
-    import rl.training as training
-    from cfg.compose import compose
-    from cfg.typed import to_typed
-    from live.learner import BusObserver
-    from utils.provenance import Provenance
-    from utils.signals import StopFlag
+    from livegym.cfg.compose import compose
+    from livegym.cfg.typed import to_typed
+    from livegym.rl import training
+    from livegym.rundir.provenance import Provenance
+    from livegym.utils.signals import StopFlag
+    from livegym.weights.learner import BusObserver
 
     spent, iterations = [], max(10, int(2 * seconds))
 

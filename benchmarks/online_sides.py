@@ -19,29 +19,29 @@ from typing import Any
 
 import numpy as np
 import torch
+from livegym.cfg.compose import compose
+from livegym.cfg.typed import as_dict, to_typed
+from livegym.online.decider import Decider, Slots
+from livegym.online.gates import layout_of, make_gate
+from livegym.online.memory import Memory
+from livegym.online.replay import ReplayReader
+from livegym.online.saving import Keeper
+from livegym.online.service import Service
+from livegym.online.trainer import Trainer, rule_of
+from livegym.rl.actor_critic import ActorCritic
+from livegym.rl.spec import spec_of
+from livegym.rundir.lock import RunLock
+from livegym.rundir.run import create_run
+from livegym.schema import RootConfig
+from livegym.serve.running import first_state, followed, live_policy
+from livegym.serve.simulator import BuiltIn
+from livegym.serve.streams import features_of, reward_of
+from livegym.serve.watchdog import Watchdog
+from livegym.tasks.build import make_env
+from livegym.utils.seeding import seed_everything
+from livegym.weights.candidate import Candidate
 
 from benchmarks.harness import ROOT
-from cfg.compose import compose
-from cfg.schema import RootConfig
-from cfg.typed import as_dict, to_typed
-from live.candidate import Candidate
-from online.decider import Decider, Slots
-from online.gates import layout_of, make_gate
-from online.memory import Memory
-from online.replay import ReplayReader
-from online.running import first_state, followed, live_policy
-from online.saving import Keeper
-from online.service import Service
-from online.simulator import BuiltIn
-from online.streams import features_of, reward_of
-from online.trainer import Trainer, rule_of
-from online.watchdog import Watchdog
-from rl.actor_critic import ActorCritic
-from rl.spec import spec_of
-from tasks.build import make_env
-from utils.lock import RunLock
-from utils.run import create_run
-from utils.seeding import seed_everything
 
 RATE = 60.0  # Hz of the control loop whose latency is looked at
 FILLED = 400  # turns before the measurement, so that there is something to learn from
@@ -237,7 +237,7 @@ def sockets(streams: int, seconds: float) -> dict[str, float]:
 def buffer_ours(seconds: float) -> dict[str, float]:
     """Additions a second while another process samples batches of 32 as fast as it can, and its samples a second."""
     sampler = (
-        "import sys, time, numpy as np; from pathlib import Path; from online.replay import ReplayReader;"
+        "import sys, time, numpy as np; from pathlib import Path; from livegym.online.replay import ReplayReader;"
         "from benchmarks.online_sides import LAYOUT;"
         "r = ReplayReader(Path(sys.argv[1]), LAYOUT, 10_000); g = np.random.default_rng(0);"
         "end = time.perf_counter() + float(sys.argv[2]); n = 0\n"
@@ -284,8 +284,8 @@ def buffer_locked(seconds: float) -> dict[str, float]:
 
 
 def _writer(path: Path) -> tuple[Any, list[Any]]:
-    from online.experience import Experience, Verdict
-    from online.replay import ReplayWriter
+    from livegym.online.experience import Experience, Verdict
+    from livegym.online.replay import ReplayWriter
 
     rng = np.random.default_rng(0)
     made = []
@@ -304,7 +304,7 @@ def _writer(path: Path) -> tuple[Any, list[Any]]:
 
 
 def _layout() -> Any:
-    from online.experience import Layout
+    from livegym.online.experience import Layout
 
     return Layout(obs=28, action=2, discrete=True, seen=0)
 

@@ -30,10 +30,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from livegym.online.experience import Layout
+from livegym.online.ring import HEADER, Mapped, checks_of, factors_of
 
 from benchmarks.harness import ROOT, arguments, held_by, report
-from online.experience import Layout
-from online.ring import HEADER, Mapped, checks_of, factors_of
 
 PERIOD, LASTS, LOOK = 45.0, 10.0, 5.0  # s
 PORT = 58917
@@ -53,7 +53,7 @@ if os.path.basename(sys.argv[0] if sys.argv else "") in ("train.py", "worker.py"
     import importlib.abc, importlib.machinery
     class Finder(importlib.abc.MetaPathFinder):
         def find_spec(self, name, path, target=None):
-            if name != "online.cost_gate":
+            if name != "livegym.online.cost_gate":
                 return None
             spec = importlib.machinery.PathFinder.find_spec(name, path)
             load = spec.loader.exec_module

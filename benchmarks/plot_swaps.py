@@ -8,14 +8,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from cfg.compose import compose
-from cfg.saved import with_run_config
-from cfg.typed import to_typed
-from live.candidate import Candidate
-from live.sources import candidate_of
-from live.swap import LivePolicy
-from live.world import build_world
-from rl.checkpoint import read_checkpoint
+from livegym.cfg.compose import compose
+from livegym.cfg.saved import with_run_config
+from livegym.cfg.typed import to_typed
+from livegym.live.swap import LivePolicy
+from livegym.play.world import build_world
+from livegym.rundir.checkpoint import read_checkpoint
+from livegym.weights.candidate import Candidate
+from livegym.weights.sources import candidate_of
 
 BEFORE, SHOWN, AFTER = 25, 20, 60  # control steps: swap before the episode's end; shown before it; shown after it
 BLEND_SECONDS = 1.5

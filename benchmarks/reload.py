@@ -20,20 +20,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from livegym.cfg.compose import compose
+from livegym.cfg.typed import as_dict, to_typed
+from livegym.live.swap import LivePolicy
+from livegym.play.watch import Watcher
+from livegym.rl.policy import Policy
+from livegym.rl.spec import shape_hash, spec_of
+from livegym.rundir.checkpoint import CheckpointMeta, read_checkpoint, write_checkpoint
+from livegym.rundir.run import Run, create_run
+from livegym.schema import NetworkConfig
+from livegym.tasks.build import make_env
+from livegym.weights.candidate import Candidate
+from livegym.weights.sources import CheckpointSource, candidate_of
 
 from benchmarks.harness import Side, arguments, measure, ratios, refuse_busy_machine, report, summary
-from cfg.compose import compose
-from cfg.schema import NetworkConfig
-from cfg.typed import as_dict, to_typed
-from live.candidate import Candidate
-from live.sources import CheckpointSource, candidate_of
-from live.swap import LivePolicy
-from live.watch import Watcher
-from rl.checkpoint import CheckpointMeta, read_checkpoint, write_checkpoint
-from rl.policy import Policy
-from rl.spec import shape_hash, spec_of
-from tasks.build import make_env
-from utils.run import Run, create_run
 
 UNITS = {"0.2 MB": [256, 160, 64], "2 MB": [768, 512, 256]}
 PERIOD = 1 / 60  # s

@@ -43,11 +43,11 @@ def env_steps(num_envs: int, seconds: float) -> dict[str, float]:
 def ppo_frames(num_envs: int, seconds: float) -> dict[str, float]:
     """Frames/s of PPO on Ant, without curves and checkpoints."""
     import torch
+    from livegym.rl.agent import Iteration, create_agent
+    from livegym.schema import NetworkConfig, PPOConfig
+    from livegym.utils.signals import StopFlag
 
     from benchmarks.tasks import make
-    from cfg.schema import NetworkConfig, PPOConfig
-    from rl.agent import Iteration, create_agent
-    from utils.signals import StopFlag
 
     torch.set_num_threads(1)
     minibatches = max(1, num_envs * HORIZON // MINIBATCH)
@@ -79,13 +79,13 @@ def shares(seconds: float) -> dict[str, float]:
 
     Its stderr is a terminal, which another process empties, so that the display is drawn.
     """
-    import rl.training as training
-    from cfg.compose import compose
-    from cfg.typed import to_typed
-    from rl.progress import Progress
-    from rl.saver import Saver
-    from utils.provenance import Provenance
-    from utils.signals import StopFlag
+    from livegym.cfg.compose import compose
+    from livegym.cfg.typed import to_typed
+    from livegym.rl import training
+    from livegym.rl.progress import Progress
+    from livegym.rl.saver import Saver
+    from livegym.rundir.provenance import Provenance
+    from livegym.utils.signals import StopFlag
 
     screen, terminal = pty.openpty()
     drain = subprocess.Popen(["cat"], stdin=screen, stdout=subprocess.DEVNULL)

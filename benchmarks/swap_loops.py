@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from livegym.play.watch import Watcher
+from livegym.rl.spec import spec_of
+from livegym.rundir.lock import RunLock
+from livegym.rundir.run import Run, bus_file
+from livegym.weights.bus_reader import BusReader, Publication
+from livegym.weights.follow import FollowSource
+from livegym.weights.publish import Publisher
 
 from benchmarks.reload import PERIOD, UNITS, World, quantiles
-from live.bus_reader import BusReader, Publication
-from live.follow import FollowSource
-from live.publish import Publisher
-from live.watch import Watcher
-from rl.spec import spec_of
-from utils.lock import RunLock
-from utils.run import Run, bus_file
 
 STEADY = 0.2871  # s between publications: no multiple of the control period, or all would come at the same moment of it
 Model = dict[str, torch.Tensor]

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import ClassVar
 
 import torch
+from livegym.schema import ObservationGroups, PhysicsConfig, SimConfig, TaskConfig
+from livegym.sim import create
+from livegym.sim.base import Simulator
+from livegym.tasks.ant import Ant, AntParams
+from livegym.tasks.base import Box, Task
+from livegym.tasks.env import Env
 from torch import Tensor
-
-from cfg.schema import ObservationGroups, PhysicsConfig, SimConfig, TaskConfig
-from sim import create
-from sim.base import Simulator
-from tasks.ant import Ant, AntParams
-from tasks.base import Box, Task
-from tasks.env import Env
 
 ASSETS = Path(find_spec("gymnasium").origin).parent / "envs" / "mujoco" / "assets"
 

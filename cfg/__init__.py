@@ -1,1 +1,1 @@
-"""The configuration: `schema` says which keys there are, the yaml files beside it give them values."""
+"""The configuration: yaml groups, and what composes them and the command line, checked against the schema."""

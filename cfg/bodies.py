@@ -7,16 +7,16 @@ Checked wherever a task comes from: typed (`cfg.validate`), or out of a run that
 
 from __future__ import annotations
 
-from cfg.schema import RootConfig
-from utils.errors import UserError
+from livegym.schema import RootConfig
+from livegym.utils.errors import UserError
 
 SHOWN = ("viewer", "watch", "videoRecord", "trainVideoEvery")  # keys that draw bodies
 
 
 def check_bodies(config: RootConfig) -> None:
     """Raises UserError where engine, physics or viewers do not fit the task."""
-    from sim import check_engine  # imports torch, as does the next: a wrong key should not wait for it
-    from tasks import TASKS
+    from livegym.sim import check_engine  # imports torch, as does the next: a wrong key should not wait for it
+    from livegym.tasks import TASKS
 
     name = config.task.name
     own_dynamics = TASKS[name].own_dynamics

@@ -25,15 +25,14 @@ import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
+from livegym.cfg import compose
+from livegym.cfg.overrides import split
+from livegym.cfg.typed import hide_secrets, redacted
+from livegym.cfg.validate import unused_keys, validate
+from livegym.schema import RootConfig
+from livegym.schema.keys import Schema
+from livegym.utils.errors import UserError, did_you_mean
 from omegaconf import DictConfig, OmegaConf
-
-from cfg import compose
-from cfg.keys import Schema
-from cfg.overrides import split
-from cfg.schema import RootConfig
-from cfg.typed import hide_secrets, redacted
-from cfg.validate import unused_keys, validate
-from utils.errors import UserError, did_you_mean
 
 Job = Callable[[DictConfig], "int | None"]
 
@@ -58,12 +57,12 @@ def run(job: Job) -> int:
 
 def _run(job: Job, arguments: list[str]) -> int:
     if {"--help", "-h"} & set(arguments):
-        from cfg.help import help_text
+        from livegym.cfg.help import help_text
 
         print(help_text(arguments=arguments))
         return 0
     if "--list-tasks" in arguments:
-        from cfg.help import tasks_text
+        from livegym.cfg.help import tasks_text
 
         print(tasks_text())
         return 0

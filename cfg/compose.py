@@ -24,17 +24,16 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
+from livegym.cfg import overrides as ov
+from livegym.cfg.groups import CFG_DIR, GROUPS, check_group, refuse_bare_names
+from livegym.cfg.typed import params_class, plain
+from livegym.schema import RootConfig, TaskConfig
+from livegym.schema.keys import Key, Schema, is_mapping, section, strip_optional
+from livegym.schema.values import check, plain_text
+from livegym.utils.errors import UserError, did_you_mean
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
-
-from cfg import overrides as ov
-from cfg.groups import CFG_DIR, GROUPS, check_group, refuse_bare_names
-from cfg.keys import Key, Schema, is_mapping, section, strip_optional
-from cfg.schema import RootConfig, TaskConfig
-from cfg.typed import params_class, plain
-from cfg.values import check, plain_text
-from utils.errors import UserError, did_you_mean
 
 VERSION_BASE = "1.3"
 FIXED = {"task.name": "task=<Name>"}  # keys that follow from a group
@@ -67,7 +66,7 @@ def _omegaconf_knows(hint: Any) -> bool:
 
 def register() -> None:
     """Registers the schema with Hydra; may be called again."""
-    from tasks import TASKS  # imports torch: help and wrong names do without
+    from livegym.tasks import TASKS  # imports torch: help and wrong names do without
 
     _register(tuple((name, task.Params) for name, task in TASKS.items()))
 

@@ -9,10 +9,9 @@ import yaml
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.types import Override
-
-from cfg import overrides as ov
-from cfg.values import plain_text
-from utils.errors import UserError, not_one_of
+from livegym.cfg import overrides as ov
+from livegym.schema.values import plain_text
+from livegym.utils.errors import UserError, not_one_of
 
 CFG_DIR = Path(__file__).resolve().parent
 GROUPS = ("config", "task", "train", "sim", "physics")
@@ -41,7 +40,7 @@ def check_group(override: Override, loader: ConfigLoader, parsed: Iterable[Overr
 def _no_such_option(group: str, name: str, options: Sequence[str]) -> UserError:
     """The error for a name that a group lacks; of a task that is half there, what is missing."""
     if group == "task":
-        from tasks import TASKS
+        from livegym.tasks import TASKS
 
         if name in TASKS:
             return UserError(
@@ -54,7 +53,7 @@ def _no_such_option(group: str, name: str, options: Sequence[str]) -> UserError:
 
 def _refuse_half_made_tasks(override: Override) -> None:
     """Raises UserError for a task with a yaml that is not in the table, or whose yaml has another task's name."""
-    from tasks import TASKS
+    from livegym.tasks import TASKS
 
     for name in map(plain_text, ov.values(override)):
         file = CFG_DIR / "task" / f"{name}.yaml"

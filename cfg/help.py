@@ -12,10 +12,18 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from cfg.keys import Key, Schema, is_mapping, section
-from cfg.schema import OnlineConfig, PhysicsConfig, PPOConfig, RandomizationConfig, RootConfig, SimConfig, TaskConfig
-from cfg.values import allowed, show
-from utils.errors import not_one_of
+from livegym.schema import (
+    OnlineConfig,
+    PhysicsConfig,
+    PPOConfig,
+    RandomizationConfig,
+    RootConfig,
+    SimConfig,
+    TaskConfig,
+)
+from livegym.schema.keys import Key, Schema, is_mapping, section
+from livegym.schema.values import allowed, show
+from livegym.utils.errors import not_one_of
 
 CFG_DIR = Path(__file__).resolve().parent
 MUJOCO_TIMESTEP = 0.002  # s, where a model names none
@@ -66,7 +74,7 @@ def _task_rows() -> list[tuple[str, str]]:
 
 
 def _params_table(name: str, width: int) -> str:
-    from tasks import TASKS  # imports torch
+    from livegym.tasks import TASKS  # imports torch
 
     if name not in TASKS:
         raise not_one_of("task", name, TASKS)
@@ -134,8 +142,8 @@ def _table(title: str, rows: Sequence[tuple[str, str]], width: int) -> str:
 
 def tasks_text(width: int | None = None) -> str:
     """What `--list-tasks` prints: name, one line, action spec, control rate and episode length of each task."""
-    from cfg.compose import compose
-    from tasks import TASKS  # imports torch
+    from livegym.cfg.compose import compose
+    from livegym.tasks import TASKS  # imports torch
 
     rows = []
     for name, task in sorted(TASKS.items()):

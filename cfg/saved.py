@@ -16,15 +16,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from livegym.cfg.bodies import check_bodies
+from livegym.cfg.typed import as_dict, build
+from livegym.schema import OnlineConfig, PPOConfig, RootConfig, SimConfig, TaskConfig
+from livegym.schema.keys import Schema, section
+from livegym.schema.values import check
+from livegym.schema.watching import WatchingKeys
+from livegym.utils.errors import UserError, not_one_of
 from omegaconf import MISSING, OmegaConf
-
-from cfg.bodies import check_bodies
-from cfg.keys import Schema, section
-from cfg.schema import OnlineConfig, PPOConfig, RootConfig, SimConfig, TaskConfig
-from cfg.schema.watching import WatchingKeys
-from cfg.typed import as_dict, build
-from cfg.values import check
-from utils.errors import UserError, not_one_of
 
 log = logging.getLogger(__name__)
 
@@ -73,8 +72,8 @@ def with_run_config(
 
 def _engine_of(config: RootConfig) -> SimConfig:
     """The session's engine; of a run whose task has no bodies, the one without."""
-    from sim import BODILESS
-    from tasks import TASKS
+    from livegym.sim import BODILESS
+    from livegym.tasks import TASKS
 
     return dataclasses.replace(config.sim, engine=BODILESS) if TASKS[config.task.name].own_dynamics else config.sim
 
@@ -176,7 +175,7 @@ def typed_parts(content: dict[str, Any], task_name: str) -> dict[str, Any]:
 
     Raises UserError where a key without a default is missing, or a value is not one.
     """
-    from tasks import TASKS
+    from livegym.tasks import TASKS
 
     schema = Schema(TASKS[task_name].Params)
     task = content["task"]
@@ -209,7 +208,7 @@ def _missing(value: Any, path: str) -> Iterator[str]:
 
 
 def _task_name(saved: dict[str, Any]) -> str:
-    from tasks import TASKS
+    from livegym.tasks import TASKS
 
     if not all(isinstance(saved.get(part), dict) for part in FROM_RUN):
         raise UserError("the checkpoint's configuration has no task and train sections; it cannot be used.")

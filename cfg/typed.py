@@ -11,14 +11,13 @@ import typing
 from typing import Any, TypeVar
 
 import yaml
+from livegym.rundir.provenance import REDACTED, SECRET_WORDS
+from livegym.schema import RootConfig
+from livegym.schema.keys import Schema, section, strip_optional
+from livegym.utils.errors import UserError, not_one_of
+from livegym.utils.files import atomic_write_text
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-
-from cfg.keys import Schema, section, strip_optional
-from cfg.schema import RootConfig
-from utils.errors import UserError, not_one_of
-from utils.files import atomic_write_text
-from utils.provenance import REDACTED, SECRET_WORDS
 
 T = TypeVar("T")
 
@@ -46,7 +45,7 @@ def _raw(cfg: DictConfig, path: str) -> str:
 
 def params_class(content: dict[str, Any]) -> type:
     """The parameter dataclass of the task that `content` names. Raises UserError for an unknown task."""
-    from tasks import TASKS
+    from livegym.tasks import TASKS
 
     name = content["task"]["name"]
     if name not in TASKS:

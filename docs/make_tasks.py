@@ -14,14 +14,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from cfg.compose import compose
-from cfg.typed import to_typed
-from tasks.build import make_env
-from tasks.env import Env
-from tasks.hand import names
-from tasks.hand.box import BesideHand
-from tasks.hand.driven import DrivenHand, speeds
-from tasks.hand.senses import HandSenses
+from livegym.cfg.compose import compose
+from livegym.cfg.typed import to_typed
+from livegym.tasks.build import make_env
+from livegym.tasks.env import Env
+from livegym.tasks.hand import names
+from livegym.tasks.hand.box import BesideHand
+from livegym.tasks.hand.driven import DrivenHand, speeds
+from livegym.tasks.hand.senses import HandSenses
 
 OUT = Path(__file__).with_name("tasks.md")
 TASKS = ("BaseTask", "BlindGrasping")

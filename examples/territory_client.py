@@ -14,12 +14,11 @@ import argparse
 
 import numpy as np
 import torch
-
-from cfg.compose import compose
-from cfg.typed import to_typed
+from livegym.cfg.compose import compose
+from livegym.cfg.typed import to_typed
+from livegym.tasks.build import make_env
+from livegym.tasks.env import Env
 from livegym_client import Client, Decision, LivegymError, Refused
-from tasks.build import make_env
-from tasks.env import Env
 
 
 def raw_of(env: Env, names: list[str]) -> dict[str, dict[str, np.ndarray]]:

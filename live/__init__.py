@@ -1,1 +1,1 @@
-"""What carries new weights into a running policy."""
+"""One policy that is exchanged while it acts."""

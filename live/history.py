@@ -6,10 +6,9 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from livegym.utils.moments import Moments
+from livegym.weights.candidate import Candidate, Label
 from torch import Tensor
-
-from live.candidate import Candidate, Label
-from utils.moments import Moments
 
 
 @dataclass

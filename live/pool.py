@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import torch
+from livegym.live.history import History, Kept
+from livegym.live.seat import Seat
+from livegym.rl.policy import Distribution, Policy
+from livegym.utils.errors import UserError
+from livegym.weights.candidate import Label
 from torch import Tensor
-
-from live.candidate import Label
-from live.history import History, Kept
-from live.seat import Seat
-from rl.policy import Distribution, Policy
-from utils.errors import UserError
 
 
 class Pool:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from livegym.live.history import Kept, kept_of
+from livegym.rl.policy import Distribution, Memory, Policy
+from livegym.weights.candidate import Candidate
 from torch import Tensor
-
-from live.candidate import Candidate
-from live.history import Kept, kept_of
-from rl.policy import Distribution, Memory, Policy
 
 
 class Seat:

@@ -7,11 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 
-from live.candidate import Label, SwapEvent
-from live.history import History, Kept
-from live.pool import Pool
-from live.transition import SwapRule
-from utils.errors import UserError
+from livegym.live.history import History, Kept
+from livegym.live.pool import Pool
+from livegym.live.transition import SwapRule
+from livegym.utils.errors import UserError
+from livegym.weights.candidate import Label, SwapEvent
 
 Command = Callable[[], "SwapEvent | None"]
 

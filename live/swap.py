@@ -27,17 +27,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import torch
+from livegym.live.history import History
+from livegym.live.mixture import Chooser
+from livegym.live.pool import Pool
+from livegym.live.seat import Seat
+from livegym.live.steering import Command, Steerable
+from livegym.live.transition import Change, Progress, SwapRule
+from livegym.rl.policy import Distribution, Policy
+from livegym.utils.errors import UserError
+from livegym.weights.candidate import Candidate, Label, SwapEvent
 from torch import Tensor
-
-from live.candidate import Candidate, Label, SwapEvent
-from live.history import History
-from live.mixture import Chooser
-from live.pool import Pool
-from live.seat import Seat
-from live.steering import Command, Steerable
-from live.transition import Change, Progress, SwapRule
-from rl.policy import Distribution, Policy
-from utils.errors import UserError
 
 log = logging.getLogger(__name__)
 

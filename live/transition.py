@@ -6,9 +6,8 @@ import math
 from dataclasses import dataclass
 
 import torch
+from livegym.weights.candidate import Label
 from torch import Tensor
-
-from live.candidate import Label
 
 Change = tuple[list[int], Label]
 """Environments, and the version that acts in them from the next step on."""

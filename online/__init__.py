@@ -1,1 +1,1 @@
-"""Continuous training: learn from a slow live stream of observations while it is being served."""
+"""Decide and learn from a stream: gates, experience, the replay buffer, the trainer."""

@@ -16,12 +16,11 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
+from livegym.online.experience import Verdict
+from livegym.online.gate import Judgement, check_choices
+from livegym.tasks.stream_task import CostTask
+from livegym.utils.errors import UserError, did_you_mean
 from torch import Tensor
-
-from online.experience import Verdict
-from online.gate import Judgement, check_choices
-from tasks.stream_task import CostTask
-from utils.errors import UserError, did_you_mean
 
 
 class CostGate:

@@ -21,15 +21,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from livegym.live.swap import LivePolicy
+from livegym.online.experience import Experience, Verdict
+from livegym.online.gate import Judgement, as_done, check_judgement
+from livegym.online.gates import GateSeat
+from livegym.rl.policy import Distribution
+from livegym.rl.spec import PolicySpec
+from livegym.utils.attempt import Attempts
 from torch import Tensor
-
-from live.swap import LivePolicy
-from online.experience import Experience, Verdict
-from online.gate import Judgement, as_done, check_judgement
-from online.gates import GateSeat
-from rl.policy import Distribution
-from rl.spec import PolicySpec
-from utils.attempt import Attempts
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,7 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
-
-from tasks.base import ActionSpec, Box
+from livegym.tasks.base import ActionSpec, Box
 
 NAME_BYTES = 64
 """Longest name of a stream, in UTF-8."""

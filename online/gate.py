@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-
-from online.experience import Verdict
-from tasks.base import ActionSpec
+from livegym.online.experience import Verdict
+from livegym.tasks.base import ActionSpec
 
 LARGEST = 1e15
 """Expected rewards beyond it could not be learned from."""

@@ -12,18 +12,17 @@ from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
-
-from cfg.schema import RootConfig
-from online.cost_gate import CostGate
-from online.experience import Layout
-from online.gate import Gate
-from online.look_ahead import LookAhead
-from rl.spec import PolicySpec
-from tasks import TASKS
-from tasks.build import make_env
-from tasks.env import Env
-from tasks.stream_task import CostTask, StreamTask
-from utils.errors import UserError, not_one_of
+from livegym.online.cost_gate import CostGate
+from livegym.online.experience import Layout
+from livegym.online.gate import Gate
+from livegym.online.look_ahead import LookAhead
+from livegym.rl.spec import PolicySpec
+from livegym.schema import RootConfig
+from livegym.tasks import TASKS
+from livegym.tasks.build import make_env
+from livegym.tasks.env import Env
+from livegym.tasks.stream_task import CostTask, StreamTask
+from livegym.utils.errors import UserError, not_one_of
 
 COST_THRESHOLD = 0.0
 

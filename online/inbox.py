@@ -23,8 +23,7 @@ from dataclasses import dataclass, field
 from typing import Union
 
 import numpy as np
-
-from online.locks import held
+from livegym.online.locks import held
 
 CAPACITY = 4096
 """Requests that wait at once."""

@@ -18,12 +18,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from livegym.online.experience import Verdict
+from livegym.online.gate import Judgement
+from livegym.tasks.base import Box, Discrete
+from livegym.tasks.env import Env
 from torch import Tensor
-
-from online.experience import Verdict
-from online.gate import Judgement
-from tasks.base import Box, Discrete
-from tasks.env import Env
 
 CHOICES = 16  # at most so many discrete choices are all tried
 

@@ -11,15 +11,14 @@ import time
 import tokenize
 
 import numpy as np
-
-from cfg.schema import OnlineConfig
-from online.conversations import Conversations
-from online.experience import Layout, from_row, to_row
-from online.pending import Pending
-from online.replay import ReplayWriter
-from online.ring import MOST_SESSIONS, checks_of, factors_of
-from utils.files import atomic_write_bytes, atomic_write_text, discard, read_first_line, strict_json
-from utils.run import Run
+from livegym.online.conversations import Conversations
+from livegym.online.experience import Layout, from_row, to_row
+from livegym.online.pending import Pending
+from livegym.online.replay import ReplayWriter
+from livegym.online.ring import MOST_SESSIONS, checks_of, factors_of
+from livegym.rundir.run import Run
+from livegym.schema import OnlineConfig
+from livegym.utils.files import atomic_write_bytes, atomic_write_text, discard, read_first_line, strict_json
 
 log = logging.getLogger(__name__)
 

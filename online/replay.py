@@ -24,11 +24,10 @@ import os
 from pathlib import Path
 
 import numpy as np
-
-from online.experience import Experience, Layout, Verdict, to_row
-from online.ring import Mapped, checks_of, factors_of, file_bytes, make_file, open_file
-from utils.errors import UserError
-from utils.moments import Moments
+from livegym.online.experience import Experience, Layout, Verdict, to_row
+from livegym.online.ring import Mapped, checks_of, factors_of, file_bytes, make_file, open_file
+from livegym.utils.errors import UserError
+from livegym.utils.moments import Moments
 
 ALPHA, BETA = 0.6, 0.4
 RECENT = 1000  # experiences, among which is one of the newest version

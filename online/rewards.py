@@ -16,10 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-
-from cfg.schema import OnlineConfig
-from online.experience import Verdict
-from online.gate import Judgement
+from livegym.online.experience import Verdict
+from livegym.online.gate import Judgement
+from livegym.schema import OnlineConfig
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,9 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-
-from online.experience import Layout
-from utils.errors import UserError
-from utils.files import discard
+from livegym.online.experience import Layout
+from livegym.utils.errors import UserError
+from livegym.utils.files import discard
 
 MAGIC = 0x6C76_6779_6D72_6231  # "lvgymrb1"
 HEADER = np.dtype(

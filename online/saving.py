@@ -9,9 +9,9 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from rl.checkpoint import CheckpointError, CheckpointMeta, prune, set_best, write_checkpoint
-from rl.spec import PolicySpec, shape_hash
-from utils.run import Run, point_latest
+from livegym.rl.spec import PolicySpec, shape_hash
+from livegym.rundir.checkpoint import CheckpointError, CheckpointMeta, prune, set_best, write_checkpoint
+from livegym.rundir.run import Run, point_latest
 
 log = logging.getLogger(__name__)
 

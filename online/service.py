@@ -16,15 +16,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-
-from online.decider import Decided, Decider, NoRoom, Sight
-from online.episodes import Episodes
-from online.experience import Experience, Verdict
-from online.gate import as_done
-from online.gates import Sees
-from online.inbox import Accepted, Answer, Decision, Observed, Refusal, Request, Rewarded
-from online.memory import STREAMS, Memory
-from online.pending import RewardError
+from livegym.online.decider import Decided, Decider, NoRoom, Sight
+from livegym.online.episodes import Episodes
+from livegym.online.experience import Experience, Verdict
+from livegym.online.gate import as_done
+from livegym.online.gates import Sees
+from livegym.online.inbox import Accepted, Answer, Decision, Observed, Refusal, Request, Rewarded
+from livegym.online.memory import STREAMS, Memory
+from livegym.online.pending import RewardError
 
 WINDOW = 1000  # decisions and rewards over which rates and means are taken
 RewardOf = Callable[[np.ndarray, np.ndarray, np.ndarray], "tuple[float, dict[str, float]]"]

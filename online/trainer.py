@@ -22,14 +22,13 @@ from typing import Any
 
 import numpy as np
 import torch
-
-from cfg.schema import OnlineConfig, RootConfig
-from online.divergence import Divergence, Good
-from online.experience import Verdict
-from online.gate import Gate, Judgement, as_done, check_judgement
-from online.replay import ReplayReader
-from online.rewards import Lessons, combine
-from rl.actor_critic import ActorCritic, OffPolicyRule, Outcome, Transitions
+from livegym.online.divergence import Divergence, Good
+from livegym.online.experience import Verdict
+from livegym.online.gate import Gate, Judgement, as_done, check_judgement
+from livegym.online.replay import ReplayReader
+from livegym.online.rewards import Lessons, combine
+from livegym.rl.actor_critic import ActorCritic, OffPolicyRule, Outcome, Transitions
+from livegym.schema import OnlineConfig, RootConfig
 
 WINDOW = 100  # trainings over which averages are taken
 HUGE = 1e15  # numbers beyond it are as good as not finite: their squares would be, in the normalisers

@@ -1,12 +1,13 @@
-"""The trainer's process: `python -m online.worker <run directory> <descriptor> <version>`; it reads its configuration.
+"""The trainer's process: `python -m livegym.online.worker <run directory> <descriptor> <version>`.
 
 A process and not a thread, for two reasons. It can be killed when it hangs, which no thread can. And Python lets one
 thread run at a time: beside a training thread, an answer waits for its turn; beside a process it does not
 (`benchmarks/online.py` measures both).
 
-It takes spec and last good state from the run's newest checkpoint that verifies, experience from the replay buffer's
-file. It gives versions to the weight bus, checkpoints to `nn/`, and one line of JSON for each training, or at least
-each second, to the file descriptor: its pulse. Its versions come after the given one, which an earlier trainer told of.
+It reads its configuration from standard input. It takes spec and last good state from the run's newest checkpoint
+that verifies, experience from the replay buffer's file. It gives versions to the weight bus, checkpoints to `nn/`,
+and one line of JSON for each training, or at least each second, to the file descriptor: its pulse. Its versions come
+after the given one, which an earlier trainer told of.
 """
 
 from __future__ import annotations
@@ -25,27 +26,26 @@ from typing import Any
 
 import numpy as np
 import torch
-
-from cfg.saved import whole_config
-from cfg.schema import RootConfig
-from cfg.typed import as_dict
-from live.learner import BusObserver
-from online.gates import layout_of, make_gate
-from online.replay import ReplayReader
-from online.saving import Keeper
-from online.trainer import HUGE_REWARD, WINDOW, Report, Trainer, rule_of
-from rl.actor_critic import ActorCritic
-from rl.agent import Iteration
-from rl.checkpoint import highest_version, meta_of, newest_usable
-from rl.spec import PolicySpec
-from utils.attempt import Attempts
-from utils.companion import end_with_parent
-from utils.errors import UserError
-from utils.files import strict_json
-from utils.lock import lock_holder
-from utils.log import setup_logging
-from utils.run import Run, open_run
-from utils.signals import StopFlag
+from livegym.cfg.saved import whole_config
+from livegym.cfg.typed import as_dict
+from livegym.online.gates import layout_of, make_gate
+from livegym.online.replay import ReplayReader
+from livegym.online.saving import Keeper
+from livegym.online.trainer import HUGE_REWARD, WINDOW, Report, Trainer, rule_of
+from livegym.rl.actor_critic import ActorCritic
+from livegym.rl.agent import Iteration
+from livegym.rl.spec import PolicySpec
+from livegym.rundir.checkpoint import highest_version, meta_of, newest_usable
+from livegym.rundir.lock import lock_holder
+from livegym.rundir.run import Run, open_run
+from livegym.schema import RootConfig
+from livegym.utils.attempt import Attempts
+from livegym.utils.companion import end_with_parent
+from livegym.utils.errors import UserError
+from livegym.utils.files import strict_json
+from livegym.utils.log import setup_logging
+from livegym.utils.signals import StopFlag
+from livegym.weights.learner import BusObserver
 
 log = logging.getLogger(__name__)
 

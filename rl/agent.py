@@ -22,20 +22,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from livegym.rl.adapter import RlGamesEnv
+from livegym.rl.config import learner_params
+from livegym.schema import PPOConfig
+from livegym.tasks.base import Box
+from livegym.tasks.env import Env
+from livegym.tasks.stats import Report
+from livegym.utils.errors import UserError
+from livegym.utils.signals import StopFlag
 from rl_games.algos_torch import torch_ext
 from rl_games.algos_torch.a2c_continuous import A2CAgent
 from rl_games.algos_torch.a2c_discrete import DiscreteA2CAgent
 from rl_games.common.a2c_common import A2CBase
 from torch import Tensor
-
-from cfg.schema import PPOConfig
-from rl.adapter import RlGamesEnv
-from rl.config import learner_params
-from tasks.base import Box
-from tasks.env import Env
-from tasks.stats import Report
-from utils.errors import UserError
-from utils.signals import StopFlag
 
 log = logging.getLogger(__name__)
 
@@ -199,7 +198,7 @@ def create_agent(env: Env, train: PPOConfig, max_iterations: int, device: str, s
     """An agent over `env`, freshly initialised from the global generator.
 
     The library makes directories and an event file of its own when it is constructed; it is given a temporary one, as
-    runs are named in one place only (utils/run.py).
+    runs are named in one place only (rundir/run.py).
     """
     kind = ContinuousAgent if isinstance(env.task.action_spec, Box) else DiscreteAgent
     with tempfile.TemporaryDirectory(prefix="livegym-") as scratch, contextlib.redirect_stdout(io.StringIO()) as said:

@@ -17,11 +17,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from livegym.rl.adapter import RlGamesEnv
+from livegym.schema import NetworkConfig, PPOConfig
+from livegym.tasks.base import ActionSpec, Box, Discrete
 from rl_games.common.algo_observer import AlgoObserver
-
-from cfg.schema import NetworkConfig, PPOConfig
-from rl.adapter import RlGamesEnv
-from tasks.base import ActionSpec, Box, Discrete
 
 NEVER = 10**12  # iterations; an age that no training reaches
 

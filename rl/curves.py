@@ -8,8 +8,8 @@ axis is frames.
 
 from __future__ import annotations
 
-from rl.agent import Iteration
-from rl.scalars import ScalarWriter
+from livegym.rl.agent import Iteration
+from livegym.rl.scalars import ScalarWriter
 
 
 def scalars(it: Iteration) -> dict[str, float]:

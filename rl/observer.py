@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from rl.agent import Agent, Iteration
-from rl.spec import PolicySpec
-from utils.run import Run
+from livegym.rl.agent import Agent, Iteration
+from livegym.rl.spec import PolicySpec
+from livegym.rundir.run import Run
 
 
 class TrainingObserver(Protocol):

@@ -20,8 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rl.agent import Iteration
-from rl.checkpoint import (
+from livegym.rl.agent import Iteration
+from livegym.rl.spec import PolicySpec, shape_hash
+from livegym.rl.state import capture_environment, capture_learner, not_finite, set_best_return
+from livegym.rundir.checkpoint import (
     CheckpointError,
     CheckpointMeta,
     NotFinite,
@@ -32,11 +34,9 @@ from rl.checkpoint import (
     write_checkpoint,
     write_env_state,
 )
-from rl.spec import PolicySpec, shape_hash
-from rl.state import capture_environment, capture_learner, not_finite, set_best_return
-from utils.errors import UserError
-from utils.files import discard
-from utils.run import Run, point_latest
+from livegym.rundir.run import Run, point_latest
+from livegym.utils.errors import UserError
+from livegym.utils.files import discard
 
 log = logging.getLogger(__name__)
 

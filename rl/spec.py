@@ -12,11 +12,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from livegym.tasks.base import ActionSpec, Box, Discrete, MultiDiscrete
+from livegym.tasks.env import Env
+from livegym.utils.errors import UserError
 from torch import Tensor
-
-from tasks.base import ActionSpec, Box, Discrete, MultiDiscrete
-from tasks.env import Env
-from utils.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-
-from cfg.saved import resumed_config
-from cfg.schema import RootConfig
-from cfg.typed import as_dict
-from rl.agent import Agent, Iteration, IterationAbandoned, create_agent
-from rl.checkpoint import (
+from livegym.cfg.saved import resumed_config
+from livegym.cfg.typed import as_dict
+from livegym.rl.agent import Agent, Iteration, IterationAbandoned, create_agent
+from livegym.rl.curves import write_curves
+from livegym.rl.observer import TrainingObserver
+from livegym.rl.progress import Progress
+from livegym.rl.saver import SavePolicy, Saver
+from livegym.rl.scalars import ScalarWriter
+from livegym.rl.spec import PolicySpec, difference, spec_of
+from livegym.rl.state import load_weights, restore_environment, restore_learner
+from livegym.rundir.checkpoint import (
     CheckpointError,
     clean_temporaries,
     highest_version,
@@ -29,25 +34,19 @@ from rl.checkpoint import (
     newest_usable,
     read_env_state,
 )
-from rl.curves import write_curves
-from rl.observer import TrainingObserver
-from rl.progress import Progress
-from rl.saver import SavePolicy, Saver
-from rl.scalars import ScalarWriter
-from rl.select import read_selected
-from rl.spec import PolicySpec, difference, spec_of
-from rl.state import load_weights, restore_environment, restore_learner
-from sim.recorder import StateRecorder
-from tasks.build import make_env
-from tasks.env import Env
-from utils.errors import UserError
-from utils.files import atomic_write_text, strict_json
-from utils.lock import RunLock
-from utils.log import console, run_log
-from utils.provenance import Provenance, redact_arguments
-from utils.run import Run, begin_run, open_run
-from utils.seeding import seed_everything
-from utils.signals import StopFlag
+from livegym.rundir.lock import RunLock
+from livegym.rundir.provenance import Provenance, redact_arguments
+from livegym.rundir.run import Run, begin_run, open_run
+from livegym.rundir.select import read_selected
+from livegym.schema import RootConfig
+from livegym.sim.recorder import StateRecorder
+from livegym.tasks.build import make_env
+from livegym.tasks.env import Env
+from livegym.utils.errors import UserError
+from livegym.utils.files import atomic_write_text, strict_json
+from livegym.utils.log import console, file_log
+from livegym.utils.seeding import seed_everything
+from livegym.utils.signals import StopFlag
 
 log = logging.getLogger(__name__)
 
@@ -157,7 +156,7 @@ class _Training:
             parent.check_fits(spec_of(self.env))
             load_weights(self.agent, parent.state)
         run = begin_run(Path(self.config.runsDir), self.config.task.name, "train", provenance)
-        with RunLock(run), run_log(run):
+        with RunLock(run), file_log(run.log_file):
             if parent is not None:
                 origin = {"file": str(parent.file.absolute()), "run_id": parent.run.run_id if parent.run else None}
                 atomic_write_text(run.parent_file, strict_json({**origin, "version": parent.version}))
@@ -166,7 +165,7 @@ class _Training:
 
     def resume(self, run: Run, parent: Parent, provenance: Provenance) -> int:
         """The parent's run, from where it was. Raises UserError where it is held, or has done its iterations."""
-        with RunLock(run), run_log(run):
+        with RunLock(run), file_log(run.log_file):
             parent = parent.reread()
             clean_temporaries(run.nn)
             given_out = (observer.highest_version(run) for observer in self.observers)

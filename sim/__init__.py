@@ -11,15 +11,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from cfg.schema import PhysicsConfig
-from sim.base import NoModel, Simulator
-from utils.errors import UserError, not_one_of
+from livegym.schema import PhysicsConfig
+from livegym.sim.base import NoModel, Simulator
+from livegym.utils.errors import UserError, not_one_of
 
 # engine -> (module, class): imported only when chosen, so that one engine's libraries are not another's burden
 ENGINES = {
-    "mujoco": ("sim.mujoco_batch", "MujocoSimulator"),
-    "none": ("sim.none", "NoSimulator"),
-    "reference": ("sim.reference", "ReferenceSimulator"),
+    "mujoco": ("livegym.sim.mujoco_batch", "MujocoSimulator"),
+    "none": ("livegym.sim.none", "NoSimulator"),
+    "reference": ("livegym.sim.reference", "ReferenceSimulator"),
 }
 BODILESS = "none"  # the engine of tasks that bring their own dynamics
 WITH_BODIES = tuple(name for name in ENGINES if name != BODILESS)

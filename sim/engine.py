@@ -15,14 +15,13 @@ import mujoco
 import mujoco.batch
 import numpy as np
 import torch
+from livegym.sim import model as mj
+from livegym.sim.base import APPLIED, FORCE_FIELDS, Snapshot
+from livegym.sim.model import Needs, World, known
+from livegym.sim.named import Named
+from livegym.sim.randomize import COMPANIONS, needs_set_const, write_companions
+from livegym.utils.errors import did_you_mean
 from torch import Tensor
-
-from sim import model as mj
-from sim.base import APPLIED, FORCE_FIELDS, Snapshot
-from sim.model import Needs, World, known
-from sim.named import Named
-from sim.randomize import COMPANIONS, needs_set_const, write_companions
-from utils.errors import did_you_mean
 
 
 class Engine(Named):

@@ -18,12 +18,11 @@ from typing import Any
 
 import mujoco
 import numpy as np
+from livegym.sim import model as mj
+from livegym.sim.base import APPLIED
+from livegym.sim.engine import Engine
 from mujoco.batch import Batch, SimulationError
 from torch import Tensor
-
-from sim import model as mj
-from sim.base import APPLIED
-from sim.engine import Engine
 
 log = logging.getLogger(__name__)
 Copies = list[tuple[np.ndarray, np.ndarray]]  # (float32 field, float64 array of the batch), both (N, ...)

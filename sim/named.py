@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import mujoco
 import numpy as np
 import torch
+from livegym.sim.base import Simulator
+from livegym.sim.model import World, quietly_attached
 from torch import Tensor
-
-from sim.base import Simulator
-from sim.model import World, quietly_attached
 
 
 class Named(Simulator):

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
+from livegym.sim.base import NoModel, Simulator, Snapshot
+from livegym.utils.errors import UserError
 from torch import Tensor
-
-from sim.base import NoModel, Simulator, Snapshot
-from utils.errors import UserError
 
 STATE = ("qpos", "qvel", "ctrl", "steps", "unstable")
 XML = '<mujoco model="none"/>'  # a world without bodies, which MuJoCo opens

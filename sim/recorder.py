@@ -18,10 +18,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from livegym.sim.base import Simulator
+from livegym.utils.files import atomic_write_bytes
 from torch import Tensor
-
-from sim.base import Simulator
-from utils.files import atomic_write_bytes
 
 log = logging.getLogger(__name__)
 FIELDS = ("qpos", "qvel", "ctrl")

@@ -6,17 +6,17 @@ it brings its own dynamics; the contract tests (`tests/test_task_contract.py`) p
 
 from __future__ import annotations
 
-from utils.mujoco_gl import import_mujoco
+from livegym.utils.mujoco_gl import import_mujoco
 
 import_mujoco()  # before anybody else does
 
 # ruff: noqa: E402
-from tasks.ant import Ant
-from tasks.base import Task
-from tasks.base_task import BaseTask
-from tasks.blind_grasping import BlindGrasping
-from tasks.cartpole import Cartpole
-from tasks.territory import Territory
+from livegym.tasks.ant import Ant
+from livegym.tasks.base import Task
+from livegym.tasks.base_task import BaseTask
+from livegym.tasks.blind_grasping import BlindGrasping
+from livegym.tasks.cartpole import Cartpole
+from livegym.tasks.territory import Territory
 
 TASKS: dict[str, type[Task]] = {
     "Ant": Ant,

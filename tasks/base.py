@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Union
 
 import torch
+from livegym.sim.base import Simulator
 from torch import Tensor
-
-from sim.base import Simulator
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from livegym.schema import key
+from livegym.sim.base import Simulator
+from livegym.tasks.hand.driven import DrivenHand, HandParams
+from livegym.tasks.hand.names import CONTROLS
+from livegym.tasks.hand.stages import lasted
+from livegym.tasks.hand.task import HandTask
 from torch import Tensor
-
-from cfg.schema import key
-from sim.base import Simulator
-from tasks.hand.driven import DrivenHand, HandParams
-from tasks.hand.names import CONTROLS
-from tasks.hand.stages import lasted
-from tasks.hand.task import HandTask
 
 
 @dataclass(frozen=True)

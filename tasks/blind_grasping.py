@@ -22,16 +22,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from livegym.schema import key
+from livegym.sim.base import Simulator
+from livegym.tasks.hand.box import BesideHand
+from livegym.tasks.hand.driven import FINGER, SLIDES, DrivenHand, HandParams
+from livegym.tasks.hand.names import BASE_JOINTS, CONTROLS, GRASP_SITE
+from livegym.tasks.hand.poses import open_hand, ready_pose
+from livegym.tasks.hand.stages import Stages, lasted
+from livegym.tasks.hand.task import HandTask
 from torch import Tensor
-
-from cfg.schema import key
-from sim.base import Simulator
-from tasks.hand.box import BesideHand
-from tasks.hand.driven import FINGER, SLIDES, DrivenHand, HandParams
-from tasks.hand.names import BASE_JOINTS, CONTROLS, GRASP_SITE
-from tasks.hand.poses import open_hand, ready_pose
-from tasks.hand.stages import Stages, lasted
-from tasks.hand.task import HandTask
 
 STAGES = ("pre_grasp", "grasp", "lift")
 EASY_SPREAD = 0.05  # of the whole start range, about the ready pose

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from cfg.schema import PhysicsConfig, SimConfig, TaskConfig
-from sim import create
-from sim.base import NoModel, Simulator
-from tasks import TASKS
-from tasks.base import Task
-from tasks.env import Env
-from utils.errors import UserError, not_one_of
+from livegym.schema import PhysicsConfig, SimConfig, TaskConfig
+from livegym.sim import create
+from livegym.sim.base import NoModel, Simulator
+from livegym.tasks import TASKS
+from livegym.tasks.base import Task
+from livegym.tasks.env import Env
+from livegym.utils.errors import UserError, not_one_of
 
 
 def make_env(

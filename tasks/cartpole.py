@@ -15,10 +15,9 @@ from math import pi
 from pathlib import Path
 
 import torch
+from livegym.sim.base import Simulator
+from livegym.tasks.base import Box, Task
 from torch import Tensor
-
-from sim.base import Simulator
-from tasks.base import Box, Task
 
 CART, POLE = 0, 1  # joints, in the model's order
 

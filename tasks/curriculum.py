@@ -16,11 +16,10 @@ import dataclasses
 from typing import Any
 
 import torch
+from livegym.schema import CurriculumConfig, KeyDoc
+from livegym.tasks.base import Task
+from livegym.utils.errors import UserError, did_you_mean
 from torch import Tensor
-
-from cfg.schema import CurriculumConfig, KeyDoc
-from tasks.base import Task
-from utils.errors import UserError, did_you_mean
 
 
 class Curriculum:

@@ -27,19 +27,18 @@ from functools import cached_property
 from typing import Any
 
 import torch
+from livegym.schema import TaskConfig
+from livegym.sim.base import Simulator
+from livegym.tasks import env_state
+from livegym.tasks.base import Box, Discrete, Task
+from livegym.tasks.curriculum import Curriculum
+from livegym.tasks.observations import Observations
+from livegym.tasks.randomization import Randomizer
+from livegym.tasks.stability import Recorder, StabilityWatch
+from livegym.tasks.stats import EpisodeEnds, EpisodeStats, Report
+from livegym.tasks.terms import ObservationLayout, RewardTerms, TerminationReasons, check_like, check_shape
+from livegym.utils.errors import UserError, did_you_mean
 from torch import Tensor
-
-from cfg.schema import TaskConfig
-from sim.base import Simulator
-from tasks import env_state
-from tasks.base import Box, Discrete, Task
-from tasks.curriculum import Curriculum
-from tasks.observations import Observations
-from tasks.randomization import Randomizer
-from tasks.stability import Recorder, StabilityWatch
-from tasks.stats import EpisodeEnds, EpisodeStats, Report
-from tasks.terms import ObservationLayout, RewardTerms, TerminationReasons, check_like, check_shape
-from utils.errors import UserError, did_you_mean
 
 EPISODE_TIME = "episode_time"
 """A block that every task's yaml may name: the part of the time limit that has passed, 0 to 1."""

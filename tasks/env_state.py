@@ -11,12 +11,11 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import torch
+from livegym.sim.base import Simulator, Snapshot
 from torch import Tensor
 
-from sim.base import Simulator, Snapshot
-
 if TYPE_CHECKING:
-    from tasks.env import Env
+    from livegym.tasks.env import Env
 
 PLACES = re.compile(r' (?:mesh|texture|asset)dir="[^"]*"')  # of the model's files on this machine
 

@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
+from livegym.schema import TaskConfig
+from livegym.tasks.delays import Past
+from livegym.tasks.terms import POLICY, ObservationLayout
+from livegym.utils.errors import UserError, did_you_mean
 from torch import Tensor
-
-from cfg.schema import TaskConfig
-from tasks.delays import Past
-from tasks.terms import POLICY, ObservationLayout
-from utils.errors import UserError, did_you_mean
 
 
 class Observations:

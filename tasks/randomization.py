@@ -15,14 +15,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
+from livegym.schema import RandomizationConfig
+from livegym.sim.base import APPLIED, Simulator
+from livegym.tasks.base import ActionSpec, Box
+from livegym.tasks.delays import Past
+from livegym.tasks.randomization_terms import EnvValue, ModelFactor, Push, Term, make_term
+from livegym.utils.errors import UserError
 from torch import Tensor
-
-from cfg.schema import RandomizationConfig
-from sim.base import APPLIED, Simulator
-from tasks.base import ActionSpec, Box
-from tasks.delays import Past
-from tasks.randomization_terms import EnvValue, ModelFactor, Push, Term, make_term
-from utils.errors import UserError
 
 
 class Randomizer:

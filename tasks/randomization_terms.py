@@ -9,11 +9,10 @@ import logging
 from fnmatch import fnmatchcase
 
 import torch
+from livegym.schema import RandomizationConfig
+from livegym.sim.base import Simulator
+from livegym.utils.errors import UserError, did_you_mean
 from torch import Tensor
-
-from cfg.schema import RandomizationConfig
-from sim.base import Simulator
-from utils.errors import UserError, did_you_mean
 
 log = logging.getLogger(__name__)
 EVERYTHING = slice(None)

@@ -11,10 +11,9 @@ import time
 from pathlib import Path
 from typing import Protocol
 
+from livegym.tasks.terms import UNSTABLE
+from livegym.utils.errors import UserError
 from torch import Tensor
-
-from tasks.terms import UNSTABLE
-from utils.errors import UserError
 
 log = logging.getLogger(__name__)
 

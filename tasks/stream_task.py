@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from livegym.sim.base import Simulator
+from livegym.tasks.base import Task
+from livegym.utils.errors import UserError
 from torch import Tensor
-
-from sim.base import Simulator
-from tasks.base import Task
-from utils.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class StreamTask(Task):
     picture_kind: str | None = None
     """Name of what draws `picture` on the dashboard; None: there are no pictures.
 
-    It is a module `online/page/<name>.js`, which exports `draw(canvas, picture)`, `describe(picture)` (a sentence), and
+    It is a module `serve/page/<name>.js`, which exports `draw(canvas, picture)`, `describe(picture)` (a sentence), and
     `drawLegend(list)`, as territory.js does.
     """
 

@@ -9,9 +9,8 @@ import sys
 from pathlib import Path
 
 import torch
-
-from live.bus_reader import Publication
-from live.publish import Publisher
+from livegym.weights.bus_reader import Publication
+from livegym.weights.publish import Publisher
 
 
 def weights(number: int, size: int = 1000) -> dict[str, torch.Tensor]:

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 import torch
-
-from rl.checkpoint import CheckpointMeta, write_checkpoint
-from utils.run import Run, create_run
+from livegym.rundir.checkpoint import CheckpointMeta, write_checkpoint
+from livegym.rundir.run import Run, create_run
 
 
 def meta(version: int = 7, epoch: int | None = None, reward: float | None = None, task: str = "Ant") -> CheckpointMeta:

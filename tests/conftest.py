@@ -5,9 +5,8 @@ from __future__ import annotations
 import anyio._backends._asyncio
 import pytest
 import torch
-
-from cfg.compose import compose
-from cfg.typed import to_typed
+from livegym.cfg.compose import compose
+from livegym.cfg.typed import to_typed
 
 # pytest compiles anyio itself, and it imports its parts when they are first used: in the server's thread here. Two
 # threads that compile at once are a SystemError in Python 3.11, so the parts are loaded now.

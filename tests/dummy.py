@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from livegym.schema import ObservationGroups, TaskConfig
+from livegym.sim.base import Simulator, Snapshot
+from livegym.tasks.base import ActionSpec, Box, Task
+from livegym.tasks.env import Env
 from torch import Tensor
-
-from cfg.schema import ObservationGroups, TaskConfig
-from sim.base import Simulator, Snapshot
-from tasks.base import ActionSpec, Box, Task
-from tasks.env import Env
 
 
 class CountingSim(Simulator):

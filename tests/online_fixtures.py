@@ -10,14 +10,13 @@ import httpx
 import numpy as np
 import pytest
 import websockets.asyncio.client
-
-from online.inbox import Accepted, Decision, Inbox, Observed, Refusal
-from online.messages import Description
-from online.server import PREFIX, OnlineApi
-from rl.spec import PolicySpec
-from tasks.base import Box
-from web.access import Access
-from web.door import FrontDoor
+from livegym.online.inbox import Accepted, Decision, Inbox, Observed, Refusal
+from livegym.rl.spec import PolicySpec
+from livegym.serve.messages import Description
+from livegym.serve.server import PREFIX, OnlineApi
+from livegym.tasks.base import Box
+from livegym.web.access import Access
+from livegym.web.door import FrontDoor
 
 SPEC = PolicySpec("Cartpole", (("cart", 2), ("pole", 2)), (), Box(1), 1 / 60)
 

@@ -8,12 +8,12 @@ import threading
 import time
 from typing import Any
 
-from online.dashboard import Dashboard
-from online.history import Points, point_of
-from online.metrics import Readings
-from online.picture import Pictures
-from web.access import Access
-from web.door import FrontDoor
+from livegym.serve.dashboard import Dashboard
+from livegym.serve.history import Points, point_of
+from livegym.serve.metrics import Readings
+from livegym.serve.picture import Pictures
+from livegym.web.access import Access
+from livegym.web.door import FrontDoor
 
 COMPONENTS = {"survival": 0.61, "disruption": 0.12, "location": -0.08, "capacity": 0.05, "exploration": 0.02}
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import gymnasium
 import torch
-
-from cfg.schema import PhysicsConfig, SimConfig
-from sim import create
+from livegym.schema import PhysicsConfig, SimConfig
+from livegym.sim import create
 
 ANT = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets" / "ant.xml"
 FLOOR = '<geom name="floor" type="plane" size="9 9 .1"/>'

@@ -11,14 +11,13 @@ import math
 
 import pytest
 import torch
+from livegym.rl.actor_critic import ActorCritic, OffPolicyRule, Transitions
+from livegym.rl.policy import Distribution, Policy
+from livegym.rl.spec import PolicySpec
+from livegym.schema import NetworkConfig, PPOConfig, RecurrentConfig
+from livegym.tasks.base import Box, Discrete, MultiDiscrete
+from livegym.utils.errors import UserError
 from torch.distributions import Categorical, Independent, Normal
-
-from cfg.schema import NetworkConfig, PPOConfig, RecurrentConfig
-from rl.actor_critic import ActorCritic, OffPolicyRule, Transitions
-from rl.policy import Distribution, Policy
-from rl.spec import PolicySpec
-from tasks.base import Box, Discrete, MultiDiscrete
-from utils.errors import UserError
 
 ACTIONS = {"box": Box(2), "discrete": Discrete(3), "multi": MultiDiscrete((3, 2))}
 LIMIT = 1e9  # a gradient norm that clips nothing

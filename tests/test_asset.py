@@ -9,11 +9,10 @@ from pathlib import Path
 import mujoco
 import pytest
 import torch
-
-from cfg.compose import compose
-from tasks.build import make_env
-from tasks.hand.asset import OURS, hand_model
-from utils.errors import UserError
+from livegym.cfg.compose import compose
+from livegym.tasks.build import make_env
+from livegym.tasks.hand.asset import OURS, hand_model
+from livegym.utils.errors import UserError
 
 
 @pytest.fixture

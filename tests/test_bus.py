@@ -9,14 +9,14 @@ import time
 import numpy as np
 import pytest
 import torch
+from livegym.rundir.run import bus_file
+from livegym.utils.errors import UserError
+from livegym.weights import futex
+from livegym.weights.bus import CONTROL, LAYOUT
+from livegym.weights.bus_reader import BusReader
+from livegym.weights.publish import Publisher, remove_left_overs
 
-from live import futex
-from live.bus import CONTROL, LAYOUT
-from live.bus_reader import BusReader
-from live.publish import Publisher, remove_left_overs
 from tests.bus_weights import is_whole, left_by_a_dead_writer, publish, weights
-from utils.errors import UserError
-from utils.run import bus_file
 
 pytest_plugins = ["disk_fixtures"]
 

@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 import torch
 from checkpoint_samples import as_bytes, meta, put, rl_games_file, save, state
-
-from rl import checkpoint_io
-from rl.checkpoint import (
+from livegym.rundir import checkpoint_io
+from livegym.rundir.checkpoint import (
     CheckpointError,
     checkpoint_fingerprint,
     clean_temporaries,

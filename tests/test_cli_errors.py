@@ -8,14 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from livegym.cfg import cli
+from livegym.cfg.compose import prepare
+from livegym.cfg.help import help_text
+from livegym.cfg.overrides import typed_safely
+from livegym.tasks import TASKS
+from livegym.utils.errors import UserError
 from omegaconf import DictConfig
-
-from cfg import cli
-from cfg.compose import prepare
-from cfg.help import help_text
-from cfg.overrides import typed_safely
-from tasks import TASKS
-from utils.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -255,7 +254,7 @@ def test_explicit_keys(run):
 
 
 def test_secrets_are_kept_out_of_the_sweep_directory(tmp_path):
-    from cfg.typed import hide_secrets
+    from livegym.cfg.typed import hide_secrets
 
     file = tmp_path / "multirun.yaml"
     file.write_text("hydra: {overrides: {task: [streamToken=abc, seed=1]}}\nstreamToken: abc\n")
@@ -283,10 +282,10 @@ def test_tab_completion_offers_tasks_and_nothing_of_the_schema(run, capfd, monke
 
 HELP_SCRIPT = """
 import sys
-from cfg import cli
-from cfg.compose import prepare
-from cfg.help import help_text
-from cfg.overrides import typed_safely
+from livegym.cfg import cli
+from livegym.cfg.compose import prepare
+from livegym.cfg.help import help_text
+from livegym.cfg.overrides import typed_safely
 status = cli.run(print)
 assert "torch" not in sys.modules, "help must not wait for torch"
 raise SystemExit(status)

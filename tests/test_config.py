@@ -9,16 +9,15 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from livegym.cfg.compose import compose, config_loader, prepare, register, thawed
+from livegym.cfg.overrides import quoted
+from livegym.cfg.typed import build, plain, resolved_dict, to_typed, yaml_text
+from livegym.cfg.validate import check_sizes, num_envs_of, validate
+from livegym.schema import PPOConfig, RecurrentConfig, RootConfig, TaskConfig
+from livegym.schema.keys import Key, Schema, is_mapping, section
+from livegym.tasks import TASKS
+from livegym.utils.errors import UserError
 from omegaconf import OmegaConf
-
-from cfg.compose import compose, config_loader, prepare, register, thawed
-from cfg.keys import Key, Schema, is_mapping, section
-from cfg.overrides import quoted
-from cfg.schema import PPOConfig, RecurrentConfig, RootConfig, TaskConfig
-from cfg.typed import build, plain, resolved_dict, to_typed, yaml_text
-from cfg.validate import check_sizes, num_envs_of, validate
-from tasks import TASKS
-from utils.errors import UserError
 
 COMPOSED = compose()
 

@@ -8,16 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-
-from cfg.compose import compose
-from cfg.schema import PhysicsConfig, SimConfig
-from cfg.typed import to_typed
-from live.board import EPISODES, Board
-from live.candidate import SwapEvent
-from live.controls import QUEUED, Controls
-from live.play import Listener, Player, ScriptedActor, quotas
-from live.report import Reporter
-from live.requests import (
+from livegym.cfg.compose import compose
+from livegym.cfg.typed import to_typed
+from livegym.play.board import EPISODES, Board
+from livegym.play.controls import QUEUED, Controls
+from livegym.play.play import Listener, Player, ScriptedActor, quotas
+from livegym.play.report import Reporter
+from livegym.play.requests import (
     Compare,
     EndCompare,
     Follow,
@@ -31,12 +28,15 @@ from live.requests import (
     StepOnce,
     TakeOver,
 )
-from live.results import Results
-from sim.base import APPLIED
-from tasks.build import make_env
+from livegym.play.results import Results
+from livegym.schema import PhysicsConfig, SimConfig
+from livegym.sim.base import APPLIED
+from livegym.tasks.build import make_env
+from livegym.utils.files import strict_json
+from livegym.weights.candidate import SwapEvent
+
 from tests.dummy import CountingParams, counting_env
 from tests.test_live import candidate, live_of
-from utils.files import strict_json
 
 
 class Script(Listener):

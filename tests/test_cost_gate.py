@@ -7,15 +7,14 @@ from math import exp
 import numpy as np
 import pytest
 import torch
-
-from online.cost_gate import CostGate
-from online.experience import Verdict
-from online.gate import check_judgement
-from tasks.base import Box, Discrete
-from tasks.build import make_env
-from tasks.stream_task import CostTask, Expectation, RawField
-from tasks.territory import Territory, TerritoryParams
-from utils.errors import UserError
+from livegym.online.cost_gate import CostGate
+from livegym.online.experience import Verdict
+from livegym.online.gate import check_judgement
+from livegym.tasks.base import Box, Discrete
+from livegym.tasks.build import make_env
+from livegym.tasks.stream_task import CostTask, Expectation, RawField
+from livegym.tasks.territory import Territory, TerritoryParams
+from livegym.utils.errors import UserError
 
 WEIGHTS = {"survival": 1.0, "location": 1.0, "disruption": 0.6, "capacity": 1.0, "exploration": 0.3}
 TASK = Territory(TerritoryParams())  # bound to no simulator

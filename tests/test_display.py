@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 
 import pytest
-
-from utils.errors import UserError
-from viewers import display as display_module
-from viewers.display import check_display
+from livegym.utils.errors import UserError
+from livegym.viewers import display as display_module
+from livegym.viewers.display import check_display
 
 
 def no_display(monkeypatch, **env: str) -> str:

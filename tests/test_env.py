@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from livegym.schema import ObservationGroups
+from livegym.utils.errors import UserError
 
-from cfg.schema import ObservationGroups
 from tests.dummy import Counting, CountingParams, counting_env
-from utils.errors import UserError
 
 
 def act(env, value: float = 0.0):

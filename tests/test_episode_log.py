@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from livegym.rl.agent import Iteration
+from livegym.rl.curves import scalars
+from livegym.rl.progress import EpisodeTally
+from livegym.tasks.stats import Report
+from livegym.utils.errors import UserError
 
-from rl.agent import Iteration
-from rl.curves import scalars
-from rl.progress import EpisodeTally
-from tasks.stats import Report
 from tests.dummy import Counting, CountingParams, counting_env
-from utils.errors import UserError
 
 
 class Telling(Counting):

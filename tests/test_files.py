@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-
-from utils import files
-from utils.files import atomic_write_bytes, atomic_write_text, clean_temporaries, read_json_dict, strict_json
+from livegym.utils import files
+from livegym.utils.files import atomic_write_bytes, atomic_write_text, clean_temporaries, read_json_dict, strict_json
 
 pytest_plugins = ["disk_fixtures"]
 ROOT = Path(__file__).resolve().parent.parent
@@ -56,7 +55,7 @@ def test_a_failing_rename_leaves_no_temporary(tmp_path):
 def test_a_reader_never_sees_a_part_while_a_writer_is_killed(tmp_path):
     target = tmp_path / "a.bin"
     code = (
-        "import sys; from pathlib import Path; from utils.files import atomic_write_bytes\n"
+        "import sys; from pathlib import Path; from livegym.utils.files import atomic_write_bytes\n"
         "while True:\n"
         "    for b in (b'x', b'y'): atomic_write_bytes(Path(sys.argv[1]), b * 300_000)\n"
     )

@@ -10,18 +10,18 @@ import time
 
 import pytest
 import torch
+from livegym.play.watch import Watcher
+from livegym.rl.spec import shape_hash
+from livegym.rundir.lock import RunLock
+from livegym.rundir.run import bus_file, create_run
+from livegym.utils.errors import UserError
+from livegym.weights.bus_source import bus_of
+from livegym.weights.follow import FollowSource
+from livegym.weights.publish import Publisher
+from livegym.weights.sources import CheckpointSource
 
-from live.bus_source import bus_of
-from live.follow import FollowSource
-from live.publish import Publisher
-from live.sources import CheckpointSource
-from live.watch import Watcher
-from rl.spec import shape_hash
 from tests.test_live import OBS, candidate, live_of, spec_with
 from tests.test_sources import acting, save
-from utils.errors import UserError
-from utils.lock import RunLock
-from utils.run import bus_file, create_run
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def training(run):
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
-    monkeypatch.setattr("live.follow.BUS_CHECK", 0.0)
+    monkeypatch.setattr("livegym.weights.follow.BUS_CHECK", 0.0)
 
 
 def followed(run, weights="auto", interval=0.0):

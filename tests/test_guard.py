@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from livegym.play.guard import Guard, GuardRule, lower_bound
+from livegym.utils.errors import UserError
 
-from live.guard import Guard, GuardRule, lower_bound
 from tests.dummy import CountingParams, counting_env
 from tests.test_live import candidate, live_of, policy_of, spec_with
-from utils.errors import UserError
 
 
 def test_the_bound_by_hand():

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from livegym.cfg import groups
+from livegym.cfg.compose import compose
+from livegym.utils.errors import UserError
 
-import tasks
-from cfg import groups
-from cfg.compose import compose
-from utils.errors import UserError
+from livegym import tasks
 
 
 @pytest.fixture

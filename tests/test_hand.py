@@ -8,9 +8,8 @@ import mujoco
 import numpy as np
 import pytest
 import torch
-
-from sim.model import attach, compile_spec, load_spec
-from tasks.hand.actions import (
+from livegym.sim.model import attach, compile_spec, load_spec
+from livegym.tasks.hand.actions import (
     ActionPipeline,
     couple,
     driven_controls,
@@ -20,7 +19,7 @@ from tasks.hand.actions import (
     position,
     position_delta,
 )
-from tasks.hand.names import (
+from livegym.tasks.hand.names import (
     CONTROLS,
     DISTAL_BODIES,
     FINGER_CONTROLS,
@@ -31,7 +30,7 @@ from tasks.hand.names import (
     control_limits,
     coupling,
 )
-from utils.errors import UserError
+from livegym.utils.errors import UserError
 
 MODEL = Path(__file__).parent.parent / "tasks" / "models" / "hand" / "hand.xml"
 

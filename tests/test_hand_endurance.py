@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-
-from cfg.schema import PhysicsConfig, SimConfig
-from sim import create
-from tasks.hand.asset import OURS
-from tasks.hand.names import JOINTS
+from livegym.schema import PhysicsConfig, SimConfig
+from livegym.sim import create
+from livegym.tasks.hand.asset import OURS
+from livegym.tasks.hand.names import JOINTS
 
 SCENE = OURS.with_name("blind_grasping.xml")
 ENVS, DECIMATION = 16, 4

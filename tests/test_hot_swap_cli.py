@@ -7,9 +7,9 @@ import re
 import signal
 
 import pytest
+from livegym.rundir.run import bus_file, open_run
 
 from tests.processes import SMALL, Running, results, run, runs, until
-from utils.run import bus_file, open_run
 
 pytestmark = pytest.mark.slow
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import re
 import statistics
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,24 +14,33 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LAYERS = [
-    "livegym_client",
+    "livegym",
     "utils",
-    "cfg.schema",
+    "schema",
+    "rundir",
     "sim",
     "tasks",
     "cfg",
     "rl",
+    "weights",
     "live",
+    "play",
     "web",
     "online",
+    "serve",
     "viewers",
     "train",
 ]
 """Lowest first. A module may import its own layer and lower ones; nothing imports upwards."""
-PACKAGES = ("utils", "cfg", "sim", "tasks", "rl", "live", "web", "online", "viewers", "livegym_client")
-MODULES = [*sorted(p for package in PACKAGES for p in (ROOT / package).rglob("*.py")), ROOT / "train.py"]
+ROOMS = [layer for layer in LAYERS if layer not in ("livegym", "train")]
+MODULES = [
+    *sorted((ROOT / "livegym").glob("*.py")),
+    *sorted(p for room in ROOMS for p in (ROOT / room).rglob("*.py")),
+    ROOT / "train.py",
+]
+CLIENT = sorted((ROOT / "clients").rglob("*.py"))
 
-MAX_FILE, MAX_FUNCTION, MEDIAN_FUNCTION, MAX_ATTRIBUTES = 300, 60, 10, 15
+MAX_FILE, MAX_FUNCTION, MEDIAN_FUNCTION = 400, 60, 10
 
 
 CONTRACT = set(re.findall(r"def (\w+)", (ROOT / "sim" / "base.py").read_text()))
@@ -37,13 +48,18 @@ CONTRACT = set(re.findall(r"def (\w+)", (ROOT / "sim" / "base.py").read_text()))
 
 
 def name_of(path: Path) -> str:
+    """The name without `livegym.` in front: rl.agent"""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def layer_of(module: str) -> int | None:
-    fits = [i for i, layer in enumerate(LAYERS) if module == layer or module.startswith(f"{layer}.")]
-    return max(fits, key=lambda i: len(LAYERS[i])) if fits else None
+def layer_of(imported: str) -> int | None:
+    """The layer of an imported module; None for a library's."""
+    package, _, module = imported.partition(".")
+    if package != "livegym":
+        return None
+    room = module.partition(".")[0]
+    return LAYERS.index(room) if room in LAYERS else 0
 
 
 def tree_of(path: Path) -> ast.Module:
@@ -70,11 +86,37 @@ def length(node: ast.AST) -> int:
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_imports_go_one_way(path):
-    mine = layer_of(name_of(path))
-    assert mine is not None, f"{path} is in no layer"
+    name = name_of(path)
+    mine = len(LAYERS) if name == "livegym.__main__" else LAYERS.index(name.partition(".")[0])
     for imported in imports(tree_of(path)):
         theirs = layer_of(imported)
         assert theirs is None or theirs <= mine, f"{name_of(path)} imports {imported}, which is above it"
+
+
+@pytest.mark.xfail(reason="circles that are left")
+def test_no_file_imports_itself_through_others():
+    """Imports inside functions count: one that hides a circle is no better than the circle."""
+    names = {name_of(path) for path in MODULES}
+    graph = {
+        name_of(path): {i.removeprefix("livegym.") for i in imports(tree_of(path)) if i.startswith("livegym.")} & names
+        for path in MODULES
+    }
+    graph["livegym"] = set()  # `from livegym import train` is written so, and imports train only
+    for name in graph:
+        graph[name] -= {name, name.rpartition(".")[0]}  # a package's own modules may import it first
+    try:
+        tuple(graphlib.TopologicalSorter(graph).static_order())
+    except graphlib.CycleError as circle:
+        pytest.fail(" imports ".join(reversed(circle.args[1])))
+
+
+def test_our_modules_are_imported_by_their_one_name():
+    """`tasks.ant` beside `livegym.tasks.ant` would be a second module with a second class `Ant`."""
+    tracked = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in tracked.stdout.split():
+        if (ROOT / name).exists():
+            for imported in imports(tree_of(ROOT / name)):
+                assert imported.partition(".")[0] not in (*ROOMS, "train"), f"{name}: write livegym.{imported}"
 
 
 def test_only_one_module_spells_rl_games_keys_and_one_knows_engines():
@@ -94,20 +136,6 @@ def test_sizes(path):
         assert len(path.read_text().splitlines()) < 100
     for function in functions(tree_of(path)):
         assert length(function) <= MAX_FUNCTION, f"{function.name} has {length(function)} lines"
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.ClassDef):
-            assert len(attributes(node)) <= MAX_ATTRIBUTES, f"{node.name}: {sorted(attributes(node))}"
-
-
-def attributes(node: ast.ClassDef) -> set[str]:
-    """Names assigned on self in a class that is not a record of declared fields."""
-    targets = [t for n in ast.walk(node) if isinstance(n, (ast.Assign, ast.AnnAssign)) for t in _targets(n)]
-    return {t.attr for t in targets if isinstance(t, ast.Attribute) and getattr(t.value, "id", "") == "self"}
-
-
-def _targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    return [e for t in targets for e in (t.elts if isinstance(t, ast.Tuple) else [t])]
 
 
 def test_the_median_function_fits_on_a_hand():
@@ -139,14 +167,13 @@ def test_broad_excepts_are_in_three_places_only():
     """Where a sweep's job, the watching thread and a viewer's threads must outlive a bug, and report it whole."""
     handlers = [(path, n) for path in MODULES for n in ast.walk(tree_of(path)) if isinstance(n, ast.ExceptHandler)]
     found = {name_of(path) for path, handler in handlers if is_broad(handler)}
-    assert found <= {"cfg.cli", "live.watch", "utils.attempt"}
+    assert found <= {"cfg.cli", "play.watch", "utils.attempt"}
 
 
 INSTALLED_AS = {
     "hydra": "hydra-core",
     "rl_games": "rl-games",
-    "numpy": "gymnasium",
-    "yaml": "omegaconf",
+    "yaml": "pyyaml",
     "swagger_ui_bundle": "swagger-ui-bundle",
 }
 """Import name -> the requirement that brings it, where that is another word."""
@@ -155,7 +182,6 @@ INSTALLED_AS = {
 def test_every_library_that_is_imported_is_required():
     text = (ROOT / "setup.py").read_text().partition("install_requires=[")[2].partition("]")[0]
     required = set(re.findall(r'"([A-Za-z][\w-]*)', text))
-    ours = {*PACKAGES, "train"}
     used = {name.partition(".")[0] for path in MODULES for name in imports(tree_of(path))}
-    foreign = used - ours - sys.stdlib_module_names
+    foreign = used - {"livegym"} - sys.stdlib_module_names
     assert {name for name in foreign if INSTALLED_AS.get(name, name) not in required} == set()

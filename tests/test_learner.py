@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
+from livegym.rl.spec import shape_hash, spec_of
+from livegym.rl.state import policy_state
+from livegym.rundir.run import bus_file, create_run
+from livegym.weights.bus_reader import BusReader
+from livegym.weights.learner import BusObserver
 
-from live.bus_reader import BusReader
-from live.learner import BusObserver
-from rl.spec import shape_hash, spec_of
-from rl.state import policy_state
 from tests.bus_weights import left_by_a_dead_writer
 from tests.dummy import counting_env
 from tests.test_learning import agent_of
-from utils.run import bus_file, create_run
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_weights_that_are_not_finite_are_not_published(run):
 
 
 def test_without_memory_for_a_bus_training_goes_on_and_says_so(run, caplog, monkeypatch):
-    monkeypatch.setattr("live.learner.bus_file", lambda run_id: run.path / "nowhere" / run_id)
+    monkeypatch.setattr("livegym.weights.learner.bus_file", lambda run_id: run.path / "nowhere" / run_id)
     agent = agent_of(iterations=1)
     observer = begun(run, agent)
     agent.train(observer.after_iteration)
@@ -114,8 +114,8 @@ def test_a_resumed_run_counts_on_after_what_a_dead_writer_had_published(run, cap
 
 
 def test_a_new_writer_removes_what_dead_ones_left(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("live.learner.bus_file", lambda run_id: tmp_path / f"livegym.0.{run_id}")
-    monkeypatch.setattr("live.learner.KEPT_LEFT_OVERS", 0.0)
+    monkeypatch.setattr("livegym.weights.learner.bus_file", lambda run_id: tmp_path / f"livegym.0.{run_id}")
+    monkeypatch.setattr("livegym.weights.learner.KEPT_LEFT_OVERS", 0.0)
     left = tmp_path / "livegym.0.left"
     left_by_a_dead_writer(left, 41)
     assert left.exists()

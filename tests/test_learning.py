@@ -6,16 +6,16 @@ import dataclasses
 
 import pytest
 import torch
+from livegym.rl.agent import IterationAbandoned, create_agent
+from livegym.rl.spec import spec_of
+from livegym.rl.state import capture_environment, capture_learner, restore_environment, restore_learner, set_best_return
+from livegym.schema import NetworkConfig, ObservationGroups, PPOConfig, RecurrentConfig
+from livegym.tasks.base import Box, Discrete, MultiDiscrete
+from livegym.utils.errors import UserError
+from livegym.utils.seeding import seed_everything
+from livegym.utils.signals import StopFlag
 
-from cfg.schema import NetworkConfig, ObservationGroups, PPOConfig, RecurrentConfig
-from rl.agent import IterationAbandoned, create_agent
-from rl.spec import spec_of
-from rl.state import capture_environment, capture_learner, restore_environment, restore_learner, set_best_return
-from tasks.base import Box, Discrete, MultiDiscrete
 from tests.dummy import Counting, counting_env
-from utils.errors import UserError
-from utils.seeding import seed_everything
-from utils.signals import StopFlag
 
 TINY = PPOConfig(
     network=NetworkConfig(units=[8]),
@@ -176,7 +176,7 @@ def test_a_stop_that_has_waited_long_enough_abandons_the_iteration(monkeypatch):
     stop = StopFlag()
     agent = agent_of(stop=stop)
     stop.request(15)
-    monkeypatch.setattr("rl.agent.PATIENCE", -1.0)
+    monkeypatch.setattr("livegym.rl.agent.PATIENCE", -1.0)
     agent.obs = agent.env_reset()
     with pytest.raises(IterationAbandoned):
         agent._iterate()

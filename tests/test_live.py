@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 import torch
+from livegym.live.swap import LivePolicy
+from livegym.live.transition import SwapRule
+from livegym.play.play import Player, ScriptedActor, quotas
+from livegym.play.report import Reporter
+from livegym.play.results import EPISODES_KEPT, Results, VersionTrace
+from livegym.rl.policy import Distribution, Policy
+from livegym.rl.spec import PolicySpec, shape_hash
+from livegym.schema import NetworkConfig, PPOConfig, RecurrentConfig
+from livegym.tasks.base import Box, Discrete, MultiDiscrete
+from livegym.tasks.stats import EpisodeEnds
+from livegym.utils.errors import UserError
+from livegym.utils.moments import Moments
+from livegym.weights.candidate import Candidate, SwapEvent
 
-from cfg.schema import NetworkConfig, PPOConfig, RecurrentConfig
-from live.candidate import Candidate, SwapEvent
-from live.play import Player, ScriptedActor, quotas
-from live.report import Reporter
-from live.results import EPISODES_KEPT, Results, VersionTrace
-from live.swap import LivePolicy
-from live.transition import SwapRule
-from rl.policy import Distribution, Policy
-from rl.spec import PolicySpec, shape_hash
-from tasks.base import Box, Discrete, MultiDiscrete
-from tasks.stats import EpisodeEnds
 from tests.dummy import CountingParams, counting_env
-from utils.errors import UserError
-from utils.moments import Moments
 
 TRAIN = PPOConfig(network=NetworkConfig(units=[4]), max_iterations=1)
 RECURRENT = dataclasses.replace(TRAIN, network=NetworkConfig(units=[4], recurrent=RecurrentConfig(units=3)))

@@ -10,9 +10,8 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-
-from utils.errors import UserError
-from utils.lock import LockHolder, RunLock, boot_id, lock_holder
+from livegym.rundir.lock import LockHolder, RunLock, boot_id, lock_holder
+from livegym.utils.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent
 WHEN = datetime(2025, 8, 1, 9, 59, 43)
@@ -25,7 +24,7 @@ def python(code: str, *arguments: object, **options) -> subprocess.Popen:
 
 
 HOLD = (
-    "import sys, time; from pathlib import Path; from utils.lock import RunLock\n"
+    "import sys, time; from pathlib import Path; from livegym.rundir.lock import RunLock\n"
     "lock = RunLock(Path(sys.argv[1])).acquire(); print('held', flush=True); time.sleep(60)"
 )
 
@@ -80,7 +79,7 @@ def test_a_forked_child_neither_keeps_nor_frees_the_lock(tmp_path):
 def test_looking_never_makes_an_acquire_fail(tmp_path):
     RunLock(tmp_path).acquire().release()
     look = (
-        "import sys; from pathlib import Path; from utils.lock import lock_holder\n"
+        "import sys; from pathlib import Path; from livegym.rundir.lock import lock_holder\n"
         "print('go', flush=True)\n"
         "while True: lock_holder(Path(sys.argv[1]))"
     )

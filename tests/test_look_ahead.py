@@ -7,18 +7,18 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from livegym.online.decider import _executed
+from livegym.online.experience import Verdict
+from livegym.online.gates import Sees, make_gate
+from livegym.online.look_ahead import LookAhead, StateRows
+from livegym.schema import RandomizationConfig
+from livegym.tasks.base import Discrete, MultiDiscrete
+from livegym.tasks.build import make_env
+from livegym.tasks.env import Env
+from livegym.utils.errors import UserError
 
-from cfg.schema import RandomizationConfig
-from online.decider import _executed
-from online.experience import Verdict
-from online.gates import Sees, make_gate
-from online.look_ahead import LookAhead, StateRows
-from tasks.base import Discrete, MultiDiscrete
-from tasks.build import make_env
-from tasks.env import Env
 from tests.dummy import Counting, CountingParams, CountingSim, counting_config, counting_env
 from tests.test_actor_critic import same
-from utils.errors import UserError
 
 SEND, WAIT = Verdict.SEND, Verdict.WAIT
 ROOM = {"terminations": {"failed": True}, "params": CountingParams(fail_at=4)}

@@ -14,18 +14,18 @@ from types import SimpleNamespace
 
 import glfw
 import pytest
+from livegym.play import requests as ask_for
+from livegym.play.audience import Audience
+from livegym.play.board import Board
+from livegym.play.controls import Controls
+from livegym.play.testing import run_test
+from livegym.play.world import build_world
+from livegym.rundir.provenance import Provenance
+from livegym.utils.signals import StopFlag
+from livegym.viewers.native import Window
 
-from live import requests as ask_for
-from live.audience import Audience
-from live.board import Board
-from live.controls import Controls
-from live.testing import run_test
-from live.world import build_world
 from tests.processes import until
 from tests.screen import WINDOW, Screen
-from utils.provenance import Provenance
-from utils.signals import StopFlag
-from viewers.native import Window
 
 ROOT = Path(__file__).parent.parent
 KEPT = ROOT / "docs" / "policies" / "BlindGrasping.pth"
@@ -110,8 +110,8 @@ def watch(screen, config, tmp_path, monkeypatch):
 
 def play(runs: str) -> None:
     """A program that plays on for a while after it has said that its window is shown, and ends."""
-    from cfg.compose import compose
-    from cfg.typed import to_typed
+    from livegym.cfg.compose import compose
+    from livegym.cfg.typed import to_typed
 
     watched = Watched(lambda *overrides: to_typed(compose(list(overrides))), Path(runs), *CARTS)
     watched.until(watched.shown)

@@ -46,7 +46,9 @@ def followed(tmp_path_factory) -> Path:
         elif name == "online/gates.py":
             more = re.findall(r"`(from online\.\w+ import \w+)`", TEXT)
             assert len(more) == 2
-            text = file.read_text().replace("from online.look_ahead", "\n".join([*more, "from online.look_ahead"]))
+            text = file.read_text().replace(
+                "from livegym.online.look_ahead", "\n".join([*more, "from livegym.online.look_ahead"])
+            )
             text += "\n\n" + dict(FILES)[name]
         file.write_text(text)
     return copy

@@ -7,15 +7,14 @@ import math
 import mujoco
 import pytest
 import torch
-
-from cfg.saved import resumed_config, with_run_config
-from cfg.schema import PhysicsConfig, SimConfig
-from cfg.typed import as_dict
-from sim import create
-from sim.base import APPLIED, NoModel
-from sim.recorder import StateRecorder
-from tasks.build import make_env
-from utils.errors import UserError
+from livegym.cfg.saved import resumed_config, with_run_config
+from livegym.cfg.typed import as_dict
+from livegym.schema import PhysicsConfig, SimConfig
+from livegym.sim import create
+from livegym.sim.base import APPLIED, NoModel
+from livegym.sim.recorder import StateRecorder
+from livegym.tasks.build import make_env
+from livegym.utils.errors import UserError
 
 NONE = SimConfig(engine="none")
 

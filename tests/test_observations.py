@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from livegym.schema import ObservationGroups, RandomizationConfig
+from livegym.tasks.base import Discrete
+from livegym.utils.errors import UserError
 
-from cfg.schema import ObservationGroups, RandomizationConfig
-from tasks.base import Discrete
 from tests.dummy import Counting, counting_env
-from utils.errors import UserError
 
 STEP = {"observations": ObservationGroups(policy=["step"], privileged=["episode", "step"])}
 LATE_ACTIONS = {"late": RandomizationConfig(what="action_delay", range=[2, 2])}

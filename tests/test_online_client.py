@@ -12,12 +12,12 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
-
-from examples.gym_client import CartPole
+from livegym.tasks.build import make_env
 from livegym_client import Client, Decision, Denied, Refused, Runner, Unreachable
 from livegym_client import client as client_module
 from livegym_client.wire import MAX_BYTES, Address, batches, item_of
-from tasks.build import make_env
+
+from examples.gym_client import CartPole
 from tests.online_fixtures import serving
 from tests.processes import until
 from tests.web_fixtures import TOKEN
@@ -177,7 +177,7 @@ def test_it_waits_for_a_server_that_comes_back(serve):
 
 
 def test_it_asks_again_where_the_server_is_busy(serve, monkeypatch):
-    monkeypatch.setattr("online.server.RETRY_S", 0.05)
+    monkeypatch.setattr("livegym.serve.server.RETRY_S", 0.05)
     served = serve(capacity=1)
     served.loop.go.clear()
     clients = [Client(served.address, tries=100) for _ in range(6)]

@@ -13,14 +13,14 @@ import time
 import numpy as np
 import pytest
 import websockets.sync.client
+from livegym.serve import dashboard as module
+from livegym.serve.dashboard import MAX_MESSAGE, READ_ONLY
+from livegym.web.pages import REFUSALS
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from online import dashboard as module
-from online.dashboard import MAX_MESSAGE, READ_ONLY
 from tests.online_status import Script, dashboards, picture_of
 from tests.processes import until
 from tests.web_fixtures import client_of
-from web.pages import REFUSALS
 
 EVIL = "http://evil.example"
 

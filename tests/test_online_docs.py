@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from livegym.online.inbox import CAPACITY, REFUSALS
+from livegym.online.pending import SESSION
+from livegym.schema import OnlineConfig
+from livegym.serve import claims, messages, server, talk
+from livegym.web.server import MAX_HELD, MAX_MESSAGE, MAX_WAITING
 
-from cfg.schema import OnlineConfig
-from online import claims, messages, server, talk
-from online.inbox import CAPACITY, REFUSALS
-from online.pending import SESSION
 from tests.page_fixtures import needs_chromium
-from web.server import MAX_HELD, MAX_MESSAGE, MAX_WAITING
 
 pytest_plugins = ["online_fixtures", "page_fixtures"]
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from livegym.serve.history import CAPACITY, PLACES, Points, point_of
+from livegym.serve.metrics import EVERY, EVERY_LATER, LATER, NUMBERS, PREFIX, STATES, Curves, Readings, table
+from livegym.utils.files import strict_json
+from livegym.web.metrics import registry_of, text_of
 from prometheus_client.parser import text_string_to_metric_families
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from online.history import CAPACITY, PLACES, Points, point_of
-from online.metrics import EVERY, EVERY_LATER, LATER, NUMBERS, PREFIX, STATES, Curves, Readings, table
 from tests.online_status import COMPONENTS, full_status, merged
-from utils.files import strict_json
-from web.metrics import registry_of, text_of
 
 SECTION_6 = {
     "training_steps_total": 820, "batches_trained_total": 822, "average_batch_size": 31.5, "average_loss": 0.35,

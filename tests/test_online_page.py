@@ -163,11 +163,11 @@ def test_a_server_that_says_nothing_and_a_status_that_nobody_renews_are_told_apa
         wait(page, lambda: "what decides has given no news" in text(page, "#troubles"), 20)
         assert text(page, "#connection") == "live"
         assert page.get_attribute("body", "data-fresh") == "no"
-        monkeypatch.setattr("online.dashboard.BEAT", 1e9)
+        monkeypatch.setattr("livegym.serve.dashboard.BEAT", 1e9)
         wait(page, lambda: "connected but says nothing" in text(page, "#troubles"), 20)
         assert text(page, "#connection") == "no news"
         wait(page, lambda: text(page, "#connection") == "reconnecting" or door.dashboard.open != 1, 20)
-        monkeypatch.setattr("online.dashboard.BEAT", 1.0)
+        monkeypatch.setattr("livegym.serve.dashboard.BEAT", 1.0)
         with running(script):
             wait(page, lambda: page.get_attribute("body", "data-fresh") == "yes", 30)
         page.context.close()

@@ -7,12 +7,11 @@ import math
 
 import numpy as np
 import pytest
-
-from cfg.schema import OnlineConfig
-from online.experience import Experience, Layout, Verdict, to_row
-from online.gate import Judgement, check_judgement
-from online.rewards import Lessons, combine, weakened
-from tasks.base import Box, Discrete
+from livegym.online.experience import Experience, Layout, Verdict, to_row
+from livegym.online.gate import Judgement, check_judgement
+from livegym.online.rewards import Lessons, combine, weakened
+from livegym.schema import OnlineConfig
+from livegym.tasks.base import Box, Discrete
 
 OFF, SEND, WAIT = Verdict.OFF, Verdict.SEND, Verdict.WAIT
 LAYOUT = Layout(obs=1, action=2, discrete=True)

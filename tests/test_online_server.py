@@ -19,15 +19,15 @@ from pathlib import Path
 
 import httpx
 import pytest
+from livegym.online.inbox import Asked
+from livegym.serve import claims, server, talk
+from livegym.web import server as web_server
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from online import claims, server, talk
-from online.inbox import Asked
 from tests.online_fixtures import serving
 from tests.processes import until
 from tests.web_fixtures import TOKEN, complaints
-from web import server as web_server
 
 pytest_plugins = ["online_fixtures"]
 
@@ -74,7 +74,9 @@ def peak_kib():
 
 
 def ends(caplog):
-    return [r.getMessage() for r in caplog.records if r.name == "online.talk" or " left after " in r.getMessage()]
+    return [
+        r.getMessage() for r in caplog.records if r.name == "livegym.serve.talk" or " left after " in r.getMessage()
+    ]
 
 
 def upgraded(served):

@@ -13,24 +13,24 @@ import pytest
 import websockets
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from livegym.cfg.compose import compose
+from livegym.cfg.typed import to_typed
+from livegym.play.board import Board
+from livegym.play.controls import Controls
+from livegym.play.requests import Pause
+from livegym.schema import PhysicsConfig, SimConfig
+from livegym.tasks.build import make_env
+from livegym.viewers.browser.contacts import _turns
+from livegym.viewers.browser.frames import Slot
+from livegym.viewers.browser.pages import REFUSALS, Pages
+from livegym.viewers.browser.protocol import MAX_MESSAGE, REQUESTS, Look, Refused, read
+from livegym.viewers.browser.stage import Stage
+from livegym.viewers.view import View
 
-from cfg.compose import compose
-from cfg.schema import PhysicsConfig, SimConfig
-from cfg.typed import to_typed
-from live.board import Board
-from live.controls import Controls
-from live.requests import Pause
-from tasks.build import make_env
 from tests.dummy import counting_env
 from tests.page_fixtures import Line, SceneLine
 from tests.processes import until
 from tests.web_fixtures import doors
-from viewers.browser.contacts import _turns
-from viewers.browser.frames import Slot
-from viewers.browser.pages import REFUSALS, Pages
-from viewers.browser.protocol import MAX_MESSAGE, REQUESTS, Look, Refused, read
-from viewers.browser.stage import Stage
-from viewers.view import View
 
 NUMBERS = st.integers() | st.integers(10**300, 10**320) | st.floats()
 VALUES = st.recursive(

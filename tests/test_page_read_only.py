@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-
-from live.board import Board
-from live.controls import Controls
-from viewers.browser.pages import Pages
-from viewers.browser.protocol import REQUESTS, Look, Refused
-from web.scene_messages import Bucket
+from livegym.play.board import Board
+from livegym.play.controls import Controls
+from livegym.viewers.browser.pages import Pages
+from livegym.viewers.browser.protocol import REQUESTS, Look, Refused
+from livegym.web.scene_messages import Bucket
 
 ORDERS = {
     "pause": {"on": True},

@@ -7,10 +7,9 @@ from datetime import datetime
 from pathlib import Path
 
 import yaml
-
-from utils import provenance
-from utils.provenance import Provenance, write_metadata
-from utils.run import create_run
+from livegym.rundir import provenance
+from livegym.rundir.provenance import Provenance, write_metadata
+from livegym.rundir.run import create_run
 
 ROOT = Path(__file__).resolve().parent.parent
 WHEN = datetime(2025, 8, 1, 9, 59, 43)

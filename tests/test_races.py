@@ -9,10 +9,10 @@ import subprocess
 import sys
 
 import pytest
+from livegym.rundir.checkpoint import list_checkpoints, read_checkpoint
+from livegym.rundir.run import open_run
 
-from rl.checkpoint import list_checkpoints, read_checkpoint
 from tests.processes import SMALL, TRAIN, Running, results, run, runs, scalars, until
-from utils.run import open_run
 
 pytestmark = pytest.mark.slow
 ENDLESS = ("config=test", "testGamesNum=0", "checkpoint=latest", "reloadInterval=0.2")
@@ -21,8 +21,9 @@ ENDLESS = ("config=test", "testGamesNum=0", "checkpoint=latest", "reloadInterval
 LAUNCHER = """
 import os, sys
 sys.path.insert(0, {root!r})
-import rl.training, train
-from cfg import cli
+from livegym import train
+import livegym.rl.training
+from livegym.cfg import cli
 count = {count}
 for k in range(count):
     pid = os.fork()

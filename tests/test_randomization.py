@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from livegym.schema import RandomizationConfig
+from livegym.tasks.base import Box
+from livegym.tasks.randomization import Randomizer
+from livegym.utils.errors import UserError
 from sim_worlds import FALLING, FLOOR, PENDULUM, STACKED, make
-
-from cfg.schema import RandomizationConfig
-from tasks.base import Box
-from tasks.randomization import Randomizer
-from utils.errors import UserError
 
 ALL = torch.arange(3)
 BOXES = f"""<mujoco><worldbody>{FLOOR}

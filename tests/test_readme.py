@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from livegym.tasks.hand.asset import OURS as OUR_HAND
 
-from tasks.hand.asset import OURS as OUR_HAND
 from tests.processes import Running, run
 from tests.screen import Screen
 
@@ -35,7 +35,7 @@ MAKE = [c for c in ALL if c.startswith("make ")]
 
 def test_every_command_is_of_a_kind_that_is_tested_here():
     others = [c for c in ALL if c not in PYTHON and c not in MAKE and c not in BENCHMARKS]
-    elsewhere = ("rsync", "viewers.strip")  # run for real in test_follow_cli.py and test_strip.py
+    elsewhere = ("rsync", "livegym.viewers.strip")  # run for real in test_follow_cli.py and test_strip.py
     assert all(any(word in c for word in elsewhere) for c in others), others
 
 

@@ -11,23 +11,23 @@ from pathlib import Path
 
 import av
 import pytest
+from livegym.cfg.compose import compose
+from livegym.cfg.typed import to_typed
+from livegym.play.audience import Audience
+from livegym.play.controls import Controls
+from livegym.play.play import Player
+from livegym.play.requests import Record
+from livegym.play.world import build_world
+from livegym.rundir.run import create_run
+from livegym.schema import RootConfig
+from livegym.utils.errors import UserError
+from livegym.viewers.companions import Companions
+from livegym.viewers.opening import open_audience
+from livegym.viewers.record import Recorder, clip_name
+from livegym.web.opening import access_of
 
-from cfg.compose import compose
-from cfg.schema import RootConfig
-from cfg.typed import to_typed
-from live.audience import Audience
-from live.controls import Controls
-from live.play import Player
-from live.requests import Record
-from live.world import build_world
 from tests.processes import Running, run, runs, until
 from tests.screen import Screen
-from utils.errors import UserError
-from utils.run import create_run
-from viewers.companions import Companions
-from viewers.opening import open_audience
-from viewers.record import Recorder, clip_name
-from web.opening import access_of
 
 SMALL = ("videoWidth=32", "videoHeight=32")
 CART = ("task=Cartpole", "agent=zero", "task.episode_length_s=0.2", *SMALL)  # 12 steps at 60 Hz
@@ -93,7 +93,7 @@ def test_all_environments_are_in_one_picture_where_none_is_named(tmp_path):
 def test_a_recording_by_hand_is_one_file_from_begin_to_end(tmp_path, monkeypatch):
     config = dataclasses.replace(config_of(), videoRecord=False)
     at = {3: Record(True), 20: Record(False), 25: Record(True)}
-    monkeypatch.setattr("viewers.video.QUEUE", 1000)  # or some pictures are left out
+    monkeypatch.setattr("livegym.viewers.video.QUEUE", 1000)  # or some pictures are left out
     counts, _ = record(config, tmp_path, 30, watched=True, at=at)
     assert counts == [17, 5]
 

@@ -13,20 +13,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from livegym.online.experience import Layout, Verdict, from_row, to_row
+from livegym.online.replay import BETA, FLOOR, ReplayReader, ReplayWriter
+from livegym.online.ring import file_bytes
+from livegym.tasks.base import Box, Discrete, MultiDiscrete
+from livegym.utils.errors import UserError
 
-from online.experience import Layout, Verdict, from_row, to_row
-from online.replay import BETA, FLOOR, ReplayReader, ReplayWriter
-from online.ring import file_bytes
-from tasks.base import Box, Discrete, MultiDiscrete
 from tests.disk_fixtures import small_disk
 from tests.experiences import LAYOUT, complete, mixed, pending
-from utils.errors import UserError
 
 ROOT = Path(__file__).parent.parent
 WRITER = """
 import sys
 from pathlib import Path
-from online.replay import ReplayWriter
+from livegym.online.replay import ReplayWriter
 from tests.experiences import LAYOUT, complete
 writer = ReplayWriter(Path(sys.argv[1]), LAYOUT, int(sys.argv[2]))
 made = [complete(k) for k in range(4096)]

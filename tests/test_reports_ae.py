@@ -14,21 +14,21 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from livegym.cfg import cli
+from livegym.cfg.compose import compose
+from livegym.cfg.typed import yaml_text
+from livegym.cfg.validate import unused_keys, validate
+from livegym.rl.state import capture_learner, load_weights, not_finite, restore_learner, set_best_return
+from livegym.rundir.checkpoint import list_checkpoints, meta_of, read_checkpoint, set_best, sidecar_of, write_env_state
+from livegym.rundir.run import point_latest
+from livegym.schema import ObservationGroups
+from livegym.tasks import TASKS
+from livegym.utils.errors import UserError
 from omegaconf import OmegaConf
 
-from cfg import cli
-from cfg.compose import compose
-from cfg.schema import ObservationGroups
-from cfg.typed import yaml_text
-from cfg.validate import unused_keys, validate
-from rl.checkpoint import list_checkpoints, meta_of, read_checkpoint, set_best, sidecar_of, write_env_state
-from rl.state import capture_learner, load_weights, not_finite, restore_learner, set_best_return
-from tasks import TASKS
 from tests.checkpoint_samples import new_run, save
 from tests.processes import SMALL, TRAIN, results, run, runs, scalars
 from tests.test_learning import agent_of, trained
-from utils.errors import UserError
-from utils.run import point_latest
 
 PRIVILEGED = ObservationGroups(["episode", "step"], ["episode", "step"])
 
@@ -212,13 +212,14 @@ def python(cwd: Path, program: str, *arguments: str) -> str:
 
 SLOW_START = """
 import time
-import rl.training, train
-from cfg import cli
-create = rl.training.create_agent
+from livegym import train
+import livegym.rl.training
+from livegym.cfg import cli
+create = livegym.rl.training.create_agent
 def late(*args):
     time.sleep(2.1)
     return create(*args)
-rl.training.create_agent = late
+livegym.rl.training.create_agent = late
 raise SystemExit(cli.run(train.job))
 """
 
@@ -284,8 +285,8 @@ def test_a_policy_is_as_good_resumed_and_as_a_beginning_as_it_is_played(tmp_path
 
 
 MEMORY = """
-import train
-from cfg import cli
+from livegym import train
+from livegym.cfg import cli
 def job(cfg):
     status = train.job(cfg)
     print("RSS", int(open("/proc/self/statm").read().split()[1]) * 4 / 1024)  # MiB

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from livegym.rl.adapter import RlGamesEnv
+from livegym.rl.curves import scalars as curves_of
+from livegym.rl.scalars import ScalarWriter
+from livegym.rundir.checkpoint import list_checkpoints, read_checkpoint
+from livegym.tasks import TASKS
+from livegym.tasks.build import make_env
+from livegym.utils.signals import StopFlag
 
-from rl.adapter import RlGamesEnv
-from rl.checkpoint import list_checkpoints, read_checkpoint
-from rl.curves import scalars as curves_of
-from rl.scalars import ScalarWriter
-from tasks import TASKS
-from tasks.build import make_env
 from tests.processes import SMALL, Running, run, scalars, until
 from tests.test_learning import TINY, agent_of, trained
 from tests.test_live import OBS, candidate, live_of
 from tests.test_saver import saving  # noqa: F401  a fixture
-from utils.signals import StopFlag
 
 
 def test_five_means_one_in_training_and_in_play():

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 from checkpoint_samples import Shell, as_bytes, meta, put, rl_games_file, save, state, with_pickle
-
-from rl.checkpoint import (
+from livegym.rundir.checkpoint import (
     CheckpointError,
     best_checkpoint_file,
     find_latest_checkpoint_file,
@@ -26,7 +25,7 @@ from rl.checkpoint import (
     write_checkpoint,
     write_env_state,
 )
-from utils import files
+from livegym.utils import files
 
 pytest_plugins = ["disk_fixtures"]
 
@@ -61,7 +60,7 @@ def test_a_file_that_does_not_say_its_epoch_is_opened_once(run, monkeypatch):
     put(run, "last_Ant_ep_940_rew_3.pth", b"x")
     names = [entry.path.name for entry in list_checkpoints(run)]
     assert names == ["renamed.pth", "Ant_v960_ep960.pth", "Ant.pth", "last_Ant_ep_940_rew_3.pth", "garbage.pth"]
-    monkeypatch.setattr("rl.listing.read_checkpoint", lambda path: pytest.fail("opened again"))
+    monkeypatch.setattr("livegym.rundir.listing.read_checkpoint", lambda path: pytest.fail("opened again"))
     assert [entry.path.name for entry in list_checkpoints(run)] == names
 
 

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 from checkpoint_samples import new_run
-
-from utils import files
-from utils.errors import UserError
-from utils.run import create_run, latest_dangles, list_runs, open_run, point_latest, read_latest
+from livegym.rundir.run import create_run, latest_dangles, list_runs, open_run, point_latest, read_latest
+from livegym.utils import files
+from livegym.utils.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent
 WHEN = datetime(2025, 8, 1, 9, 59, 43)
@@ -58,7 +57,8 @@ def test_runs_of_the_same_second_get_numbers(tmp_path):
 
 def test_four_processes_in_the_same_second_get_four_runs(tmp_path):
     code = (
-        "import sys; from pathlib import Path; from datetime import datetime; from utils.run import create_run\n"
+        "import sys; from pathlib import Path; from datetime import datetime\n"
+        "from livegym.rundir.run import create_run\n"
         "print(create_run(Path(sys.argv[1]), 'Ant', 'train', datetime(2025, 8, 1, 9, 59, 43)).name)"
     )
     children = [python(code, tmp_path) for _ in range(4)]
@@ -145,7 +145,7 @@ def test_eight_processes_pointing_never_fail_and_the_reader_never_misses_the_lin
     runs = [create_run(tmp_path, "Ant", "train", WHEN) for _ in range(8)]
     point_latest(tmp_path, "train", runs[0])
     code = (
-        "import sys, warnings; from pathlib import Path; from utils.run import open_run, point_latest\n"
+        "import sys, warnings; from pathlib import Path; from livegym.rundir.run import open_run, point_latest\n"
         "run = open_run(Path(sys.argv[1]))\n"
         "for _ in range(60): point_latest(run.path.parent, 'train', run)"
     )

@@ -5,10 +5,9 @@ from __future__ import annotations
 import copy
 
 import pytest
-
-from cfg.saved import resumed_config, with_run_config
-from cfg.typed import as_dict
-from utils.errors import UserError
+from livegym.cfg.saved import resumed_config, with_run_config
+from livegym.cfg.typed import as_dict
+from livegym.utils.errors import UserError
 
 
 @pytest.fixture

@@ -7,14 +7,14 @@ import shutil
 
 import pytest
 import torch
+from livegym.rl.saver import LONG_ITERATION, SavePolicy, Saver
+from livegym.rl.spec import spec_of
+from livegym.rundir.checkpoint import list_checkpoints, read_checkpoint, read_env_state
+from livegym.rundir.run import create_run, open_run, read_latest
+from livegym.utils.errors import UserError
 
-from rl.checkpoint import list_checkpoints, read_checkpoint, read_env_state
-from rl.saver import LONG_ITERATION, SavePolicy, Saver
-from rl.spec import spec_of
 from tests.disk_fixtures import tmpfs
 from tests.test_learning import agent_of
-from utils.errors import UserError
-from utils.run import create_run, open_run, read_latest
 
 
 @pytest.fixture

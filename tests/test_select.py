@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 from checkpoint_samples import new_run, save
-
-from rl.checkpoint import set_best
-from rl.select import NothingYet, resolve_checkpoint
-from utils.errors import UserError
-from utils.run import Run, point_latest
+from livegym.rundir.checkpoint import set_best
+from livegym.rundir.run import Run, point_latest
+from livegym.rundir.select import NothingYet, resolve_checkpoint
+from livegym.utils.errors import UserError
 
 
 @pytest.fixture

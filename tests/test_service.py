@@ -9,32 +9,32 @@ import time
 import numpy as np
 import pytest
 import torch
+from livegym.live.swap import LivePolicy
+from livegym.online.decider import Decider, Sight, Slots
+from livegym.online.experience import Layout, Verdict
+from livegym.online.gate import Judgement
+from livegym.online.gates import GateSeat, Sees, layout_of, make_gate, raw_rows
+from livegym.online.inbox import Accepted, Observed, Refusal, Rewarded
+from livegym.online.memory import Memory
+from livegym.online.pending import SESSION
+from livegym.online.replay import ReplayReader
+from livegym.online.service import Service
+from livegym.rl.policy import Policy
+from livegym.rl.spec import spec_of
+from livegym.rundir.run import create_run
+from livegym.schema import OnlineConfig
+from livegym.serve.running import first_state
+from livegym.serve.simulator import BuiltIn
+from livegym.serve.status import Status
+from livegym.serve.streams import features_of, reward_of
+from livegym.serve.watchdog import Watchdog
+from livegym.tasks.base import Box
+from livegym.tasks.build import make_env
+from livegym.weights.candidate import Candidate
 
-from cfg.schema import OnlineConfig
-from live.candidate import Candidate
-from live.swap import LivePolicy
-from online.decider import Decider, Sight, Slots
-from online.experience import Layout, Verdict
-from online.gate import Judgement
-from online.gates import GateSeat, Sees, layout_of, make_gate, raw_rows
-from online.inbox import Accepted, Observed, Refusal, Rewarded
-from online.memory import Memory
-from online.pending import SESSION
-from online.replay import ReplayReader
-from online.running import first_state
-from online.service import Service
-from online.simulator import BuiltIn
-from online.status import Status
-from online.streams import features_of, reward_of
-from online.watchdog import Watchdog
-from rl.policy import Policy
-from rl.spec import spec_of
-from tasks.base import Box
-from tasks.build import make_env
 from tests.dummy import counting_env
 from tests.online_status import full_status
 from tests.test_live import candidate, live_of, spec_with
-from utils.run import create_run
 
 LAYOUT = Layout.of(2, Box(1))
 GATED = Layout.of(2, Box(1), seen=2)
@@ -501,7 +501,7 @@ def test_a_status_tells_when_what_decides_renewed_it(setting, monkeypatch):
     status.refresh()
     made = status.reading()["refreshed"]
     real = time.time
-    monkeypatch.setattr("online.status.time.time", lambda: real() + 30)
+    monkeypatch.setattr("livegym.serve.status.time.time", lambda: real() + 30)
     reading = status.reading()
     assert reading["refreshed"] == made
     assert reading["now"] > made + 29

@@ -6,6 +6,8 @@ import math
 
 import pytest
 import torch
+from livegym.schema import PhysicsConfig, SimConfig
+from livegym.sim import create
 from sim_worlds import (
     ANT,
     FALLING,
@@ -18,9 +20,6 @@ from sim_worlds import (
     make_busy,
     readings,
 )
-
-from cfg.schema import PhysicsConfig, SimConfig
-from sim import create
 
 G = 9.81
 NAN = float("nan")

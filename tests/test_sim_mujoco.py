@@ -8,6 +8,7 @@ import warnings
 import mujoco
 import pytest
 import torch
+from livegym.sim.model import STAGE_NONE, STAGE_POS, STAGE_VEL
 from sim_worlds import (
     ANT,
     BUSY,
@@ -19,8 +20,6 @@ from sim_worlds import (
     make_busy,
     readings,
 )
-
-from sim.model import STAGE_NONE, STAGE_POS, STAGE_VEL
 
 
 @pytest.fixture(autouse=True)

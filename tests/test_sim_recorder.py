@@ -8,9 +8,8 @@ import mujoco
 import numpy as np
 import pytest
 import torch
+from livegym.sim.recorder import StateRecorder
 from sim_worlds import PENDULUM, make
-
-from sim.recorder import StateRecorder
 
 
 @pytest.fixture

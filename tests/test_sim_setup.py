@@ -5,6 +5,9 @@ from __future__ import annotations
 import mujoco
 import pytest
 import torch
+from livegym.schema import PhysicsConfig, SimConfig
+from livegym.sim import create
+from livegym.utils.errors import UserError
 from sim_worlds import (
     BUSY,
     FALLING,
@@ -14,10 +17,6 @@ from sim_worlds import (
     make_busy,
     readings,
 )
-
-from cfg.schema import PhysicsConfig, SimConfig
-from sim import create
-from utils.errors import UserError
 
 G = 9.81
 

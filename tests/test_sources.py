@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from livegym.play.watch import Watcher
+from livegym.rl.spec import shape_hash
+from livegym.rundir.checkpoint import CheckpointMeta, read_checkpoint, set_best, write_checkpoint
+from livegym.rundir.run import Run, create_run, point_latest
+from livegym.utils.errors import UserError
+from livegym.weights.sources import CheckpointSource, candidate_of
 
-from live.sources import CheckpointSource, candidate_of
-from live.watch import Watcher
-from rl.checkpoint import CheckpointMeta, read_checkpoint, set_best, write_checkpoint
-from rl.spec import shape_hash
 from tests.test_live import candidate, live_of, policy_of, spec_with
-from utils.errors import UserError
-from utils.run import Run, create_run, point_latest
 
 
 @pytest.fixture
@@ -200,7 +200,7 @@ def test_a_file_that_is_pruned_while_it_is_looked_at_is_nobodys_fault(runs, monk
         gone.unlink(missing_ok=True)
         return read_checkpoint(file)
 
-    monkeypatch.setattr("live.sources.read_checkpoint", read)
+    monkeypatch.setattr("livegym.weights.sources.read_checkpoint", read)
     source = source_of(run)
     assert source.look(acting(run, 1)) is None
     assert source.refusals() == []

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from livegym.utils.errors import UserError
+from livegym.viewers.strip import SIZE, successful_episode, world_of
 from matplotlib.image import imread
-
-from utils.errors import UserError
-from viewers.strip import SIZE, successful_episode, world_of
 
 KEPT = Path(__file__).parent.parent / "docs" / "policies" / "BlindGrasping.pth"
 
@@ -37,7 +36,7 @@ def test_an_episode_of_the_kept_policy_ends_with_the_box_held_up(world, path):
 
 
 def strip(out: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "viewers.strip", str(KEPT), str(out), "--pictures", "3"]
+    command = [sys.executable, "-m", "livegym.viewers.strip", str(KEPT), str(out), "--pictures", "3"]
     inherited = {name: value for name, value in os.environ.items() if name not in ("MUJOCO_GL", "DISPLAY")}
     return subprocess.run(command, cwd=KEPT.parents[2], env=inherited | env, capture_output=True, text=True)
 
@@ -65,6 +64,6 @@ def test_without_gl_it_says_what_to_do_and_writes_nothing(tmp_path):
 
 
 def test_a_policy_that_does_not_succeed_is_refused(world, monkeypatch):
-    monkeypatch.setattr("viewers.strip.TRIES", 3)
+    monkeypatch.setattr("livegym.viewers.strip.TRIES", 3)
     with pytest.raises(UserError, match="no episode succeeded in 3 control steps"):
         successful_episode(world)

@@ -6,20 +6,20 @@ import dataclasses
 
 import pytest
 import torch
+from livegym.live.mixture import mixed_mode, mixed_sample
+from livegym.live.swap import LivePolicy
+from livegym.live.transition import SwapRule
+from livegym.play.play import quotas
+from livegym.play.results import VersionTrace
+from livegym.rl.policy import Distribution, Policy
+from livegym.rl.spec import spec_of
+from livegym.schema import PhysicsConfig, SimConfig
+from livegym.tasks.base import Discrete, MultiDiscrete
+from livegym.tasks.build import make_env
+from livegym.utils.errors import UserError
 
-from cfg.schema import PhysicsConfig, SimConfig
-from live.mixture import mixed_mode, mixed_sample
-from live.play import quotas
-from live.results import VersionTrace
-from live.swap import LivePolicy
-from live.transition import SwapRule
-from rl.policy import Distribution, Policy
-from rl.spec import spec_of
-from tasks.base import Discrete, MultiDiscrete
-from tasks.build import make_env
 from tests.dummy import counting_env
 from tests.test_live import OBS, RECURRENT, candidate, live_of, policy_of, recorded, spec_with
-from utils.errors import UserError
 
 BOTH = torch.tensor([0, 1])
 
@@ -134,7 +134,7 @@ def test_at_a_reset_an_episode_that_has_just_begun_is_the_new_ones():
 
 def test_the_least_time_between_swaps(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr("live.swap.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("livegym.live.swap.time.monotonic", lambda: now[0])
     live = live_of(candidate(1), min_interval=10.0)
     live.prepare(candidate(2))
     assert live.adopt().version == 2  # the first one has none before it

@@ -6,11 +6,10 @@ import dataclasses
 
 import pytest
 import torch
-
-from tasks import TASKS
-from tasks.base import Box, Discrete, Task
-from tasks.build import make_env
-from tasks.env import Env
+from livegym.tasks import TASKS
+from livegym.tasks.base import Box, Discrete, Task
+from livegym.tasks.build import make_env
+from livegym.tasks.env import Env
 
 
 @pytest.fixture(params=sorted(TASKS))

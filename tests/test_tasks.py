@@ -9,8 +9,7 @@ import mujoco
 import numpy as np
 import pytest
 import torch
-
-from tasks.build import make_env
+from livegym.tasks.build import make_env
 
 
 def make(config, *overrides, num_envs=1):

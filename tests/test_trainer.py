@@ -11,17 +11,17 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from livegym.online.divergence import ENOUGH, LEAST, LEAST_FACTOR, PROBATION, STRIKES
+from livegym.online.experience import Experience, Layout, Verdict
+from livegym.online.gate import Judgement
+from livegym.online.replay import ALPHA, BETA, FLOOR, ReplayReader, ReplayWriter
+from livegym.online.ring import Mapped, checks_of, factors_of
+from livegym.online.trainer import Trainer
+from livegym.rl.actor_critic import ActorCritic, OffPolicyRule, Transitions
+from livegym.rl.spec import PolicySpec
+from livegym.schema import NetworkConfig, OnlineConfig, PPOConfig
+from livegym.tasks.base import Discrete
 
-from cfg.schema import NetworkConfig, OnlineConfig, PPOConfig
-from online.divergence import ENOUGH, LEAST, LEAST_FACTOR, PROBATION, STRIKES
-from online.experience import Experience, Layout, Verdict
-from online.gate import Judgement
-from online.replay import ALPHA, BETA, FLOOR, ReplayReader, ReplayWriter
-from online.ring import Mapped, checks_of, factors_of
-from online.trainer import Trainer
-from rl.actor_critic import ActorCritic, OffPolicyRule, Transitions
-from rl.spec import PolicySpec
-from tasks.base import Discrete
 from tests.test_actor_critic import finite, same
 
 SPEC = PolicySpec("Bandit", (("state", 2),), (), Discrete(3), 0.1)
@@ -442,7 +442,7 @@ def diverge(trainer) -> None:
 
 
 def test_the_rate_comes_back_by_calm_but_not_beyond_what_was_configured(tmp_path, monkeypatch):
-    monkeypatch.setattr("online.divergence.CALM", 7)
+    monkeypatch.setattr("livegym.online.divergence.CALM", 7)
     world = World(tmp_path, lr_decay=1.0)
     world.add(50)
     trainer = world.trainer
@@ -519,7 +519,7 @@ def test_k_and_m_trainings_are_k_a_stop_and_m(tmp_path):
 
 
 def test_its_state_goes_through_a_checkpoint(tmp_path):
-    from rl.checkpoint import CheckpointMeta, read_checkpoint, write_checkpoint
+    from livegym.rundir.checkpoint import CheckpointMeta, read_checkpoint, write_checkpoint
 
     world = World(tmp_path)
     world.add(40)

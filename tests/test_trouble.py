@@ -11,23 +11,23 @@ from pathlib import Path
 
 import pytest
 import torch
+from livegym.play.results import VERSIONS_KEPT, Results
+from livegym.rl.progress import Progress
+from livegym.rl.scalars import ScalarWriter
+from livegym.rundir.lock import RunLock, lock_holder
+from livegym.rundir.provenance import Provenance
+from livegym.rundir.run import begin_run, create_run
+from livegym.tasks.stability import HOPELESS
+from livegym.utils import signals
+from livegym.utils.errors import UserError
+from livegym.utils.log import file_log
 from rich.console import Console
 
-from live.results import VERSIONS_KEPT, Results
-from rl.progress import Progress
-from rl.scalars import ScalarWriter
-from tasks.stability import HOPELESS
 from tests.disk_fixtures import tmpfs
 from tests.dummy import CountingParams, counting_env
 from tests.processes import scalars
 from tests.test_learning import agent_of
 from tests.test_live import EpisodeEnds
-from utils import signals
-from utils.errors import UserError
-from utils.lock import RunLock, lock_holder
-from utils.log import run_log
-from utils.provenance import Provenance
-from utils.run import begin_run, create_run
 
 
 class Gone(io.StringIO):
@@ -68,7 +68,7 @@ def fill(disk):
 def test_a_log_on_a_full_disk_costs_its_lines_and_no_more(full, capsys):
     run = create_run(full, "Counting", "train")
     fill(full)
-    with run_log(run):
+    with file_log(run.log_file):
         for _ in range(2000):
             logging.getLogger("test").warning("a line that cannot be written %s", "x" * 50)
     assert capsys.readouterr().err.count("cannot be written (No space") == 1
@@ -126,7 +126,7 @@ def test_curves_survive_a_clock_that_goes_back(tmp_path, monkeypatch):
         first.add_scalar("a", step, step)
     first.close()
     now = time.time()
-    monkeypatch.setattr("rl.scalars.time.time", lambda: now - 2 * 86400)
+    monkeypatch.setattr("livegym.rl.scalars.time.time", lambda: now - 2 * 86400)
     second = ScalarWriter(tmp_path, start_step=3)
     second.add_scalar("a", 4, 4)
     second.close()
@@ -171,7 +171,7 @@ def test_a_script_can_stop_its_background_job_though_it_ignores_sigint():
     code = (
         "import os, signal\n"
         "signal.signal(signal.SIGINT, signal.SIG_IGN); signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
-        "from utils.signals import StopFlag\n"
+        "from livegym.utils.signals import StopFlag\n"
         "with StopFlag() as stop:\n"
         "    os.kill(os.getpid(), signal.SIGHUP); assert not stop.wait(0.2)\n"
         "    os.kill(os.getpid(), signal.SIGINT); assert stop.wait(5.0)\n"

@@ -18,13 +18,12 @@ import numpy as np
 import pytest
 import torch
 from disk_fixtures import tmpfs
+from livegym.utils.errors import UserError
+from livegym.viewers import clip, gl
+from livegym.viewers.clip import Clip, exact_dt
+from livegym.viewers.offscreen import Painter, default_camera, tiles
+from livegym.viewers.video import QUEUE, VideoWriter, check_video
 from processes import until
-
-from utils.errors import UserError
-from viewers import clip, gl
-from viewers.clip import Clip, exact_dt
-from viewers.offscreen import Painter, default_camera, tiles
-from viewers.video import QUEUE, VideoWriter, check_video
 
 ROOT = Path(__file__).parent.parent
 SIZE = (120, 160)
@@ -349,7 +348,7 @@ RECORDING = f"""
 import sys, time
 import numpy as np
 from pathlib import Path
-from viewers.video import VideoWriter
+from livegym.viewers.video import VideoWriter
 with VideoWriter({PLATE!r}, 0.02, {SIZE}) as writer:
     writer.begin(Path(sys.argv[1]))
     for step in range(500):
@@ -421,7 +420,9 @@ def test_a_backend_that_works_is_chosen_and_told(machine, caplog, asked, works, 
     machine(asked, *works)
     with caplog.at_level(logging.INFO):
         assert [gl.choose_backend(), gl.choose_backend()] == [chosen, chosen]
-    assert [r.getMessage() for r in caplog.records if r.name == "viewers.gl"] == [f"off-screen rendering with {chosen}"]
+    assert [r.getMessage() for r in caplog.records if r.name == "livegym.viewers.gl"] == [
+        f"off-screen rendering with {chosen}"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -457,8 +458,8 @@ import sys
 import mujoco
 import numpy as np
 from pathlib import Path
-from viewers import gl
-from viewers.video import VideoWriter, check_video
+from livegym.viewers import gl
+from livegym.viewers.video import VideoWriter, check_video
 check_video()
 with VideoWriter({PLATE!r}, 0.02, {SIZE}) as writer:
     writer.begin(Path(sys.argv[1]))
@@ -479,5 +480,7 @@ def test_a_real_process_draws_with_each_backend(tmp_path, asked, used):
 
 @pytest.mark.slow
 def test_a_nonsense_variable_can_be_told_before_mujoco_stumbles_over_it():
-    out, _ = python("from viewers.gl import choose_backend; choose_backend()", MUJOCO_GL="nonsense").communicate()
+    out, _ = python(
+        "from livegym.viewers.gl import choose_backend; choose_backend()", MUJOCO_GL="nonsense"
+    ).communicate()
     assert "UserError: no off-screen rendering here with MUJOCO_GL=nonsense" in out

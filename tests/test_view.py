@@ -6,14 +6,13 @@ import glfw
 import mujoco
 import numpy as np
 import pytest
-
-from live import requests as ask_for
-from live.board import Board
-from live.controls import Controls
-from viewers.keys import KEYS, Desk, help_text, press, take_back
-from viewers.others import Others
-from viewers.status import age, marks, status
-from viewers.view import PRESETS, View, aim, bounds_of, cell_of, follows_at_first, grid_offsets, tracked_body
+from livegym.play import requests as ask_for
+from livegym.play.board import Board
+from livegym.play.controls import Controls
+from livegym.viewers.keys import KEYS, Desk, help_text, press, take_back
+from livegym.viewers.others import Others
+from livegym.viewers.status import age, marks, status
+from livegym.viewers.view import PRESETS, View, aim, bounds_of, cell_of, follows_at_first, grid_offsets, tracked_body
 
 
 def model_of(body: str) -> mujoco.MjModel:

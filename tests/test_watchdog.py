@@ -13,24 +13,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from livegym.cfg.typed import as_dict
+from livegym.online.experience import Experience, Verdict
+from livegym.online.gates import layout_of
+from livegym.online.replay import ReplayWriter
+from livegym.online.saving import Keeper
+from livegym.rl.policy import Policy
+from livegym.rl.spec import PolicySpec
+from livegym.rundir.checkpoint import list_checkpoints, meta_of, newest_usable
+from livegym.rundir.run import bus_file, create_run
+from livegym.serve.running import first_state
+from livegym.serve.watchdog import Watchdog
+from livegym.tasks.base import Box
+from livegym.utils.errors import UserError
+from livegym.weights.bus_reader import BusReader
 
-from cfg.typed import as_dict
-from live.bus_reader import BusReader
-from online.experience import Experience, Verdict
-from online.gates import layout_of
-from online.replay import ReplayWriter
-from online.running import first_state
-from online.saving import Keeper
-from online.watchdog import Watchdog
-from rl.checkpoint import list_checkpoints, meta_of, newest_usable
-from rl.policy import Policy
-from rl.spec import PolicySpec
-from tasks.base import Box
 from tests.disk_fixtures import small_disk  # noqa: F401 - a fixture
 from tests.online_status import full_status
 from tests.processes import until
-from utils.errors import UserError
-from utils.run import bus_file, create_run
 
 BLOCKS = ("cart_position", "cart_velocity", "pole_angle", "pole_velocity")
 SPEC = PolicySpec("Cartpole", tuple((name, 1) for name in BLOCKS), (), Box(1), 1 / 60)
@@ -52,7 +52,7 @@ def experience(number: int) -> Experience:
 @pytest.fixture
 def made(config, tmp_path, monkeypatch):
     """made(*overrides, runs=...) -> a run with one checkpoint and 100 experiences, and its configuration."""
-    monkeypatch.setattr("online.watchdog.PAUSE", 0.2)
+    monkeypatch.setattr("livegym.serve.watchdog.PAUSE", 0.2)
     buses = []
 
     def make(*overrides: str, runs: Path = tmp_path):
@@ -317,9 +317,9 @@ def test_it_ends_with_the_one_that_serves_and_saves(made):
     run, settings = made("online.checkpoint_versions=100000")
     script = (
         "import json, sys, time\n"
-        "from cfg.saved import whole_config\n"
-        "from online.watchdog import Watchdog\n"
-        "from utils.run import open_run\n"
+        "from livegym.cfg.saved import whole_config\n"
+        "from livegym.serve.watchdog import Watchdog\n"
+        "from livegym.rundir.run import open_run\n"
         "from pathlib import Path\n"
         f"watchdog = Watchdog(open_run(Path({str(run.path)!r})), whole_config(json.load(sys.stdin)))\n"
         "watchdog.start()\n"

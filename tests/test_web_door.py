@@ -15,14 +15,14 @@ import pytest
 import websockets.asyncio.client
 import websockets.exceptions
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
+from livegym.utils.errors import UserError
+from livegym.web import guard, server
+from livegym.web.access import Access
+from livegym.web.door import FrontDoor
+from livegym.web.listen import listen, reachable_host
+from livegym.web.mjpeg import Frames, stream_router
 
 from tests.web_fixtures import TOKEN, client_of, complaints, raw_socket, scene_socket
-from utils.errors import UserError
-from web import guard, server
-from web.access import Access
-from web.door import FrontDoor
-from web.listen import listen, reachable_host
-from web.mjpeg import Frames, stream_router
 
 pytest_plugins = ["web_fixtures"]
 

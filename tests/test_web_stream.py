@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
+from livegym.web.mjpeg import MAX_CLIENTS, Frames, stream_router
 
 from tests.web_fixtures import client_of, doors
-from web.mjpeg import MAX_CLIENTS, Frames, stream_router
 
 pytest_plugins = ["web_fixtures"]
 

@@ -13,10 +13,9 @@ import pytest
 import viser
 import websockets.asyncio.client
 import zstandard
-
-from web.access import Access
-from web.door import FrontDoor
-from web.scene_proxy import SceneProxy
+from livegym.web.access import Access
+from livegym.web.door import FrontDoor
+from livegym.web.scene_proxy import SceneProxy
 
 TOKEN = "a token/with+signs"
 PROTOCOL = f"viser-v{viser.__version__}"

@@ -1,1 +1,1 @@
-"""What every layer may use: errors, run directories, locks, signals, seeds, logging."""
+"""What knows nothing of us: errors, files, logging, signals, seeds, rotations."""

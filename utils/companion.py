@@ -6,7 +6,7 @@ import os
 import threading
 import time
 
-from utils.signals import StopFlag
+from livegym.utils.signals import StopFlag
 
 PARENT = "LIVEGYM_COMPANION_OF"
 """Environment variable with the process id of the one that it stands beside."""

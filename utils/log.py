@@ -1,4 +1,4 @@
-"""Logging: to the person (stderr) and to the run's file. A full disk costs the file's lines, never the run."""
+"""Logging: to the person (stderr) and to a file. A full disk costs the file's lines, never the run."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import contextlib
 import logging
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
+from livegym.utils.errors import UserError
 from rich.console import Console
 from rich.logging import RichHandler
-
-from utils.errors import UserError
-from utils.run import Run
 
 console = Console(stderr=True)
 """The one console: log lines and live displays share it, so that neither overwrites the other."""
@@ -20,7 +19,7 @@ _FORMAT = "%(asctime)s %(levelname)s %(message)s"
 _DATE = "%H:%M:%S"
 
 
-class _RunFile(logging.FileHandler):
+class _LogFile(logging.FileHandler):
     """A file handler that says once that it cannot write, and goes on without."""
 
     failed = False
@@ -72,9 +71,9 @@ def setup_logging(level: str) -> None:
 
 
 @contextlib.contextmanager
-def run_log(run: Run) -> Iterator[None]:
-    """Also appends log records to the run's file meanwhile."""
-    handler = _RunFile(run.log_file, delay=True)
+def file_log(file: Path) -> Iterator[None]:
+    """Also appends log records to `file` meanwhile."""
+    handler = _LogFile(file, delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.getLogger().addHandler(handler)
     try:
@@ -91,6 +90,6 @@ def run_log(run: Run) -> Iterator[None]:
 
 
 def _to_file(handler: logging.Handler, text: str, trace: bool = False) -> None:
-    """Only to the run's file: the person is told by whoever catches the error."""
+    """Only to the file: the person is told by whoever catches the error."""
     trouble = sys.exc_info() if trace else None
     handler.handle(logging.LogRecord(__name__, logging.ERROR, __file__, 0, text, None, trouble))

@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import IO, Final
 
 import numpy as np
-
-from utils.errors import UserError
-from utils.files import discard
+from livegym.utils.errors import UserError
+from livegym.utils.files import discard
 
 try:
     import av

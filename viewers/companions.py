@@ -23,17 +23,17 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from cfg.overrides import quoted
-from cfg.schema import RootConfig
-from rl.agent import Agent, Iteration
-from rl.spec import PolicySpec
-from utils.companion import PARENT
-from utils.log import console
-from utils.run import Run
+from livegym.cfg.overrides import quoted
+from livegym.rl.agent import Agent, Iteration
+from livegym.rl.spec import PolicySpec
+from livegym.rundir.run import Run
+from livegym.schema import RootConfig
+from livegym.utils.companion import PARENT
+from livegym.utils.log import console
+from livegym.utils.search_path import child_environment
 
 log = logging.getLogger(__name__)
 
-TRAIN = Path(__file__).parent.parent / "train.py"
 CLOSING = 15.0  # s that a companion gets to end
 STREAM = ("streamPort", "streamBindAll", "streamReadOnly", "streamFps")
 VIDEO = ("videoWidth", "videoHeight", "videoEpisodes", "videoSeconds", "videoEnv")
@@ -49,15 +49,15 @@ class Companions:
         self._running: list[Companion] = []
         self._run: Path | None = None
         if config.viewer:
-            from viewers.display import check_display
+            from livegym.viewers.display import check_display
 
             check_display()
         if config.watch:
-            from web.opening import access_of
+            from livegym.web.opening import access_of
 
             access_of(config)
         if config.trainVideoEvery or config.videoRecord:
-            from viewers.video import check_video
+            from livegym.viewers.video import check_video
 
             check_video()
 
@@ -125,14 +125,14 @@ class Companion:
         """`background`: it gets what processor time nobody else wants."""
         self._name = name
         self._process = subprocess.Popen(
-            [sys.executable, str(TRAIN), *arguments, "logLevel=warning"],
+            [sys.executable, "-P", "-m", "livegym", *arguments, "logLevel=warning"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
             start_new_session=True,  # Ctrl+C is for the training, which then ends it
-            env={**os.environ, PARENT: str(os.getpid())},
+            env={**child_environment(), PARENT: str(os.getpid())},
         )
         if background:
             with contextlib.suppress(OSError):  # not allowed here: then it shares the processor as any other

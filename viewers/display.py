@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 
-from utils.errors import UserError
+from livegym.utils.errors import UserError
 
 PATIENCE = 20.0  # s for a display to answer
 _PROBE = """

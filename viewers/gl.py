@@ -20,7 +20,7 @@ import logging
 import os
 from typing import Any
 
-from utils.errors import UserError
+from livegym.utils.errors import UserError
 
 log = logging.getLogger(__name__)
 

@@ -18,11 +18,10 @@ from typing import Any
 
 import glfw
 import mujoco
-
-from live import requests as ask_for
-from live.board import Board
-from live.controls import HOW, SPEEDS, Controls
-from viewers.view import PRESETS, View
+from livegym.play import requests as ask_for
+from livegym.play.board import Board
+from livegym.play.controls import HOW, SPEEDS, Controls
+from livegym.viewers.view import PRESETS, View
 
 MODIFIERS = (
     glfw.KEY_LEFT_CONTROL, glfw.KEY_RIGHT_CONTROL, glfw.KEY_LEFT_SHIFT, glfw.KEY_RIGHT_SHIFT,

@@ -30,22 +30,21 @@ import mujoco
 import mujoco.viewer
 import numpy as np
 import torch
-
-from live.audience import Viewer
-from live.board import Board
-from live.controls import Controls
-from live.play import Player
-from live.requests import Push
-from live.world import World
-from sim.base import Simulator
-from tasks.env import Step
-from utils.attempt import attempt
-from utils.run import Run
-from viewers.display import check_display
-from viewers.keys import Desk, press, take_back, with_modifier
-from viewers.others import Others
-from viewers.overlay import Words
-from viewers.view import Aim, View, aim, bounds_of, cell_of, follows_at_first, grid_offsets, tracked_body
+from livegym.play.audience import Viewer
+from livegym.play.board import Board
+from livegym.play.controls import Controls
+from livegym.play.play import Player
+from livegym.play.requests import Push
+from livegym.play.world import World
+from livegym.rundir.run import Run
+from livegym.sim.base import Simulator
+from livegym.tasks.env import Step
+from livegym.utils.attempt import attempt
+from livegym.viewers.display import check_display
+from livegym.viewers.keys import Desk, press, take_back, with_modifier
+from livegym.viewers.others import Others
+from livegym.viewers.overlay import Words
+from livegym.viewers.view import Aim, View, aim, bounds_of, cell_of, follows_at_first, grid_offsets, tracked_body
 
 log = logging.getLogger(__name__)
 

@@ -19,10 +19,9 @@ from typing import TypeAlias
 
 import mujoco
 import numpy as np
-
-from utils.errors import UserError, not_one_of
-from viewers.gl import make_context
-from viewers.view import follows_at_first, tracked_body
+from livegym.utils.errors import UserError, not_one_of
+from livegym.viewers.gl import make_context
+from livegym.viewers.view import follows_at_first, tracked_body
 
 SHADOW_MAP = 1024  # pixels along a side, at most; MuJoCo's default of 4096 takes most of the time of a picture
 MAX_GEOMS = 10_000  # of one environment

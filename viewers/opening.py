@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from cfg.schema import RootConfig
-from live.audience import Audience, Viewer
-from live.controls import Controls
-from utils.errors import UserError
-from utils.log import console
-from web.opening import access_of, host_of, warn_of_others
+from livegym.play.audience import Audience, Viewer
+from livegym.play.controls import Controls
+from livegym.schema import RootConfig
+from livegym.utils.errors import UserError
+from livegym.utils.log import console
+from livegym.web.opening import access_of, host_of, warn_of_others
 
 
 def open_audience(config: RootConfig) -> Audience:
@@ -26,7 +26,7 @@ def open_audience(config: RootConfig) -> Audience:
     if recorder is not None:
         audience.viewers.append(recorder)
     if config.viewer:
-        from viewers.native import Window  # imports a window system: only where a window is wanted
+        from livegym.viewers.native import Window  # imports a window system: only where a window is wanted
 
         audience.viewers.append(Window(controls, audience.board))
     if config.watch:  # last: it serves at once, and nothing after it can be refused
@@ -36,7 +36,7 @@ def open_audience(config: RootConfig) -> Audience:
 
 def _recorder(config: RootConfig, controls: Controls, watched: bool) -> Viewer | None:
     """Raises UserError where recording was asked for and cannot be done; else only those who watch miss it."""
-    from viewers.record import Recorder, SparingRecorder
+    from livegym.viewers.record import Recorder, SparingRecorder
 
     try:
         sparing = config.videoEvery and not watched
@@ -51,7 +51,7 @@ def _recorder(config: RootConfig, controls: Controls, watched: bool) -> Viewer |
 
 
 def _page(config: RootConfig, controls: Controls, audience: Audience, video: bool) -> Viewer:
-    from viewers.browser.viewer import Address, Page  # imports viser: only where a page is wanted
+    from livegym.viewers.browser.viewer import Address, Page  # imports viser: only where a page is wanted
 
     address = Address(access_of(config), host_of(config), config.streamPort)
     page = Page(controls, audience.board, address, config.streamFps, (config.videoHeight, config.videoWidth), video)

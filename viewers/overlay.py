@@ -6,9 +6,8 @@ import time
 
 import mujoco
 import mujoco.viewer
-
-from viewers.keys import Desk, help_text
-from viewers.status import ascii_of, marks, status
+from livegym.viewers.keys import Desk, help_text
+from livegym.viewers.status import ascii_of, marks, status
 
 INTERVAL = 0.1  # s between two looks at what there is to say
 NOTICE_SECONDS = 6.0  # s that a notice stays

@@ -12,19 +12,18 @@ import re
 import time
 from pathlib import Path
 
+from livegym.live.swap import LivePolicy
+from livegym.play.audience import Viewer
+from livegym.play.controls import Controls
+from livegym.play.play import Player
+from livegym.play.requests import Pause, Restart
+from livegym.play.world import World
+from livegym.rundir.run import Run
+from livegym.schema import RootConfig
+from livegym.tasks.env import Step
+from livegym.utils.errors import UserError
+from livegym.viewers.video import VideoWriter, check_video
 from torch import Tensor
-
-from cfg.schema import RootConfig
-from live.audience import Viewer
-from live.controls import Controls
-from live.play import Player
-from live.requests import Pause, Restart
-from live.swap import LivePolicy
-from live.world import World
-from tasks.env import Step
-from utils.errors import UserError
-from utils.run import Run
-from viewers.video import VideoWriter, check_video
 
 SHORT = 5.0  # s of a clip of a training, where videoSeconds is not given
 RESTS = 25.0  # times as long as a clip took: drawing halves a training's speed on a machine that is fully used

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from viewers.view import View
+from livegym.viewers.view import View
 
 
 def status(state: dict[str, Any], view: View, now: float) -> tuple[str, str]:

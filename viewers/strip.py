@@ -1,6 +1,6 @@
 """A strip of pictures of one episode that ends in success, rendered off-screen.
 
-    python -m viewers.strip docs/policies/BlindGrasping.pth docs/images/grasp.png --seed 3
+    python -m livegym.viewers.strip docs/policies/BlindGrasping.pth docs/images/grasp.png --seed 3
 
 Plays the full task (without curriculum and randomisation) in a few environments with the policy's most likely actions
 until one succeeds, and draws that episode at moments evenly apart.
@@ -16,16 +16,15 @@ from pathlib import Path
 
 import mujoco
 import numpy as np
+from livegym.cfg.compose import compose
+from livegym.cfg.saved import with_run_config
+from livegym.cfg.typed import to_typed
+from livegym.play.world import World, build_world
+from livegym.rundir.select import read_selected
+from livegym.utils.errors import UserError
+from livegym.viewers.offscreen import Painter
+from livegym.weights.sources import candidate_of
 from matplotlib.image import imsave
-
-from cfg.compose import compose
-from cfg.saved import with_run_config
-from cfg.typed import to_typed
-from live.sources import candidate_of
-from live.world import World, build_world
-from rl.select import read_selected
-from utils.errors import UserError
-from viewers.offscreen import Painter
 
 ENVS = 8
 TRIES = 5000  # control steps in which an episode has to succeed

@@ -28,11 +28,10 @@ from types import TracebackType
 
 import mujoco
 import numpy as np
+from livegym.utils.errors import UserError
+from livegym.viewers.clip import FAULTS, Clip, check_encoder, exact_dt
+from livegym.viewers.offscreen import Camera, Painter
 from numpy.typing import ArrayLike
-
-from utils.errors import UserError
-from viewers.clip import FAULTS, Clip, check_encoder, exact_dt
-from viewers.offscreen import Camera, Painter
 
 log = logging.getLogger(__name__)
 

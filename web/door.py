@@ -19,13 +19,12 @@ from urllib.parse import quote
 
 from fastapi import FastAPI
 from fastapi.responses import Response
-
-from utils.files import strict_json
-from web.access import Access
-from web.guard import Guard
-from web.listen import listen, reachable_host
-from web.metrics import CONTENT_TYPE, Reading, registry_of, text_of
-from web.server import Server
+from livegym.utils.files import strict_json
+from livegym.web.access import Access
+from livegym.web.guard import Guard
+from livegym.web.listen import listen, reachable_host
+from livegym.web.metrics import CONTENT_TYPE, Reading, registry_of, text_of
+from livegym.web.server import Server
 
 
 class FrontDoor:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from utils.errors import UserError
+from livegym.utils.errors import UserError
 
 log = logging.getLogger(__name__)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import secrets
 
-from cfg.schema import RootConfig
-from utils.errors import UserError
-from web.access import Access
+from livegym.schema import RootConfig
+from livegym.utils.errors import UserError
+from livegym.web.access import Access
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import mujoco
 import torch
-
-from sim.model import compile_spec, load_spec
-from tasks.hand.names import (
+from livegym.sim.model import compile_spec, load_spec
+from livegym.tasks.hand.names import (
     CONTROLS,
     DISTAL_BODIES,
     GRASP_SITE,
@@ -27,7 +26,7 @@ from tasks.hand.names import (
     TIP_SITES,
     control_limits,
 )
-from utils.errors import UserError
+from livegym.utils.errors import UserError
 
 OURS = Path(__file__).parent.parent / "models" / "hand" / "hand.xml"
 NAMES = {

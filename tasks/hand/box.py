@@ -6,12 +6,11 @@ self.box.fingers_on() >= 2                              # (N,) bool
 
 from __future__ import annotations
 
+from livegym.sim.base import Simulator
+from livegym.tasks.hand.names import DISTAL_BODIES, PALM
+from livegym.tasks.hand.senses import HandSenses
+from livegym.utils.spatial import into_frame
 from torch import Tensor
-
-from sim.base import Simulator
-from tasks.hand.names import DISTAL_BODIES, PALM
-from tasks.hand.senses import HandSenses
-from utils.spatial import into_frame
 
 GROUND = "world"
 

@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from livegym.sim.base import Simulator
+from livegym.tasks.base import Task
 from torch import Tensor
-
-from sim.base import Simulator
-from tasks.base import Task
 
 
 class Stages:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from livegym.tasks.base import Box, Task
+from livegym.tasks.hand.asset import hand_model
+from livegym.tasks.hand.driven import BOUND, DrivenHand, HandParams
 from torch import Tensor
-
-from tasks.base import Box, Task
-from tasks.hand.asset import hand_model
-from tasks.hand.driven import BOUND, DrivenHand, HandParams
 
 
 class HandTask(Task):

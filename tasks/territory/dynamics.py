@@ -14,11 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from livegym.tasks.territory import draws, grid
+from livegym.tasks.territory.costs import Outlook
+from livegym.tasks.territory.params import TerritoryParams
 from torch import Tensor
-
-from tasks.territory import draws, grid
-from tasks.territory.costs import Outlook
-from tasks.territory.params import TerritoryParams
 
 WALK = 2  # chunks that a worker walks in a step, in rows and in columns
 LAYOUT = 64  # numbers that the layout of a map draws, before those of workers and protectors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cfg.schema import key
+from livegym.schema import key
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from livegym.tasks.territory.costs import CERTAIN_DEATH, SAFE, Raw
+from livegym.tasks.territory.grid import SIDE
+from livegym.tasks.territory.params import TerritoryParams
 from torch import Tensor
-
-from tasks.territory.costs import CERTAIN_DEATH, SAFE, Raw
-from tasks.territory.grid import SIDE
-from tasks.territory.params import TerritoryParams
 
 TYPES = ("energy", "combat")
 

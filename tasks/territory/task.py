@@ -21,13 +21,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from livegym.sim.base import Simulator
+from livegym.tasks.base import MultiDiscrete
+from livegym.tasks.stream_task import CostTask, Expectation, RawField
+from livegym.tasks.territory import costs, dynamics, features, grid, picture
+from livegym.tasks.territory.params import TerritoryParams
 from torch import Tensor
-
-from sim.base import Simulator
-from tasks.base import MultiDiscrete
-from tasks.stream_task import CostTask, Expectation, RawField
-from tasks.territory import costs, dynamics, features, grid, picture
-from tasks.territory.params import TerritoryParams
 
 MAP = (grid.SIDE, grid.SIDE)
 MOST = 1e6  # of anything on one chunk

@@ -10,10 +10,9 @@ import mujoco
 import numpy as np
 import trimesh
 import viser
-
-from viewers.browser.frames import Frame
-from viewers.browser.scene import ROOT
-from viewers.view import View
+from livegym.viewers.browser.frames import Frame
+from livegym.viewers.browser.scene import ROOT
+from livegym.viewers.view import View
 
 POINT, REACH = 0.013, 0.06  # of the robot's size: radius of a point, length of a force as large as all weight
 LONGEST = 0.5  # of the robot's size: impacts would reach out of the picture

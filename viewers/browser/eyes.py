@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import viser
-
-from viewers.browser.contacts import Contacts
-from viewers.browser.frames import Frame
-from viewers.browser.protocol import Look
-from viewers.browser.scene import ROOT, Scene
-from viewers.view import View, aim
-from web.viser_seam import scale_for
+from livegym.viewers.browser.contacts import Contacts
+from livegym.viewers.browser.frames import Frame
+from livegym.viewers.browser.protocol import Look
+from livegym.viewers.browser.scene import ROOT, Scene
+from livegym.viewers.view import View, aim
+from livegym.web.viser_seam import scale_for
 
 FIELD_OF_VIEW = math.radians(45.0)  # MuJoCo's own, for which presets are made
 ALL, ONE = 0.85, 0.65  # of the distance at which everything is in sight wherever it may go

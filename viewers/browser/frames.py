@@ -7,8 +7,7 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-
-from live.play import Player
+from livegym.play.play import Player
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, WebSocket
-
-from live.board import Board
-from live.controls import Controls
-from viewers.browser.protocol import Look, read
-from web.pages import REFUSALS, SHARED, OpenPages, Refused, add_files, send
-from web.scene_messages import Bucket
-from web.scene_proxy import PAGE
+from livegym.play.board import Board
+from livegym.play.controls import Controls
+from livegym.viewers.browser.protocol import Look, read
+from livegym.web.pages import REFUSALS, SHARED, OpenPages, Refused, add_files, send
+from livegym.web.scene_messages import Bucket
+from livegym.web.scene_proxy import PAGE
 
 __all__ = ["REFUSALS", "Pages"]
 FILES = Path(__file__).parent / "page"

@@ -7,14 +7,13 @@ import threading
 import time
 
 import simplejpeg
-
-from live.world import World
-from utils.attempt import attempt
-from utils.errors import UserError
-from viewers.browser.frames import Slot
-from viewers.gl import choose_backend
-from viewers.offscreen import Painter
-from web.mjpeg import Frames
+from livegym.play.world import World
+from livegym.utils.attempt import attempt
+from livegym.utils.errors import UserError
+from livegym.viewers.browser.frames import Slot
+from livegym.viewers.gl import choose_backend
+from livegym.viewers.offscreen import Painter
+from livegym.web.mjpeg import Frames
 
 log = logging.getLogger(__name__)
 

@@ -13,15 +13,14 @@ from typing import Any
 import mujoco
 import rich
 import viser
-
-from live.world import World
-from utils.attempt import attempt
-from viewers.browser.eyes import Eye
-from viewers.browser.frames import Frame, Slot
-from viewers.browser.protocol import Look
-from viewers.browser.scene import Scene
-from viewers.view import View, follows_at_first
-from web.viser_seam import port_of
+from livegym.play.world import World
+from livegym.utils.attempt import attempt
+from livegym.viewers.browser.eyes import Eye
+from livegym.viewers.browser.frames import Frame, Slot
+from livegym.viewers.browser.protocol import Look
+from livegym.viewers.browser.scene import Scene
+from livegym.viewers.view import View, follows_at_first
+from livegym.web.viser_seam import port_of
 
 SHOWN = 36  # environments that the scene has at most: the first ones
 IDLE = 0.25  # s between looks of the drawing thread while nothing happens

@@ -11,21 +11,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from live.audience import Viewer
-from live.board import Board
-from live.controls import SPEEDS, Controls
-from live.play import Player
-from live.world import World
-from tasks.env import Step
-from utils.run import Run
-from viewers.browser.pages import Pages
-from viewers.browser.pictures import Pictures
-from viewers.browser.stage import Stage
-from web.access import Access
-from web.door import FrontDoor
-from web.metrics import Reading
-from web.mjpeg import stream_router
-from web.scene_proxy import SceneProxy
+from livegym.play.audience import Viewer
+from livegym.play.board import Board
+from livegym.play.controls import SPEEDS, Controls
+from livegym.play.play import Player
+from livegym.play.world import World
+from livegym.rundir.run import Run
+from livegym.tasks.env import Step
+from livegym.viewers.browser.pages import Pages
+from livegym.viewers.browser.pictures import Pictures
+from livegym.viewers.browser.stage import Stage
+from livegym.web.access import Access
+from livegym.web.door import FrontDoor
+from livegym.web.metrics import Reading
+from livegym.web.mjpeg import stream_router
+from livegym.web.scene_proxy import SceneProxy
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""A test: its control loop, what it reports, and who watches it."""

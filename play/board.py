@@ -1,0 +1,206 @@
+"""What is shown to those who watch: where the test stands, its policy's history, and the points of the plots.
+
+    board.begin(world, results, controls)
+    player.attach(board)
+    board.state                       # any thread: the newest snapshot, plain values for strict JSON
+    board.since(seq)                  # any thread: what was added to the plots after number `seq`
+
+The control loop makes a new snapshot a few times a second and exchanges one reference; readers never wait for it, nor
+it for them. Lists are bounded: a page that is opened after a week gets the last part.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Any
+
+from livegym.live.swap import LivePolicy
+from livegym.play.controls import Controls
+from livegym.play.play import Listener, Player
+from livegym.play.results import Results
+from livegym.play.world import World
+from livegym.tasks.env import Step
+from livegym.weights.candidate import Label, SwapEvent
+
+SNAPSHOT_INTERVAL = 0.25  # s
+TERMS_INTERVAL = 1.0  # s between points of the reward terms
+EPISODES, SWAPS, TERMS = 600, 200, 600
+VERSIONS_SHOWN = 50
+
+Point = tuple[int, str, dict[str, Any]]
+"""(number, kind: episode, swap or terms; its values)"""
+
+
+class Board(Listener):
+    """Follows one control loop for its viewers."""
+
+    def __init__(self) -> None:
+        self.state: dict[str, Any] = {"phase": "waiting", "text": "starting"}
+        self._points = {"episode": deque[Point](maxlen=EPISODES), "swap": deque[Point](maxlen=SWAPS)}
+        self._points["terms"] = deque[Point](maxlen=TERMS)
+        self._seq = self._steps = self._refused = 0
+        self._made = [0.0, 0.0]  # s, monotonic: the last snapshot and the last point of reward terms
+        self._rate = _Rate()
+
+    # any thread
+
+    def since(self, seq: int) -> list[Point]:
+        """Points after number `seq`, in order."""
+        last = self._seq  # first: of two lists, the one that is read later may hold a later point
+        found: list[Point] = []
+        for points in self._points.values():
+            found += [point for point in list(points) if seq < point[0] <= last]
+        return sorted(found, key=lambda point: point[0])
+
+    @property
+    def seq(self) -> int:
+        """The number of the last point."""
+        return self._seq
+
+    # the thread of the test
+
+    def wait(self, text: str) -> None:
+        """There is no policy yet."""
+        self.state = {"phase": "waiting", "text": text}
+
+    def end(self) -> None:
+        """The test is over; its last state stays."""
+        self.state = {**self.state, "phase": "ended", "text": "the test has ended"}
+
+    def begin(self, world: World, results: Results, controls: Controls) -> None:
+        """New environments, or the first ones."""
+        self._env, self._live, self._results, self._controls = world.env, world.live, results, controls
+        self._acting: Label = world.live.label if world.live is not None else world.config.agent
+        self._labels: dict[int, Label] = dict.fromkeys(range(world.env.num_envs), self._acting)
+        self._snapshot(None)
+
+    def on_swap(self, event: SwapEvent, player: Player) -> None:
+        """New weights act from the next step on."""
+        self._acting = self._live.label if self._live is not None else self._acting
+        values = {"version": event.version, "epoch": event.epoch, "source": event.source, "reason": event.reason}
+        self._add("swap", {"t": round(event.time, 2), "label": self._acting, **values})
+        self._made[0] = 0.0
+
+    def on_change(self, env_ids: list[int], label: Label, player: Player) -> None:
+        """Version `label` acts in these environments from the next step on."""
+        self._labels |= dict.fromkeys(env_ids, label)
+
+    def on_step(self, step: Step, player: Player) -> None:
+        """One control step was made."""
+        self._steps += 1
+        if step.ended is not None:
+            self._add_episodes(step, player)
+        self._add_refusals()
+        now = time.monotonic()
+        if now - self._made[1] >= TERMS_INTERVAL:
+            self._made[1] = now
+            report = self._env.drain_report()
+            if report.steps:
+                means = {name: round(value, 5) for name, value in report.term_step_mean.items()}
+                self._add("terms", {"t": round(time.time(), 2), "terms": means})
+        self._refresh(player, now)
+
+    def on_rest(self, player: Player) -> None:
+        """The loop is paused, or ahead of its clock."""
+        self._refresh(player, time.monotonic())
+
+    def _refresh(self, player: Player, now: float) -> None:
+        if now - self._made[0] >= SNAPSHOT_INTERVAL:
+            self._made[0] = now
+            self._snapshot(player)
+
+    def _add(self, kind: str, values: dict[str, Any]) -> None:
+        self._points[kind].append((self._seq + 1, kind, values))
+        self._seq += 1
+
+    def _add_refusals(self) -> None:
+        for number, event in list(self._results.refusals):
+            if number > self._refused:
+                self._refused = number
+                values = {"version": event.version, "epoch": event.epoch, "source": event.source}
+                values |= {"label": None, "reason": event.reason}
+                self._add("swap", {"t": round(event.time, 2), **values})
+
+    def _add_episodes(self, step: Step, player: Player) -> None:
+        ends = step.ended
+        assert ends is not None
+        for index, env_id in enumerate(ends.env_ids.tolist()):
+            values = {
+                "t": round(time.time(), 2),
+                "env": env_id,
+                "return": round(float(ends.returns[index]), 4),
+                "length": int(ends.lengths[index]),
+                "reason": self._env.reason_names[int(ends.reasons[index])],
+                "label": self._results.played_by.get(env_id, self._labels[env_id]),
+                "counts": player.counts(env_id),
+            }
+            self._add("episode", values)
+
+    def _snapshot(self, player: Player | None) -> None:
+        env, controls, results = self._env, self._controls, self._results
+        comparing = controls.comparing
+        played = results.returns.count
+        self.state = {
+            "phase": "playing",
+            "now": round(time.time(), 2),
+            "task": env.config.name,
+            "num_envs": env.num_envs,
+            "control_dt": env.sim.control_dt,
+            "paused": controls.paused,
+            "speed": controls.speed,
+            "real_time": self._rate.update(self._steps * env.sim.control_dt),
+            "recording": controls.recording,
+            "comparing": [comparing.first, comparing.second] if comparing else None,
+            "episodes": played,
+            "return_mean": round(results.returns.mean, 4) if played else None,
+            "success_rate": results.success_rate,
+            "reasons": dict(results.reasons),
+            "lengths": env.episode_length.tolist(),
+            "labels": [self._labels[env_id] for env_id in range(env.num_envs)],
+            "left": player.left if player is not None else None,
+            "notices": list(controls.notices),
+            "policy": _policy(self._live) if self._live is not None else None,
+            "agent": self._acting if self._live is None else "policy",
+        }
+
+
+class _Rate:
+    """Simulated seconds for each second of wall time, over the last two seconds or so."""
+
+    def __init__(self) -> None:
+        self._marks: deque[tuple[float, float]] = deque(maxlen=round(2 / SNAPSHOT_INTERVAL))
+
+    def update(self, simulated: float) -> float | None:
+        """`simulated`: s so far. None at first."""
+        self._marks.append((time.monotonic(), simulated))
+        (start, first), (now, last) = self._marks[0], self._marks[-1]
+        return round((last - first) / (now - start), 3) if now - start > 0.1 else None
+
+
+def _policy(live: LivePolicy) -> dict[str, Any]:
+    acting, newest = live.acting, live.newest
+    return {
+        "run": acting.run,
+        "label": live.label,
+        "version": acting.version,
+        "epoch": acting.epoch,
+        "reward": acting.reward,
+        "made": acting.made,
+        "source": acting.source,
+        "newest": newest.label(live.first_run),
+        "pinned": live.pinned,
+        "swapping": live.swapping,
+        "how": live.rule.how,
+        "blend_steps": live.rule.blend_steps,
+        "history": [
+            {
+                "label": kept.label,
+                "epoch": kept.candidate.epoch,
+                "made": kept.candidate.made,
+                "episodes": kept.returns.count,
+                "return": round(kept.returns.mean, 4) if kept.returns.count else None,
+            }
+            for kept in list(live.history)[-VERSIONS_SHOWN:]
+        ],
+    }

@@ -1,0 +1,207 @@
+"""The control loop: whatever plays a policy runs this one, and everything else attaches to it.
+
+    player = Player(env, actor, quota=quotas(25, env.num_envs))
+    player.attach(results_recorder)
+    player.run(lambda: stop.requested)
+
+With `controls`, people take part: the loop keeps to a clock, and obeys them between two steps (`play/controls.py`).
+
+Between two control steps, and only there, the loop lets the actor take over new weights. Attached listeners are told
+of each step and swap, in the loop's own thread; they must not block.
+
+Which episodes count: each environment plays a fixed quota, decided beforehand (25 episodes in 4 environments: 7, 6,
+6, 6). Counting the first 25 that happen to end would favour short ones. An environment that has played its quota
+goes on stepping, but its episodes no longer count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+from livegym.tasks.base import Box, Discrete
+from livegym.tasks.env import Env, Step
+from livegym.weights.candidate import Label, SwapEvent
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from livegym.play.controls import Controls
+
+
+class Actor(Protocol):
+    """Whoever chooses actions."""
+
+    def adopt(self) -> SwapEvent | None:
+        """Takes over a newer version where one is ready."""
+
+    def take_changes(self) -> list[tuple[list[int], Label]]:
+        """(environments, who acts there from the next step on), as far as that changed since the last call."""
+
+    def act(self, obs: Tensor) -> Tensor:
+        """obs (N, width) -> actions."""
+
+    def forget(self, env_ids: Tensor) -> None:
+        """Episodes of environments (n,) begin anew."""
+
+
+class Listener:
+    """Whoever watches the loop. Calls come in the loop's thread, between two steps, and do nothing by themselves."""
+
+    def on_swap(self, event: SwapEvent, player: Player) -> None:
+        """New weights act from the next step on, in some or all environments."""
+
+    def on_change(self, env_ids: list[int], label: Label, player: Player) -> None:
+        """Version `label` acts in these environments from the next step on."""
+
+    def on_step(self, step: Step, player: Player) -> None:
+        """One control step was made."""
+
+    def on_restart(self, env_ids: list[int], player: Player) -> None:
+        """Somebody who watches began these environments' episodes anew; called before that is done."""
+
+    def on_rest(self, player: Player) -> None:
+        """Nothing is to be done at the moment: the loop is paused, or ahead of its clock."""
+
+
+class ScriptedActor:
+    """`agent=zero` and `agent=random`: tries a task before anything is trained."""
+
+    def __init__(self, env: Env, kind: str, seed: int) -> None:
+        self._zero = env.zero_action()
+        self._spec = env.task.action_spec
+        self._random = kind == "random"
+        self._rng = torch.Generator(self._zero.device).manual_seed(seed)
+
+    def adopt(self) -> SwapEvent | None:
+        """Nothing to take over."""
+        return None
+
+    def take_changes(self) -> list[tuple[list[int], Label]]:
+        """Nobody else ever acts."""
+        return []
+
+    def act(self, obs: Tensor) -> Tensor:
+        """The zero action, or one drawn uniformly from the action space."""
+        if not self._random:
+            return self._zero
+        shape, device = self._zero.shape, self._zero.device
+        uniform = torch.rand(shape, generator=self._rng, device=device)
+        if isinstance(self._spec, Box):
+            return 2 * uniform - 1
+        sizes = self._spec.n if isinstance(self._spec, Discrete) else torch.tensor(self._spec.nvec, device=device)
+        return (uniform * sizes).long()
+
+    def forget(self, env_ids: Tensor) -> None:
+        """Nothing is remembered."""
+
+
+def quotas(episodes: int, num_envs: int) -> list[int]:
+    """How many episodes each environment plays: as equal as can be, the first ones get the rest."""
+    share, rest = divmod(episodes, num_envs)
+    return [share + (env_id < rest) for env_id in range(num_envs)]
+
+
+@dataclass
+class Player:
+    """One policy in one Env, until every quota is played or a stop is asked for. `quota` None: until the stop.
+
+    Without `controls` it plays as fast as it can, and nobody can meddle.
+    """
+
+    env: Env
+    actor: Actor
+    quota: list[int] | None
+    controls: Controls | None = None
+
+    def __post_init__(self) -> None:
+        self._listeners: list[Listener] = []
+        self._left = list(self.quota) if self.quota is not None else None
+        self._meddled: set[int] = set()
+        self._obs: dict[str, Tensor] = {}
+
+    def attach(self, listener: Listener) -> None:
+        """Adds a watcher of the loop."""
+        self._listeners.append(listener)
+
+    def counts(self, env_id: int) -> bool:
+        """Whether an episode that ends now in this environment is part of the test."""
+        return env_id not in self._meddled and (self._left is None or self._left[env_id] > 0)
+
+    @property
+    def done(self) -> bool:
+        """Every quota is played."""
+        return self._left is not None and not any(self._left)
+
+    @property
+    def left(self) -> list[int] | None:
+        """Episodes of each environment that still count; None where there is no quota."""
+        return None if self._left is None else list(self._left)
+
+    def run(self, ended: Callable[[], bool]) -> None:
+        """Plays new episodes until every quota is played, or `ended` says so between two control steps."""
+        self._obs = self.env.reset()
+        while not self.done and not ended():
+            if self.controls is not None:
+                self.controls.obey(self)
+            self._adopt()
+            if self.controls is not None and not self.controls.due():
+                self._rest(self.controls)
+                continue
+            self._advance()
+
+    def restart(self, env_ids: Tensor) -> None:
+        """Begins the episodes of environments (n,), sorted, anew, between two steps; they do not count."""
+        ids = env_ids.tolist()
+        for listener in self._listeners:
+            listener.on_restart(ids, self)
+        self._obs = self.env.restart(env_ids, self._obs)
+        self._begun(env_ids)
+
+    def meddled(self, env_id: int) -> None:
+        """Somebody took part in this environment's open episode: it does not count."""
+        self._meddled.add(env_id)
+
+    def _adopt(self) -> None:
+        event = self.actor.adopt()
+        if event is not None:
+            for listener in self._listeners:
+                listener.on_swap(event, self)
+        self._tell_changes()
+
+    def _rest(self, controls: Controls) -> None:
+        for listener in self._listeners:
+            listener.on_rest(self)
+        controls.rest()
+
+    def _advance(self) -> None:
+        if self.controls is not None:
+            self.controls.pushes.clear(self.env.sim)
+        step = self.env.step(self.actor.act(self._obs["policy"]).to(self.env.sim.device))
+        for listener in self._listeners:
+            listener.on_step(step, self)
+        self._obs = step.obs
+        if step.ended is not None:
+            self._use_quota(step.ended.env_ids.tolist())
+            self._begun(step.ended.env_ids)
+        if self.controls is not None:
+            self.controls.stepped(self.env.sim.control_dt)
+
+    def _begun(self, env_ids: Tensor) -> None:
+        self.actor.forget(env_ids)
+        self._meddled.difference_update(env_ids.tolist())
+        if self.controls is not None:
+            self.controls.pushes.forget(env_ids.tolist())
+        self._tell_changes()
+
+    def _tell_changes(self) -> None:
+        for env_ids, label in self.actor.take_changes():
+            for listener in self._listeners:
+                listener.on_change(env_ids, label, self)
+
+    def _use_quota(self, env_ids: list[int]) -> None:
+        if self._left is not None:
+            for env_id in env_ids:
+                if env_id not in self._meddled:
+                    self._left[env_id] = max(0, self._left[env_id] - 1)

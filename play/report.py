@@ -1,0 +1,166 @@
+"""Follows a test for its reader: counts episodes, logs swaps, writes `results.json`, prints the table at the end."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import time
+from pathlib import Path
+
+from livegym.live.swap import LivePolicy
+from livegym.play.play import Listener, Player
+from livegym.play.results import Results, VersionTrace
+from livegym.tasks.env import Env, Step
+from livegym.utils.files import atomic_write_text, strict_json
+from livegym.weights.candidate import Label, SwapEvent
+from rich.console import Console
+from rich.table import Table
+
+log = logging.getLogger(__name__)
+
+REPORT_INTERVAL = 10.0  # s between lines of an endless test
+VERSIONS_SHOWN = 10
+RECENT = 20  # episodes in the moving mean of an endless test
+
+
+class Reporter(Listener):
+    """A listener of the control loop that keeps a test's results and tells of them."""
+
+    def __init__(self, results: Results, file: Path, endless: bool) -> None:
+        """`endless`: tell how it goes now and then."""
+        self.results, self.file = results, file
+        self.refusals: queue.SimpleQueue[SwapEvent] = queue.SimpleQueue()
+        self._endless = endless
+        self._live: LivePolicy | None = None
+        self._acting: Label = 0
+        self._trace = VersionTrace(0, 0)
+        self._told = time.monotonic()
+
+    def begin(self, env: Env, live: LivePolicy | None) -> None:
+        """Fresh episodes of `env`, played by `live`, or by a scripted agent where that is None."""
+        self._live = live
+        self._acting = live.label if live is not None else 0
+        self._trace = VersionTrace(env.num_envs, self._acting)
+        self.results.begin(env.reason_names, env.success_reason)
+
+    def note_new_world(self, live: LivePolicy) -> None:
+        """A version that did not fit acts in environments that were built for it."""
+        self._note_refusals()
+        self.results.note(SwapEvent.of(live.acting, accepted=True, reason="reinit"))
+
+    def on_change(self, env_ids: list[int], label: Label, player: Player) -> None:
+        """Version `label` acts in these environments from the next step on."""
+        lengths = player.env.episode_length[env_ids].tolist()
+        for env_id, length in zip(env_ids, lengths, strict=True):
+            self._trace.change(env_id, label, length)
+
+    def on_restart(self, env_ids: list[int], player: Player) -> None:
+        """Somebody began these environments' episodes anew: what was open is nobody's."""
+        for env_id in env_ids:
+            self._trace.close(env_id, int(player.env.episode_length[env_id]))
+
+    def on_swap(self, event: SwapEvent, player: Player) -> None:
+        """New weights act from the next step on: note it, and how the last version did."""
+        if self._live is not None:
+            self._acting = self._live.label
+        self._note_refusals()
+        self.results.note(event)
+        log.info(
+            "now acting: version %s, epoch %s, reward in training %s (%s%s)",
+            event.version,
+            event.epoch,
+            _number(event.reward),
+            event.reason or event.file or event.source,
+            f", loaded in {event.load_ms:.3g} ms" if event.load_ms else "",
+        )
+
+    def on_step(self, step: Step, player: Player) -> None:
+        """One control step was made."""
+        self._note_refusals()
+        ends = step.ended
+        if ends is not None:
+            for index, env_id in enumerate(ends.env_ids.tolist()):
+                versions, version = self._trace.close(env_id, int(ends.lengths[index]))
+                self.results.played_by[env_id] = version
+                if player.counts(env_id):
+                    self.results.add(ends, index, versions, version)
+                    if self._live is not None:
+                        self._live.history.note(version, float(ends.returns[index]))
+        if self._endless and time.monotonic() - self._told >= REPORT_INTERVAL:
+            self._told = time.monotonic()
+            self._tell()
+
+    def _tell(self) -> None:
+        if not self.results.by_version:
+            log.info("no episode has ended yet")
+            return
+        recent = [e["return"] for e in list(self.results.episodes)[-RECENT:]]
+        log.info(
+            "%d episodes, mean return %s; of the last %d: %s; acting: version %s",
+            self.results.returns.count,
+            _number(self.results.returns.mean),
+            len(recent),
+            _number(sum(recent) / len(recent)),
+            self._acting,
+        )
+
+    def write(self) -> bool:
+        """Writes results.json, atomically; False (and a warning) where that failed."""
+        self._note_refusals()
+        try:
+            atomic_write_text(self.file, strict_json(self.results.to_dict()))
+        except OSError as error:
+            log.warning("%s not written: %s", self.file, error)
+            return False
+        return True
+
+    def _note_refusals(self) -> None:
+        while not self.refusals.empty():
+            self.results.note(self.refusals.get())
+
+    def print_table(self, console: Console) -> None:
+        """The summary, for people."""
+        results = self.results
+        table = Table(title=f"{results.header['task']}: {results.returns.count} episodes", title_justify="left")
+        table.add_column("")
+        table.add_column("value", justify="right")
+        for name, value in self._summary().items():
+            table.add_row(name, value)
+        console.print(table)
+        if len(results.by_version) > 1:
+            console.print(self._versions_table())
+
+    def _summary(self) -> dict[str, str]:
+        results = self.results
+        if not results.returns.count:
+            return {"mean return": "no episode ended"}
+        rows = {
+            "mean return": f"{_number(results.returns.mean)} ± {_number(results.returns.stderr)}",
+            "mean length": f"{results.lengths.mean:.1f} steps",
+        }
+        if results.success_rate is not None:
+            rows["success rate"] = f"{100 * results.success_rate:.1f} %"
+        for reason, count in results.reasons.most_common():
+            rows[f"ended by {reason}"] = str(count)
+        accepted = sum(event.accepted for event in results.swaps)
+        if results.swaps:
+            rows["swaps"] = f"{accepted} taken over, {len(results.swaps) - accepted} refused"
+        return rows
+
+    def _versions_table(self) -> Table:
+        table = Table(title=f"the last {VERSIONS_SHOWN} versions", title_justify="left")
+        for name in ("version", "episodes", "mean return", "standard error"):
+            table.add_column(name, justify="right")
+        for version, m in sorted(self.results.by_version.items(), key=_in_order)[-VERSIONS_SHOWN:]:
+            table.add_row(str(version), str(m.count), _number(m.mean), _number(m.stderr))
+        return table
+
+
+def _in_order(item: tuple[Label, object]) -> tuple[str, int]:
+    """By run, those without one first, then by version."""
+    run, _, version = str(item[0]).rpartition(": ")
+    return run, int(version)
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"

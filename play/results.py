@@ -1,0 +1,115 @@
+"""What a test found: every episode with the versions that acted in it, exact means, and every swap.
+
+An episode counts for the version that acted in most of its control steps; `versions` names all of them. The lists of
+episodes and swaps are cut to the last 10,000, `by_version` to the last 1,000 versions; counts, means and standard
+errors are over all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import asdict
+from typing import Any
+
+from livegym.tasks.stats import EpisodeEnds
+from livegym.utils.moments import Moments
+from livegym.weights.candidate import Label, SwapEvent
+
+EPISODES_KEPT = 10_000
+SWAPS_KEPT = 10_000
+VERSIONS_KEPT = 1_000
+REFUSALS_KEPT = 20
+
+
+class VersionTrace:
+    """Which versions acted in each environment's open episode, and for how many steps."""
+
+    def __init__(self, num_envs: int, version: Label) -> None:
+        self._versions: list[list[tuple[Label, int]]] = [
+            [(version, 0)] for _ in range(num_envs)
+        ]  # (version, first step)
+
+    def change(self, env_id: int, version: Label, length: int) -> None:
+        """From step `length` of the environment's open episode on, `version` acts."""
+        trace = self._versions[env_id]
+        while trace and trace[-1][1] == length:
+            trace.pop()  # it has not acted in this episode
+        trace.append((version, length))
+
+    def close(self, env_id: int, length: int) -> tuple[list[Label], Label]:
+        """The versions of an ended episode in order, and the one that acted longest; the next one begins."""
+        trace = self._versions[env_id]
+        steps: Counter[Label] = Counter()
+        ends = [start for _, start in trace[1:]] + [length]
+        for (version, start), end in zip(trace, ends, strict=True):
+            steps[version] += end - start
+        versions = list(dict.fromkeys(version for version, _ in trace))
+        self._versions[env_id] = [(trace[-1][0], 0)]
+        return versions, steps.most_common(1)[0][0]
+
+
+class Results:
+    """Collects a test's episodes and swaps; `to_dict` is what `results.json` holds."""
+
+    def __init__(self, header: dict[str, Any]) -> None:
+        """`header`: checkpoint, task, seed and what else describes the test."""
+        self.header = header
+        self.reason_names: tuple[str, ...] = ()
+        self.success_reason: str | None = None
+        self.episodes: deque[dict[str, Any]] = deque(maxlen=EPISODES_KEPT)
+        self.swaps: deque[SwapEvent] = deque(maxlen=SWAPS_KEPT)
+        self.refusals: deque[tuple[int, SwapEvent]] = deque(maxlen=REFUSALS_KEPT)  # with their numbers, for who watches
+        self.returns, self.lengths = Moments(), Moments()
+        self.reasons: Counter[str] = Counter()
+        self.by_version: dict[Label, Moments] = {}
+        self.played_by: dict[int, Label] = {}  # environment -> who played most of the episode that ended last
+
+    def begin(self, reason_names: tuple[str, ...], success_reason: str | None) -> None:
+        """From now on episodes end for these reasons."""
+        self.reason_names, self.success_reason = reason_names, success_reason
+
+    def note(self, event: SwapEvent) -> None:
+        """A version was taken over, or refused."""
+        self.swaps.append(event)
+        if not event.accepted:
+            number = self.refusals[-1][0] + 1 if self.refusals else 1
+            self.refusals.append((number, event))
+
+    def add(self, ends: EpisodeEnds, index: int, versions: list[Label], version: Label) -> None:
+        """Counts the ended episode at `index` of `ends`."""
+        value, length = float(ends.returns[index]), int(ends.lengths[index])
+        reason = self.reason_names[int(ends.reasons[index])]
+        env_id = int(ends.env_ids[index])
+        self.episodes.append({"return": value, "length": length, "reason": reason, "env": env_id, "versions": versions})
+        self.returns.add(value)
+        self.lengths.add(length)
+        self.reasons[reason] += 1
+        self.by_version.setdefault(version, Moments()).add(value)
+        if len(self.by_version) > VERSIONS_KEPT:
+            del self.by_version[next(iter(self.by_version))]  # the oldest
+
+    @property
+    def success_rate(self) -> float | None:
+        """Share of episodes that ended in success; None where the task has no success or nothing ended yet."""
+        if self.success_reason is None or not self.returns.count:
+            return None
+        return self.reasons[self.success_reason] / self.returns.count
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain values."""
+        played = self.returns.count > 0
+        return {
+            **self.header,
+            "episode_count": self.returns.count,
+            "return_mean": self.returns.mean if played else None,
+            "return_stderr": self.returns.stderr,
+            "length_mean": self.lengths.mean if played else None,
+            "success_rate": self.success_rate,
+            "reasons": dict(self.reasons),
+            "by_version": {
+                str(version): {"episodes": m.count, "return_mean": m.mean, "return_stderr": m.stderr}
+                for version, m in self.by_version.items()
+            },
+            "swaps": [asdict(event) for event in self.swaps],
+            "episodes": list(self.episodes),
+        }

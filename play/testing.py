@@ -1,0 +1,270 @@
+"""A test: finds the policy, builds the world it was trained in, plays, follows newer weights, and reports.
+
+What comes from the run: task, network, normalisation, observation and action spec, control rate. What comes from the
+session: simulator, physics, device, number of environments, seed, how weights are followed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from livegym.cfg.saved import with_run_config
+from livegym.cfg.typed import as_dict, to_yaml
+from livegym.play.audience import Audience, OpenAudience
+from livegym.play.play import Player, quotas
+from livegym.play.report import Reporter
+from livegym.play.results import Results
+from livegym.play.watch import Watcher
+from livegym.play.world import Session, World, build_world, world_for
+from livegym.rundir.provenance import Provenance
+from livegym.rundir.run import Run, begin_run, open_run, point_latest
+from livegym.rundir.select import NothingYet, Selection, read_selected
+from livegym.schema import RootConfig
+from livegym.sim.recorder import StateRecorder
+from livegym.utils.errors import UserError
+from livegym.utils.log import console, file_log
+from livegym.utils.seeding import seed_everything
+from livegym.utils.signals import StopFlag
+from livegym.weights.candidate import Candidate
+from livegym.weights.follow import FollowSource
+from livegym.weights.sources import CheckpointSource, candidate_of
+
+log = logging.getLogger(__name__)
+
+WAIT_INTERVAL = 1.0  # s between looks for a first checkpoint
+REMIND_INTERVAL = 60.0  # s between lines that say so
+
+
+@dataclass(frozen=True)
+class Found:
+    """The policy to begin with: where it was found and what is in it."""
+
+    selection: Selection
+    state: dict[str, Any]
+    load_ms: float
+
+
+def run_test(
+    config: RootConfig,
+    provenance: Provenance,
+    stop: StopFlag,
+    task: str | None,
+    overrides: list[str],
+    open_audience: OpenAudience = lambda config: Audience(),
+) -> int:
+    """Tests a policy; returns the exit status, 0 also after Ctrl+C.
+
+    `task`: the task where it was given explicitly; `overrides`: the command line's keys, of which those inside
+    `task.` are applied to the run's configuration; `open_audience` opens the viewers. Raises UserError where nothing
+    can be tested.
+    """
+    audience = open_audience(config)
+    with contextlib.closing(audience):
+        status = _test(config, provenance, stop, task, overrides, audience)
+    return status or int(audience.failed)
+
+
+def _test(
+    config: RootConfig,
+    provenance: Provenance,
+    stop: StopFlag,
+    task: str | None,
+    overrides: list[str],
+    audience: Audience,
+) -> int:
+    found, unmerged = None, config
+    if config.agent == "policy":
+        found = wait_for_policy(config, stop, task, audience.wait)
+        if found is None:
+            log.info("stopped before there was a policy to test.")
+            return 0
+        config = with_run_config(config, found.state.get("config"), task, overrides)
+    assert config.seed is not None
+    seed_everything(config.seed)
+    torch.set_num_threads(1)  # more would wait in the way of the physics' own threads
+    first = candidate_of(found.selection.file, found.state, found.load_ms) if found is not None else None
+    if first is not None and config.task.curriculum is not None and _is_given("task.curriculum.level", overrides):
+        first = replace(first, level=config.task.curriculum.level)
+    patience = config.reloadInterval if _is_given("reloadInterval", overrides) else 0.0
+    world = build_world(config, first, patience)
+    source = _source(config, found)
+
+    session = Session(unmerged, task, overrides, patience)
+
+    def build_for(candidate: Candidate) -> World:
+        return world_for(candidate, session, first.run if first is not None else "")
+
+    provenance = replace(provenance, config_yaml=to_yaml(as_dict(config)))  # with what came from the run
+    run = begin_run(Path(config.runsDir), config.task.name, "test", provenance)
+    point_latest(run.path.parent, "test", run)
+    with file_log(run.log_file):
+        follow = Following(source, build_for if config.onMismatch == "reinit" else None)
+        results = Results(_header(config, found, world.env.curriculum.level))
+        return _play(world, follow, results, Stage(run, stop, audience))
+
+
+def wait_for_policy(
+    config: RootConfig, stop: StopFlag, task: str | None, say: Callable[[str], None] = lambda text: None
+) -> Found | None:
+    """The policy that `checkpoint` names. An endless test waits for it to appear; None where it was stopped.
+
+    `say` is told what is waited for. Raises UserError where there is none and the test is not endless, or where what
+    was named cannot be used.
+    """
+    if config.checkpoint is None:
+        raise UserError(
+            "config=test needs checkpoint=...: latest, best, a run or a .pth (or agent=zero|random to try a task)."
+        )
+    endless = config.testGamesNum == 0 and config.reloadInterval > 0
+    told: str | None = None
+    told_at = 0.0
+    while not stop.requested:
+        try:
+            return find_policy(config, task)
+        except NothingYet as error:
+            if not endless:
+                raise
+            say(f"waiting for a policy: {error}")
+            if str(error) != told or time.monotonic() - told_at > REMIND_INTERVAL:
+                log.info("waiting for a policy: %s", error)
+                told, told_at = str(error), time.monotonic()
+        stop.wait(WAIT_INTERVAL)
+    return None
+
+
+def find_policy(config: RootConfig, task: str | None) -> Found:
+    """Resolves `checkpoint` and reads it. Raises NothingYet where it may still come, UserError otherwise."""
+    assert config.checkpoint is not None
+    start = time.perf_counter()
+    selection, state = read_selected(config.checkpoint, Path(config.runsDir), task)
+    if selection.note:
+        log.info("%s", selection.note)
+    return Found(selection, state, 1000 * (time.perf_counter() - start))
+
+
+def _is_given(key: str, overrides: list[str]) -> bool:
+    return any(override.lstrip("+").startswith(f"{key}=") for override in overrides)
+
+
+def _header(config: RootConfig, found: Found | None, level: float) -> dict[str, Any]:
+    """What `results.json` says of the test as a whole; `level`: of the curriculum, 1 is the full task."""
+    return {
+        "checkpoint": str(found.selection.file.absolute()) if found else None,
+        "agent": config.agent,
+        "task": config.task.name,
+        "seed": config.seed,
+        "stochastic": config.stochastic,
+        "swap": config.swap,
+        "pool_envs": config.poolEnvs,
+        "level": level,
+    }
+
+
+def _source(config: RootConfig, found: Found | None) -> FollowSource | None:
+    """Where newer weights come from; None where the checkpoint was pinned, or looking was switched off.
+
+    Raises UserError where that is the weight bus by name, and there is none.
+    """
+    selection = found.selection if found is not None else None
+    if config.weights == "bus":
+        _check_bus_is_meant(config, selection)
+    if selection is None:
+        return None
+    if selection.pinned:
+        log.info("checkpoint=%s names one file, which is pinned: newer weights are not followed.", config.checkpoint)
+    if selection.run is None or selection.follow is None or config.reloadInterval == 0:
+        return None
+    run = open_run(selection.run)
+    files = CheckpointSource(run, selection.follow, Path(config.runsDir), config.task.name, config.followLatest)
+    source = FollowSource(files, config.weights if selection.follow == "newest" else "files", config.reloadInterval)
+    if source.kind == "files":
+        log.info("following %s, looking at its files every %g s", run.path, config.reloadInterval)
+    return source
+
+
+def _check_bus_is_meant(config: RootConfig, selection: Selection | None) -> None:
+    """Raises UserError where something else on the command line means that the bus is not followed."""
+    if selection is None:
+        other = f"agent={config.agent} has no weights"
+    elif selection.run is None or selection.follow is None:
+        other = f"checkpoint={config.checkpoint} follows nothing"
+    elif selection.follow != "newest":
+        other = f"checkpoint={config.checkpoint} follows the {selection.follow}, which is in files only"
+    elif config.reloadInterval == 0:
+        other = "reloadInterval=0 follows nothing"
+    elif config.followLatest:
+        other = "followLatest=true looks at files"
+    else:
+        return
+    raise UserError(f"weights=bus: {other}. Leave one of the two out; weights=auto takes the bus where it can.")
+
+
+@dataclass(frozen=True)
+class Following:
+    """Where newer weights come from, if from anywhere; and what builds a world for one that does not fit, if it may."""
+
+    source: FollowSource | None
+    build_for: Callable[[Candidate], World] | None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where a test is played: its directory, who may stop it, and who watches."""
+
+    run: Run
+    stop: StopFlag
+    audience: Audience
+
+    def ended(self) -> bool:
+        """Somebody wants it to end."""
+        return self.stop.requested or self.audience.gone
+
+
+def _play(world: World, follow: Following, results: Results, stage: Stage) -> int:
+    run, audience = stage.run, stage.audience
+    endless = world.config.testGamesNum == 0
+    reporter = Reporter(results, run.results_file, endless)
+    left = None if endless else quotas(world.config.testGamesNum, world.env.num_envs)
+    while True:
+        world.env.watch(StateRecorder(world.env.sim, run.unstable))
+        reporter.begin(world.env, world.live)
+        player = Player(world.env, world.actor, left, audience.controls)
+        player.attach(reporter)
+        with contextlib.closing(world):
+            audience.begin(world, player, results, run)
+            successor = _play_in(world, follow, player, reporter, stage.ended)
+        if successor is None:
+            break
+        world, left = successor, player.left
+        assert world.live is not None
+        reporter.note_new_world(world.live)
+    written = reporter.write()
+    try:
+        reporter.print_table(console)
+    except OSError as error:  # the terminal, or the reader of a pipe, is gone; the results are not
+        log.warning("the table could not be shown: %s", error)
+    if written:
+        log.info("results: %s", run.results_file)
+    return 0 if written else 1
+
+
+def _play_in(
+    world: World, follow: Following, player: Player, reporter: Reporter, ended: Callable[[], bool]
+) -> World | None:
+    """Plays in one world, to the end or to a version that needs another world, which is returned."""
+    if follow.source is None or world.live is None:
+        player.run(ended)
+        return None
+    with Watcher(world.live, follow.source, reporter.refusals, world.guard, follow.build_for) as watcher:
+        player.run(lambda: ended() or watcher.successor is not None)
+    if watcher.successor is not None and (player.done or ended()):
+        watcher.successor.close()
+        return None
+    return watcher.successor

@@ -1,0 +1,102 @@
+"""The watching thread: waits for newer weights, and makes them ready beside the acting ones.
+
+    with Watcher(live, source, refusals):
+        player.run(...)
+
+The thread never touches the acting policy. What it cannot use it reports once, with the reason, and tries again when
+it changes. While it runs, Python's threads take turns every 0.2 ms rather than every 5: reading a checkpoint is much
+Python, and a control loop that wakes up must not wait for it that long.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import sys
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+from livegym.live.swap import LivePolicy
+from livegym.play.guard import Guard
+from livegym.play.world import World
+from livegym.utils.errors import UserError
+from livegym.weights.candidate import Candidate, SwapEvent
+from livegym.weights.sources import Source
+
+log = logging.getLogger(__name__)
+
+TURN = 2e-4  # s
+SLICE = 0.1  # s that one wait takes at most, so that the thread ends soon
+REST = 0.005  # s after each version: somebody may publish faster than anybody acts
+HINT = " (onMismatch=reinit builds network and environments anew)"
+PAUSE = 5.0  # s after an error that nobody expected
+
+
+class Watcher:
+    """A background thread between one source of weights and one live policy."""
+
+    def __init__(
+        self,
+        live: LivePolicy,
+        source: Source,
+        refusals: queue.SimpleQueue[SwapEvent],
+        guard: Guard | None = None,
+        build_for: Callable[[Candidate], World] | None = None,
+    ) -> None:
+        """`refusals` receives what could not be used; `guard` judges first.
+
+        `build_for` builds another world for a version that does not fit this one (it raises UserError where it
+        cannot); that is then `successor`, and this thread is done.
+        """
+        self._live, self._source, self._refusals = live, source, refusals
+        self._guard, self._build_for = guard, build_for
+        self.successor: World | None = None
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="weights-watcher", daemon=True)
+        self._turn_before = sys.getswitchinterval()
+
+    def look(self) -> None:
+        """One look: prepares a newer version where there is one."""
+        candidate = self._source.look(self._live.newest)
+        for refusal in self._source.refusals():
+            self._refusals.put(refusal)
+        if candidate is not None:
+            self._offer(candidate)
+
+    def _offer(self, candidate: Candidate) -> None:
+        try:
+            if self._build_for is not None and not self._live.fits(candidate):
+                if not self._live.pinned:  # else it is looked at again when it may take over
+                    self.successor = self._build_for(candidate)
+                return
+            if self._guard is not None:
+                self._guard.judge(candidate, self._live, self._end.is_set)
+            if not self._end.is_set():
+                self._live.prepare(candidate)
+        except UserError as error:
+            self._source.refuse(candidate, for_good=not self._live.fits(candidate))
+            hint = "" if self._build_for is not None or self._live.fits(candidate) else HINT
+            log.warning("refused %s: %s. The old policy keeps acting%s.", candidate.file or candidate.name, error, hint)
+            self._refusals.put(SwapEvent.of(candidate, accepted=False, reason=str(error)))
+
+    def _watch(self) -> None:
+        while not self._end.is_set() and self.successor is None:
+            try:
+                self.look()
+                self._end.wait(REST)
+                self._source.wait(SLICE)
+            except Exception:  # a thread that died silently would stop following for good
+                log.exception("looking for newer weights failed; trying again in %g s", PAUSE)
+                self._end.wait(PAUSE)
+
+    def __enter__(self) -> Watcher:
+        sys.setswitchinterval(TURN)
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._end.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=5.0)
+        sys.setswitchinterval(self._turn_before)

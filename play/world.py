@@ -1,0 +1,149 @@
+"""What a test plays in: the environments that a policy was trained for, and the policy that acts in them."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from livegym.cfg.saved import with_run_config
+from livegym.live.swap import LivePolicy
+from livegym.live.transition import SwapRule
+from livegym.play.guard import Guard, GuardRule
+from livegym.play.play import ScriptedActor
+from livegym.rl.policy import Policy
+from livegym.rl.spec import PolicySpec, difference, spec_of
+from livegym.schema import RootConfig
+from livegym.sim.base import APPLIED
+from livegym.tasks.build import make_env
+from livegym.tasks.env import Env
+from livegym.utils.errors import UserError
+from livegym.weights.candidate import Candidate
+
+log = logging.getLogger(__name__)
+
+SHADOW_ENVS = 16  # spare environments of swapGuard, at most
+
+
+@dataclass(frozen=True)
+class World:
+    """Environments and who acts there. `config` has what came from the policy's run."""
+
+    config: RootConfig
+    env: Env
+    actor: LivePolicy | ScriptedActor
+    guard: Guard | None
+
+    def close(self) -> None:
+        """Ends the physics' threads."""
+        self.env.sim.close()
+        if self.guard is not None:
+            self.guard.close()
+
+    @property
+    def live(self) -> LivePolicy | None:
+        """The actor, where it is a policy."""
+        return self.actor if isinstance(self.actor, LivePolicy) else None
+
+
+def build_world(
+    config: RootConfig, first: Candidate | None, patience: float = 0.0, first_run: str | None = None
+) -> World:
+    """Environments for `first`, or for a scripted agent where that is None.
+
+    `patience`: least s between two swaps that the command line asks for, beside `minSwapInterval`; `first_run`: see
+    `LivePolicy`. Raises UserError where the policy does not fit.
+    """
+    assert config.numEnvs is not None
+    assert config.seed is not None
+    fields = (APPLIED,) if config.viewer or config.watch else ()  # whoever watches may push
+    env = make_env(config.task, config.sim, config.physics, config.numEnvs, config.seed, fields)
+    try:
+        return _world_in(env, config, first, patience, first_run)
+    except BaseException:
+        env.sim.close()
+        raise
+
+
+def _world_in(env: Env, config: RootConfig, first: Candidate | None, patience: float, first_run: str | None) -> World:
+    assert config.seed is not None
+    if first is None:
+        env.set_level(1.0)
+        return World(config, env, ScriptedActor(env, config.agent, config.seed), None)
+    spec = spec_of(env)
+    _check_spec(spec, first)
+    _set_level(env, first)
+
+    def make_policy() -> Policy:
+        return Policy(spec, config.train, env.num_envs, config.device)
+
+    rule = SwapRule(
+        how=config.swap,
+        blend_steps=max(1, round(config.blendSeconds / env.sim.control_dt)),
+        min_interval=max(config.minSwapInterval, patience),
+        history=config.historySize,
+        pool_envs=config.poolEnvs,
+    )
+    live = LivePolicy(make_policy, first, config.stochastic, config.seed, rule, first_run)
+    mode = "stochastic" if config.stochastic else "deterministic"
+    log.info("testing %s: version %d, epoch %d, %s actions", first.file or first.name, first.version, first.epoch, mode)
+    if config.poolEnvs:
+        log.info("the last %d environments are played by older versions, as soon as there are any", config.poolEnvs)
+    return World(config, env, live, _guard(config, spec, env.curriculum.level) if config.swapGuard else None)
+
+
+def _set_level(env: Env, first: Candidate) -> None:
+    """As hard as the task was for that version; the full task where it does not say."""
+    if env.config.curriculum is None:
+        return
+    env.set_level(1.0 if first.level is None else first.level)
+    if first.level is None:
+        log.info("%s has no level of the curriculum: playing the full task (level 1).", first.name)
+    elif first.level < 1.0:
+        log.info(
+            "playing at level %.2f of the curriculum, that of the checkpoint; task.curriculum=null plays the full task",
+            first.level,
+        )
+
+
+@dataclass(frozen=True)
+class Session:
+    """What the command line asks for, whatever policy it is about."""
+
+    config: RootConfig  # before anything came from a run
+    task: str | None  # where it was given
+    overrides: list[str]
+    patience: float  # s
+
+
+def world_for(candidate: Candidate, session: Session, first_run: str) -> World:
+    """A world for a version that does not fit the present one, from its run's own configuration.
+
+    Raises UserError where it does not bring that, or is of another task.
+    """
+    if candidate.config is None:
+        raise UserError(f"{candidate.name} does not bring its run's configuration, so nothing can be built for it")
+    config = with_run_config(session.config, candidate.config, session.task, session.overrides)
+    world = build_world(config, candidate, session.patience, first_run)
+    log.info("network and environments were built anew for %s; episodes begin afresh.", candidate.name)
+    return world
+
+
+def _guard(config: RootConfig, spec: PolicySpec, level: float) -> Guard:
+    assert config.seed is not None
+    num_envs = min(config.swapGuard, SHADOW_ENVS)
+    env = make_env(config.task, config.sim, config.physics, num_envs, config.seed + 1)
+    env.set_level(level)
+    rule = GuardRule(config.swapGuard, config.swapGuardMargin, config.swapGuardConfidence)
+    return Guard(env, Policy(spec, config.train, num_envs, config.device), rule, config.stochastic)
+
+
+def _check_spec(spec: PolicySpec, first: Candidate) -> None:
+    if first.spec is None:
+        log.info("%s does not say what it was trained for (a plain rl_games file); sizes are checked.", first.name)
+        return
+    differs = difference(spec, {}, first.spec, {})
+    if differs is not None:
+        raise UserError(
+            f"{first.file or first.name} does not fit this environment: {differs}. "
+            "Leave out the task.* keys that change it."
+        )

@@ -1,0 +1,285 @@
+"""One checkpoint: its name, what is in it, how it is written and read.
+
+    path = write_checkpoint(run.nn, state, CheckpointMeta(task="Ant", run_id=run.run_id, version=7, epoch=7, ...))
+    state = read_checkpoint(path)      # raises CheckpointError with one line for whatever is wrong
+
+`Ant_v7_ep7.pth` holds `model` (parameters and buffers), `config`, `spec`, the learner's state and, under `livegym`, the
+metadata. Beside it lies `Ant_v7_ep7.pth.json`, for people and quick looks. Both are complete or absent, and a name is
+never written twice. Inside are only tensors and plain Python values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import io
+import math
+import os
+import re
+import stat
+import time
+from collections.abc import Hashable
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from livegym.rundir.safe_load import LOAD_ERRORS, CheckpointError, NotFinite, in_one_line, load_bytes
+from livegym.utils.files import commit, commit_new, discard, read_json, stage_bytes, strict_json
+
+FORMAT = 1
+META_KEY = "livegym"
+NAME = re.compile(r"(?P<task>.+)_v(?P<version>\d+)_ep(?P<epoch>\d+)\.pth")
+COMPILED = "_orig_mod."
+_SCALARS = (type(None), bool, int, float, str)
+
+
+def _installed(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+@dataclass(frozen=True)
+class CheckpointMeta:
+    """What a checkpoint is. Rewards are mean returns of finished episodes; None where no episode has ended.
+
+    A reward that is not a finite number counts as unknown: it would stop "best" for good.
+    """
+
+    task: str
+    run_id: str
+    version: int
+    epoch: int
+    frame: int
+    shape_hash: str
+    reward: float | None = None
+    best_reward: float | None = None
+    wall_time: float = field(default_factory=time.time)  # seconds since 1970
+    format: int = FORMAT
+    livegym: str = field(default_factory=lambda: _installed("livegym"))
+    rl_games: str = field(default_factory=lambda: _installed("rl-games"))
+    torch: str = field(default_factory=lambda: str(torch.__version__))
+
+    def __post_init__(self) -> None:
+        for name in ("reward", "best_reward"):
+            value = getattr(self, name)
+            known = float(value) if value is not None and math.isfinite(value) else None
+            object.__setattr__(self, name, known)
+
+
+_TEXTS = ("task", "run_id", "shape_hash", "livegym", "rl_games", "torch")
+_COUNTS = ("version", "epoch", "frame", "format")
+
+
+def meta_of(state: dict[str, Any]) -> CheckpointMeta | None:
+    """The metadata in a checkpoint's state; None in a plain rl_games file.
+
+    Raises:
+        CheckpointError: it is there and a value is missing, of the wrong type, or of a newer format.
+    """
+    stored = state.get(META_KEY)
+    if stored is None:
+        return None
+    if not isinstance(stored, dict):
+        raise CheckpointError("has metadata that is not a dictionary")
+    wrong = [f.name for f in fields(CheckpointMeta) if not _well_typed(f.name, stored.get(f.name))]
+    if wrong:
+        raise CheckpointError(f"has metadata with a missing or wrong {', '.join(wrong)}")
+    if stored["format"] > FORMAT:
+        raise CheckpointError(f"has format {stored['format']}; this livegym reads up to {FORMAT}. Update livegym")
+    return CheckpointMeta(**{f.name: stored[f.name] for f in fields(CheckpointMeta)})
+
+
+def _well_typed(name: str, value: Any) -> bool:
+    if name in _TEXTS:
+        return isinstance(value, str)
+    if name in _COUNTS:
+        return type(value) is int and value >= 0
+    return (value is None and name != "wall_time") or type(value) is float
+
+
+def sidecar_of(path: Path) -> Path:
+    """The JSON file beside a checkpoint."""
+    return path.with_name(path.name + ".json")
+
+
+def write_checkpoint(nn_dir: Path, state: dict[str, Any], meta: CheckpointMeta) -> Path:
+    """Writes a checkpoint and its sidecar; returns the checkpoint's path.
+
+    `state` has `model` (name -> tensor), `config`, `spec` and whatever the learner needs to go on.
+
+    Raises:
+        NotFinite: the model is not finite; nothing was written.
+        CheckpointError: the name was written before; nothing was written.
+        TypeError: a value is neither a tensor nor plain Python; named by its keys.
+        OSError: it could not be written (disk full); nothing is left behind.
+    """
+    path = nn_dir / f"{meta.task}_v{meta.version}_ep{meta.epoch}.pth"
+    data = _serialise(path.name, {**state, META_KEY: asdict(meta)})
+    staged: list[Path] = []
+    try:
+        staged.append(stage_bytes(path, data))
+        staged.append(stage_bytes(sidecar_of(path), _sidecar(data, meta)))
+        _commit_both(path, staged)
+    except FileExistsError as error:
+        raise CheckpointError(f"{path}: exists; a checkpoint's name is never written twice") from error
+    finally:
+        for temporary in staged:
+            discard(temporary)  # gone already where all went well
+    return path
+
+
+def _commit_both(path: Path, staged: list[Path]) -> None:
+    commit_new(staged[0], path)
+    try:
+        commit(staged[1], sidecar_of(path))
+    except OSError:
+        discard(path)
+        raise
+
+
+def _serialise(name: str, state: dict[str, Any]) -> bytes:
+    data = to_bytes(plain_copy(state, "state"))
+    _state_in(name, data)  # what cannot be read must not be written
+    return data
+
+
+def to_bytes(plain: Any) -> bytes:
+    """The `.pth` of tensors and plain values."""
+    buffer = io.BytesIO()
+    torch.save(plain, buffer)
+    return buffer.getvalue()
+
+
+def _sidecar(data: bytes, meta: CheckpointMeta) -> bytes:
+    keys = ("version", "epoch", "frame", "reward", "shape_hash", "wall_time", "task", "run_id")
+    content = {key: getattr(meta, key) for key in keys}
+    content |= {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+    return strict_json(content).encode()
+
+
+def plain_copy(value: Any, name: str) -> Any:
+    """`value` with tensors detached, on the CPU and without the rest of a larger storage that they are views of.
+
+    Raises:
+        TypeError: something in it is neither a tensor nor plain Python (NumPy values included); named by its keys.
+    """
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    if isinstance(value, torch.Tensor) and kind in (torch.Tensor, torch.nn.Parameter):
+        tensor = value.detach().cpu()
+        whole = tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
+        return tensor if whole and tensor.is_contiguous() else tensor.contiguous().clone()
+    if isinstance(value, dict):
+        bad = [key for key in value if type(key) not in _SCALARS]
+        if bad:
+            raise TypeError(f"{name} has a key of type {type(bad[0]).__name__}; a checkpoint holds plain keys only")
+        return {key: plain_copy(item, f"{name}[{key!r}]") for key, item in value.items()}
+    if kind in (list, tuple):
+        return kind(plain_copy(item, f"{name}[{i}]") for i, item in enumerate(value))
+    raise TypeError(f"{name} is a {kind.__module__}.{kind.__name__}; a checkpoint holds tensors and plain Python only")
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """The state in a checkpoint, fully verified: complete, harmless, with a finite model, on the CPU.
+
+    The file is read once, and exactly the bytes that were verified are loaded. A link is followed first. Model keys
+    come without the prefix of torch.compile.
+
+    Raises:
+        CheckpointError: in one line, the file and what is wrong with it, for whatever the file holds.
+    """
+    path = _without_links(path)
+    data = read_bytes(path)
+    _check_sidecar(path, data)
+    return _state_in(path.name, data)
+
+
+def _without_links(path: Path) -> Path:
+    try:
+        return Path(os.path.realpath(path))
+    except ValueError:  # a NUL in the name; opening it says so
+        return path
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a regular file.
+
+    Raises:
+        CheckpointError: it is gone, not a file, or cannot be read.
+    """
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for ever
+            raise CheckpointError(f"{path.name}: is not a file")
+        return path.read_bytes()
+    except (OSError, ValueError, MemoryError) as error:
+        reason = getattr(error, "strerror", None) or in_one_line(error)
+        raise CheckpointError(f"{path.name}: cannot be read ({reason})") from error
+
+
+def _check_sidecar(path: Path, data: bytes) -> None:
+    try:
+        sidecar = read_json(sidecar_of(path))
+        agrees = (sidecar["bytes"], sidecar["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
+    except FileNotFoundError:
+        return  # the file's own checksums must do
+    except (OSError, ValueError, LookupError, TypeError):
+        agrees = False
+    if not agrees:
+        raise CheckpointError(f"{path.name}: does not match its sidecar (still being copied?)")
+
+
+def _state_in(name: str, data: bytes) -> dict[str, Any]:
+    try:
+        state = load_bytes(data)
+        if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
+            raise CheckpointError("has no 'model'")
+        state["model"] = _checked_model(state["model"])
+        meta_of(state)
+        for key in ("config", "spec"):
+            if not isinstance(state.get(key, {}), (dict, type(None))):
+                raise CheckpointError(f"has a '{key}' that is not a dictionary")
+    except CheckpointError as error:
+        raise type(error)(f"{name}: {error}") from error
+    return state
+
+
+def _checked_model(model: dict[Any, Any]) -> dict[str, torch.Tensor]:
+    checked: dict[str, torch.Tensor] = {}
+    for key, tensor in model.items():
+        plain = isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and not tensor.is_quantized
+        if not isinstance(key, str) or not plain:
+            raise CheckpointError(f"has a 'model' with {in_one_line(ValueError(key))!r}, which is not a tensor")
+        if not _is_finite(tensor):
+            raise NotFinite(f"has NaN or Infinity in {key!r}")
+        name = key.removeprefix(COMPILED)
+        if name in checked:
+            raise CheckpointError(f"has {name!r} twice, with and without {COMPILED!r}")
+        checked[name] = tensor.detach()
+    if not checked:
+        raise CheckpointError("has an empty 'model'")
+    return checked
+
+
+def _is_finite(tensor: torch.Tensor) -> bool:
+    try:
+        return bool(torch.isfinite(tensor).all())
+    except LOAD_ERRORS as error:  # a kind of number that torch cannot judge
+        raise CheckpointError(f"has a tensor of an unusable kind ({in_one_line(error)})") from error
+
+
+def checkpoint_fingerprint(path: Path) -> Hashable:
+    """Changes whenever the file or its sidecar does (size, time or inode): the time to try again."""
+    path = _without_links(path)
+    return tuple(_stamp(p) for p in (path, sidecar_of(path)))
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return status.st_size, status.st_mtime_ns, status.st_ino

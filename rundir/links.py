@@ -1,0 +1,85 @@
+"""A name that points to the newest of something: a relative link, and a text twin where links do not survive.
+
+    point(runs / "latest_train", runs / "Ant_train_20250801_095943")
+    read_pointer(runs / "latest_train")     # -> runs/Ant_train_20250801_095943
+
+The link is relative, so it is right on the machine that `runs/` is copied to. It is replaced by renaming a new link
+over it: a reader never sees it missing, and no link is made inside the directory behind it. The twin
+(`latest_train.txt`) holds the same text for systems that refuse links. A pointer is a convenience: nothing here stops a
+training.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path, PureWindowsPath
+
+from livegym.utils.files import atomic_write_text, commit, discard, read_first_line, temporary_name, warn_once
+
+
+def twin_of(link: Path) -> Path:
+    """The text file beside `link` that says the same."""
+    return link.with_suffix(".txt")
+
+
+def point(link: Path, target: Path) -> None:
+    """Makes `link` and its twin point to `target`, atomically; what fails is warned of once and never raised.
+
+    A real directory with the link's name is left alone. A plain file or another link is replaced.
+    """
+    text = _relative(link, target)
+    linked = _replace_link(link, text)
+    try:
+        atomic_write_text(twin_of(link), text + "\n")
+    except OSError as error:
+        warn_once(f"{twin_of(link)} could not be written ({error.strerror or error})")
+    if not linked and link.is_symlink():
+        discard(link)  # an outdated link would win over the new twin
+
+
+def _relative(link: Path, target: Path) -> str:
+    place = os.path.join(os.path.realpath(target.parent), target.name)
+    return Path(os.path.relpath(place, os.path.realpath(link.parent))).as_posix()
+
+
+def _replace_link(link: Path, text: str) -> bool:
+    if link.is_dir() and not link.is_symlink():
+        warn_once(f"{link} is a directory, not a link; it is left alone and {twin_of(link).name} is used instead")
+        return False
+    temporary = temporary_name(link)
+    try:
+        os.symlink(text, temporary)
+        commit(temporary, link)
+    except OSError as error:
+        warn_once(f"{link} could not be made ({error.strerror or error}); {twin_of(link).name} is used instead")
+        return False
+    return True
+
+
+def read_pointer(link: Path) -> Path | None:
+    """What `link`, or else its twin, points to; None where neither leads to something that exists.
+
+    Absolute targets that were right on another machine are looked up by their last part beside the link.
+    """
+    for text in _texts(link):
+        for candidate in _candidates(link, text):
+            if candidate.name != link.name and os.path.exists(candidate):
+                return candidate
+    return None
+
+
+def _texts(link: Path) -> Iterator[str]:
+    with contextlib.suppress(OSError, ValueError):
+        yield os.readlink(link)
+    yield read_first_line(twin_of(link))
+
+
+def _candidates(link: Path, text: str) -> Iterator[Path]:
+    if not text:
+        return
+    yield link.parent / text  # an absolute text replaces the parent
+    name = PureWindowsPath(text).name  # knows both kinds of separators
+    if name:
+        yield link.parent / name

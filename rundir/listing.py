@@ -1,0 +1,170 @@
+"""Which checkpoints a run has, and which one is the newest.
+
+    list_checkpoints(run)[0]                    # the newest by (version, epoch), unopened
+    newest_usable(run)                          # the newest that verifies, loaded; None without one
+
+Newest means the highest (version, epoch), never the order of names (`ep_90` against `ep_1000`) nor file times, which
+rsync keeps and clocks disagree on. Our own names say both numbers; foreign files (rl_games') say the epoch in the name
+or inside and count as of that version. Reading changes nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Hashable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from livegym.rundir.checkpoint_io import NAME, checkpoint_fingerprint, meta_of, read_checkpoint, sidecar_of
+from livegym.rundir.links import read_pointer
+from livegym.rundir.run import nn_of
+from livegym.rundir.safe_load import CheckpointError
+from livegym.utils.files import read_json_dict
+
+BEST = "best.pth"
+_FOREIGN_EPOCH = re.compile(r"_ep_(\d+)(?!\d)")
+ENV_STATE = re.compile(r"env_state_v(\d+)\.pt")
+_UNKNOWN = -1  # sorts after everything that says its epoch
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file that looks like a checkpoint; nothing is known of its content. -1: the file does not say."""
+
+    path: Path
+    version: int
+    epoch: int
+
+
+class Usable(NamedTuple):
+    """A verified checkpoint, and why newer ones were passed over."""
+
+    path: Path
+    state: dict[str, Any]
+    skipped: list[str]
+
+
+def list_checkpoints(run_dir: os.PathLike[str]) -> list[Entry]:
+    """The checkpoints of a run, newest first; empty where there are none.
+
+    Temporaries of any program, directories and links to files that are listed anyway (`best.pth`) are left out.
+    """
+    files: dict[str, Path] = {}
+    for path in sorted(_names(nn_of(run_dir)), key=lambda p: (p.is_symlink(), p.name == BEST, p.name)):
+        if path.is_file():
+            files.setdefault(os.path.realpath(path), path)
+    entries = [Entry(path, *_numbers(path)) for path in files.values()]
+    return sorted(entries, key=_order, reverse=True)
+
+
+def _names(nn_dir: Path) -> list[Path]:
+    try:
+        paths = list(nn_dir.iterdir())
+    except OSError:
+        return []
+    return [p for p in paths if p.suffix == ".pth" and not p.name.startswith((".", "~"))]
+
+
+def _order(entry: Entry) -> tuple[int, int, bool, int, str]:
+    try:
+        modified = os.stat(entry.path).st_mtime_ns
+    except OSError:  # pruned since it was listed
+        modified = 0
+    # A copy of the best checkpoint (made by a tool that follows links) gives way to the original.
+    return entry.version, entry.epoch, entry.path.name != BEST, modified, entry.path.name
+
+
+def _numbers(path: Path) -> tuple[int, int]:
+    return _numbers_outside(path) or _numbers_inside(path, checkpoint_fingerprint(path))
+
+
+def _numbers_outside(path: Path) -> tuple[int, int] | None:
+    """(version, epoch) by the name or else the sidecar."""
+    own = NAME.fullmatch(path.name)
+    if own:
+        return int(own["version"]), int(own["epoch"])
+    sidecar = read_json_dict(sidecar_of(path))
+    version, epoch = sidecar.get("version"), sidecar.get("epoch")
+    if type(version) is int and type(epoch) is int:
+        return version, epoch
+    foreign = _FOREIGN_EPOCH.search(path.name)
+    return (int(foreign[1]), int(foreign[1])) if foreign else None
+
+
+@functools.lru_cache(maxsize=64)
+def _numbers_inside(path: Path, fingerprint: Hashable) -> tuple[int, int]:
+    # `fingerprint` makes a changed file be read again and an unchanged one not.
+    try:
+        state = read_checkpoint(path)
+        meta = meta_of(state)
+    except CheckpointError:
+        return _UNKNOWN, _UNKNOWN
+    if meta:
+        return meta.version, meta.epoch
+    epoch = state.get("epoch")
+    return (epoch, epoch) if type(epoch) is int else (_UNKNOWN, _UNKNOWN)
+
+
+def find_latest_checkpoint_file(run_dir: os.PathLike[str]) -> Path | None:
+    """The newest checkpoint file of a run, unopened: it may be still arriving. None without one."""
+    entries = list_checkpoints(run_dir)
+    return entries[0].path if entries else None
+
+
+def newest_usable(run_dir: os.PathLike[str]) -> Usable | None:
+    """The newest checkpoint of a run that verifies, with its state; None where none does."""
+    return first_usable(list_checkpoints(run_dir))[0]
+
+
+def first_usable(entries: list[Entry]) -> tuple[Usable | None, list[str]]:
+    """The first of `entries` that verifies, or None; and what is wrong with those before it."""
+    skipped: list[str] = []
+    for entry in entries:
+        try:
+            return Usable(entry.path, read_checkpoint(entry.path), skipped), skipped
+        except CheckpointError as error:
+            skipped.append(str(error))
+    return None, skipped
+
+
+def best_checkpoint_file(run_dir: os.PathLike[str]) -> Path | None:
+    """The checkpoint with the best mean return: by the link `best.pth`, its text twin, or the sidecars' rewards.
+
+    None where no checkpoint has a reward yet.
+    """
+    link = nn_of(run_dir) / BEST
+    target = read_pointer(link)
+    if target is not None and target.is_file():
+        return target
+    if link.is_file():  # a copy made by a tool that follows links
+        return link
+    rewarded = [(reward, entry) for entry in list_checkpoints(run_dir) if (reward := _reward(entry.path)) is not None]
+    return max(rewarded, key=lambda pair: (pair[0], pair[1].version))[1].path if rewarded else None
+
+
+def _reward(path: Path) -> float | None:
+    reward = read_json_dict(sidecar_of(path)).get("reward")
+    return float(reward) if isinstance(reward, (int, float)) else None
+
+
+def highest_version(run_dir: os.PathLike[str]) -> int:
+    """The highest policy version that any name or sidecar in the run tells of; 0 without one.
+
+    Sidecars and environment states whose checkpoint is gone count too: a version is never given out twice.
+    """
+    nn_dir = nn_of(run_dir)
+    names = {p.with_suffix("") if p.suffix == ".json" else p for p in _children(nn_dir) if not p.name.startswith(".")}
+    numbers = [_numbers_outside(path) for path in names if path.suffix == ".pth"]
+    states = [ENV_STATE.fullmatch(path.name) for path in _children(Path(run_dir))]
+    versions = [n[0] for n in numbers if n] + [int(m[1]) for m in states if m]
+    return max(versions, default=0)
+
+
+def _children(directory: Path) -> list[Path]:
+    try:
+        return list(directory.iterdir())
+    except OSError:
+        return []

@@ -1,0 +1,206 @@
+"""One writer a run: a lock that also tells whether a run is live on this machine.
+
+    with RunLock(run):          # raises UserError naming the holder where it is held
+        train()
+
+    lock_holder(run)            # from anywhere: LockHolder(pid=4711, ...) or None where nobody writes
+
+The lock is `flock` on `<run>/run.lock`. The kernel gives it back when the process dies in whatever way, so a killed
+run is never taken for a live one, and a lock file that rsync copied is held by nobody. The JSON inside only says who
+holds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import socket
+import time
+import weakref
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from livegym.utils.errors import UserError
+from livegym.utils.files import read_first_line, warn_once
+
+try:
+    import fcntl
+except ImportError:  # Windows: viewers work there, training is not protected
+    fcntl = None  # type: ignore[assignment]
+
+LOCK_NAME = "run.lock"
+log = logging.getLogger(__name__)
+
+PATIENCE_S = 0.25  # longer than somebody who only looks (`lock_holder`) ever has the lock
+
+_live: weakref.WeakSet[RunLock] = weakref.WeakSet()
+
+
+@dataclass(frozen=True)
+class LockHolder:
+    """Who holds a run's lock. `started` is seconds since 1970; unknown values are 0 or empty."""
+
+    pid: int = 0
+    host: str = ""
+    boot_id: str = ""
+    started: float = 0.0
+
+    @property
+    def here(self) -> bool:
+        """True where the holder runs on this machine (a lock on a network disk may be held elsewhere)."""
+        return self.boot_id == boot_id()
+
+    def __str__(self) -> str:
+        since = time.strftime(" since %Y-%m-%d %H:%M:%S", time.localtime(self.started)) if self.started else ""
+        return f"process {self.pid or '(unknown)'} on {self.host or 'an unknown host'}{since}"
+
+
+def boot_id() -> str:
+    """What identifies this start of this machine; the host's name where the system does not say."""
+    return read_first_line(Path("/proc/sys/kernel/random/boot_id")) or socket.gethostname()
+
+
+class RunLock:
+    """The lock of one run directory; held from `acquire` to `release` or to the end of the process.
+
+    A forked child does not inherit it: the child's copy of the file is closed, so the lock ends with its holder.
+    """
+
+    def __init__(self, run: os.PathLike[str]) -> None:
+        self.path = Path(run) / LOCK_NAME
+        self._fd: int | None = None
+        self._owner = 0  # the process that acquired it
+
+    @property
+    def held(self) -> bool:
+        """True while this object holds the lock."""
+        return self._fd is not None
+
+    def acquire(self) -> RunLock:
+        """Takes the lock; returns itself.
+
+        Raises:
+            UserError: somebody holds it (named, with pid, host and start), or the lock file cannot be opened.
+        """
+        if self.held:
+            return self
+        deadline = time.monotonic() + PATIENCE_S
+        while (fd := self._try()) is None:
+            if time.monotonic() > deadline:
+                raise UserError(self._refusal())
+            time.sleep(0.01)
+        self._fd, self._owner = fd, os.getpid()
+        self._write_holder(fd)
+        _live.add(self)
+        return self
+
+    def _try(self) -> int | None:
+        try:
+            fd = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise UserError(f"{self.path}: the run cannot be locked ({error.strerror or error})") from error
+        if _flock(fd, exclusive=True) and _is_file(fd, self.path):
+            return fd
+        os.close(fd)
+        return None
+
+    def _refusal(self) -> str:
+        holder = lock_holder(self.path.parent) or "another process"
+        run = self.path.parent
+        return f"{run}: is being written by {holder}. Stop that one first, or start a new run (without resume=true)"
+
+    def _write_holder(self, fd: int) -> None:
+        holder = LockHolder(os.getpid(), socket.gethostname(), boot_id(), time.time())
+        os.ftruncate(fd, 0)
+        try:
+            os.write(fd, json.dumps(asdict(holder)).encode() + b"\n")
+        except OSError as error:  # a full disk: the lock holds all the same, it only does not say by whom
+            log.warning("%s: the holder could not be noted (%s)", self.path, error.strerror or error)
+
+    def release(self) -> None:
+        """Gives the lock back; does nothing where it is not held. The file stays: removing it would split the lock."""
+        fd, self._fd = self._fd, None
+        if fd is None:
+            return
+        if fcntl is not None and self._owner == os.getpid():
+            with contextlib.suppress(OSError):  # a child forked a moment ago may still have its copy open
+                fcntl.flock(fd, fcntl.LOCK_UN)
+        os.close(fd)
+
+    def __enter__(self) -> RunLock:
+        return self.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def _flock(fd: int, exclusive: bool) -> bool:
+    if fcntl is None:
+        warn_once("this system has no flock: nothing stops a second process from writing into the same run")
+        return True
+    try:
+        fcntl.flock(fd, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:  # a network disk that knows no locks
+        warn_once(f"files here cannot be locked ({error.strerror or error}): one run must not be written by two")
+    return True
+
+
+def _is_file(fd: int, path: Path) -> bool:
+    """False where `path` was replaced since it was opened (a sync tool): a lock on the old file protects nothing."""
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(path))
+    except OSError:
+        return False
+
+
+def lock_holder(run: os.PathLike[str]) -> LockHolder | None:
+    """Who holds the lock of the run directory `run` now; None where nobody does.
+
+    It changes nothing, and the shared lock that it tries cannot refuse the holder or another looker.
+    """
+    path = Path(run) / LOCK_NAME
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        return None if _flock(fd, exclusive=False) else _read_holder(fd)
+    finally:
+        os.close(fd)
+
+
+def _read_holder(fd: int) -> LockHolder:
+    for _ in range(10):  # the holder may be between taking the lock and writing its name
+        try:
+            os.lseek(fd, 0, os.SEEK_SET)
+            return _parse_holder(json.loads(os.read(fd, 4096)))
+        except (ValueError, OSError):
+            time.sleep(0.01)
+    return LockHolder()
+
+
+def _parse_holder(content: Any) -> LockHolder:
+    def known(name: str, kind: type, default: Any) -> Any:
+        value = content.get(name) if isinstance(content, dict) else None
+        return value if isinstance(value, kind) else default
+
+    return LockHolder(
+        known("pid", int, 0), known("host", str, ""), known("boot_id", str, ""), known("started", float, 0.0)
+    )
+
+
+def _drop_inherited() -> None:
+    for lock in list(_live):
+        lock.release()  # closes this process's copy only; the parent goes on holding the lock
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_drop_inherited)

@@ -1,0 +1,201 @@
+"""`config=runs`: what is in the runs directory, told in a table; runs pinned and deleted with care.
+
+    python train.py config=runs                                  # a table, newest first
+    python train.py config=runs runsSelect=Ant runsPlot=ant.png  # their curves in one picture
+    python train.py config=runs runsPin=Ant_train_20260102_120008
+    python train.py config=runs runsDelete=Ant_train_20260102_120008
+
+A run that is live (somebody holds its lock) or pinned is never deleted. Deleting renames first, so that nobody follows
+a directory that is half gone, and then points `latest_train` at what is left.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from livegym.rundir.checkpoint import CheckpointError, highest_version, list_checkpoints, meta_of, read_checkpoint
+from livegym.rundir.curve_plot import draw_curves
+from livegym.rundir.lock import lock_holder
+from livegym.rundir.run import TRAINING_KINDS, Run, list_runs, point_latest, read_latest, unpoint_latest
+from livegym.schema import RootConfig
+from livegym.utils.errors import UserError, did_you_mean
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the table says of one run."""
+
+    run: Run
+    live: bool
+    pinned: bool
+    checkpoints: int
+    version: int
+    best_return: float | None
+    bytes: int
+
+
+def facts_of(run: Run) -> Facts:
+    """Reads what there is to say; a run that changes meanwhile is no error."""
+    entries = list_checkpoints(run)
+    return Facts(
+        run=run,
+        live=lock_holder(run) is not None,
+        pinned=run.pin_file.exists(),
+        checkpoints=len(entries),
+        version=highest_version(run),
+        best_return=_best_return(entries[0].path) if entries else None,
+        bytes=sum(_size(file) for file in run.path.rglob("*")),
+    )
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.lstat().st_size
+    except OSError:  # pruned meanwhile
+        return 0
+
+
+def _best_return(file: Path) -> float | None:
+    try:
+        meta = meta_of(read_checkpoint(file))
+    except CheckpointError:
+        return None
+    return meta.best_reward if meta else None
+
+
+def manage_runs(config: RootConfig, task: str | None, console: Console) -> int:
+    """Does what the `runs...` keys ask for, or prints the table; returns the exit status.
+
+    Raises UserError for a run that there is not, and for one that must not be deleted.
+    """
+    runs_dir = Path(config.runsDir)
+    if not runs_dir.is_dir():
+        raise UserError(f"runsDir={config.runsDir}: there is no directory {runs_dir.absolute()}.")
+    runs = list_runs(runs_dir, None, task)
+    if config.runsPin is not None:
+        return _pin(find_run(runs, "runsPin", config.runsPin))
+    if config.runsDelete is not None:
+        return _delete(find_run(runs, "runsDelete", config.runsDelete), runs_dir)
+    chosen = _selected(runs, config.runsSelect)
+    if config.runsPlot is not None:
+        return _plot(chosen, Path(config.runsPlot), config.runsTag)
+    console.print(runs_table([facts_of(run) for run in chosen], runs_dir))
+    return 0
+
+
+def _selected(runs: list[Run], part: str | None) -> list[Run]:
+    if part is None:
+        return runs
+    chosen = [run for run in runs if part in run.name]
+    if not chosen:
+        names = [run.name for run in runs]
+        raise UserError(
+            f"runsSelect={part}: no run has that in its name. There are: {', '.join(names[:10]) or 'none'}."
+            f"{did_you_mean(part, names)}"
+        )
+    return chosen
+
+
+def find_run(runs: list[Run], key: str, name: str) -> Run:
+    """The run of exactly this name, or the only one that has `name` in its name."""
+    found = [run for run in runs if run.name == name] or [run for run in runs if name in run.name]
+    if len(found) == 1:
+        return found[0]
+    names = [run.name for run in found or runs]
+    what = f"fits {len(found)} runs" if found else "no such run"
+    raise UserError(
+        f"{key}={name}: {what}. Allowed: one of {', '.join(names[:10]) or 'none'}.{did_you_mean(name, names)}"
+    )
+
+
+def runs_table(facts: list[Facts], runs_dir: Path) -> Table:
+    """One row a run, newest first."""
+    title = f"{runs_dir.absolute()}: {len(facts)} runs"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0)
+    table.add_column("run", overflow="fold")
+    for name in ("task", "state"):
+        table.add_column(name, no_wrap=True)
+    for name in ("age", "version", "files", "best", "size"):  # short: eighty columns hold a row
+        table.add_column(name, justify="right", no_wrap=True)
+    for f in facts:
+        state = ", ".join(word for word, holds in (("live", f.live), ("pinned", f.pinned)) if holds)
+        best = "–" if f.best_return is None else f"{f.best_return:.2f}"
+        facts_shown = (_age(f.run), str(f.version or "–"), str(f.checkpoints), best, _mebibytes(f.bytes))
+        table.add_row(f.run.name, f.run.task, state, *facts_shown)
+    return table
+
+
+def _age(run: Run) -> str:
+    if run.started is None:
+        return "–"
+    hours, seconds = divmod(max(0, round(time.time() - run.started[0].timestamp())), 3600)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours} h"
+    return f"{hours} h {seconds // 60} min" if hours else f"{seconds // 60} min"
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / 2**20:,.1f} MiB"
+
+
+def _pin(run: Run) -> int:
+    """Pins a run, or takes the pin off again."""
+    if run.pin_file.exists():
+        run.pin_file.unlink()
+        log.info("%s is no longer pinned.", run.name)
+    else:
+        run.pin_file.touch()
+        log.info("%s is pinned: it will not be deleted.", run.name)
+    return 0
+
+
+def _delete(run: Run, runs_dir: Path) -> int:
+    holder = lock_holder(run)
+    if holder is not None:
+        raise UserError(f"runsDelete={run.name}: it is live, written by {holder}. Stop that first.")
+    if run.pin_file.exists():
+        raise UserError(f"runsDelete={run.name}: it is pinned. Take the pin off first: runsPin={run.name}")
+    size = sum(_size(file) for file in run.path.rglob("*"))
+    pointed = {kind: read_latest(runs_dir, kind) for kind in ("train", "test")}
+    doomed = run.path.with_name(f".deleting.{run.name}")
+    try:
+        run.path.rename(doomed)
+    except OSError as error:
+        raise UserError(
+            f"runsDelete={run.name}: {run.path.absolute()} cannot be removed ({error.strerror})."
+        ) from error
+    for kind, target in pointed.items():
+        if target is not None and target.name == run.name:
+            _point_at_what_is_left(runs_dir, kind)
+    shutil.rmtree(doomed, ignore_errors=True)
+    if doomed.exists():
+        raise UserError(
+            f"runsDelete={run.name}: not all of it could be removed; what is left is in {doomed.absolute()}."
+        )
+    log.info("deleted %s (%s).", run.name, _mebibytes(size))
+    return 0
+
+
+def _point_at_what_is_left(runs_dir: Path, kind: str) -> None:
+    kinds = TRAINING_KINDS if kind == "train" else (kind,)
+    left = [run for run in list_runs(runs_dir, kinds) if kind == "test" or list_checkpoints(run)]
+    if left:
+        point_latest(runs_dir, kind, left[0])
+    else:
+        unpoint_latest(runs_dir, kind)
+
+
+def _plot(runs: list[Run], picture: Path, tag: str) -> int:
+    drawn = draw_curves([run for run in runs if run.kind in TRAINING_KINDS], picture, tag)
+    log.info("%s: %s of %d runs", picture, tag, drawn)
+    return 0

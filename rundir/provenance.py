@@ -1,0 +1,166 @@
+"""What explains a run later: the command as typed, the commit with its changes, and no secrets in any of it.
+
+    redact_arguments(["train.py", "streamToken=abc"])     # ["train.py", "streamToken=***"]
+
+A key whose name contains token, secret or password has its value replaced by `***`, in YAML, in arguments and in the
+diff of anything but Python code. A secret's value is also replaced wherever else it turns up.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from livegym.utils.files import atomic_write_text
+
+import livegym
+
+REDACTED = "***"
+SECRET_WORDS = ("token", "secret", "password")
+CODE = livegym.ROOT
+GIT_TIMEOUT_S = 20.0
+DIFF_LIMIT = 2_000_000  # characters; a generated file must not fill the disk run by run
+
+_SECRET = rf"[\w.\-/@+~]*(?:{'|'.join(SECRET_WORDS)})[\w.\-]*"
+_IS_SECRET = re.compile(_SECRET, re.IGNORECASE)
+_YAML_LINE = re.compile(rf"^(?P<head>[ \-]*[\"']?{_SECRET}[\"']?[ ]*:[ ]*)(?P<value>\S.*)?$", re.IGNORECASE)
+_INLINE = re.compile(
+    rf"(?P<head>[\"']?{_SECRET}[\"']?\s*[:=]\s*)(?P<value>\"[^\"]*\"|'[^']*'|[^\s,}}\]]+)", re.IGNORECASE
+)
+_NOTHING = ("null", "~", "''", '""', "None", "???", REDACTED, f"'{REDACTED}'")
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What explains a run later."""
+
+    config_yaml: str  # resolved
+    unresolved_yaml: str
+    overrides: list[str]  # Hydra's, as typed
+    argv: list[str]  # the command as typed (`sys.orig_argv`)
+
+
+def redact_arguments(arguments: Iterable[str]) -> list[str]:
+    """Command-line arguments or Hydra overrides with the values of secret keys replaced."""
+    redacted: list[str] = []
+    awaiting = False  # the argument before was `--token`
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
+        secret = _IS_SECRET.fullmatch(key.strip()) is not None
+        if awaiting:
+            redacted.append(REDACTED)
+        elif equals and secret:
+            redacted.append(f"{key}={value if value in _NOTHING else REDACTED}")
+        else:
+            redacted.append(_redact_inline(argument))
+        awaiting = not awaiting and secret and not equals and key.startswith("-")
+    return redacted
+
+
+def redact_yaml(text: str) -> str:
+    """YAML text with the values of secret keys replaced; everything else keeps its bytes."""
+    lines: list[str] = []
+    column: int | None = None  # of a secret key while its block goes on
+    for line in text.splitlines():
+        if column is not None and _belongs_to_block(line, column):
+            continue
+        column = None
+        match = _YAML_LINE.match(line)
+        if match and (match["value"] or "") not in _NOTHING:
+            column = len(line) - len(line.lstrip(" -"))
+            line = f"{match['head'].rstrip()} '{REDACTED}'"
+        lines.append(line if match else _redact_inline(line))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _belongs_to_block(line: str, column: int) -> bool:
+    indent = len(line) - len(line.lstrip(" "))
+    return not line.strip() or indent > column or (indent == column and line.lstrip().startswith("- "))
+
+
+def _redact_inline(text: str) -> str:
+    return _INLINE.sub(lambda m: m[0] if m["value"] in _NOTHING else m["head"] + REDACTED, text)
+
+
+def secret_values(arguments: Iterable[str], *yaml_texts: str) -> list[str]:
+    """The values of secret keys in all of these, longest first, but for those that may be ordinary words."""
+    lines = [*arguments, *(line for text in yaml_texts for line in text.splitlines())]
+    found = {match["value"].strip("\"' ") for line in lines for match in _INLINE.finditer(line)}
+    return sorted((v for v in found if len(v) >= 6 and "${" not in v), key=len, reverse=True)
+
+
+def git_report(secrets: Iterable[str] = (), code: Path = CODE) -> str:
+    """Commit, status and diff of the checkout that `code` is in; one line with the reason where there is none."""
+    try:
+        top = _git(code, "rev-parse", "--show-toplevel").strip()
+        if os.path.realpath(top) != os.path.realpath(code):
+            return f"git: {code} is not a checkout of its own\n"
+        commit = _git(code, "rev-parse", "HEAD").strip()
+        status = _git(code, "status", "--porcelain")
+        diff = _git(code, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD")
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"git: not available ({_reason(error)})\n"
+    if len(diff) > DIFF_LIMIT:
+        diff = f"{diff[:DIFF_LIMIT]}\n(cut off after {DIFF_LIMIT} characters)\n"
+    text = f"commit: {commit}\n\nstatus:\n{status}\ndiff:\n{_redact_diff(diff)}"
+    return redact_values(text, secrets)
+
+
+def redact_values(text: str, secrets: Iterable[str]) -> str:
+    """`text` with every occurrence of the `secrets` replaced."""
+    for secret in secrets:
+        text = text.replace(secret, REDACTED)
+    return text
+
+
+def _git(code: Path, *arguments: str) -> str:
+    # Inside a git hook GIT_DIR names another repository.
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")} | {"LC_ALL": "C"}
+    command = ["git", "--no-optional-locks", "-C", str(code), *arguments]
+    done = subprocess.run(command, capture_output=True, timeout=GIT_TIMEOUT_S, env=environment, check=True)
+    return done.stdout.decode("utf-8", "replace")
+
+
+def _reason(error: Exception) -> str:
+    output = getattr(error, "stderr", None)
+    text = output.decode("utf-8", "replace") if isinstance(output, bytes) else ""
+    return (text.strip() or str(error)).splitlines()[0]
+
+
+def _redact_diff(diff: str) -> str:
+    # In code, `token = ...` is a statement, and a diff with parts replaced could not be applied any more.
+    parts = re.split(r"^(?=diff --git )", diff, flags=re.MULTILINE)
+    return "".join(p if p.partition("\n")[0].endswith(".py") else _redact_lines(p) for p in parts)
+
+
+def _redact_lines(text: str) -> str:
+    return "".join(f"{_redact_inline(line)}\n" for line in text.splitlines())
+
+
+def write_metadata(run_dir: Path, provenance: Provenance) -> None:
+    """Writes what explains a run: config.yaml and its unresolved twin, overrides.yaml, command.txt, git.txt.
+
+    The values of keys with token, secret or password in their names are replaced by `***` in every file. Git may be
+    missing; git.txt then says so.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    p = provenance
+    secrets = secret_values([*p.overrides, *p.argv], p.config_yaml, p.unresolved_yaml)
+    lines = [f"- {json.dumps(text, ensure_ascii=False)}\n" for text in redact_arguments(p.overrides)]
+    texts = {
+        "config.yaml": redact_yaml(p.config_yaml),
+        "config_unresolved.yaml": redact_yaml(p.unresolved_yaml),
+        "overrides.yaml": "".join(lines) or "[]\n",
+        "command.txt": shlex.join(redact_arguments(p.argv)) + "\n",
+    }
+    for name, text in texts.items():
+        atomic_write_text(run_dir / name, redact_values(text, secrets))
+    atomic_write_text(run_dir / "git.txt", f"livegym: {livegym.__version__}\n{git_report(secrets)}")

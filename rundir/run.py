@@ -1,0 +1,277 @@
+"""Run directories: the only place that names them.
+
+    run = create_run(Path("runs"), "Ant", "train")      # runs/Ant_train_20250801_095943, its nn/ and its summaries/
+    point_latest(Path("runs"), "train", run)            # runs/latest_train -> Ant_train_20250801_095943
+    list_runs(Path("runs"), "train", "Ant")[0]          # the one that was started last
+
+A run is named once, by one reading of the clock, and made by an exclusive `mkdir`; a second one in the same second gets
+`_2`. "Newest" means started last, by the name: file times change when a run is copied or looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from livegym.rundir.links import point, read_pointer, twin_of
+from livegym.rundir.provenance import Provenance, write_metadata
+from livegym.utils.errors import UserError
+from livegym.utils.files import atomic_write_text, discard, read_json_dict, strict_json
+
+TRAINING_KINDS = ("train", "continuous")
+KINDS = (*TRAINING_KINDS, "test")
+_NAME = re.compile(r"(?P<task>[^.].*)_(?P<kind>train|test|continuous)_(?P<when>\d{8}_\d{6})(?:_(?P<number>\d+))?")
+_WHEN = "%Y%m%d_%H%M%S"
+_IDENTITY = "run.json"
+NN = "nn"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run directory. It can be used wherever a path can."""
+
+    path: Path
+    task: str
+    kind: str  # train, test or continuous
+    run_id: str  # the same wherever the directory is copied to; empty for a directory that livegym did not make
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    @property
+    def name(self) -> str:
+        """The directory's name."""
+        return self.path.name
+
+    @property
+    def nn(self) -> Path:
+        """Where the checkpoints are."""
+        return nn_of(self.path)
+
+    @property
+    def unstable(self) -> Path:
+        """Last states of environments that left the finite numbers."""
+        return self.path / "unstable"
+
+    @property
+    def summaries(self) -> Path:
+        """Where TensorBoard's event files are."""
+        return self.path / "summaries"
+
+    @property
+    def videos(self) -> Path:
+        """Where recordings are."""
+        return self.path / "videos"
+
+    @property
+    def log_file(self) -> Path:
+        """The log."""
+        return self.path / "train.log"
+
+    @property
+    def config_file(self) -> Path:
+        """The resolved configuration."""
+        return self.path / "config.yaml"
+
+    @property
+    def pin_file(self) -> Path:
+        """There where the run must not be deleted."""
+        return self.path / "pinned"
+
+    @property
+    def parent_file(self) -> Path:
+        """Which checkpoint a run started from, where it did."""
+        return self.path / "parent.json"
+
+    @property
+    def replay_file(self) -> Path:
+        """The replay buffer of a continuous run."""
+        return self.path / "replay.bin"
+
+    @property
+    def sessions_file(self) -> Path:
+        """How often a continuous run was taken up: decisions are numbered by it, also where the buffer is gone."""
+        return self.path / "sessions.txt"
+
+    @property
+    def pending_file(self) -> Path:
+        """Decisions of a continuous run that waited for their reward when it was stopped."""
+        return self.path / "pending.npy"
+
+    @property
+    def conversations_file(self) -> Path:
+        """What the streams of a continuous run had asked last when it was stopped."""
+        return self.path / "conversations.json"
+
+    @property
+    def results_file(self) -> Path:
+        """The results of a test."""
+        return self.path / "results.json"
+
+    @property
+    def started(self) -> tuple[datetime, int] | None:
+        """When the run was started and its number within that second, by its name; None for a foreign name."""
+        return _started(self.name)
+
+
+def nn_of(run_dir: os.PathLike[str]) -> Path:
+    """Where the checkpoints of the run in `run_dir` are; see `Run.nn`."""
+    return Path(run_dir) / NN
+
+
+def run_of(file: Path) -> Path | None:
+    """The run directory that a checkpoint file lies in; None for a lone file."""
+    return file.parent.parent if file.parent.name == NN else None
+
+
+def bus_file(run_id: str) -> Path | None:
+    """Where a live run's weight bus is: in this host's memory, where nothing copies it.
+
+    None without a usable id, and on a system without such a place. `run_id="*"`: the pattern of this user's buses.
+    """
+    if run_id != "*" and not run_id.isalnum():  # a run directory may come from anywhere
+        return None
+    memory = Path("/dev/shm")  # Linux; nowhere else is there a place that is surely memory
+    return memory / f"livegym.{os.getuid()}.{run_id}" if memory.is_dir() else None
+
+
+def _started(name: str) -> tuple[datetime, int] | None:
+    match = _NAME.fullmatch(name)
+    try:
+        return (datetime.strptime(match["when"], _WHEN), int(match["number"] or 1)) if match else None
+    except ValueError:  # 20251399_000000 is no time
+        return None
+
+
+def create_run(runs_dir: Path, task: str, kind: str, when: datetime | None = None) -> Run:
+    """Makes a new run directory, named by `when`, None: now. Raises UserError where it cannot be made."""
+    if kind not in KINDS:
+        raise ValueError(f"kind={kind!r}, allowed: {KINDS}")
+    when = when or datetime.now()
+    path: Path | None = None
+    try:
+        runs_dir.mkdir(parents=True, exist_ok=True)
+        path = _make_exclusively(runs_dir, f"{task}_{kind}_{when.strftime(_WHEN)}")
+        run = Run(path, task, kind, uuid.uuid4().hex)
+        identity = {"run_id": run.run_id, "task": task, "kind": kind, "name": run.name}
+        atomic_write_text(path / _IDENTITY, strict_json(identity))
+        for directory in (run.nn, run.summaries) if kind in TRAINING_KINDS else ():
+            directory.mkdir()
+    except OSError as error:
+        if path is not None:
+            shutil.rmtree(path, ignore_errors=True)
+        raise UserError(
+            f"runsDir={runs_dir}: no run directory can be made in {runs_dir.absolute()} ({error.strerror or error}). "
+            "Choose a place that can be written: runsDir=..."
+        ) from error
+    return run
+
+
+def _make_exclusively(runs_dir: Path, name: str) -> Path:
+    path, number = runs_dir / name, 1
+    while True:
+        try:
+            path.mkdir()
+        except FileExistsError:
+            number += 1
+            path = runs_dir / f"{name}_{number}"
+        else:
+            return path
+
+
+def open_run(path: Path) -> Run:
+    """The run in an existing directory, by its name and by what is stored inside; nothing is written.
+
+    A directory of another rl_games program (with an `nn/`) counts as a training run with an unknown task.
+
+    Raises:
+        UserError: there is no such directory, or it is not a run.
+    """
+    if not path.is_dir():
+        raise UserError(f"{path}: no such directory ({path.absolute()})")
+    run = _identify(path)
+    if run is None:
+        raise UserError(f"{path}: not a run directory (it has no nn/). Runs are named <Task>_train_<date>_<time>")
+    return run
+
+
+def _identify(path: Path) -> Run | None:
+    # What is stored wins over the name: people rename directories.
+    match = _NAME.fullmatch(path.name)
+    stored = read_json_dict(path / _IDENTITY)
+    if not match and stored.get("kind") not in KINDS and not nn_of(path).is_dir():
+        return None
+    known = match.groupdict() if match else {"task": "", "kind": "train"}
+    known |= {key: value for key, value in stored.items() if isinstance(value, str)}
+    kind = known["kind"] if known["kind"] in KINDS else "train"
+    return Run(path, known["task"], kind, known.get("run_id", ""))
+
+
+def list_runs(runs_dir: Path, kind: str | Sequence[str] | None = None, task: str | None = None) -> list[Run]:
+    """The runs in `runs_dir`, the one started last first; those of the given kind (or kinds) and task only.
+
+    Directories with other names are left out; so are links such as `latest_train`. A missing `runs_dir` has no runs.
+    """
+    kinds = KINDS if kind is None else (kind,) if isinstance(kind, str) else tuple(kind)
+    try:
+        paths = [path for path in runs_dir.iterdir() if _started(path.name) and path.is_dir()]
+    except OSError:
+        return []
+    runs = [run for run in map(_identify, paths) if run and run.kind in kinds and task in (None, run.task)]
+    return sorted(runs, key=lambda run: (run.started or (datetime.min, 0), run.name), reverse=True)
+
+
+def begin_run(runs_dir: Path, task: str, kind: str, provenance: Provenance) -> Run:
+    """A new run directory that explains itself; nothing is left of it where that fails, by a UserError."""
+    run = create_run(runs_dir, task, kind)
+    try:
+        write_metadata(run.path, provenance)
+    except OSError as error:
+        shutil.rmtree(run.path, ignore_errors=True)
+        raise UserError(
+            f"runsDir={runs_dir}: {run.path.absolute()} cannot be written ({error.strerror or error}). "
+            "Free some space, or choose another place: runsDir=..."
+        ) from error
+    return run
+
+
+def _latest(runs_dir: Path, kind: str) -> Path:
+    return runs_dir / ("latest_test" if kind == "test" else "latest_train")
+
+
+def point_latest(runs_dir: Path, kind: str, run: Run) -> None:
+    """Makes `latest_train` (kinds train and continuous) or `latest_test` point to `run`; see `rundir/links.py`.
+
+    Never raises for what the file system refuses: it warns once, and readers use the text twin or look for themselves.
+    """
+    point(_latest(runs_dir, kind), run.path)
+
+
+def unpoint_latest(runs_dir: Path, kind: str) -> None:
+    """Removes `latest_train` or `latest_test` and its twin: there is nothing left that they could name."""
+    pointer = _latest(runs_dir, kind)
+    if pointer.is_symlink():
+        discard(pointer)
+    discard(twin_of(pointer))
+
+
+def read_latest(runs_dir: Path, kind: str) -> Path | None:
+    """The run directory that `latest_train` or `latest_test` points to, or that its twin names; None without one."""
+    pointer = _latest(runs_dir, kind)
+    for path in (read_pointer(pointer), pointer):
+        if path is not None and path.is_dir():  # the pointer itself: a copy made by something that follows links
+            return path
+    return None
+
+
+def latest_dangles(runs_dir: Path, kind: str) -> bool:
+    """True where there is a `latest_...` that leads nowhere."""
+    pointer = _latest(runs_dir, kind)
+    exists = os.path.lexists(pointer) or pointer.with_suffix(".txt").exists()
+    return exists and read_latest(runs_dir, kind) is None

@@ -1,0 +1,280 @@
+"""What `checkpoint=<selector>` means.
+
+    resolve_checkpoint("latest", Path("runs"), "Ant")
+    # Selection(run=runs/Ant_train_20250801_095943, file=.../nn/Ant_v7_ep7.pth, pinned=False, follow="newest", note="")
+
+| selector | meaning |
+| --- | --- |
+| latest, latest_train | the training run that `latest_train` points to, else the one started last; newest checkpoint |
+| best | the same run; its best checkpoint |
+| latest_test | the checkpoint that the latest test used |
+| a run directory, or a unique part of a run's name | that run; newest checkpoint |
+| a .pth | that file, which is then never exchanged for another |
+
+Reading makes nothing. Where there is nothing *yet*, `NothingYet` is raised, so that a caller can wait instead.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path, PureWindowsPath
+from typing import Any
+
+from livegym.rundir.checkpoint_io import read_checkpoint
+from livegym.rundir.listing import BEST, best_checkpoint_file, first_usable, list_checkpoints
+from livegym.rundir.run import NN, TRAINING_KINDS, Run, latest_dangles, list_runs, nn_of, open_run, read_latest, run_of
+from livegym.rundir.safe_load import CheckpointError
+from livegym.utils.errors import UserError, did_you_mean
+from livegym.utils.files import read_json_dict
+
+READ_ATTEMPTS = 5
+WORDS = ("latest", "latest_train", "latest_test", "best")
+
+
+class NothingYet(UserError):
+    """There is no checkpoint of this kind so far; one may come."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a selector stands for now, and what a watcher is to follow afterwards."""
+
+    run: Path | None  # None for a lone file
+    file: Path
+    pinned: bool  # the file was named: never exchange it
+    follow: str | None  # newest, best or None
+    note: str = ""  # what the user should know about the choice
+
+
+def resolve_checkpoint(selector: str, runs_dir: Path, task: str | None = None) -> Selection:
+    """The run and the checkpoint that `selector` stands for; relative paths count from the working directory.
+
+    `task` narrows latest, best and latest_test to one task. The file is verified, but for latest_test and a named .pth,
+    which are taken as they are.
+
+    Raises:
+        NothingYet: there is no such run or no usable checkpoint in it so far.
+        UserError: the selector means nothing, or several runs.
+    """
+    if runs_dir.is_dir() and not os.access(runs_dir, os.R_OK | os.X_OK):
+        raise UserError(f"runsDir={runs_dir}: {runs_dir.absolute()} cannot be read (no permission).")
+    if selector in ("latest", "latest_train"):
+        return _latest(runs_dir, task)
+    if selector == "best":
+        return _best(_latest(runs_dir, task))
+    if selector == "latest_test":
+        return _latest_test(runs_dir, task)
+    path = _existing_path(selector, runs_dir)
+    if path is None and selector.endswith(".pth"):
+        return _missing_file(selector)
+    if path is None:
+        return _in_named_run(_run_by_part(selector, runs_dir))
+    return _in_named_run(_run_at(path)) if path.is_dir() else _named_file(selector, path)
+
+
+def read_selected(selector: str, runs_dir: Path, task: str | None = None) -> tuple[Selection, dict[str, Any]]:
+    """What `selector` stands for, and the state in that file; tried again where a live run prunes it meanwhile.
+
+    Raises:
+        NothingYet, UserError: as `resolve_checkpoint`; also where the file cannot be used.
+    """
+    for _ in range(READ_ATTEMPTS - 1):
+        selection = resolve_checkpoint(selector, runs_dir, task)
+        try:
+            return selection, read_checkpoint(selection.file)
+        except CheckpointError:
+            if selection.pinned:
+                raise
+    selection = resolve_checkpoint(selector, runs_dir, task)
+    return selection, read_checkpoint(selection.file)
+
+
+def _latest(runs_dir: Path, task: str | None) -> Selection:
+    if not runs_dir.is_dir():
+        raise NothingYet(f"checkpoint=latest: there is no directory {runs_dir.absolute()}. {_train_first(task)}")
+    pointed, note = _pointed_run(runs_dir, task)
+    notes, empty = [note] if note else [], []
+    for run in _with_first(pointed, list_runs(runs_dir, TRAINING_KINDS, task)):
+        usable, reasons = first_usable(list_checkpoints(run))
+        if usable:
+            return Selection(run.path, usable.path, False, "newest", "; ".join([*notes, *reasons]))
+        empty.append(run)
+        notes.append(f"{run.name} is passed over: {reasons[0] if reasons else 'it has no checkpoint yet'}")
+    raise _nothing_in(runs_dir, task, empty)
+
+
+def _with_first(first: Run | None, runs: list[Run]) -> Iterator[Run]:
+    if first:
+        yield first
+    yield from (run for run in runs if first is None or not _same(run.path, first.path))
+
+
+def _same(one: Path, other: Path) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _pointed_run(runs_dir: Path, task: str | None) -> tuple[Run | None, str]:
+    """The run of `latest_train` if it may be used, and a word where it may not."""
+    if latest_dangles(runs_dir, "train"):
+        return None, "latest_train leads nowhere, so the run started last is taken"
+    path = read_latest(runs_dir, "train")
+    if path is None:
+        return None, ""
+    try:
+        run = open_run(path)
+    except UserError as error:
+        return None, f"latest_train is not used: {error}"
+    if run.kind not in TRAINING_KINDS:
+        return None, f"latest_train is not used: {run.name} is a test"
+    if task and run.task and run.task != task:
+        return None, f"latest_train is a run of {run.task}, so the run of {task} that was started last is taken"
+    return run, ""
+
+
+def _nothing_in(runs_dir: Path, task: str | None, empty: list[Run]) -> NothingYet:
+    place = runs_dir.absolute()
+    if empty:
+        nn = empty[0].nn.absolute()
+        files = list_checkpoints(empty[0])
+        found = f"none of the {len(files)} files in {nn} is usable" if files else f"there is no checkpoint in {nn} yet"
+        return NothingYet(f"checkpoint=latest: {found}. Wait for the first one, or: {_command(task or empty[0].task)}")
+    if latest_dangles(runs_dir, "train"):
+        return NothingYet(
+            f"checkpoint=latest: {place / 'latest_train'} leads nowhere, and {place} holds no other training run"
+            f"{_of(task)}. Copy the run it names, or: {_command(task)}"
+        )
+    others = sorted({run.task for run in list_runs(runs_dir, TRAINING_KINDS)})
+    known = f" (there are runs of: {', '.join(others)})" if others else ""
+    return NothingYet(f"checkpoint=latest: {place} holds no training run{_of(task)}{known}. {_train_first(task)}")
+
+
+def _of(task: str | None) -> str:
+    return f" of {task}" if task else ""
+
+
+def _command(task: str | None) -> str:
+    return f"python train.py config=train_headless task={task or '<Task>'}"
+
+
+def _train_first(task: str | None) -> str:
+    return f"Train first: {_command(task)}"
+
+
+def _best(latest: Selection) -> Selection:
+    """The best checkpoint of the latest run; the newest one until there is a best."""
+    assert latest.run is not None
+    best, notes = best_checkpoint_file(latest.run), [latest.note] if latest.note else []
+    if best is None:
+        notes.append(f"{latest.run.name} has no best checkpoint yet, so its newest one is taken")
+        return replace(latest, follow="best", note="; ".join(notes))
+    try:
+        read_checkpoint(best)
+    except CheckpointError as error:
+        notes.append(f"{error}, so the newest checkpoint is taken")
+        return replace(latest, follow="best", note="; ".join(notes))
+    return replace(latest, file=best, follow="best")
+
+
+def _latest_test(runs_dir: Path, task: str | None) -> Selection:
+    pointed = read_latest(runs_dir, "test")
+    runs = list_runs(runs_dir, "test", task)
+    first = next((run for run in runs if pointed and _same(run.path, pointed)), None)
+    notes: list[str] = []
+    for run in _with_first(first, runs):
+        file = _recorded_checkpoint(run, runs_dir)
+        if file:
+            owner = run_of(file)
+            return Selection(owner, file, True, None, "; ".join(notes))
+        notes.append(f"{run.name} is passed over: its results.json names no checkpoint that is still there")
+    raise NothingYet(
+        f"checkpoint=latest_test: {runs_dir.absolute()} holds no finished test{_of(task)} whose checkpoint is still "
+        f"there. Test first: python train.py config=test checkpoint=latest"
+    )
+
+
+def _recorded_checkpoint(run: Run, runs_dir: Path) -> Path | None:
+    recorded = read_json_dict(run.results_file).get("checkpoint")
+    if not isinstance(recorded, str) or not recorded.endswith(".pth"):
+        return None
+    # The test may have run elsewhere: the last three parts are <run>/nn/<file>.
+    candidates = [Path(recorded), runs_dir.joinpath(*PureWindowsPath(recorded).parts[-3:])]
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _existing_path(selector: str, runs_dir: Path) -> Path | None:
+    if not selector.strip():
+        raise UserError(f"checkpoint={selector!r}: empty. Allowed: {', '.join(WORDS)}, a run, a .pth")
+    try:
+        typed = Path(os.path.expanduser(selector))
+        os.stat(typed)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+            raise UserError(f"checkpoint={selector[:80]}: cannot be looked up ({error.strerror}).") from error
+    except ValueError as error:
+        raise UserError(f"checkpoint={selector[:80]!r}: cannot be a path ({error}).") from error
+    if typed.exists() and not _is_word_for_run(selector, typed):
+        return typed
+    return runs_dir / typed if (runs_dir / typed).exists() else None
+
+
+def _is_word_for_run(selector: str, typed: Path) -> bool:
+    """True for one word that happens to be a directory here too, but not a run."""
+    return "/" not in selector and typed.is_dir() and not nn_of(typed).is_dir()
+
+
+def _run_at(path: Path) -> Run:
+    path = _target(path)  # latest_train may move on; this run stays
+    return open_run(_target(path.parent) if path.name == NN else path)
+
+
+def _target(path: Path) -> Path:
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
+
+
+def _missing_file(selector: str) -> Selection:
+    path = Path(os.path.expanduser(selector))
+    if not path.parent.is_dir():
+        raise UserError(f"checkpoint={selector}: no such file, and no directory {path.parent.absolute()}")
+    best = best_checkpoint_file(path.parent.parent) if path.name == BEST else None
+    if best:  # a copy without links
+        return _named_file(selector, best)
+    names = [entry.path.name for entry in list_checkpoints(path.parent.parent)]
+    there = f" There are: {', '.join(names[:5])}" if names else ""
+    raise UserError(f"checkpoint={selector}: no such file in {path.parent.absolute()}.{there}")
+
+
+def _named_file(selector: str, path: Path) -> Selection:
+    if path.suffix != ".pth":
+        raise UserError(f"checkpoint={selector}: {path.absolute()} is not a .pth file")
+    file = _target(path)  # best.pth may move on; this file stays
+    return Selection(run_of(file), file, True, None)
+
+
+def _run_by_part(part: str, runs_dir: Path) -> Run:
+    if "/" in part or os.sep in part:
+        raise UserError(f"checkpoint={part}: no such file or directory ({Path(os.path.expanduser(part)).absolute()})")
+    runs = list_runs(runs_dir)
+    found = [run for run in runs if part in run.name and run.kind in TRAINING_KINDS]
+    if len(found) == 1:
+        return found[0]
+    names = [run.name for run in found[:10]]
+    if found:
+        more = f" and {len(found) - 10} more" if len(found) > 10 else ""
+        raise UserError(f"checkpoint={part}: fits {len(found)} runs: {', '.join(names)}{more}. Type more of the name")
+    known = [*WORDS, *(run.name for run in runs)]
+    raise UserError(
+        f"checkpoint={part}: neither {', '.join(WORDS)}, nor a path, nor part of a training run's name in "
+        f"{runs_dir.absolute()}.{did_you_mean(part, known)}"
+    )
+
+
+def _in_named_run(run: Run) -> Selection:
+    if run.kind == "test":
+        raise UserError(f"checkpoint={run.path}: a test has no checkpoints. Name a training run, or latest_test")
+    usable, reasons = first_usable(list_checkpoints(run))
+    if usable is None:
+        raise NothingYet(f"{run.nn.absolute()}: {reasons[0] if reasons else 'there is no checkpoint yet'}")
+    return Selection(run.path, usable.path, False, "newest", "; ".join(reasons))

@@ -1,0 +1,1 @@
+"""Continuous training as a network service: its protocol, its processes, and the dashboard."""

@@ -1,0 +1,238 @@
+"""The numbers of a continuous run for others: Prometheus (`/metrics`) and TensorBoard.
+
+    readings = Readings(lambda: status)
+    FrontDoor(..., stats=lambda: status, metrics=readings)
+    curves = Curves(run.path / "summaries", start_step=...)
+    curves.update(status)                     # as often as one likes; written once a second
+
+`NUMBERS` is the one list: where the status has a number, what it is called elsewhere, its unit and meaning. What is
+not known (null) or not finite is left out. A counter keeps the highest count that was known while it is not, or is
+lower, as when the trainer is being started anew and goes on from its last checkpoint: a count that falls would look
+like as many events again.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from livegym.online.locks import held
+from livegym.rl.scalars import ScalarWriter
+from livegym.serve.history import look_up
+from livegym.web.metrics import Reading
+
+PREFIX = "livegym_online_"
+STATES = ("starting", "waiting", "training", "hung", "dead", "given up", "stopped")
+EVERY = 1.0  # s between points of a curve at first
+LATER, EVERY_LATER = 3600.0, 10.0  # s: after an hour fewer are kept, or a month of them fills the disk
+MS = 1e-3
+
+
+@dataclass(frozen=True)
+class Number:
+    """One number of the status; a last part `*` of its place stands for all that are there."""
+
+    place: str  # in the status, parts joined by dots
+    name: str  # in /metrics, without the prefix; one that ends in _total is a counter
+    tag: str | None  # in TensorBoard, without `online/`
+    unit: str
+    meaning: str
+    label: str | None = None  # name of the label that tells the parts of `*` or `value` apart
+    value: str | None = None  # of the label, where the place is one number
+    scale: float = 1.0  # from the status to /metrics: Prometheus counts in seconds
+    group: str = ""  # the meaning of all that have the same name, where they are several
+
+    @property
+    def kind(self) -> str:
+        """As Prometheus calls it."""
+        return "counter" if self.name.endswith("_total") else "gauge"
+
+    def found_in(self, status: Mapping[str, Any]) -> Iterator[tuple[str | None, float | None]]:
+        """(value of the label, number or None) for each number that stands at the place."""
+        *parents, last = self.place.split(".")
+        if last != "*":
+            yield self.value, _number(look_up(status, (*parents, last)))
+            return
+        group = look_up(status, tuple(parents))
+        for key, value in (group if isinstance(group, Mapping) else {}).items():
+            yield str(key), _number(value)
+
+
+def _latency(of: str, words: str) -> Number:
+    place, name = f"decisions.latency_ms.{of}", "decision_latency_seconds"
+    group = "time from an observation's arrival to its answer, of the last decisions"
+    return Number(place, name, f"latency_ms/{of}", "ms (/metrics: s)", f"{words} {group}", "of", of, MS, group)
+
+
+def _verdict(key: str, words: str) -> Number:
+    group = "decisions by the gate's verdict"
+    return Number(f"decisions.{key}", "verdicts_total", None, "decisions", words, "verdict", key.upper(), group=group)
+
+
+NUMBERS = (
+    Number("serving.version", "current_model_version", "version", "", "the policy version that decides"),
+    Number("serving.age_s", "model_age_seconds", None, "s", "since that version was made"),
+    Number("serving.newest", "newest_model_version", None, "", "the newest version that has arrived"),
+    Number("serving.pinned", "pinned", None, "0 or 1", "people keep a version: nothing is learned from its decisions"),
+    Number("decisions.total", "decisions_total", None, "decisions", "made since the start"),
+    Number("decisions.per_second", "decisions_per_second", "decisions_per_second", "1/s", "over a minute"),
+    Number("decisions.idle_s", "idle_seconds", None, "s", "since the last decision, or the start"),
+    _verdict("send", "the gate let the action through"),
+    _verdict("wait", "the gate held the action back"),
+    _verdict("off", "there was no gate"),
+    Number("decisions.send_rate", "send_rate", "send_rate", "0 to 1", "part of the gated decisions that is sent"),
+    Number("decisions.interfered", "interfered_total", None, "decisions", "by people, or gate or policy failed"),
+    Number("decisions.unlearned", "unlearned_total", None, "decisions", "of those, completed: not learned from"),
+    Number("decisions.gate_failures", "gate_failures_total", None, "", "the gate raised, or gave no judgement"),
+    _latency("p50", "median"),
+    _latency("p99", "99th percentile of the"),
+    _latency("max", "longest"),
+    Number("stream_count", "streams", None, "streams", "that are known"),
+    Number("buffer.capacity", "buffer_capacity", None, "experiences", "that the buffer has room for"),
+    Number("buffer.size", "buffer_size", "buffer/size", "experiences", "completed and kept"),
+    Number("buffer.added", "experiences_with_rewards_total", None, "experiences", "that got their reward"),
+    Number("buffer.pending", "pending_experiences", "buffer/pending", "decisions", "that wait for their reward"),
+    Number("buffer.expired_pending", "expired_pending_total", None, "decisions", "given up: no reward came in time"),
+    Number("buffer.expired", "expired_experiences", None, "experiences", "in the buffer, but too old to learn from"),
+    Number("buffer.torn", "torn_experiences_total", None, "experiences", "half written by a kill, and dropped"),
+    Number("buffer.lost", "lost_experiences_total", None, "experiences", "completed, but never stored; should stay 0"),
+    Number("buffer.refused.*", "rewards_refused_total", None, "rewards", "refused, by kind", "kind"),
+    Number("episodes.ended", "episodes_total", None, "episodes", "that have ended, of all streams"),
+    Number("episodes.return_mean", "episode_return_mean", "episode/return", "reward", "of the last hundred episodes"),
+    Number("episodes.length_mean", "episode_length_mean", "episode/length", "decisions", "of the last hundred"),
+    Number("rewards.mean", "reward_mean", "reward/mean", "reward", "of the last completed decisions"),
+    Number("rewards.expected_mean", "reward_expected_mean", "reward/expected", "reward", "what the gate expected"),
+    Number("rewards.components.*", "reward_component_mean", "reward_component/*", "reward", "by term", "component"),
+    Number("trainer.restarts", "trainer_restarts_total", None, "", "starts of the trainer after the first"),
+    Number("trainer.beat_age_s", "trainer_beat_age_seconds", None, "s", "since the trainer's last sign of life"),
+    Number("trainer.training_steps", "training_steps_total", None, "trainings", "of `online.updates` gradient steps"),
+    Number("trainer.total_batches_trained", "batches_trained_total", None, "batches", "sampled and learned from"),
+    Number("trainer.average_batch_size", "average_batch_size", "batch_size", "experiences", "in a batch"),
+    Number("trainer.average_loss", "average_loss", "average_loss", "", "mean loss of the last hundred trainings"),
+    Number("trainer.loss", "loss", "loss", "", "mean loss of the last training"),
+    Number("trainer.training_steps_per_second", "training_steps_per_second", "steps_per_second", "1/s", "lately"),
+    Number(
+        "trainer.average_training_time_ms", "average_training_time_seconds", "training_time_ms", "ms (/metrics: s)",
+        "of one training", scale=MS,
+    ),
+    Number("trainer.entropy", "entropy", "entropy", "nats", "of the policy, in the last training"),
+    Number("trainer.training_utilization", "training_utilization", "utilization", "0 to 1", "busy part of the time"),
+    Number("trainer.learning_rate", "learning_rate", "learning_rate", "", "of the next step"),
+    Number("trainer.version", "trainer_model_version", None, "", "the version that was published last"),
+    Number("trainer.agreement", "gate_agreement", "agreement", "0 to 1", "samples that the gate judges as it did then"),
+    Number("trainer.overruns", "overruns_total", "overruns", "", "trainings that took longer than the interval"),
+    Number("trainer.rollbacks", "rollbacks_total", "rollbacks", "", "returns to the last good version"),
+    Number("trainer.skipped_batches", "skipped_batches_total", "skipped_batches", "batches", "not learned from"),
+    Number("trainer.broken_rows", "broken_rows_total", None, "experiences", "not finite: never learned from"),
+    Number("trainer.saved", "saved_model_version", None, "", "the version of the newest checkpoint"),
+    Number("server.clients", "server_clients", None, "", "connected clients"),
+    Number("server.messages", "server_messages_total", None, "messages", "from clients"),
+    Number("server.refused", "server_refused_total", None, "requests", "that were refused, or messages"),
+    Number("server.busy", "server_busy_total", None, "messages", "turned away: too many were waiting"),
+)  # fmt: skip
+
+
+class Readings:
+    """What `/metrics` asks for at each collection, from any thread."""
+
+    def __init__(self, read: Callable[[], Mapping[str, Any]]) -> None:
+        self._read = read
+        self._counts: dict[tuple[str, str | None], float] = {}  # the highest ones that were known
+        self._lock = threading.Lock()
+
+    def __call__(self) -> Iterable[Reading]:
+        """The readings of now."""
+        status = self._read()
+        found: dict[str, tuple[Number, list[tuple[dict[str, str], float]]]] = {}
+        with held(self._lock, "the last counts"):
+            for number in NUMBERS:
+                samples = found.setdefault(number.name, (number, []))[1]
+                samples += self._samples(number, status)
+        readings = [_reading(number, samples) for number, samples in found.values() if samples]
+        return [*readings, *_others(status)]
+
+    def _samples(self, number: Number, status: Mapping[str, Any]) -> Iterator[tuple[dict[str, str], float]]:
+        for key, value in number.found_in(status):
+            if number.kind == "counter":
+                known = [count for count in (value, self._counts.get((number.name, key))) if count is not None]
+                value = max(known, default=None)
+                if value is not None:
+                    self._counts[number.name, key] = value
+            if value is not None:
+                yield ({} if number.label is None else {number.label: key or ""}), value * number.scale
+
+
+def _reading(number: Number, samples: list[tuple[dict[str, str], float]]) -> Reading:
+    return PREFIX + number.name, number.group or number.meaning, number.kind, samples
+
+
+def _others(status: Mapping[str, Any]) -> Iterator[Reading]:
+    """What is no number in the status."""
+    state = look_up(status, ("trainer", "state"))
+    if state is not None:
+        samples = [({"state": name}, float(name == state)) for name in STATES]
+        yield f"{PREFIX}trainer_state", "1 for the state that the trainer is in", "gauge", samples
+
+
+class Curves:
+    """TensorBoard scalars of one run; belongs to the thread that updates it.
+
+    The step is the number of trainings for what the trainer does, and of experiences for everything else: both go on
+    over a resume.
+    """
+
+    def __init__(self, directory: Path, start_step: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
+        """`start_step`: the highest step of either kind that a resumed run has had: what is beyond is dropped."""
+        self._writer = ScalarWriter(directory, start_step)
+        self._clock = clock
+        self._began, self._next = clock(), -math.inf
+        self._last: dict[str, tuple[int, float]] = {}  # tag -> step and value that were written last
+
+    def update(self, status: Mapping[str, Any]) -> bool:
+        """Writes what is new since the last point, where it is time for one; whether it was."""
+        now = self._clock()
+        if now < self._next:
+            return False
+        self._next = now + (EVERY if now - self._began < LATER else EVERY_LATER)
+        for number in NUMBERS:
+            if number.tag is not None:
+                self._add(number, number.tag, status)
+        self._writer.flush()
+        return True
+
+    def close(self) -> None:
+        """Flushes and closes."""
+        self._writer.close()
+
+    def _add(self, number: Number, tag: str, status: Mapping[str, Any]) -> None:
+        place = ("trainer", "training_steps") if number.place.startswith("trainer.") else ("buffer", "added")
+        step = _number(look_up(status, place))
+        for key, value in number.found_in(status):
+            name = "online/" + tag.replace("*", key or "")
+            if step is not None and value is not None and self._last.get(name) != (int(step), value):
+                self._last[name] = (int(step), value)
+                self._writer.add_scalar(name, value, int(step))
+
+
+def _number(value: Any) -> float | None:
+    """A finite number, or None."""
+    return float(value) if isinstance(value, numbers.Real) and math.isfinite(value) else None
+
+
+def table() -> str:
+    """All numbers as a table in Markdown, for the documents."""
+    lines = [
+        "| `/stats` | `/metrics`: `livegym_online_...` | TensorBoard | unit | meaning |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for number in NUMBERS:
+        label = "" if number.label is None else f'{{{number.label}="{number.value or "..."}"}}'
+        tag = "" if number.tag is None else f"`online/{number.tag}`"
+        lines.append(f"| `{number.place}` | `{number.name}{label}` | {tag} | {number.unit} | {number.meaning} |")
+    return "\n".join(lines) + "\n"

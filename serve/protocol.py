@@ -1,0 +1,221 @@
+"""From a message to requests, and from answers to a message; a message is checked whole before anybody acts on it.
+
+    reader = Reader(Description(spec))
+    message = reader.read('{"v": 1, "type": "observe", "observations": [{"stream": "a", "obs": [0, 0, 0, 0]}]}')
+    message.requests                                   # [Observed("a", obs=array([0, 0, 0, 0], float32))]
+    text_of(message.id, answers_of(message.requests, answers))
+
+A message that makes no sense raises `Refused`, which names the field, what was given and what is expected there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Union
+
+import numpy as np
+from livegym.online.inbox import Accepted, Answer, Decision, Observed, Refusal, Request, Rewarded
+from livegym.serve.messages import MAX_ITEMS, NAME, STATUS, VERSION, Description, RewardMessage, observe_message
+from livegym.utils.errors import did_you_mean
+from livegym.utils.files import strict_json
+from livegym.web.guard import MAX_BODY
+from pydantic import BaseModel, Discriminator, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+MAX_GIVEN = 60  # characters of what was given that an error repeats
+NEXT = "GET /online/v1/spec tells what is expected, /online/v1/docs shows it."
+
+
+class Refused(ValueError):
+    """A message that is refused whole: nothing was changed."""
+
+    def __init__(self, kind: str, message: str, retry_after: float | None = None, **details: str) -> None:
+        """`details`: field, given, expected."""
+        super().__init__(message)
+        self.kind, self.message, self.retry_after, self.details = kind, message, retry_after, details
+        self.id: int | None = None  # of the message, where it could be read
+
+    @property
+    def status(self) -> int:
+        """Of the answer over HTTP."""
+        return STATUS[self.kind]
+
+    @property
+    def is_nonsense(self) -> bool:
+        """Whether it is the client's own mistake, which another try would not mend."""
+        return self.kind in ("malformed", "invalid", "oversized")
+
+    def text(self) -> str:
+        """The error as a message."""
+        head = {"v": VERSION, "id": self.id, "type": "error", "kind": self.kind, "message": self.message}
+        wait = {} if self.retry_after is None else {"retry_after": self.retry_after}
+        return strict_json({**head, **self.details, **wait}, indent=None)
+
+
+@dataclass(frozen=True)
+class Message:
+    """What was asked."""
+
+    id: int | None
+    requests: list[Request]
+
+    @property
+    def streams(self) -> list[str]:
+        """Those that it names, each once."""
+        return list(dict.fromkeys(request.stream for request in self.requests))
+
+
+class Reader:
+    """Checks messages about one task."""
+
+    def __init__(self, description: Description) -> None:
+        self.description = description
+        self.observe_schema = observe_message(description)
+        both = Annotated[Union[self.observe_schema, RewardMessage], Discriminator("type")]  # type: ignore[name-defined]
+        self._either: TypeAdapter[Any] = TypeAdapter(both)
+        self._observe: TypeAdapter[Any] = TypeAdapter(self.observe_schema)
+        self._reward: TypeAdapter[Any] = TypeAdapter(RewardMessage)
+        self._names = _names_in(self.observe_schema) | _names_in(RewardMessage)
+
+    def read(self, text: str | None) -> Message:
+        """A message of any type, which it has to name; None: it was bytes. Raises Refused."""
+        if text is None:
+            raise _refused("malformed", "message", "bytes", "text", "Send JSON as text.")
+        return self._checked(self._either, text)
+
+    def observations(self, text: bytes) -> Message:
+        """A message of observations. Raises Refused."""
+        return self._checked(self._observe, text)
+
+    def rewards(self, text: bytes) -> Message:
+        """A message of rewards. Raises Refused."""
+        return self._checked(self._reward, text)
+
+    def _checked(self, schema: TypeAdapter[Any], text: str | bytes) -> Message:
+        if len(text) > MAX_BODY:
+            raise _refused("oversized", "message", f"{len(text)} bytes", f"at most {MAX_BODY}", "Send several.")
+        try:
+            content = schema.validate_json(text)
+        except ValidationError as error:
+            raise self._explained(error.errors(include_url=False)) from None
+        if isinstance(content, RewardMessage):
+            rewards = [Rewarded(r.stream, r.decision, r.reward, r.done) for r in content.rewards]
+            return Message(content.id, list(rewards))
+        observed = [self._observed(item) for item in content.observations]
+        twice = _repeated([item.stream for item in observed])
+        if twice is not None:
+            how = "Send the second one after the answer to the first."
+            raise _refused("invalid", "observations", f"stream {twice!r} twice", "each stream once in a message", how)
+        return Message(content.id, list(observed))
+
+    def _observed(self, item: Any) -> Observed:
+        obs = raw = None
+        if self.description.raw_fields:
+            parts = [getattr(item.raw, name) for name in type(item.raw).model_fields]
+            raw = np.concatenate([np.asarray(part, np.float32).ravel() for part in parts])
+        else:
+            obs = np.asarray(item.obs, np.float32)
+        return Observed(item.stream, obs, raw, item.sequence, item.reward, item.done, item.truncated)
+
+    def _explained(self, errors: list[ErrorDetails]) -> Refused:
+        """The refusal of what pydantic found first."""
+        error = errors[0]
+        kind, place = error["type"], list(error["loc"])
+        if place and place[0] in ("observe", "reward"):  # the type of the message, not a field
+            place = place[1:]
+        where = ".".join(map(str, place)) or "message"
+        given = _shown(error["input"])
+        if kind == "json_invalid":
+            return _refused("malformed", "message", "text", f"JSON ({error['ctx']['error']})")
+        if kind in ("union_tag_not_found", "union_tag_invalid"):
+            tag = error.get("ctx", {}).get("tag")
+            return _refused("malformed", "type", "nothing" if tag is None else _shown(tag), '"observe" or "reward"')
+        if not place or place == ["v"]:
+            wanted = str(VERSION) if place else "an object"
+            return _refused("malformed", where, "nothing" if kind == "missing" else given, wanted)
+        if kind == "missing":
+            other = {"raw": "obs", "obs": "raw"}.get(str(place[-1]))
+            if any(e["type"] == "extra_forbidden" and e["loc"][-1] == other for e in errors):
+                return _refused("invalid", where, other or "", f"{place[-1]}: this task is served by it")
+            return _refused("invalid", where, "nothing", "a value")
+        if kind == "extra_forbidden":
+            names = self._names.get(next((p for p in reversed(place[:-1]) if isinstance(p, str)), ""), [])
+            near = did_you_mean(str(place[-1]), names).strip()
+            return _refused("invalid", where, "a field of that name", f"no others than {', '.join(names)}", near)
+        if place in (["observations"], ["rewards"]) and kind == "too_long":
+            return _refused("oversized", where, given, f"1 to {MAX_ITEMS}", "Send several messages.")
+        return _refused("invalid", where, given, self._expected(error, place))
+
+    def _expected(self, error: ErrorDetails, place: list[int | str]) -> str:
+        kind, raw = error["type"], self.description.raw_fields
+        field = raw.get(str(place[3])) if len(place) > 3 and place[2] == "raw" else None
+        if field is not None and (kind in ("too_short", "too_long", "list_type", "float_type")):
+            return f"{_shape(field.shape)}, shape {list(field.shape)}"
+        if field is not None and kind != "finite_number":
+            return f"a number from {field.low:g} to {field.high:g}"
+        if place[2:3] == ["obs"] and len(place) == 3:
+            return f"a list of {self.description.spec.obs_width} numbers"
+        if kind == "string_pattern_mismatch":
+            return f"letters, digits, '_', '.' and '-', at most 64 ({NAME})"
+        return error["msg"].removeprefix("Input should be ").removeprefix("a valid ")
+
+
+def answers_of(requests: Sequence[Request], answers: Sequence[Answer]) -> list[dict[str, Any]]:
+    """Answers as they are sent."""
+    return [_answer_of(request.stream, answer) for request, answer in zip(requests, answers, strict=True)]
+
+
+def _answer_of(stream: str, answer: Answer) -> dict[str, Any]:
+    if isinstance(answer, Decision):
+        return {"type": "decision", **asdict(answer)}
+    if isinstance(answer, Accepted):
+        return {"type": "accepted", **asdict(answer)}
+    if isinstance(answer, Refusal):
+        return {"type": "error", "stream": stream, "kind": answer.kind, "message": answer.message}
+    return {"type": "ended", "stream": stream}
+
+
+def text_of(id_: int | None, answers: list[dict[str, Any]]) -> str:
+    """The message that answers another."""
+    return strict_json({"v": VERSION, "type": "answers", "id": id_, "answers": answers}, indent=None)
+
+
+def _refused(kind: str, field: str, given: str, expected: str, how: str = NEXT) -> Refused:
+    words = f"{field}: given {given}; expected {expected}. {how or NEXT}"
+    return Refused(kind, words, field=field, given=given, expected=expected)
+
+
+def _shown(value: Any) -> str:
+    """What was given, in few words."""
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity"
+    try:
+        text = json.dumps(value)
+    except (TypeError, ValueError):  # bytes, or an integer of too many digits to be printed
+        text = type(value).__name__
+    return text if len(text) <= MAX_GIVEN else f"{text[:MAX_GIVEN]}..."
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "one number" if not shape else "lists of " + " x ".join(map(str, shape)) + " numbers"
+
+
+def _repeated(names: list[str]) -> str | None:
+    return next((name for i, name in enumerate(names) if name in names[:i]), None)
+
+
+def _names_in(schema: type[BaseModel], place: str = "") -> dict[str, list[str]]:
+    """Name of a field that holds objects -> the names that these may have; '' is the message."""
+    found = {place: [field.alias or name for name, field in schema.model_fields.items()]}
+    for name, field in schema.model_fields.items():
+        inner = getattr(field.annotation, "__args__", (field.annotation,))[0]
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            found |= _names_in(inner, name)
+    return found

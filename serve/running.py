@@ -1,0 +1,232 @@
+"""Continuous training, from a checked configuration to its end: `config=continuous`.
+
+Serving and training are two processes with the run's directory between them: this one decides, keeps experience and
+answers clients; the other one (`online/worker.py`) learns and gives out versions, which this one takes over between two
+decisions as any viewer would.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from livegym.cfg.overrides import quoted
+from livegym.cfg.typed import as_dict
+from livegym.live.swap import LivePolicy
+from livegym.live.transition import SwapRule
+from livegym.online.decider import Decider, Slots
+from livegym.online.experience import Layout
+from livegym.online.gates import GateSeat, gate_of, layout_of, make_gate
+from livegym.online.memory import Memory
+from livegym.online.saving import Keeper
+from livegym.online.service import Service
+from livegym.play.watch import Watcher
+from livegym.rl.actor_critic import ActorCritic, OffPolicyRule
+from livegym.rl.policy import Policy
+from livegym.rl.spec import PolicySpec, spec_of
+from livegym.rl.training import Parent
+from livegym.rundir.checkpoint import clean_temporaries, newest_usable
+from livegym.rundir.lock import RunLock
+from livegym.rundir.provenance import Provenance
+from livegym.rundir.run import Run, begin_run
+from livegym.schema import RootConfig
+from livegym.serve.loop import Loop
+from livegym.serve.simulator import streams_of
+from livegym.serve.streams import check_external, features_of, reward_of
+from livegym.serve.watchdog import Watchdog
+from livegym.tasks.build import make_env
+from livegym.tasks.env import Env
+from livegym.utils.errors import UserError
+from livegym.utils.files import atomic_write_text, strict_json
+from livegym.utils.log import file_log
+from livegym.utils.seeding import seed_everything
+from livegym.utils.signals import StopFlag
+from livegym.web.opening import access_of
+from livegym.weights.follow import FollowSource
+from livegym.weights.sources import CheckpointSource, candidate_of
+
+log = logging.getLogger(__name__)
+
+LEARNED_FROM = 10
+"""So many times as long as a blend takes, one version has to act: 9 of 10 decisions are learned from."""
+
+
+def run_continuous(config: RootConfig, provenance: Provenance, stop: StopFlag, parent: Parent | None) -> int:
+    """Serves and learns until a stop is asked for; returns the exit status, 0 also then.
+
+    `parent`: the run that goes on where `config.resume`, else where a new run's weights come from. Raises UserError
+    where it cannot be begun.
+    """
+    assert config.seed is not None
+    seed_everything(config.seed)
+    torch.set_num_threads(1)  # one forward pass of a few rows; more would wait in the way of the trainer
+    count = (config.numEnvs or 1) if config.simulator == "builtin" else 1
+    env = make_env(config.task, config.sim, config.physics, count, config.seed)
+    with contextlib.ExitStack() as ends:
+        ends.callback(env.sim.close)
+        if config.simulator == "external":
+            check_external(env)
+        _check(config, env)
+        plan = _Plan(config, env, make_gate(config, count))
+        if stop.requested:
+            log.info("stopped before anything was begun.")
+            return 0
+        if config.resume and parent is not None and parent.run is not None:
+            run, memory = _go_on(plan, parent.run, ends)
+        else:
+            run, memory = _begin(plan, provenance, parent, ends)
+        return _serve(plan, run, memory, stop)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is to be served."""
+
+    config: RootConfig
+    env: Env
+    seat: GateSeat | None
+
+    @property
+    def spec(self) -> PolicySpec:
+        """What the policy must fit."""
+        return spec_of(self.env)
+
+    @property
+    def layout(self) -> Layout:
+        """What is kept of each experience."""
+        return layout_of(self.spec, self.seat)
+
+
+def _check(config: RootConfig, env: Env) -> None:
+    """Raises UserError for settings that continuous training cannot mean."""
+    if config.swap == "reset":
+        raise UserError(
+            "swap=reset: a live stream need not have episodes, and would keep the old weights for ever. "
+            "Allowed in config=continuous: now, blend"
+        )
+    speed = config.playSpeed if config.simulator == "builtin" and config.playSpeed else 1.0
+    least = LEARNED_FROM * max(config.blendSeconds, env.sim.control_dt) / speed
+    if config.swap == "blend" and config.minSwapInterval < least:
+        raise UserError(
+            f"swap=blend minSwapInterval={config.minSwapInterval:g}: what is decided during a blend is not learned "
+            f"from, and new versions come all the time. Allowed: swap=now, or minSwapInterval={least:g} or more (s; "
+            f"{LEARNED_FROM} blends, or observations)"
+        )
+    if config.online.pending_capacity < env.num_envs:
+        raise UserError(
+            f"online.pending_capacity={config.online.pending_capacity}: fewer than numEnvs={env.num_envs}, whose "
+            "decisions are all open at once. Allowed: at least as many"
+        )
+    if config.reloadInterval == 0:
+        raise UserError("reloadInterval=0: what is learned would never be served. Allowed: more than 0 s")
+    access_of(config)
+
+
+def first_state(config: RootConfig, spec: PolicySpec, parent: Parent | None) -> dict[str, Any]:
+    """Weights and optimizer that a new run begins with. Raises UserError where the parent's do not fit."""
+    online = config.online
+    learner = ActorCritic(spec, config.train, OffPolicyRule(config.train.gamma), online.learning_rate)
+    if parent is not None:
+        parent.check_fits(spec)
+        learner.load_model(parent.state["model"])
+    return learner.state()
+
+
+def _go_on(plan: _Plan, run: Run, ends: contextlib.ExitStack) -> tuple[Run, Memory]:
+    """A run as it was left, held until the end. Raises UserError where somebody else holds it."""
+    ends.enter_context(RunLock(run))
+    ends.enter_context(file_log(run.log_file))
+    clean_temporaries(run.nn)
+    log.info("going on with %s", run.path)
+    return run, Memory(run, plan.layout, plan.config.online)
+
+
+def _begin(
+    plan: _Plan, provenance: Provenance, parent: Parent | None, ends: contextlib.ExitStack
+) -> tuple[Run, Memory]:
+    """A new run, held until the end, with its buffer and a first checkpoint; nothing is left where one fails."""
+    config, spec = plan.config, plan.spec
+    first = first_state(config, spec, parent)
+    run = begin_run(Path(config.runsDir), config.task.name, "continuous", provenance)
+    try:
+        memory = Memory(run, plan.layout, config.online)
+        keeper = Keeper(run, spec, as_dict(config), saved=0, best=None)
+        if not keeper.save(first, version=1, trainings=0, added=0, reward=None):
+            raise UserError(
+                f"{run.path}: {keeper.trouble}. Make room, or choose another place: runsDir=...", exit_code=1
+            )
+    except UserError:
+        shutil.rmtree(run.path, ignore_errors=True)
+        raise
+    ends.enter_context(RunLock(run))
+    ends.enter_context(file_log(run.log_file))
+    if parent is not None:
+        origin = {"file": str(parent.file.absolute()), "run_id": parent.run.run_id if parent.run else None}
+        atomic_write_text(run.parent_file, strict_json({**origin, "version": parent.version}))
+        log.info("starting from the weights of %s", parent.file)
+    return run, memory
+
+
+def live_policy(config: RootConfig, run: Run, spec: PolicySpec, slots: int) -> LivePolicy:
+    """The run's newest version, acting in so many environments. Raises UserError where there is none."""
+    start = time.perf_counter()
+    usable = newest_usable(run)
+    if usable is None:
+        raise UserError(f"{run.path}: no checkpoint that could be served")
+    first = candidate_of(usable.path, usable.state, 1000 * (time.perf_counter() - start))
+    assert config.seed is not None
+
+    def make_policy() -> Policy:
+        return Policy(spec, config.train, slots, config.device)
+
+    steps = max(1, round(config.blendSeconds / spec.control_dt))
+    rule = SwapRule(config.swap, steps, config.minSwapInterval, config.historySize)
+    return LivePolicy(make_policy, first, True, config.seed, rule)  # stochastic: or nothing new would ever be tried
+
+
+def followed(config: RootConfig, run: Run, spec: PolicySpec, slots: int) -> tuple[LivePolicy, Watcher]:
+    """The run's newest version, and what brings it newer ones."""
+    live = live_policy(config, run, spec, slots)
+    files = CheckpointSource(run, "newest", Path(config.runsDir), config.task.name, False)
+    source = FollowSource(files, "files" if config.weights == "files" else "auto", config.reloadInterval)
+    return live, Watcher(live, source, queue.SimpleQueue())
+
+
+def _serve(plan: _Plan, run: Run, memory: Memory, stop: StopFlag) -> int:
+    config, env, spec, online = plan.config, plan.env, plan.spec, plan.config.online
+    slots = max(online.max_streams, env.num_envs)
+    own = streams_of(env) if config.simulator == "builtin" else []
+    with contextlib.ExitStack() as ends:
+        ends.callback(lambda: memory.save(without=frozenset(own)))
+        live, watcher = followed(config, run, spec, slots)
+        decider = Decider(live, plan.seat, Slots(slots, online.pending_ttl_s), spec)
+        service = Service(decider, memory, features_of(env), reward_of(env))
+        watchdog = Watchdog(run, config)
+        loop = Loop(config, run, env, service, memory, watchdog)
+        log.info("continuous training of %s, gate %s; %s", config.task.name, gate_of(config), run.path)
+        ends.enter_context(loop.served())
+        watchdog.start()
+        ends.callback(watchdog.stop)
+        ends.enter_context(watcher)
+        loop.run(stop)
+    _report(run, service)
+    return 0
+
+
+def _report(run: Run, service: Service) -> None:
+    rewards = service.tally.rewards
+    log.info(
+        "stopped after %d decisions; mean of the last %d rewards %s; %s",
+        service.tally.decisions,
+        len(rewards),
+        f"{sum(rewards) / len(rewards):.3f}" if rewards else "unknown",
+        run.path,
+    )
+    log.info("to go on: python train.py config=continuous resume=true %s", quoted("checkpoint", str(run.path)))

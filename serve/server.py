@@ -1,0 +1,235 @@
+"""The endpoints over which observations come in and decisions go out: a WebSocket and its HTTP twin.
+
+    api = OnlineApi(inbox, Description(spec, raw_fields), access)
+    api.mount(door.app)            # before door.start()
+
+Mounted at `/online/v1` of the front door, whose guard has then checked host, origin, size and token. Nothing is decided
+here: messages are checked and put into the inbox, and the event loop waits for the decision loop's answers without
+holding up anybody. With a read-only access, observations and rewards are refused, since they change what is learned;
+`/spec` and the documentation may be looked at. `docs/protocol.md` explains the messages.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request, WebSocket
+from fastapi.responses import PlainTextResponse, Response
+from livegym.online.inbox import Answer, Busy, Closed, Inbox
+from livegym.serve.claims import LEASE_S, MAX_STREAMS, Claims
+from livegym.serve.messages import MAX_ITEMS, NAME, STATUS, VERSION, Answers, Description, ErrorMessage, RewardMessage
+from livegym.serve.openapi import add_documentation
+from livegym.serve.protocol import Message, Reader, Refused, text_of
+from livegym.serve.talk import UNANSWERED, Talk, Waiting, answers_to, closing
+from livegym.utils.files import strict_json
+from livegym.web.access import Access
+from livegym.web.guard import MAX_BODY
+from livegym.web.server import MAX_MESSAGE
+
+log = logging.getLogger(__name__)
+
+PREFIX = f"/online/v{VERSION}"
+MAX_CLIENTS = 64
+"""WebSockets at once; the front door serves twice as many connections, so that pages still open."""
+MAX_REQUESTS = 32
+"""HTTP requests that wait for their answers at once."""
+ANSWER_S = 60.0
+"""How long an HTTP request waits for a decision."""
+RETRY_S = 1.0
+
+WORDS = (
+    "The WebSocket `/online/v1/ws` takes the same messages as text; there they have to name their `type`. "
+    "The repository's `docs/protocol.md` explains them."
+)
+ClientId = Annotated[
+    str | None, Query(description=f"a name of yours; your streams stay yours for {LEASE_S:g} s after each request")
+]
+
+
+class OnlineApi:
+    """All clients of one server. Its methods run on the server's event loop, `counts` anywhere."""
+
+    def __init__(self, inbox: Inbox, description: Description, access: Access, max_streams: int = MAX_STREAMS) -> None:
+        self._inbox, self._access = inbox, access
+        self._reader = Reader(description)
+        self._claims = Claims(max_streams)
+        self._talks: dict[str, Talk] = {}  # client -> its connection
+        self._numbers = itertools.count(1)
+        self._requests = 0  # over HTTP, that wait
+        self._messages = self._refused = self._turned_away = 0
+        self._spec = description.to_dict() | {"limits": _limits(max_streams, inbox.capacity)}
+        self.app = FastAPI(
+            title="livegym online", version=str(VERSION), description=WORDS, docs_url=None, redoc_url=None
+        )
+        self._add_routes()
+        add_documentation(self.app, self._reader.observe_schema, RewardMessage)
+
+    def mount(self, app: FastAPI) -> None:
+        """Serves it under `PREFIX` of `app`."""
+        app.mount(PREFIX, self.app)
+
+    def counts(self) -> dict[str, int]:
+        """Clients now; messages, refused messages and answers, and messages turned away as too many, so far."""
+        return {
+            "clients": len(self._talks) + self._requests,
+            "messages": self._messages,
+            "refused": self._refused,
+            "busy": self._inbox.busy + self._turned_away,
+        }
+
+    def _add_routes(self) -> None:
+        app = self.app
+        app.add_api_websocket_route("/ws", self._connect)
+        app.add_api_route("/spec", self._tell, methods=["GET"], summary="What is served, and its limits")
+        errors: dict[int | str, dict[str, Any]] = {status: {"model": ErrorMessage} for status in STATUS.values()}
+        for path, handler, words in (
+            ("/observe", self._observe, "Observations, each answered with a decision"),
+            ("/reward", self._reward, "Rewards of decisions"),
+        ):
+            app.add_api_route(
+                path, handler, methods=["POST"], summary=words,
+                responses={200: {"model": Answers}, **errors}, response_model=None,
+            )  # fmt: skip
+
+    async def _tell(self) -> Response:
+        return _json(strict_json(self._spec), 200)
+
+    # HTTP
+
+    async def _observe(self, request: Request, client: ClientId = None) -> Response:
+        return await self._answered(request, client, self._reader.observations)
+
+    async def _reward(self, request: Request, client: ClientId = None) -> Response:
+        return await self._answered(request, client, self._reader.rewards)
+
+    async def _answered(self, request: Request, client: str | None, read: Callable[[bytes], Message]) -> Response:
+        self._requests += 1
+        try:
+            self._check_request(request, client)
+            waiting = self._put(client, await request.body(), read)
+            if client is not None:
+                self._claims.lease(client)
+            return _json(text_of(waiting.message.id, await self._settle(waiting, ANSWER_S)), 200)
+        except Refused as refused:
+            headers = {} if refused.retry_after is None else {"retry-after": f"{refused.retry_after:.0f}"}
+            return _json(refused.text(), refused.status, headers)
+        finally:
+            self._requests -= 1
+
+    def _check_request(self, request: Request, client: str | None) -> None:
+        """Raises Refused."""
+        problem = self._problem_of(request, client)
+        if problem is not None:
+            self._refused += 1
+            raise problem
+        if self._requests > MAX_REQUESTS:
+            self._turned_away += 1
+            raise Refused("busy", f"{MAX_REQUESTS} requests wait already. Use the WebSocket.", RETRY_S)
+
+    def _problem_of(self, request: Request, client: str | None) -> Refused | None:
+        if self._access.read_only:
+            return Refused("read_only", READ_ONLY)
+        if client is not None and not re.fullmatch(NAME, client):
+            return Refused("invalid", CLIENT, field="client")
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":  # what a plain form of a foreign page cannot send
+            words = f"content-type: given {kind or 'none'!r}; expected 'application/json'. Set that header."
+            return Refused("malformed", words, field="content-type")
+        return None
+
+    # WebSocket
+
+    async def _connect(self, socket: WebSocket) -> None:
+        refusal = self._no_entry(socket)
+        if refusal is not None:
+            await socket.send_denial_response(refusal)
+            return
+        owner = socket.query_params.get("client") or f"connection {next(self._numbers)}"
+        talk = Talk(socket, owner, lambda name, text: self._put(name, text, self._reader.read), self._settle)
+        earlier = self._talks.get(owner)
+        if earlier is not None:
+            earlier.replace()
+        self._talks[owner] = talk  # before anything is awaited, so that clients are never more than allowed
+        self._claims.connect(owner)
+        try:
+            await socket.accept()
+            ending = await talk.run()
+        finally:
+            if self._talks.get(owner) is talk:
+                del self._talks[owner]
+                self._claims.leave(owner)
+        who = f"{socket.client.host}:{socket.client.port}" if socket.client else "a client"
+        log.info("%s left after %d messages, %d refused: %s", who, talk.messages, talk.refused, ending.why)
+
+    def _no_entry(self, socket: WebSocket) -> Response | None:
+        if self._access.read_only:
+            return PlainTextResponse(f"{READ_ONLY}\n", 403)
+        client = socket.query_params.get("client")
+        if client is not None and not re.fullmatch(NAME, client):
+            return PlainTextResponse(f"{CLIENT}\n", 400)
+        if len(self._talks) >= MAX_CLIENTS and client not in self._talks:
+            self._turned_away += 1
+            words = f"{MAX_CLIENTS} clients are connected already. Send several streams over one connection.\n"
+            return PlainTextResponse(words, 503, {"retry-after": "5"})
+        return None
+
+    # both
+
+    def _put(self, owner: str | None, text: str | bytes | None, read: Callable[[Any], Message]) -> Waiting:
+        """Puts a message into the inbox. Raises Refused, and nothing has changed then."""
+        self._messages += 1
+        message = None
+        try:
+            message = read(text)
+            self._claims.check(owner, message.streams)
+            future = self._ask(message)
+        except Refused as refused:
+            refused.id = message.id if message else None
+            self._refused += refused.kind not in ("busy", "closing")
+            raise
+        return Waiting(message, future, owner, self._claims.take(owner, message.streams))
+
+    def _ask(self, message: Message) -> Future[list[Answer]]:
+        try:
+            return self._inbox.ask(message.requests)
+        except Busy as error:
+            words = f"Too much waits here: {error}. Nothing was taken; send it again in {RETRY_S:g} s."
+            raise Refused("busy", words, RETRY_S) from None
+        except Closed:
+            raise closing() from None
+
+    async def _settle(self, waiting: Waiting, timeout: float | None = None) -> list[dict[str, Any]]:
+        """The answers, as they are sent. Raises Refused."""
+        answers = await answers_to(waiting, timeout)
+        errors = [answer for answer in answers if answer["type"] == "error"]
+        self._refused += len(errors)
+        # A stream that was not taken in needs no owner; else made-up names would use up all that there may be.
+        unknown = {str(answer["stream"]) for answer in errors if answer["kind"] in ("unknown", "too_many_streams")}
+        self._claims.give_back(waiting.owner, unknown & set(waiting.claimed))
+        return answers
+
+
+READ_ONLY = "This server only shows (streamReadOnly); it takes no observations and no rewards."
+CLIENT = f"client: letters, digits, '_', '.' and '-', at most 64 ({NAME})."
+
+
+def _json(text: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(text, status, headers, "application/json")
+
+
+def _limits(max_streams: int, capacity: int) -> dict[str, Any]:
+    return {
+        "message_bytes": MAX_MESSAGE,
+        "body_bytes": MAX_BODY,
+        "items": MAX_ITEMS,
+        "streams": max_streams,
+        "clients": MAX_CLIENTS,
+        "unanswered": UNANSWERED,
+        "waiting": capacity,
+        "lease_s": LEASE_S,
+    }

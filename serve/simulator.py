@@ -1,0 +1,93 @@
+"""The built-in simulator: a task's own environments as streams of observations, in real time or as fast as possible.
+
+    simulator = BuiltIn(env, service, speed=1.0)
+    if simulator.left() <= 0:
+        simulator.turn(clock)
+
+Each environment is one stream. A turn decides for all of them, does what was decided, and completes each decision with
+the reward and the observation that came of that very step.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import torch
+from livegym.online.decider import Decided, Sight
+from livegym.online.gates import raw_rows
+from livegym.online.service import Service
+from livegym.tasks.env import Env, Step
+from livegym.tasks.stream_task import StreamTask
+
+LATE = 1.0  # s behind its clock from which on it no longer tries to catch up
+
+
+def streams_of(env: Env) -> list[str]:
+    """The names of the built-in simulator's streams, one of each environment."""
+    return [f"{env.config.name.lower()}-{env_id}" for env_id in range(env.num_envs)]
+
+
+class BuiltIn:
+    """Belongs to the serving thread."""
+
+    def __init__(self, env: Env, service: Service, speed: float) -> None:
+        """`speed`: simulated time for each second; 0: as fast as possible."""
+        self.env, self.service, self.speed = env, service, speed
+        self.streams = streams_of(env)
+        service.own = frozenset(self.streams)
+        service.decider.slots.reserve(self.streams)
+        self.seconds = 0.0  # that the last decisions took
+        self._obs = env.reset()
+        self._due = time.monotonic()
+        self._nothing = np.zeros((env.num_envs, 0), np.float32)
+
+    def left(self) -> float:
+        """s until the next turn is due; 0 or less: now."""
+        return 0.0 if self.speed == 0 else self._due - time.monotonic()
+
+    def turn(self, clock: float) -> None:
+        """One control step of every environment."""
+        env, service = self.env, self.service
+        seat = service.decider.seat
+        seen = seat.sees(env) if seat is not None else self._nothing
+        obs = self._obs["policy"].cpu().numpy()
+        raw = raw_rows(env) if isinstance(env.task, StreamTask) else None
+        sights = [
+            Sight(stream, obs[i], seen[i], None if raw is None else raw[i]) for i, stream in enumerate(self.streams)
+        ]
+        start = time.perf_counter()
+        made = service.decide(sights, clock)
+        self.seconds = time.perf_counter() - start
+        step = env.step(self._action(made))
+        self._complete(made, step)
+        self._obs = step.obs
+        self._wait_for_the_next()
+
+    def _action(self, made: list[Decided]) -> torch.Tensor:
+        action = self.env.zero_action()
+        rows = np.stack([decided.experience.executed for decided in made])
+        done = torch.tensor([not decided.experience.held for decided in made], device=action.device)
+        executed = torch.from_numpy(rows).to(action).reshape(action.shape)
+        action[done] = executed[done]
+        return action
+
+    def _complete(self, made: list[Decided], step: Step) -> None:
+        service, pending = self.service, self.service.pending
+        rewards, terminated = step.reward.tolist(), step.terminated.tolist()
+        after = step.final_obs["policy"].cpu().numpy()
+        for i, decided in enumerate(made):
+            stream, decision = self.streams[i], decided.experience.decision
+            service.keep(pending.rewarded(stream, decision, rewards[i]))
+            service.keep(pending.followed(stream, after[i], terminated[i]))
+        service.tally.terms.append(dict(zip(self.env.terms.names, step.terms.mean(0).tolist(), strict=True)))
+        if step.ended is not None:
+            service.end([self.streams[i] for i in step.ended.env_ids.tolist()])
+
+    def _wait_for_the_next(self) -> None:
+        if self.speed == 0:
+            return
+        self._due += self.env.sim.control_dt / self.speed
+        now = time.monotonic()
+        if now - self._due > LATE:
+            self._due = now

@@ -1,0 +1,66 @@
+"""How observations from outside are read: the task's own features and reward calculator, on packed raw rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from livegym.online.service import RewardOf
+from livegym.rl.spec import spec_of
+from livegym.serve.messages import Description
+from livegym.tasks.env import EPISODE_TIME, Env
+from livegym.tasks.stream_task import StreamTask
+from livegym.utils.errors import UserError
+
+
+def check_external(env: Env) -> None:
+    """Raises UserError where clients' observations cannot be what the policy is to see."""
+    config = env.config
+    for key in ("delay", "history", "noise"):
+        if getattr(config, key):
+            raise UserError(
+                f"task.{key}={dict(getattr(config, key))}: it is made from the simulator's own steps, which clients' "
+                f"observations do not have. Allowed with clients: task.{key}={{}}"
+            )
+    if isinstance(env.task, StreamTask) and EPISODE_TIME in env.layout.groups["policy"]:
+        raise UserError(
+            f"task.observations.policy: {EPISODE_TIME} is the built-in simulator's; clients' raw observations do not "
+            "have it. Leave it out"
+        )
+
+
+def describe(env: Env) -> Description:
+    """What clients have to know."""
+    task = env.task
+    return Description(spec_of(env), task.raw_fields() if isinstance(task, StreamTask) else {})
+
+
+def features_of(env: Env) -> Callable[[np.ndarray], np.ndarray] | None:
+    """Raw rows (n, R) -> what the policy sees (n, W); None where clients send that themselves."""
+    task = env.task
+    if not isinstance(task, StreamTask):
+        return None
+    names, stream_task = env.layout.groups["policy"], task
+
+    def features(rows: np.ndarray) -> np.ndarray:
+        blocks = stream_task.features(stream_task.unpack(torch.from_numpy(rows)))
+        return torch.cat([blocks[name] for name in names], dim=1).numpy()
+
+    return features
+
+
+def reward_of(env: Env) -> RewardOf | None:
+    """The task's reward calculator, weighted as its yaml says; None where the task has none."""
+    task = env.task
+    if not isinstance(task, StreamTask):
+        return None
+    weights, stream_task = env.config.rewards, task
+
+    def reward(before: np.ndarray, action: np.ndarray, after: np.ndarray) -> tuple[float, dict[str, float]]:
+        then, now = (stream_task.unpack(torch.from_numpy(row[None])) for row in (before, after))
+        terms = stream_task.stream_reward(then, torch.from_numpy(action[None]), now)
+        weighted = {name: weights[name] * float(value) for name, value in terms.items()}
+        return sum(weighted.values()), weighted
+
+    return reward

@@ -1,0 +1,180 @@
+"""One client's WebSocket: messages are put into the inbox as they come, and answered in that order.
+
+Two jobs share it. The one reads, but only while fewer than `UNANSWERED` messages wait for their answers; then it stops
+reading, TCP fills up, and the client has to wait. The other waits for each answer and sends it; a client that takes
+nothing for `SEND_S` is cut off. So a connection never holds more than `UNANSWERED` messages, however fast a client
+sends and however slowly decisions are made, and nothing is computed here: both jobs only wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Union
+
+from livegym.online.inbox import Answer, Closed
+from livegym.serve.protocol import Message, Refused, answers_of, text_of
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+log = logging.getLogger(__name__)
+
+UNANSWERED = 8
+"""Messages of one client that wait for their answers."""
+SEND_S = 10.0
+"""A client that takes no answer for so long is cut off."""
+AGAIN = "Send it again with the same sequence: a decision that was made is found again."
+REFUSALS = 100
+"""Messages in a row that make no sense, after which the client is sent away."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A message that has been put into the inbox."""
+
+    message: Message
+    future: Future[list[Answer]]
+    owner: str | None
+    claimed: list[str]  # streams that became the owner's with it
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Why a connection ends; `code` None: nobody is there to be told."""
+
+    why: str
+    code: int | None = None
+
+
+Put = Callable[[str, Union[str, None]], Waiting]  # owner, text (None: it was bytes); raises Refused
+Settle = Callable[[Waiting], Awaitable[list[dict[str, object]]]]  # answers as they are sent; raises Refused
+
+
+class Talk:
+    """One connection, from the handshake to its end."""
+
+    def __init__(self, socket: WebSocket, owner: str, put: Put, settle: Settle) -> None:
+        self._socket, self._owner, self._put, self._settle = socket, owner, put, settle
+        self._slots = asyncio.Semaphore(UNANSWERED)
+        self._queue: asyncio.Queue[Waiting | Refused] = asyncio.Queue()  # bounded by the slots
+        self._replaced = asyncio.Event()
+        self.messages = self.refused = 0
+
+    def replace(self) -> None:
+        """The client has come back with another connection; this one ends."""
+        self._replaced.set()
+
+    async def run(self) -> Ending:
+        """Returns when it has ended."""
+        tasks = [asyncio.create_task(job()) for job in (self._read, self._write, self._watch)]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+        ending = next((self._ending_of(r) for r in results if not isinstance(r, asyncio.CancelledError)), None)
+        ending = ending or Ending("the server stops", 1001)
+        if ending.code is not None and self._socket.application_state is WebSocketState.CONNECTED:
+            with contextlib.suppress(RuntimeError, WebSocketDisconnect, TimeoutError):  # it is gone already
+                async with asyncio.timeout(SEND_S):
+                    await self._socket.close(ending.code, ending.why)
+        return ending
+
+    def _ending_of(self, result: Ending | BaseException) -> Ending:
+        if isinstance(result, Ending):
+            return result
+        if isinstance(result, WebSocketDisconnect):
+            return Ending("it left")
+        log.error("a client was cut off by a bug", exc_info=result)
+        return Ending("an error of the server", 1011)
+
+    async def _watch(self) -> Ending:
+        await self._replaced.wait()
+        return Ending("another connection has the same client id", 1008)
+
+    async def _read(self) -> Ending:
+        in_a_row = 0
+        while True:
+            await self._slots.acquire()
+            event = await self._socket.receive()
+            if event["type"] == "websocket.disconnect":
+                return Ending(f"it left, code {event.get('code', 1005)}")
+            self.messages += 1
+            entry = self._entry(event.get("text"))
+            in_a_row = in_a_row + 1 if isinstance(entry, Refused) and entry.is_nonsense else 0
+            self._queue.put_nowait(entry)
+            if in_a_row >= REFUSALS:
+                return Ending(f"{REFUSALS} messages in a row made no sense", 1008)
+
+    def _entry(self, text: str | None) -> Waiting | Refused:
+        try:
+            return self._put(self._owner, text)
+        except Refused as refused:
+            self.refused += 1
+            return refused
+
+    async def _write(self) -> Ending:
+        while True:
+            entry = await self._queue.get()
+            text, closing = await self._text_of(entry)
+            try:
+                async with asyncio.timeout(SEND_S):
+                    await _send(self._socket, text)
+            except TimeoutError:
+                return Ending("it does not read its answers")
+            self._slots.release()
+            if closing:
+                return Ending("the server stops", 1001)
+
+    async def _text_of(self, entry: Waiting | Refused) -> tuple[str, bool]:
+        """What is sent, and whether it is the last."""
+        if isinstance(entry, Waiting):
+            try:
+                return text_of(entry.message.id, await self._settle(entry)), False
+            except Refused as refused:
+                entry = refused
+        return entry.text(), entry.kind == "closing"
+
+
+async def answers_to(waiting: Waiting, timeout: float | None = None) -> list[dict[str, object]]:
+    """The answers, when the decision loop has made them, which it does also where whoever waits goes away.
+
+    Raises:
+        Refused: there will be none, or there was none within `timeout` s.
+    """
+    future = asyncio.shield(asyncio.wrap_future(waiting.future))
+    try:
+        await asyncio.wait([future], timeout=timeout)
+    finally:
+        left = not future.done() and future.cancel()  # the shield only: nobody will look at what comes
+    if left:
+        raise _about(waiting, Refused("busy", f"No answer within {timeout:g} s. {AGAIN}", retry_after=1.0))
+    error = future.exception()
+    if isinstance(error, Closed):
+        raise _about(waiting, closing())
+    if error is not None:
+        log.error("a message was not answered", exc_info=error)
+        raise _about(waiting, Refused("failed", f"The server could not decide, and has logged why. {AGAIN}"))
+    return answers_of(waiting.message.requests, future.result())
+
+
+def _about(waiting: Waiting, refused: Refused) -> Refused:
+    refused.id = waiting.message.id
+    return refused
+
+
+def closing() -> Refused:
+    """The refusal of a server that stops."""
+    return Refused("closing", f"This server is stopping. Connect again when it is back. {AGAIN}", retry_after=5.0)
+
+
+async def _send(socket: WebSocket, text: str) -> None:
+    """Raises WebSocketDisconnect where the client has gone."""
+    try:
+        await socket.send_text(text)
+    except RuntimeError as error:  # starlette's, for a socket that has been closed in the meantime
+        raise WebSocketDisconnect(1006) from error

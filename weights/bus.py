@@ -1,0 +1,149 @@
+"""The memory of a weight bus: what lies where, and how a copy of it is checked.
+
+One file, memory-mapped, in memory (`utils.run.bus_file`) and never where anything copies it:
+
+    control   magic, layout, sizes, who writes, shape hash, active index, count of publications, whether it ended
+    slots     two records: number of the publication, version, epoch, frame, reward, time, checksum
+    text      JSON: run, policy spec, configuration, and the name, dtype, shape and place of each array
+    buffers   two times the arrays
+
+`weights/publish.py` writes it, `weights/bus_reader.py` reads it; docs/hot-swap.md tells the protocol with a picture.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import math
+import mmap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import xxhash
+from livegym.utils.errors import UserError
+from torch import Tensor
+
+MAGIC = b"LGYMBUS"
+LAYOUT = 1
+ALIGNMENT = 64  # bytes, of each array
+PAGE = 4096
+TEXT_AT = PAGE
+CONTROL = np.dtype(
+    [
+        ("magic", "S8"),
+        ("layout", "<u8"),
+        ("writer_pid", "<u8"),
+        ("writer", "<u8"),  # drawn anew by each writer
+        ("text_bytes", "<u8"),
+        ("buffer_bytes", "<u8"),
+        ("shape_hash", "S16"),
+        ("active", "<u8"),
+        ("count", "<u8"),
+        ("ended", "<u8"),
+    ]
+)
+SLOT = np.dtype(
+    [
+        ("number", "<u8"),  # of the publication, from 1
+        ("version", "<u8"),
+        ("epoch", "<u8"),
+        ("frame", "<u8"),
+        ("reward", "<f8"),  # NaN: none yet
+        ("time", "<f8"),  # s since the epoch
+        ("checksum", "<u8"),  # over the fields above and the arrays
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one array lies in a buffer."""
+
+    name: str
+    dtype: str  # as in str(tensor.dtype), without "torch."
+    shape: tuple[int, ...]
+    offset: int  # bytes
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """The tensor's own type. Raises UserError where this torch has none of that name."""
+        dtype = getattr(torch, self.dtype, None)
+        if not isinstance(dtype, torch.dtype):
+            raise UserError(f"the weight bus has an array {self.name} of type {self.dtype}, which is none here")
+        return dtype
+
+    def view(self, buffer: np.ndarray) -> Tensor:
+        """The array as a tensor over `buffer` (uint8), which it shares."""
+        size = math.prod(self.shape) * self.torch_dtype.itemsize
+        flat = torch.from_numpy(buffer[self.offset : self.offset + size])
+        return flat.view(self.torch_dtype).reshape(self.shape)
+
+
+def places_of(model: Mapping[str, Tensor]) -> tuple[list[Place], int]:
+    """Where the arrays of a model go, and the bytes of one buffer, a whole number of pages.
+
+    Arrays of one type lie together, so that one sum over them tells whether all are finite.
+    """
+    offsets, at = {}, 0
+    for name in sorted(model, key=lambda name: str(model[name].dtype)):
+        offsets[name] = at
+        at += _whole(model[name].numel() * model[name].element_size(), ALIGNMENT)
+    places = [
+        Place(name, str(value.dtype).removeprefix("torch."), tuple(value.shape), offsets[name])
+        for name, value in model.items()
+    ]
+    return places, max(PAGE, _whole(at, PAGE))
+
+
+def floats_of(places: Sequence[Place], buffer: np.ndarray) -> list[Tensor]:
+    """One flat view of `buffer` for each type of floating point arrays in it, gaps (zeros) included."""
+    views = []
+    for dtype in dict.fromkeys(place.torch_dtype for place in places):
+        mine = [place for place in places if place.torch_dtype is dtype]
+        if dtype.is_floating_point:
+            first = min(place.offset for place in mine)
+            end = max(place.offset + math.prod(place.shape) * dtype.itemsize for place in mine)
+            views.append(torch.from_numpy(buffer[first:end]).view(dtype))
+    return views
+
+
+def checksum(record: np.ndarray, buffer: np.ndarray) -> int:
+    """xxh3 over a slot's record (1,), without its checksum, and the arrays."""
+    digest = xxhash.xxh3_64(record.tobytes()[: -SLOT["checksum"].itemsize])
+    digest.update(buffer.data)
+    return digest.intdigest()
+
+
+def file_size(text_bytes: int, buffer_bytes: int) -> int:
+    """Bytes of the whole file."""
+    return TEXT_AT + _whole(text_bytes, PAGE) + 2 * buffer_bytes
+
+
+def _whole(size: int, unit: int) -> int:
+    """`size`, rounded up to a multiple of `unit`."""
+    return -(-size // unit) * unit
+
+
+class Mapped:
+    """The parts of a mapped file as numpy views; the mapping lives as long as they do."""
+
+    def __init__(self, memory: mmap.mmap, text_bytes: int, buffer_bytes: int) -> None:
+        whole = np.frombuffer(memory, dtype=np.uint8)
+        self.control = whole[: CONTROL.itemsize].view(CONTROL)  # (1,)
+        self.count = self.control["count"]  # (1,)
+        at = _whole(CONTROL.itemsize, ALIGNMENT)
+        self.slots = whole[at : at + 2 * SLOT.itemsize].view(SLOT)  # (2,)
+        start = TEXT_AT + _whole(text_bytes, PAGE)
+        self.text = whole[TEXT_AT : TEXT_AT + text_bytes]
+        self.buffers = whole[start : start + 2 * buffer_bytes].reshape(2, buffer_bytes)
+
+
+def writer_lives(descriptor: int) -> bool:
+    """Whether the writer of the open bus file still runs: it holds a lock on it, which the kernel takes back."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return False

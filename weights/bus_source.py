@@ -1,0 +1,94 @@
+"""Weights from the bus of a training on this host."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from livegym.rl.spec import PolicySpec
+from livegym.rundir.lock import lock_holder
+from livegym.rundir.run import Run, bus_file
+from livegym.utils.errors import UserError
+from livegym.weights.bus_reader import BusReader, Publication
+from livegym.weights.candidate import Candidate
+
+
+def bus_of(run: Run) -> Path | None:
+    """Where the weight bus of `run` is, if it is being trained on this host; None otherwise."""
+    holder = lock_holder(run)
+    if holder is None or not holder.here:
+        return None
+    file = bus_file(run.run_id)
+    return file if file is not None and file.exists() else None
+
+
+class BusSource:
+    """What the writer of one bus publishes. Raises UserError where the bus cannot be read."""
+
+    def __init__(self, run: Run, file: Path) -> None:
+        self.run = run
+        self._reader = BusReader(file)
+        said = self._reader.description
+        self._spec = PolicySpec.from_dict(said["spec"]) if "spec" in said else None
+        self._config = said.get("config")
+        self._done = 0  # number of the newest publication that needs no second look
+        self._misfit = False  # its arrays have another shape, which does not change
+        self._refused = 0  # number of the newest that does not fit
+
+    @property
+    def over(self) -> str | None:
+        """Why nothing more will come; None while something may."""
+        if self._reader.ended:
+            return "the training has ended"
+        if not self._reader.writer_lives:
+            return "the training has died"
+        return "its weight bus was removed or replaced" if self._reader.replaced else None
+
+    def wait(self, timeout: float) -> None:
+        """Sleeps until there is a new publication, `timeout` s at most."""
+        self._reader.wait(self._done, timeout)
+
+    def look(self, acting: Candidate) -> Candidate | None:
+        """The newest publication, where it should act instead of `acting`. Raises UserError where it is not finite."""
+        if self._misfit:
+            return None
+        start = time.perf_counter()
+        publication = self._reader.look(self._seen(acting))
+        if publication is None:
+            return None
+        self._done = publication.number
+        if not self._is_due(publication, acting):
+            return None
+        broken = self._reader.not_finite()
+        if broken is not None:
+            raise UserError(f"version {publication.version} on the weight bus has NaN or Infinity in {broken}")
+        return Candidate(
+            model=publication.model,
+            spec=self._spec,
+            run_id=self.run.run_id,
+            version=publication.version,
+            epoch=publication.epoch,
+            reward=publication.reward,
+            file=None,
+            source="bus",
+            load_ms=1000 * (time.perf_counter() - start),
+            run_name=self.run.name,
+            publication=(self._reader.writer, publication.number),
+            made=publication.time,
+            config=self._config,
+        )
+
+    def _seen(self, acting: Candidate) -> int:
+        """Numbers up to this one are nothing new. What acted before a roll back is: it may take over again."""
+        mine = acting.publication is not None and acting.publication[0] == self._reader.writer
+        return max(self._refused, acting.publication[1] if mine and acting.publication else 0)
+
+    def _is_due(self, publication: Publication, acting: Candidate) -> bool:
+        """Whether it is newer; of another writer than what acts, whatever its version says."""
+        if acting.run_id != self.run.run_id or acting.publication is not None:
+            return True
+        return publication.version > acting.version  # a file's weights act: versions of one run can be compared
+
+    def refuse(self, for_good: bool) -> None:
+        """The last publication does not take over: not again; `for_good`: neither any other of this writer."""
+        self._refused, self._misfit = self._done, self._misfit or for_good

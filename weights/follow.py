@@ -1,0 +1,123 @@
+"""Which source is followed: the weight bus where the run is live on this host, else its checkpoint files.
+
+    source = FollowSource(CheckpointSource(run, ...), weights="auto", interval=30.0)
+    source.wait(1.0)                   # until there may be something new
+    candidate = source.look(acting)    # None where there is not
+
+Changing from one to the other loses nothing, for versions say what is newer, and is logged once each time.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from livegym.utils.errors import UserError
+from livegym.weights.bus_source import BusSource, bus_of
+from livegym.weights.candidate import Candidate, SwapEvent
+from livegym.weights.sources import CheckpointSource
+
+log = logging.getLogger(__name__)
+
+BUS_CHECK = 0.5  # s between questions whether there is a bus, and whether its writer lives
+
+
+class FollowSource:
+    """`weights=auto|files|bus`."""
+
+    def __init__(self, files: CheckpointSource, weights: str, interval: float) -> None:
+        """`interval`: s between looks at files. Raises UserError where `weights` is bus and there is none."""
+        self._files, self._weights, self._interval = files, weights, interval
+        self._bus: BusSource | None = None
+        self._unreadable = ""
+        self._refusals: list[SwapEvent] = []
+        self._looked_at_files = self._checked_bus = time.monotonic()
+        if weights != "files":
+            self._connect()
+        if weights == "bus" and self._bus is None:
+            raise UserError(
+                f"weights=bus: {self._unreadable or f'{files.run.name} is not published on this machine now'}. Either "
+                "it is not being trained here, or with publishInterval=0. Follow its files: weights=files"
+            )
+
+    @property
+    def kind(self) -> str:
+        """What is followed at the moment: bus or files."""
+        return "files" if self._bus is None else "bus"
+
+    def wait(self, timeout: float) -> None:
+        """Sleeps until there may be something new, `timeout` s at most."""
+        if self._bus is None and self._weights == "bus":
+            time.sleep(timeout)
+        elif self._bus is None:
+            due = self._looked_at_files + self._interval - time.monotonic()
+            time.sleep(min(timeout, max(0.0, due)))
+        else:
+            self._bus.wait(timeout)
+
+    def look(self, acting: Candidate) -> Candidate | None:
+        """Newer weights, verified; None where there are none."""
+        bus = self._bus if self._bus is not None and self._bus.run is self._files.run else None
+        if self._weights != "files":
+            self._check_bus()
+        for source in dict.fromkeys((bus, self._bus)):  # one that is over may hold a last version
+            candidate = self._look_at_bus(source, acting) if source is not None else None
+            if candidate is not None:
+                return candidate
+        if self._weights == "bus" or time.monotonic() - self._looked_at_files < self._interval:
+            return None
+        self._looked_at_files = time.monotonic()
+        return self._files.look(acting)
+
+    def _look_at_bus(self, bus: BusSource, acting: Candidate) -> Candidate | None:
+        try:
+            return bus.look(acting)
+        except UserError as error:
+            log.warning("refused: %s. The old policy keeps acting.", error)
+            bus.refuse(for_good=False)
+            self._refusals.append(
+                SwapEvent(time.time(), "bus", bus.run.name, "", None, None, None, False, str(error), 0.0)
+            )
+            return None
+
+    def _check_bus(self) -> None:
+        """Now and then: leaves a bus on which nothing more will come, and takes up one that has appeared."""
+        moved = self._bus is not None and self._bus.run is not self._files.run
+        if not moved and time.monotonic() - self._checked_bus < BUS_CHECK:
+            return
+        self._checked_bus = time.monotonic()
+        over = "another run is followed" if moved else self._bus.over if self._bus is not None else None
+        if over is not None:
+            log.info("%s: following %s from now on.", over, "nothing" if self._weights == "bus" else "files")
+            self._bus = None
+            self._looked_at_files = 0.0  # what it saved last is there already
+        if self._bus is None:
+            self._connect()
+
+    def _connect(self) -> None:
+        run = self._files.run
+        file = bus_of(run)
+        if file is None:
+            return
+        try:
+            bus = BusSource(run, file)
+        except UserError as error:
+            if str(error) != self._unreadable:
+                self._unreadable = str(error)
+                log.warning("%s. Following files.", error)
+            return
+        if bus.over is None:
+            self._bus, self._unreadable = bus, ""
+            log.info("%s is live on this machine: following it on the weight bus.", run.name)
+
+    def refuse(self, candidate: Candidate, for_good: bool) -> None:
+        """The candidate does not take over here: not again until it changes; `for_good`: its shape is another."""
+        if candidate.publication is None:
+            self._files.refuse(candidate, for_good)
+        elif self._bus is not None:
+            self._bus.refuse(for_good)
+
+    def refusals(self) -> list[SwapEvent]:
+        """What could not be used since the last call."""
+        events, self._refusals = self._refusals, []
+        return events + self._files.refusals()

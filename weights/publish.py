@@ -1,0 +1,126 @@
+"""The weight bus, written: a learner's weights in memory, for other processes of the same host.
+
+    with Publisher(bus_file(run.run_id), description, digest, model) as publisher:
+        publisher.publish(model, version=7, epoch=7, frame=57344, reward=41.0)
+
+The writer fills the slot that is not active, then makes it the active one, then raises the count: a reader that finds
+a count that it knows has nothing to do. Wherever the writer dies, the active slot is whole. What a slow reader must
+do is told in `weights/bus_reader.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import math
+import mmap
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from livegym.utils.files import discard
+from livegym.weights import futex
+from livegym.weights.bus import LAYOUT, MAGIC, SLOT, Mapped, checksum, file_size, places_of, writer_lives
+from torch import Tensor
+
+log = logging.getLogger(__name__)
+
+MAKING = "making"  # end of the name of a bus that is not complete yet
+
+
+class Publisher:
+    """The one writer of a bus. Not for several threads."""
+
+    def __init__(self, file: Path, description: Mapping[str, Any], digest: str, model: Mapping[str, Tensor]) -> None:
+        """Makes the file, complete or not at all, in the place of one that another writer left.
+
+        `description`: plain values that readers need (run, spec, configuration); `digest`: the shape hash; `model`:
+        the arrays to come, by their shapes. Raises OSError where the memory cannot be had.
+        """
+        self.file = file
+        self._places, buffer_bytes = places_of(model)
+        listed = [[p.name, p.dtype, list(p.shape), p.offset] for p in self._places]
+        text = json.dumps({**description, "arrays": listed}).encode()
+        size = file_size(len(text), buffer_bytes)
+        temporary = file.with_name(f"{file.name}.{os.getpid()}.{MAKING}")
+        discard(temporary)
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # while it is held, the writer lives
+            os.posix_fallocate(descriptor, 0, size)  # a full memory says so now, by an error, not later by a signal
+            self._map = Mapped(mmap.mmap(descriptor, size), len(text), buffer_bytes)
+            self._views = [[place.view(buffer) for place in self._places] for buffer in self._map.buffers]
+            self._map.text[:] = np.frombuffer(text, dtype=np.uint8)
+            identity = (MAGIC, LAYOUT, os.getpid(), secrets.randbits(63))
+            self._map.control[0] = (*identity, len(text), buffer_bytes, digest.encode(), 0, 0, 0)
+            self._inode = os.fstat(descriptor).st_ino
+            os.rename(temporary, file)
+        except BaseException:
+            discard(temporary)
+            os.close(descriptor)
+            raise
+        self._descriptor: int | None = descriptor  # with the lock; None once closed
+
+    def publish(self, model: Mapping[str, Tensor], version: int, epoch: int, frame: int, reward: float | None) -> None:
+        """Makes a version the newest: fill the slot that is not active, flip, raise the count; in this order."""
+        if self._descriptor is None:
+            raise RuntimeError("publish() came after close(): readers were told that no more will come")
+        number = int(self._map.count[0]) + 1
+        slot = number % 2
+        self._fill(slot, model)
+        self._seal(slot, (number, version, epoch, frame, math.nan if reward is None else reward, time.time()))
+        self._map.control["active"][0] = slot
+        self._map.count[0] = number
+        os.utime(self._descriptor)  # writing into a mapping does not do that
+        futex.wake(self._map.count)
+
+    def _fill(self, slot: int, model: Mapping[str, Tensor]) -> None:
+        for place, view in zip(self._places, self._views[slot], strict=True):
+            view.copy_(model[place.name])
+
+    def _seal(self, slot: int, known: tuple[int, int, int, int, float, float]) -> None:
+        record = np.array([(*known, 0)], dtype=SLOT)
+        record["checksum"] = checksum(record, self._map.buffers[slot])
+        self._map.slots[slot] = record[0]
+
+    def close(self) -> None:
+        """Says that no more will come, and removes the file; readers keep what they mapped."""
+        self._map.control["ended"][0] = 1
+        futex.wake(self._map.count)
+        with contextlib.suppress(OSError):
+            if self.file.stat().st_ino == self._inode:  # a newer writer's file is not ours to remove
+                self.file.unlink()
+        if self._descriptor is not None:  # closed twice, its number might be another file's by then
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Publisher:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+def remove_left_overs(pattern: Path, older_than: float) -> None:
+    """Removes the buses that dead writers left, complete or not, and that nobody wrote for `older_than` seconds.
+
+    They are the files whose name fits `pattern`, a path with a `*`.
+    """
+    for file in pattern.parent.glob(pattern.name):
+        with contextlib.suppress(OSError):
+            if time.time() - file.stat().st_mtime >= older_than and _is_left_over(file):
+                file.unlink()
+                log.info("removed %s, which a training that died had left.", file)
+
+
+def _is_left_over(file: Path) -> bool:
+    with file.open("rb") as opened:
+        ours = opened.read(len(MAGIC)) == MAGIC or file.name.endswith(f".{MAKING}")  # not complete, and never will be
+        return ours and not writer_lives(opened.fileno())

@@ -1,0 +1,211 @@
+"""Where weights come from: one interface, and the checkpoint directory.
+
+`look` is called by the watching thread, again and again. It returns newer weights, completely read and verified, or
+None. What cannot be used is reported once and tried again when the file, or its sidecar, changes: a file may still
+be on its way here.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from livegym.rl.spec import PolicySpec
+from livegym.rundir.checkpoint import (
+    CheckpointError,
+    Entry,
+    best_checkpoint_file,
+    checkpoint_fingerprint,
+    list_checkpoints,
+    meta_of,
+    read_checkpoint,
+)
+from livegym.rundir.run import Run, open_run, read_latest
+from livegym.rundir.select import resolve_checkpoint
+from livegym.utils.errors import UserError
+from livegym.weights.candidate import Candidate, SwapEvent
+
+log = logging.getLogger(__name__)
+
+
+class Source(Protocol):
+    """Somewhere newer weights may appear."""
+
+    def look(self, acting: Candidate) -> Candidate | None:
+        """Weights that should act instead of `acting`, verified; None where there are none."""
+
+    def refuse(self, candidate: Candidate, for_good: bool) -> None:
+        """The candidate does not take over: do not offer it again until it changes.
+
+        `for_good`: its shape is another, so that nothing of the same make will fit.
+        """
+
+    def refusals(self) -> list[SwapEvent]:
+        """What could not be used since the last call."""
+
+    def wait(self, timeout: float) -> None:
+        """Sleeps until there may be something new, `timeout` s at most."""
+
+
+def candidate_of(file: Path, state: dict[str, Any], load_ms: float) -> Candidate:
+    """A verified checkpoint's weights, with what is known of them. Raises UserError where it does not say enough.
+
+    A plain rl_games file has no version; its epoch stands in, so that later files of the same run are newer.
+    """
+    meta = meta_of(state)
+    epoch = meta.epoch if meta else state.get("epoch", 0)
+    if type(epoch) is not int:
+        raise CheckpointError(f"{file.name}: has an epoch that is not a whole number ({epoch!r})")
+    return Candidate(
+        model=state["model"],
+        spec=PolicySpec.from_dict(state["spec"]) if state.get("spec") else None,
+        run_id=meta.run_id if meta else "",
+        version=meta.version if meta else epoch,
+        epoch=epoch,
+        reward=meta.reward if meta else None,
+        file=file,
+        load_ms=load_ms,
+        made=meta.wall_time if meta else None,
+        config=state.get("config"),
+        level=_level(state),
+    )
+
+
+def _level(state: dict[str, Any]) -> float | None:
+    learner = state.get("learner")
+    level = learner.get("curriculum") if isinstance(learner, dict) else None
+    return level if isinstance(level, float) and 0.0 <= level <= 1.0 else None
+
+
+class CheckpointSource:
+    """The newest, or the best, checkpoint of one run directory; optionally of whichever run is the latest."""
+
+    def __init__(self, run: Run, follow: str, runs_dir: Path, task: str, follow_latest: bool) -> None:
+        """`follow`: "newest" or "best". `follow_latest`: move to a newer training run of `task` in `runs_dir`."""
+        self.run, self.follow = run, follow
+        self._runs_dir, self._task, self._follow_latest = runs_dir, task, follow_latest
+        self._bad: dict[Path, object] = {}  # file -> fingerprint of what could not be used
+        self._reported: set[tuple[Path, str]] = set()
+        self._refusals: list[SwapEvent] = []
+        pointed = read_latest(runs_dir, "train")
+        self._hinted = {pointed.name} if pointed else set()  # what was there before is no news
+
+    def look(self, acting: Candidate) -> Candidate | None:
+        """The first usable checkpoint that should act instead of `acting`."""
+        if self._follow_latest:
+            self._move_to_latest()
+        else:
+            self._hint_at_latest()
+        log.debug("looking in %s", self.run.nn)
+        for file, version, epoch in self._files(acting):
+            fingerprint = checkpoint_fingerprint(file)
+            if self._bad.get(file) == fingerprint:
+                continue
+            candidate = self._read(file, version, epoch, fingerprint)
+            if candidate is None:
+                continue
+            if self._is_due(candidate, acting):
+                return candidate
+            self._bad[file] = fingerprint
+            log.info("%s holds version %d, which is not newer than what acts.", file.name, candidate.version)
+        self._forget_what_is_gone()
+        return None
+
+    def refuse(self, candidate: Candidate, for_good: bool) -> None:
+        """Not again until the file changes; other files may fit."""
+        assert candidate.file is not None
+        self._bad[candidate.file] = checkpoint_fingerprint(candidate.file)
+
+    def refusals(self) -> list[SwapEvent]:
+        """Files that could not be used since the last call."""
+        events, self._refusals = self._refusals, []
+        return events
+
+    def _move_to_latest(self) -> None:
+        """Follows `latest_train` to another run, once that has something to act with."""
+        pointed = read_latest(self._runs_dir, "train")
+        if pointed is not None and pointed.resolve() == self.run.path.resolve():
+            return
+        try:
+            selection = resolve_checkpoint("latest", self._runs_dir, self._task)
+        except UserError as error:
+            log.debug("followLatest: %s", error)
+            return
+        if selection.run is not None and selection.run.resolve() != self.run.path.resolve():
+            log.info("a newer run: following %s from now on (before: %s)", selection.run, self.run.path)
+            self.run = open_run(selection.run)
+
+    def _hint_at_latest(self) -> None:
+        """Says once that there is a newer run, for a test that stays with its own."""
+        pointed = read_latest(self._runs_dir, "train")
+        if pointed is None or pointed.name in self._hinted or pointed.resolve() == self.run.path.resolve():
+            return
+        self._hinted.add(pointed.name)
+        log.info("there is a newer run, %s; this one stays with %s (followLatest=true moves)", pointed, self.run.name)
+
+    def _acts_here(self, acting: Candidate) -> bool:
+        """Whether what acts is of the run that is followed; versions of two runs cannot be compared.
+
+        A file that somebody put into this run's directory counts as its own, or it would be new at every look.
+        """
+        if acting.run_id and acting.run_id == self.run.run_id:
+            return True
+        return acting.file is not None and acting.file.parent.parent.resolve() == self.run.path.resolve()
+
+    def _files(self, acting: Candidate) -> Iterator[tuple[Path, int | None, int | None]]:
+        """(file, version, epoch) that may be due, the first to try first."""
+        if self.follow == "best":
+            best = best_checkpoint_file(self.run)
+            if best is not None and (acting.file is None or best.resolve() != acting.file.resolve()):
+                yield best.resolve(), None, None
+            return
+        here = self._acts_here(acting)
+        for entry in list_checkpoints(self.run):
+            if here and _order(entry) <= (acting.version, acting.epoch):
+                return
+            yield entry.path, entry.version, entry.epoch
+
+    def _is_due(self, candidate: Candidate, acting: Candidate) -> bool:
+        if self.follow == "best" or not self._acts_here(acting):
+            return True
+        return (candidate.version, candidate.epoch) > (acting.version, acting.epoch)
+
+    def _read(self, file: Path, version: int | None, epoch: int | None, fingerprint: object) -> Candidate | None:
+        start = time.perf_counter()
+        try:
+            state = read_checkpoint(file)
+            return candidate_of(file, state, 1000 * (time.perf_counter() - start))
+        except (UserError, ValueError, TypeError, LookupError, RuntimeError) as error:
+            if not file.exists():  # pruned since it was listed: nobody offers it any more
+                return None
+            self._bad[file] = fingerprint  # whatever is odd in one file must not hide the good ones after it
+            self._report(file, version, epoch, str(error))
+            return None
+
+    def _report(self, file: Path, version: int | None, epoch: int | None, reason: str) -> None:
+        """One warning for each file, and one event for each file and reason."""
+        if (file, reason) in self._reported:
+            return
+        first = not any(path == file for path, _ in self._reported)
+        self._reported.add((file, reason))
+        self._refusals.append(
+            SwapEvent(time.time(), "files", self.run.name, file.name, version, epoch, None, False, reason, 0.0)
+        )
+        log.log(
+            logging.WARNING if first else logging.DEBUG,
+            "%s. The old policy keeps acting; the file is tried again when it changes.",
+            reason,
+        )
+
+    def _forget_what_is_gone(self) -> None:
+        for file in [file for file in self._bad if not file.exists()]:
+            del self._bad[file]
+            self._reported = {entry for entry in self._reported if entry[0] != file}
+
+
+def _order(entry: Entry) -> tuple[int, int]:
+    """(version, epoch), where a foreign file's epoch stands in for its version."""
+    return (entry.epoch if entry.version < 0 else entry.version, entry.epoch)
