@@ -17,8 +17,9 @@ from livegym.utils.search_path import forget_checkout
 from livegym.utils.signals import StopFlag, end_on_interrupt
 
 if TYPE_CHECKING:
-    from livegym.rl.observer import TrainingObserver
     from omegaconf import DictConfig
+
+    from livegym.rl.observer import TrainingObserver
 
 
 def main() -> int:

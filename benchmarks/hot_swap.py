@@ -24,6 +24,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness import Side, arguments, measure, refuse_busy_machine, report, summary
+from benchmarks.reload import UNITS, World
+from benchmarks.swap_loops import Unchecked, latency, torn_vectors
 from livegym.play.watch import Watcher
 from livegym.rl.spec import shape_hash, spec_of
 from livegym.rundir.lock import RunLock
@@ -31,10 +34,6 @@ from livegym.rundir.run import bus_file
 from livegym.weights.bus_reader import BusReader
 from livegym.weights.follow import FollowSource
 from livegym.weights.publish import Publisher
-
-from benchmarks.harness import Side, arguments, measure, refuse_busy_machine, report, summary
-from benchmarks.reload import UNITS, World
-from benchmarks.swap_loops import Unchecked, latency, torn_vectors
 
 SECONDS = {True: 10.0, False: 60.0}
 PUBLICATIONS = {True: 100_000, False: 1_000_000}

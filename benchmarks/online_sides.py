@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 import torch
+
+from benchmarks.harness import ROOT
 from livegym.cfg.compose import compose
 from livegym.cfg.typed import as_dict, to_typed
 from livegym.online.decider import Decider, Slots
@@ -40,8 +42,6 @@ from livegym.serve.watchdog import Watchdog
 from livegym.tasks.build import make_env
 from livegym.utils.seeding import seed_everything
 from livegym.weights.candidate import Candidate
-
-from benchmarks.harness import ROOT
 
 RATE = 60.0  # Hz of the control loop whose latency is looked at
 FILLED = 400  # turns before the measurement, so that there is something to learn from

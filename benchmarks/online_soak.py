@@ -30,10 +30,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from livegym.online.experience import Layout
-from livegym.online.ring import HEADER, Mapped, checks_of, factors_of
 
 from benchmarks.harness import ROOT, arguments, held_by, report
+from livegym.online.experience import Layout
+from livegym.online.ring import HEADER, Mapped, checks_of, factors_of
 
 PERIOD, LASTS, LOOK = 45.0, 10.0, 5.0  # s
 PORT = 58917

@@ -20,6 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+
+from benchmarks.harness import Side, arguments, measure, ratios, refuse_busy_machine, report, summary
 from livegym.cfg.compose import compose
 from livegym.cfg.typed import as_dict, to_typed
 from livegym.live.swap import LivePolicy
@@ -32,8 +34,6 @@ from livegym.schema import NetworkConfig
 from livegym.tasks.build import make_env
 from livegym.weights.candidate import Candidate
 from livegym.weights.sources import CheckpointSource, candidate_of
-
-from benchmarks.harness import Side, arguments, measure, ratios, refuse_busy_machine, report, summary
 
 UNITS = {"0.2 MB": [256, 160, 64], "2 MB": [768, 512, 256]}
 PERIOD = 1 / 60  # s

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import torch
 from gymnasium import spaces
+from stable_baselines3.common.vec_env import VecEnv
+
 from livegym.cfg.compose import compose
 from livegym.cfg.typed import to_typed
 from livegym.rl.adapter import action_space
 from livegym.tasks.build import make_env
-from stable_baselines3.common.vec_env import VecEnv
 
 
 class SB3Env(VecEnv):

@@ -43,11 +43,11 @@ def env_steps(num_envs: int, seconds: float) -> dict[str, float]:
 def ppo_frames(num_envs: int, seconds: float) -> dict[str, float]:
     """Frames/s of PPO on Ant, without curves and checkpoints."""
     import torch
+
+    from benchmarks.tasks import make
     from livegym.rl.agent import Iteration, create_agent
     from livegym.schema import NetworkConfig, PPOConfig
     from livegym.utils.signals import StopFlag
-
-    from benchmarks.tasks import make
 
     torch.set_num_threads(1)
     minibatches = max(1, num_envs * HORIZON // MINIBATCH)

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from benchmarks.reload import PERIOD, UNITS, World, quantiles
 from livegym.play.watch import Watcher
 from livegym.rl.spec import spec_of
 from livegym.rundir.lock import RunLock
@@ -20,8 +22,6 @@ from livegym.rundir.run import Run, bus_file
 from livegym.weights.bus_reader import BusReader, Publication
 from livegym.weights.follow import FollowSource
 from livegym.weights.publish import Publisher
-
-from benchmarks.reload import PERIOD, UNITS, World, quantiles
 
 STEADY = 0.2871  # s between publications: no multiple of the control period, or all would come at the same moment of it
 Model = dict[str, torch.Tensor]

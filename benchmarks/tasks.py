@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import ClassVar
 
 import torch
+from torch import Tensor
+
 from livegym.schema import ObservationGroups, PhysicsConfig, SimConfig, TaskConfig
 from livegym.sim import create
 from livegym.sim.base import Simulator
 from livegym.tasks.ant import Ant, AntParams
 from livegym.tasks.base import Box, Task
 from livegym.tasks.env import Env
-from torch import Tensor
 
 ASSETS = Path(find_spec("gymnasium").origin).parent / "envs" / "mujoco" / "assets"
 

@@ -25,6 +25,8 @@ import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
 from livegym.cfg import compose
 from livegym.cfg.overrides import split
 from livegym.cfg.typed import hide_secrets, redacted
@@ -32,7 +34,6 @@ from livegym.cfg.validate import unused_keys, validate
 from livegym.schema import RootConfig
 from livegym.schema.keys import Schema
 from livegym.utils.errors import UserError, did_you_mean
-from omegaconf import DictConfig, OmegaConf
 
 Job = Callable[[DictConfig], "int | None"]
 

@@ -24,6 +24,10 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
+from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
 from livegym.cfg import overrides as ov
 from livegym.cfg.groups import CFG_DIR, GROUPS, check_group, refuse_bare_names
 from livegym.cfg.typed import params_class, plain
@@ -31,9 +35,6 @@ from livegym.schema import RootConfig, TaskConfig
 from livegym.schema.keys import Key, Schema, is_mapping, section, strip_optional
 from livegym.schema.values import check, plain_text
 from livegym.utils.errors import UserError, did_you_mean
-from omegaconf import MISSING, DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 VERSION_BASE = "1.3"
 FIXED = {"task.name": "task=<Name>"}  # keys that follow from a group

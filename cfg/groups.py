@@ -9,6 +9,7 @@ import yaml
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.types import Override
+
 from livegym.cfg import overrides as ov
 from livegym.schema.values import plain_text
 from livegym.utils.errors import UserError, not_one_of

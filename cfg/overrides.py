@@ -17,6 +17,7 @@ from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, Quote, QuotedString
 from hydra.errors import HydraException
+
 from livegym.utils.errors import UserError
 
 ASSET, ASSET_KEY = "asset", "task.params.asset"  # of the tasks that take a model of one's own; short, and in full

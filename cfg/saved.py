@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import MISSING, OmegaConf
+
 from livegym.cfg.bodies import check_bodies
 from livegym.cfg.typed import as_dict, build
 from livegym.schema import OnlineConfig, PPOConfig, RootConfig, SimConfig, TaskConfig
@@ -23,7 +25,6 @@ from livegym.schema.keys import Schema, section
 from livegym.schema.values import check
 from livegym.schema.watching import WatchingKeys
 from livegym.utils.errors import UserError, not_one_of
-from omegaconf import MISSING, OmegaConf
 
 log = logging.getLogger(__name__)
 

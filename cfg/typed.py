@@ -11,13 +11,14 @@ import typing
 from typing import Any, TypeVar
 
 import yaml
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
 from livegym.rundir.provenance import REDACTED, SECRET_WORDS
 from livegym.schema import RootConfig
 from livegym.schema.keys import Schema, section, strip_optional
 from livegym.utils.errors import UserError, not_one_of
 from livegym.utils.files import atomic_write_text
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 T = TypeVar("T")
 

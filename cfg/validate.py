@@ -13,13 +13,14 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from omegaconf import DictConfig, OmegaConf
+
 from livegym.cfg.bodies import check_bodies
 from livegym.cfg.typed import build, params_class, plain
 from livegym.schema import PPOConfig, RootConfig
 from livegym.schema.keys import Schema, section, value_hint
 from livegym.schema.values import check
 from livegym.utils.errors import UserError
-from omegaconf import DictConfig, OmegaConf
 
 TEST_ENVS = 4  # environments of a test that names no number
 ENGINE_DEVICE = re.compile(r"cpu|cuda(:\d+)?")

@@ -14,6 +14,7 @@ from math import cos, pi, sin
 
 import gymnasium
 import numpy as np
+
 from livegym_client import Client, LivegymError, Runner
 
 GRAVITY, CART, POLE, HALF = 9.81, 1.0, 1.0, 0.5  # m/s^2, kg, kg, m: half the pole's length

@@ -14,6 +14,7 @@ import argparse
 
 import numpy as np
 import torch
+
 from livegym.cfg.compose import compose
 from livegym.cfg.typed import to_typed
 from livegym.tasks.build import make_env

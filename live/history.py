@@ -6,9 +6,10 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from torch import Tensor
+
 from livegym.utils.moments import Moments
 from livegym.weights.candidate import Candidate, Label
-from torch import Tensor
 
 
 @dataclass

@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from livegym.rl.policy import Distribution
 from torch import Tensor
+
+from livegym.rl.policy import Distribution
 
 
 def mixed_mode(old: Distribution, new: Distribution, alpha: Tensor) -> Tensor:

@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import torch
+from torch import Tensor
+
 from livegym.live.history import History, Kept
 from livegym.live.seat import Seat
 from livegym.rl.policy import Distribution, Policy
 from livegym.utils.errors import UserError
 from livegym.weights.candidate import Label
-from torch import Tensor
 
 
 class Pool:

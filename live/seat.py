@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from torch import Tensor
+
 from livegym.live.history import Kept, kept_of
 from livegym.rl.policy import Distribution, Memory, Policy
 from livegym.weights.candidate import Candidate
-from torch import Tensor
 
 
 class Seat:

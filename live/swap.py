@@ -27,6 +27,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import torch
+from torch import Tensor
+
 from livegym.live.history import History
 from livegym.live.mixture import Chooser
 from livegym.live.pool import Pool
@@ -36,7 +38,6 @@ from livegym.live.transition import Change, Progress, SwapRule
 from livegym.rl.policy import Distribution, Policy
 from livegym.utils.errors import UserError
 from livegym.weights.candidate import Candidate, Label, SwapEvent
-from torch import Tensor
 
 log = logging.getLogger(__name__)
 

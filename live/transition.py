@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 
 import torch
-from livegym.weights.candidate import Label
 from torch import Tensor
+
+from livegym.weights.candidate import Label
 
 Change = tuple[list[int], Label]
 """Environments, and the version that acts in them from the next step on."""

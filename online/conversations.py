@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+
 from livegym.online.inbox import Answer, Decision, Observed, Refusal
 
 

@@ -16,11 +16,12 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
+from torch import Tensor
+
 from livegym.online.experience import Verdict
 from livegym.online.gate import Judgement, check_choices
 from livegym.tasks.stream_task import CostTask
 from livegym.utils.errors import UserError, did_you_mean
-from torch import Tensor
 
 
 class CostGate:

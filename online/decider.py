@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from torch import Tensor
+
 from livegym.live.swap import LivePolicy
 from livegym.online.experience import Experience, Verdict
 from livegym.online.gate import Judgement, as_done, check_judgement
@@ -28,7 +30,6 @@ from livegym.online.gates import GateSeat
 from livegym.rl.policy import Distribution
 from livegym.rl.spec import PolicySpec
 from livegym.utils.attempt import Attempts
-from torch import Tensor
 
 log = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
+
 from livegym.tasks.base import ActionSpec, Box
 
 NAME_BYTES = 64

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+
 from livegym.online.experience import Verdict
 from livegym.tasks.base import ActionSpec
 

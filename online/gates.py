@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
+
 from livegym.online.cost_gate import CostGate
 from livegym.online.experience import Layout
 from livegym.online.gate import Gate

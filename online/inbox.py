@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Union
 
 import numpy as np
+
 from livegym.online.locks import held
 
 CAPACITY = 4096

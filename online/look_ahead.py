@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+
 from livegym.online.experience import Verdict
 from livegym.online.gate import Judgement
 from livegym.tasks.base import Box, Discrete
 from livegym.tasks.env import Env
-from torch import Tensor
 
 CHOICES = 16  # at most so many discrete choices are all tried
 

@@ -11,6 +11,7 @@ import time
 import tokenize
 
 import numpy as np
+
 from livegym.online.conversations import Conversations
 from livegym.online.experience import Layout, from_row, to_row
 from livegym.online.pending import Pending

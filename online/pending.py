@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
+
 from livegym.online.experience import Experience
 
 REMEMBERED = 1000  # decisions of a stream that have ended, so that a second reward is known as such

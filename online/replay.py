@@ -24,6 +24,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+
 from livegym.online.experience import Experience, Layout, Verdict, to_row
 from livegym.online.ring import Mapped, checks_of, factors_of, file_bytes, make_file, open_file
 from livegym.utils.errors import UserError

@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+
 from livegym.online.experience import Verdict
 from livegym.online.gate import Judgement
 from livegym.schema import OnlineConfig

@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+
 from livegym.online.experience import Layout
 from livegym.utils.errors import UserError
 from livegym.utils.files import discard

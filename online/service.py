@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+
 from livegym.online.decider import Decided, Decider, NoRoom, Sight
 from livegym.online.episodes import Episodes
 from livegym.online.experience import Experience, Verdict

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+
 from livegym.online.divergence import Divergence, Good
 from livegym.online.experience import Verdict
 from livegym.online.gate import Gate, Judgement, as_done, check_judgement

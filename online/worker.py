@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import torch
+
 from livegym.cfg.saved import whole_config
 from livegym.cfg.typed import as_dict
 from livegym.online.gates import layout_of, make_gate

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
+
 from livegym.live.swap import LivePolicy
 from livegym.play import requests as ask_for
 from livegym.play.pushes import Pushes

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
+
 from livegym.live.seat import Seat
 from livegym.live.swap import LivePolicy
 from livegym.play.play import Listener, Player, quotas
@@ -21,7 +23,6 @@ from livegym.rl.policy import Policy
 from livegym.tasks.env import Env, Step
 from livegym.utils.errors import UserError
 from livegym.weights.candidate import Candidate, Label
-from torch import Tensor
 
 log = logging.getLogger(__name__)
 

@@ -21,10 +21,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import torch
+from torch import Tensor
+
 from livegym.tasks.base import Box, Discrete
 from livegym.tasks.env import Env, Step
 from livegym.weights.candidate import Label, SwapEvent
-from torch import Tensor
 
 if TYPE_CHECKING:
     from livegym.play.controls import Controls

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 
 import torch
+from torch import Tensor
+
 from livegym.play.requests import Push
 from livegym.sim.base import APPLIED, Simulator
 from livegym.utils.errors import UserError
-from torch import Tensor
 
 MAX_FORCE = 1e5  # N and N m
 MAX_SECONDS = 60.0

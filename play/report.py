@@ -7,14 +7,15 @@ import queue
 import time
 from pathlib import Path
 
+from rich.console import Console
+from rich.table import Table
+
 from livegym.live.swap import LivePolicy
 from livegym.play.play import Listener, Player
 from livegym.play.results import Results, VersionTrace
 from livegym.tasks.env import Env, Step
 from livegym.utils.files import atomic_write_text, strict_json
 from livegym.weights.candidate import Label, SwapEvent
-from rich.console import Console
-from rich.table import Table
 
 log = logging.getLogger(__name__)
 

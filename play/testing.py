@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
 from livegym.cfg.saved import with_run_config
 from livegym.cfg.typed import as_dict, to_yaml
 from livegym.play.audience import Audience, OpenAudience

@@ -32,12 +32,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from livegym.rl.policy import Distribution, build_model, think
 from livegym.rl.spec import PolicySpec, shape_difference, shapes_of
 from livegym.schema import PPOConfig
 from livegym.tasks.base import Box
 from livegym.utils.errors import UserError
-from torch import Tensor
 
 LOG_RATIO = 20.0  # beyond which a ratio of probabilities is as good as infinite, or nothing
 WIDE = -0.7  # log standard deviation of a Box action (0.5, within -1 and 1) above which entropy earns nothing more

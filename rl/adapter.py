@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 from gymnasium import spaces
-from livegym.tasks.base import ActionSpec, Box, Discrete
-from livegym.tasks.env import Env
 from rl_games.common.ivecenv import IVecEnv
 from torch import Tensor
+
+from livegym.tasks.base import ActionSpec, Box, Discrete
+from livegym.tasks.env import Env
 
 
 def action_space(spec: ActionSpec) -> spaces.Space:

@@ -22,6 +22,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rl_games.algos_torch import torch_ext
+from rl_games.algos_torch.a2c_continuous import A2CAgent
+from rl_games.algos_torch.a2c_discrete import DiscreteA2CAgent
+from rl_games.common.a2c_common import A2CBase
+from torch import Tensor
+
 from livegym.rl.adapter import RlGamesEnv
 from livegym.rl.config import learner_params
 from livegym.schema import PPOConfig
@@ -30,11 +36,6 @@ from livegym.tasks.env import Env
 from livegym.tasks.stats import Report
 from livegym.utils.errors import UserError
 from livegym.utils.signals import StopFlag
-from rl_games.algos_torch import torch_ext
-from rl_games.algos_torch.a2c_continuous import A2CAgent
-from rl_games.algos_torch.a2c_discrete import DiscreteA2CAgent
-from rl_games.common.a2c_common import A2CBase
-from torch import Tensor
 
 log = logging.getLogger(__name__)
 

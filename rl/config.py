@@ -17,10 +17,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from rl_games.common.algo_observer import AlgoObserver
+
 from livegym.rl.adapter import RlGamesEnv
 from livegym.schema import NetworkConfig, PPOConfig
 from livegym.tasks.base import ActionSpec, Box, Discrete
-from rl_games.common.algo_observer import AlgoObserver
 
 NEVER = 10**12  # iterations; an age that no training reaches
 

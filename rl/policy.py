@@ -20,13 +20,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from rl_games.algos_torch.model_builder import ModelBuilder
+from torch import Tensor
+
 from livegym.rl.config import model_params
 from livegym.rl.spec import PolicySpec, Shapes, difference, shapes_of
 from livegym.schema import PPOConfig
 from livegym.tasks.base import ActionSpec, Box, Discrete
 from livegym.utils.errors import UserError
-from rl_games.algos_torch.model_builder import ModelBuilder
-from torch import Tensor
 
 Memory = tuple[Tensor, ...]
 """Recurrent state, each (layers, N, units); empty for a policy without memory."""

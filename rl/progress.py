@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Callable
 from types import TracebackType
 
-from livegym.rl.agent import Iteration
-from livegym.tasks.stats import Report
 from rich.console import Console
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
+
+from livegym.rl.agent import Iteration
+from livegym.tasks.stats import Report
 
 log = logging.getLogger(__name__)
 

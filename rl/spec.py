@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from torch import Tensor
+
 from livegym.tasks.base import ActionSpec, Box, Discrete, MultiDiscrete
 from livegym.tasks.env import Env
 from livegym.utils.errors import UserError
-from torch import Tensor
 
 
 @dataclass(frozen=True)

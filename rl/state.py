@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from rl_games.algos_torch.torch_ext import AverageMeter
+from torch import Tensor
+
 from livegym.rl.spec import shape_difference, shapes_of
 from livegym.rundir.checkpoint_io import COMPILED
 from livegym.utils.errors import UserError
 from livegym.utils.seeding import generator_states, set_generator_states
-from rl_games.algos_torch.torch_ext import AverageMeter
-from torch import Tensor
 
 log = logging.getLogger(__name__)
 

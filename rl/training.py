@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
 from livegym.cfg.saved import resumed_config
 from livegym.cfg.typed import as_dict
 from livegym.rl.agent import Agent, Iteration, IterationAbandoned, create_agent

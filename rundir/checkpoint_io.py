@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
 from livegym.rundir.safe_load import LOAD_ERRORS, CheckpointError, NotFinite, in_one_line, load_bytes
 from livegym.utils.files import commit, commit_new, discard, read_json, stage_bytes, strict_json
 

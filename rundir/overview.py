@@ -17,15 +17,16 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
 from livegym.rundir.checkpoint import CheckpointError, highest_version, list_checkpoints, meta_of, read_checkpoint
 from livegym.rundir.curve_plot import draw_curves
 from livegym.rundir.lock import lock_holder
 from livegym.rundir.run import TRAINING_KINDS, Run, list_runs, point_latest, read_latest, unpoint_latest
 from livegym.schema import RootConfig
 from livegym.utils.errors import UserError, did_you_mean
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 log = logging.getLogger(__name__)
 

@@ -17,9 +17,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from livegym.utils.files import atomic_write_text
-
 import livegym
+from livegym.utils.files import atomic_write_text
 
 REDACTED = "***"
 SECRET_WORDS = ("token", "secret", "password")

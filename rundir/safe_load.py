@@ -28,6 +28,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
+
 from livegym.utils.errors import UserError
 
 # What zipfile, pickletools, torch's unpickler and its tensor constructors raise for arbitrary bytes; found by fuzzing.

@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Optional
 
+from omegaconf import MISSING
+
 from livegym.schema.keydoc import KeyDoc as KeyDoc
 from livegym.schema.keydoc import key
 from livegym.schema.online import OnlineConfig
@@ -22,7 +24,6 @@ from livegym.schema.task import ObservationGroups as ObservationGroups
 from livegym.schema.task import RandomizationConfig as RandomizationConfig
 from livegym.schema.task import TaskConfig
 from livegym.schema.watching import WatchingKeys
-from omegaconf import MISSING
 
 
 @dataclass

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
-from livegym.schema.keydoc import key
 from omegaconf import MISSING
+
+from livegym.schema.keydoc import key
 
 
 @dataclass

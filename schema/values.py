@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hydra.core.override_parser.types import Quote, QuotedString
+
 from livegym.schema import KeyDoc
 from livegym.schema.keys import Key, Schema, is_mapping, section, strip_optional
 from livegym.utils.errors import UserError, did_you_mean

@@ -24,12 +24,13 @@ from typing import Any, Literal
 
 from fastapi import APIRouter, HTTPException, Query, WebSocket
 from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, ValidationError
+
 from livegym.serve.picture import Pictures
 from livegym.utils.files import strict_json
 from livegym.web.access import Access
 from livegym.web.pages import SHARED, Message, OpenPages, Refused, add_files, read_object, send, why
 from livegym.web.scene_messages import Bucket
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 FILES = Path(__file__).parent / "page"
 NAMES = ("index.html", "page.css", *sorted(file.name for file in FILES.glob("*.js")))

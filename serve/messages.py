@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Protocol, Union
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, FailFast, Field, create_model
+
 from livegym.rl.spec import PolicySpec
 from livegym.tasks.base import Box
-from pydantic import BaseModel, ConfigDict, FailFast, Field, create_model
 
 VERSION = 1
 MAX_ITEMS = 64

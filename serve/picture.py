@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
 from livegym.online.service import Tally
 from livegym.tasks.base import Task
 from livegym.tasks.stream_task import StreamTask

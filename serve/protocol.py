@@ -17,13 +17,14 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Union
 
 import numpy as np
+from pydantic import BaseModel, Discriminator, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
 from livegym.online.inbox import Accepted, Answer, Decision, Observed, Refusal, Request, Rewarded
 from livegym.serve.messages import MAX_ITEMS, NAME, STATUS, VERSION, Description, RewardMessage, observe_message
 from livegym.utils.errors import did_you_mean
 from livegym.utils.files import strict_json
 from livegym.web.guard import MAX_BODY
-from pydantic import BaseModel, Discriminator, TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails
 
 MAX_GIVEN = 60  # characters of what was given that an error repeats
 NEXT = "GET /online/v1/spec tells what is expected, /online/v1/docs shows it."

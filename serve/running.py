@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
 from livegym.cfg.overrides import quoted
 from livegym.cfg.typed import as_dict
 from livegym.live.swap import LivePolicy

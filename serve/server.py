@@ -20,6 +20,7 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, WebSocket
 from fastapi.responses import PlainTextResponse, Response
+
 from livegym.online.inbox import Answer, Busy, Closed, Inbox
 from livegym.serve.claims import LEASE_S, MAX_STREAMS, Claims
 from livegym.serve.messages import MAX_ITEMS, NAME, STATUS, VERSION, Answers, Description, ErrorMessage, RewardMessage

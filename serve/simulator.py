@@ -14,6 +14,7 @@ import time
 
 import numpy as np
 import torch
+
 from livegym.online.decider import Decided, Sight
 from livegym.online.gates import raw_rows
 from livegym.online.service import Service

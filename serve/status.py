@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+
 from livegym.online.service import Service
 from livegym.serve.metrics import NUMBERS
 from livegym.serve.watchdog import Watchdog

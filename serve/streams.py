@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+
 from livegym.online.service import RewardOf
 from livegym.rl.spec import spec_of
 from livegym.serve.messages import Description

@@ -16,9 +16,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Union
 
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
 from livegym.online.inbox import Answer, Closed
 from livegym.serve.protocol import Message, Refused, answers_of, text_of
-from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 log = logging.getLogger(__name__)
 

@@ -15,13 +15,14 @@ import mujoco
 import mujoco.batch
 import numpy as np
 import torch
+from torch import Tensor
+
 from livegym.sim import model as mj
 from livegym.sim.base import APPLIED, FORCE_FIELDS, Snapshot
 from livegym.sim.model import Needs, World, known
 from livegym.sim.named import Named
 from livegym.sim.randomize import COMPANIONS, needs_set_const, write_companions
 from livegym.utils.errors import did_you_mean
-from torch import Tensor
 
 
 class Engine(Named):

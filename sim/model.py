@@ -24,9 +24,10 @@ from typing import Any
 import mujoco
 import numpy as np
 import torch
+from torch import Tensor
+
 from livegym.sim.base import APPLIED
 from livegym.utils.errors import UserError, did_you_mean, not_one_of
-from torch import Tensor
 
 STAGE_NONE, STAGE_POS, STAGE_VEL, STAGE_ACC = (
     int(getattr(mujoco.mjtStage, f"mjSTAGE_{name}")) for name in ("NONE", "POS", "VEL", "ACC")

@@ -18,11 +18,12 @@ from typing import Any
 
 import mujoco
 import numpy as np
+from mujoco.batch import Batch, SimulationError
+from torch import Tensor
+
 from livegym.sim import model as mj
 from livegym.sim.base import APPLIED
 from livegym.sim.engine import Engine
-from mujoco.batch import Batch, SimulationError
-from torch import Tensor
 
 log = logging.getLogger(__name__)
 Copies = list[tuple[np.ndarray, np.ndarray]]  # (float32 field, float64 array of the batch), both (N, ...)

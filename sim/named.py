@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import mujoco
 import numpy as np
 import torch
+from torch import Tensor
+
 from livegym.sim.base import Simulator
 from livegym.sim.model import World, quietly_attached
-from torch import Tensor
 
 
 class Named(Simulator):

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
+from torch import Tensor
+
 from livegym.sim.base import NoModel, Simulator, Snapshot
 from livegym.utils.errors import UserError
-from torch import Tensor
 
 STATE = ("qpos", "qvel", "ctrl", "steps", "unstable")
 XML = '<mujoco model="none"/>'  # a world without bodies, which MuJoCo opens

@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+
 from livegym.sim.base import Simulator
 from livegym.utils.files import atomic_write_bytes
-from torch import Tensor
 
 log = logging.getLogger(__name__)
 FIELDS = ("qpos", "qvel", "ctrl")

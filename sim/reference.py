@@ -11,10 +11,11 @@ import copy
 
 import mujoco
 import numpy as np
+from torch import Tensor
+
 from livegym.sim import model as mj
 from livegym.sim.base import APPLIED
 from livegym.sim.engine import Engine
-from torch import Tensor
 
 STATE = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 BAD = [int(getattr(mujoco.mjtWarning, f"mjWARN_{name}")) for name in ("BADQPOS", "BADQVEL", "BADQACC", "BADCTRL")]

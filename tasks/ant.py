@@ -19,9 +19,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import torch
+from torch import Tensor
+
 from livegym.sim.base import Simulator
 from livegym.tasks.base import Box, Task
-from torch import Tensor
 
 START_QPOS = (0.0, 0.0, 0.75, 1.0) + (0.0,) * 11
 """The model's reference pose (m, wxyz, rad), from which gymnasium starts too."""

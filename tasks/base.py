@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Union
 
 import torch
-from livegym.sim.base import Simulator
 from torch import Tensor
+
+from livegym.sim.base import Simulator
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor
+
 from livegym.schema import key
 from livegym.sim.base import Simulator
 from livegym.tasks.hand.driven import DrivenHand, HandParams
 from livegym.tasks.hand.names import CONTROLS
 from livegym.tasks.hand.stages import lasted
 from livegym.tasks.hand.task import HandTask
-from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor
+
 from livegym.schema import key
 from livegym.sim.base import Simulator
 from livegym.tasks.hand.box import BesideHand
@@ -30,7 +32,6 @@ from livegym.tasks.hand.names import BASE_JOINTS, CONTROLS, GRASP_SITE
 from livegym.tasks.hand.poses import open_hand, ready_pose
 from livegym.tasks.hand.stages import Stages, lasted
 from livegym.tasks.hand.task import HandTask
-from torch import Tensor
 
 STAGES = ("pre_grasp", "grasp", "lift")
 EASY_SPREAD = 0.05  # of the whole start range, about the ready pose

@@ -15,9 +15,10 @@ from math import pi
 from pathlib import Path
 
 import torch
+from torch import Tensor
+
 from livegym.sim.base import Simulator
 from livegym.tasks.base import Box, Task
-from torch import Tensor
 
 CART, POLE = 0, 1  # joints, in the model's order
 

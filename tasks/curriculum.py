@@ -16,10 +16,11 @@ import dataclasses
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from livegym.schema import CurriculumConfig, KeyDoc
 from livegym.tasks.base import Task
 from livegym.utils.errors import UserError, did_you_mean
-from torch import Tensor
 
 
 class Curriculum:

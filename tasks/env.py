@@ -27,6 +27,8 @@ from functools import cached_property
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from livegym.schema import TaskConfig
 from livegym.sim.base import Simulator
 from livegym.tasks import env_state
@@ -38,7 +40,6 @@ from livegym.tasks.stability import Recorder, StabilityWatch
 from livegym.tasks.stats import EpisodeEnds, EpisodeStats, Report
 from livegym.tasks.terms import ObservationLayout, RewardTerms, TerminationReasons, check_like, check_shape
 from livegym.utils.errors import UserError, did_you_mean
-from torch import Tensor
 
 EPISODE_TIME = "episode_time"
 """A block that every task's yaml may name: the part of the time limit that has passed, 0 to 1."""

@@ -11,8 +11,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import torch
-from livegym.sim.base import Simulator, Snapshot
 from torch import Tensor
+
+from livegym.sim.base import Simulator, Snapshot
 
 if TYPE_CHECKING:
     from livegym.tasks.env import Env

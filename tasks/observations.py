@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
+from torch import Tensor
+
 from livegym.schema import TaskConfig
 from livegym.tasks.delays import Past
 from livegym.tasks.terms import POLICY, ObservationLayout
 from livegym.utils.errors import UserError, did_you_mean
-from torch import Tensor
 
 
 class Observations:

@@ -15,13 +15,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
+
 from livegym.schema import RandomizationConfig
 from livegym.sim.base import APPLIED, Simulator
 from livegym.tasks.base import ActionSpec, Box
 from livegym.tasks.delays import Past
 from livegym.tasks.randomization_terms import EnvValue, ModelFactor, Push, Term, make_term
 from livegym.utils.errors import UserError
-from torch import Tensor
 
 
 class Randomizer:

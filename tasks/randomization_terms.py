@@ -9,10 +9,11 @@ import logging
 from fnmatch import fnmatchcase
 
 import torch
+from torch import Tensor
+
 from livegym.schema import RandomizationConfig
 from livegym.sim.base import Simulator
 from livegym.utils.errors import UserError, did_you_mean
-from torch import Tensor
 
 log = logging.getLogger(__name__)
 EVERYTHING = slice(None)

@@ -11,9 +11,10 @@ import time
 from pathlib import Path
 from typing import Protocol
 
+from torch import Tensor
+
 from livegym.tasks.terms import UNSTABLE
 from livegym.utils.errors import UserError
-from torch import Tensor
 
 log = logging.getLogger(__name__)
 

@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from livegym.sim.base import Simulator
 from livegym.tasks.base import Task
 from livegym.utils.errors import UserError
-from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from livegym.utils.errors import UserError, did_you_mean
 from torch import Tensor
+
+from livegym.utils.errors import UserError, did_you_mean
 
 TIME_LIMIT = "time_limit"
 UNSTABLE = "unstable"

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import torch
+
 from livegym.weights.bus_reader import Publication
 from livegym.weights.publish import Publisher
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+
 from livegym.rundir.checkpoint import CheckpointMeta, write_checkpoint
 from livegym.rundir.run import Run, create_run
 

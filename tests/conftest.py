@@ -5,6 +5,7 @@ from __future__ import annotations
 import anyio._backends._asyncio
 import pytest
 import torch
+
 from livegym.cfg.compose import compose
 from livegym.cfg.typed import to_typed
 

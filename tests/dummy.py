@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor
+
 from livegym.schema import ObservationGroups, TaskConfig
 from livegym.sim.base import Simulator, Snapshot
 from livegym.tasks.base import ActionSpec, Box, Task
 from livegym.tasks.env import Env
-from torch import Tensor
 
 
 class CountingSim(Simulator):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from livegym.online.experience import Experience, Layout, Verdict
 
 LAYOUT = Layout(obs=2, action=1, discrete=True, seen=3)

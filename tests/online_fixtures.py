@@ -10,6 +10,7 @@ import httpx
 import numpy as np
 import pytest
 import websockets.asyncio.client
+
 from livegym.online.inbox import Accepted, Decision, Inbox, Observed, Refusal
 from livegym.rl.spec import PolicySpec
 from livegym.serve.messages import Description

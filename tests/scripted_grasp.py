@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
+
 from livegym.tasks.blind_grasping import BlindGrasping
 from livegym.tasks.env import Env
 from livegym.tasks.hand.names import CONTROLS
 from livegym.tasks.hand.poses import ready_pose
-from torch import Tensor
 
 CLOSED = {"thumb_mcp": 0.5, "thumb_distal": 0.4}
 GRASP_Z = -0.327  # m, of base_z

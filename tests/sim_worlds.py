@@ -6,6 +6,7 @@ from pathlib import Path
 
 import gymnasium
 import torch
+
 from livegym.schema import PhysicsConfig, SimConfig
 from livegym.sim import create
 

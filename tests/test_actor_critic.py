@@ -11,13 +11,14 @@ import math
 
 import pytest
 import torch
+from torch.distributions import Categorical, Independent, Normal
+
 from livegym.rl.actor_critic import ActorCritic, OffPolicyRule, Transitions
 from livegym.rl.policy import Distribution, Policy
 from livegym.rl.spec import PolicySpec
 from livegym.schema import NetworkConfig, PPOConfig, RecurrentConfig
 from livegym.tasks.base import Box, Discrete, MultiDiscrete
 from livegym.utils.errors import UserError
-from torch.distributions import Categorical, Independent, Normal
 
 ACTIONS = {"box": Box(2), "discrete": Discrete(3), "multi": MultiDiscrete((3, 2))}
 LIMIT = 1e9  # a gradient norm that clips nothing

@@ -9,6 +9,7 @@ from pathlib import Path
 import mujoco
 import pytest
 import torch
+
 from livegym.cfg.compose import compose
 from livegym.tasks.build import make_env
 from livegym.tasks.hand.asset import OURS, hand_model

@@ -7,13 +7,14 @@ from collections import Counter
 
 import pytest
 import torch
+from scripted_grasp import action, closed_pose, towards
+
 from livegym.tasks.blind_grasping import BlindGrasping, raised
 from livegym.tasks.build import make_env
 from livegym.tasks.env import Env
 from livegym.tasks.hand.names import CONTROLS, FINGER_CONTROLS
 from livegym.tasks.hand.poses import OPEN_HAND, READY_SLIDES, open_hand, ready_pose
 from livegym.tasks.hand.stages import lasted, next_stage
-from scripted_grasp import action, closed_pose, towards
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ import time
 import numpy as np
 import pytest
 import torch
+
 from livegym.rundir.run import bus_file
 from livegym.utils.errors import UserError
 from livegym.weights import futex
 from livegym.weights.bus import CONTROL, LAYOUT
 from livegym.weights.bus_reader import BusReader
 from livegym.weights.publish import Publisher, remove_left_overs
-
 from tests.bus_weights import is_whole, left_by_a_dead_writer, publish, weights
 
 pytest_plugins = ["disk_fixtures"]

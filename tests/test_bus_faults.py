@@ -13,11 +13,11 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
 from livegym.weights import bus
 from livegym.weights import publish as publish_module
 from livegym.weights.bus_reader import BusReader
 from livegym.weights.publish import Publisher
-
 from tests.bus_weights import is_whole, publish, weights
 
 OWN_FILES = {publish_module.__file__, bus.__file__}

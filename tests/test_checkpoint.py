@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from checkpoint_samples import as_bytes, meta, put, rl_games_file, save, state
+
 from livegym.rundir import checkpoint_io
 from livegym.rundir.checkpoint import (
     CheckpointError,

@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from omegaconf import DictConfig
+
 from livegym.cfg import cli
 from livegym.cfg.compose import prepare
 from livegym.cfg.help import help_text
 from livegym.cfg.overrides import typed_safely
 from livegym.tasks import TASKS
 from livegym.utils.errors import UserError
-from omegaconf import DictConfig
 
 ROOT = Path(__file__).resolve().parent.parent
 

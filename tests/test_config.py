@@ -9,6 +9,8 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
 from livegym.cfg.compose import compose, config_loader, prepare, register, thawed
 from livegym.cfg.overrides import quoted
 from livegym.cfg.typed import build, plain, resolved_dict, to_typed, yaml_text
@@ -17,7 +19,6 @@ from livegym.schema import PPOConfig, RecurrentConfig, RootConfig, TaskConfig
 from livegym.schema.keys import Key, Schema, is_mapping, section
 from livegym.tasks import TASKS
 from livegym.utils.errors import UserError
-from omegaconf import OmegaConf
 
 COMPOSED = compose()
 

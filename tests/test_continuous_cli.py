@@ -12,10 +12,10 @@ import time
 import urllib.request
 
 import pytest
-from livegym.cfg import cli
-from livegym.rundir.checkpoint import find_latest_checkpoint_file, list_checkpoints
 
 from livegym import train
+from livegym.cfg import cli
+from livegym.rundir.checkpoint import find_latest_checkpoint_file, list_checkpoints
 from tests.processes import TRAIN, Running, results, run, runs, scalars, until
 
 TERRITORY = ("config=continuous", "task=Territory", "playSpeed=0", "streamPort=0", "online.training_interval=0.2")

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+
 from livegym.cfg.compose import compose
 from livegym.cfg.typed import to_typed
 from livegym.play.board import EPISODES, Board
@@ -34,7 +35,6 @@ from livegym.sim.base import APPLIED
 from livegym.tasks.build import make_env
 from livegym.utils.files import strict_json
 from livegym.weights.candidate import SwapEvent
-
 from tests.dummy import CountingParams, counting_env
 from tests.test_live import candidate, live_of
 

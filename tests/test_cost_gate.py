@@ -7,6 +7,7 @@ from math import exp
 import numpy as np
 import pytest
 import torch
+
 from livegym.online.cost_gate import CostGate
 from livegym.online.experience import Verdict
 from livegym.online.gate import check_judgement

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from livegym.rl.agent import create_agent
 from livegym.rl.state import capture_learner, restore_learner, set_best_return
 from livegym.schema import CurriculumConfig
 from livegym.tasks.curriculum import Curriculum
 from livegym.utils.errors import UserError
 from livegym.utils.signals import StopFlag
-
 from tests.dummy import Counting, CountingParams, counting_env
 from tests.test_learning import TINY
 

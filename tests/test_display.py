@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
+
 from livegym.utils.errors import UserError
 from livegym.viewers import display as display_module
 from livegym.viewers.display import check_display

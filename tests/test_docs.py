@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from livegym.tasks.hand import names
 
 from docs.make_tasks import OUT, page
+from livegym.tasks.hand import names
 
 TEXT = OUT.read_text()
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from livegym.schema import ObservationGroups
 from livegym.utils.errors import UserError
-
 from tests.dummy import Counting, CountingParams, counting_env
 
 

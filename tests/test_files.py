@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+
 from livegym.utils import files
 from livegym.utils.files import atomic_write_bytes, atomic_write_text, clean_temporaries, read_json_dict, strict_json
 

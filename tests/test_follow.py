@@ -10,6 +10,7 @@ import time
 
 import pytest
 import torch
+
 from livegym.play.watch import Watcher
 from livegym.rl.spec import shape_hash
 from livegym.rundir.lock import RunLock
@@ -19,7 +20,6 @@ from livegym.weights.bus_source import bus_of
 from livegym.weights.follow import FollowSource
 from livegym.weights.publish import Publisher
 from livegym.weights.sources import CheckpointSource
-
 from tests.test_live import OBS, candidate, live_of, spec_with
 from tests.test_sources import acting, save
 

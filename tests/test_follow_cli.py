@@ -12,8 +12,8 @@ import time
 
 import pytest
 import torch
-from livegym.rundir.checkpoint import list_checkpoints
 
+from livegym.rundir.checkpoint import list_checkpoints
 from tests.processes import SMALL, Running, results, run, runs
 
 pytestmark = pytest.mark.slow

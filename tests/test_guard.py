@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+
 from livegym.play.guard import Guard, GuardRule, lower_bound
 from livegym.utils.errors import UserError
-
 from tests.dummy import CountingParams, counting_env
 from tests.test_live import candidate, live_of, policy_of, spec_with
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 
 import pytest
+
+from livegym import tasks
 from livegym.cfg import groups
 from livegym.cfg.compose import compose
 from livegym.utils.errors import UserError
-
-from livegym import tasks
 
 
 @pytest.fixture

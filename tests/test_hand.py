@@ -8,6 +8,7 @@ import mujoco
 import numpy as np
 import pytest
 import torch
+
 from livegym.sim.model import attach, compile_spec, load_spec
 from livegym.tasks.hand.actions import (
     ActionPipeline,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from livegym.schema import PhysicsConfig, SimConfig
 from livegym.sim import create
 from livegym.tasks.hand.asset import OURS

@@ -15,6 +15,7 @@ import torch
 from checkpoint_samples import Shell, as_bytes, put, state, with_pickle
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+
 from livegym.rundir.checkpoint import CheckpointError, read_checkpoint
 
 pytest_plugins = ["disk_fixtures"]

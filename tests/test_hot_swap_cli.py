@@ -7,8 +7,8 @@ import re
 import signal
 
 import pytest
-from livegym.rundir.run import bus_file, open_run
 
+from livegym.rundir.run import bus_file, open_run
 from tests.processes import SMALL, Running, results, run, runs, until
 
 pytestmark = pytest.mark.slow

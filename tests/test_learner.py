@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from livegym.rl.spec import shape_hash, spec_of
 from livegym.rl.state import policy_state
 from livegym.rundir.run import bus_file, create_run
 from livegym.weights.bus_reader import BusReader
 from livegym.weights.learner import BusObserver
-
 from tests.bus_weights import left_by_a_dead_writer
 from tests.dummy import counting_env
 from tests.test_learning import agent_of

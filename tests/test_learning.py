@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 import torch
+
 from livegym.rl.agent import IterationAbandoned, create_agent
 from livegym.rl.spec import spec_of
 from livegym.rl.state import capture_environment, capture_learner, restore_environment, restore_learner, set_best_return
@@ -14,7 +15,6 @@ from livegym.tasks.base import Box, Discrete, MultiDiscrete
 from livegym.utils.errors import UserError
 from livegym.utils.seeding import seed_everything
 from livegym.utils.signals import StopFlag
-
 from tests.dummy import Counting, counting_env
 
 TINY = PPOConfig(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from livegym.live.swap import LivePolicy
 from livegym.live.transition import SwapRule
 from livegym.play.play import Player, ScriptedActor, quotas
@@ -21,7 +22,6 @@ from livegym.tasks.stats import EpisodeEnds
 from livegym.utils.errors import UserError
 from livegym.utils.moments import Moments
 from livegym.weights.candidate import Candidate, SwapEvent
-
 from tests.dummy import CountingParams, counting_env
 
 TRAIN = PPOConfig(network=NetworkConfig(units=[4]), max_iterations=1)

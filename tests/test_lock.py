@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+
 from livegym.rundir.lock import LockHolder, RunLock, boot_id, lock_holder
 from livegym.utils.errors import UserError
 

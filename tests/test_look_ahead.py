@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+
 from livegym.online.decider import _executed
 from livegym.online.experience import Verdict
 from livegym.online.gates import Sees, make_gate
@@ -16,7 +17,6 @@ from livegym.tasks.base import Discrete, MultiDiscrete
 from livegym.tasks.build import make_env
 from livegym.tasks.env import Env
 from livegym.utils.errors import UserError
-
 from tests.dummy import Counting, CountingParams, CountingSim, counting_config, counting_env
 from tests.test_actor_critic import same
 

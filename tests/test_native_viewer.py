@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import glfw
 import pytest
+
 from livegym.play import requests as ask_for
 from livegym.play.audience import Audience
 from livegym.play.board import Board
@@ -23,7 +24,6 @@ from livegym.play.world import build_world
 from livegym.rundir.provenance import Provenance
 from livegym.utils.signals import StopFlag
 from livegym.viewers.native import Window
-
 from tests.processes import until
 from tests.screen import WINDOW, Screen
 

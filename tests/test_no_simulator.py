@@ -7,6 +7,7 @@ import math
 import mujoco
 import pytest
 import torch
+
 from livegym.cfg.saved import resumed_config, with_run_config
 from livegym.cfg.typed import as_dict
 from livegym.schema import PhysicsConfig, SimConfig

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from livegym.schema import ObservationGroups, RandomizationConfig
 from livegym.tasks.base import Discrete
 from livegym.utils.errors import UserError
-
 from tests.dummy import Counting, counting_env
 
 STEP = {"observations": ObservationGroups(policy=["step"], privileged=["episode", "step"])}

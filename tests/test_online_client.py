@@ -12,12 +12,12 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
+
+from examples.gym_client import CartPole
 from livegym.tasks.build import make_env
 from livegym_client import Client, Decision, Denied, Refused, Runner, Unreachable
 from livegym_client import client as client_module
 from livegym_client.wire import MAX_BYTES, Address, batches, item_of
-
-from examples.gym_client import CartPole
 from tests.online_fixtures import serving
 from tests.processes import until
 from tests.web_fixtures import TOKEN

@@ -13,11 +13,11 @@ import time
 import numpy as np
 import pytest
 import websockets.sync.client
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
 from livegym.serve import dashboard as module
 from livegym.serve.dashboard import MAX_MESSAGE, READ_ONLY
 from livegym.web.pages import REFUSALS
-from websockets.exceptions import ConnectionClosed, InvalidStatus
-
 from tests.online_status import Script, dashboards, picture_of
 from tests.processes import until
 from tests.web_fixtures import client_of

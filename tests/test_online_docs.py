@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+
 from livegym.online.inbox import CAPACITY, REFUSALS
 from livegym.online.pending import SESSION
 from livegym.schema import OnlineConfig
 from livegym.serve import claims, messages, server, talk
 from livegym.web.server import MAX_HELD, MAX_MESSAGE, MAX_WAITING
-
 from tests.page_fixtures import needs_chromium
 
 pytest_plugins = ["online_fixtures", "page_fixtures"]

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
 from livegym.serve.history import CAPACITY, PLACES, Points, point_of
 from livegym.serve.metrics import EVERY, EVERY_LATER, LATER, NUMBERS, PREFIX, STATES, Curves, Readings, table
 from livegym.utils.files import strict_json
 from livegym.web.metrics import registry_of, text_of
-from prometheus_client.parser import text_string_to_metric_families
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
 from tests.online_status import COMPONENTS, full_status, merged
 
 SECTION_6 = {

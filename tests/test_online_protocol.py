@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from livegym.online.inbox import Accepted, Busy, Closed, Decision, Inbox, Observed, Refusal, Rewarded
 from livegym.serve.claims import LEASE_S, Claims
 from livegym.serve.messages import LARGEST, STATUS, Description
 from livegym.serve.protocol import Reader, Refused, answers_of, text_of
-
 from tests.online_fixtures import GRID, SPEC, Part
 
 PLAIN, RAW = Reader(Description(SPEC)), Reader(Description(SPEC, GRID))

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+
 from livegym.online.experience import Experience, Layout, Verdict, to_row
 from livegym.online.gate import Judgement, check_judgement
 from livegym.online.rewards import Lessons, combine, weakened

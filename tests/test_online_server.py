@@ -19,12 +19,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-from livegym.online.inbox import Asked
-from livegym.serve import claims, server, talk
-from livegym.web import server as web_server
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from livegym.online.inbox import Asked
+from livegym.serve import claims, server, talk
+from livegym.web import server as web_server
 from tests.online_fixtures import serving
 from tests.processes import until
 from tests.web_fixtures import TOKEN, complaints

@@ -7,13 +7,13 @@ import os
 import re
 
 import pytest
+from rich.console import Console
+
 from livegym.rl.scalars import ScalarWriter
 from livegym.rundir.lock import RunLock
 from livegym.rundir.overview import facts_of, find_run, manage_runs, runs_table
 from livegym.rundir.run import create_run, list_runs, point_latest, read_latest
 from livegym.utils.errors import UserError
-from rich.console import Console
-
 from tests.checkpoint_samples import new_run
 
 

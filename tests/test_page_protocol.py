@@ -13,6 +13,7 @@ import pytest
 import websockets
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from livegym.cfg.compose import compose
 from livegym.cfg.typed import to_typed
 from livegym.play.board import Board
@@ -26,7 +27,6 @@ from livegym.viewers.browser.pages import REFUSALS, Pages
 from livegym.viewers.browser.protocol import MAX_MESSAGE, REQUESTS, Look, Refused, read
 from livegym.viewers.browser.stage import Stage
 from livegym.viewers.view import View
-
 from tests.dummy import counting_env
 from tests.page_fixtures import Line, SceneLine
 from tests.processes import until

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from livegym.play.board import Board
 from livegym.play.controls import Controls
 from livegym.viewers.browser.pages import Pages

@@ -6,8 +6,8 @@ import random
 
 import numpy as np
 import pytest
-from livegym.online.pending import REMEMBERED, SESSION, Pending, RewardError
 
+from livegym.online.pending import REMEMBERED, SESSION, Pending, RewardError
 from tests.experiences import pending as decision_of
 
 NEXT = np.ones(2, np.float32)

@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 import yaml
+
 from livegym.rundir import provenance
 from livegym.rundir.provenance import Provenance, write_metadata
 from livegym.rundir.run import create_run

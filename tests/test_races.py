@@ -9,9 +9,9 @@ import subprocess
 import sys
 
 import pytest
+
 from livegym.rundir.checkpoint import list_checkpoints, read_checkpoint
 from livegym.rundir.run import open_run
-
 from tests.processes import SMALL, TRAIN, Running, results, run, runs, scalars, until
 
 pytestmark = pytest.mark.slow

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from sim_worlds import FALLING, FLOOR, PENDULUM, STACKED, make
+
 from livegym.schema import RandomizationConfig
 from livegym.tasks.base import Box
 from livegym.tasks.randomization import Randomizer
 from livegym.utils.errors import UserError
-from sim_worlds import FALLING, FLOOR, PENDULUM, STACKED, make
 
 ALL = torch.arange(3)
 BOXES = f"""<mujoco><worldbody>{FLOOR}

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from livegym.tasks.hand.asset import OURS as OUR_HAND
 
+from livegym.tasks.hand.asset import OURS as OUR_HAND
 from tests.processes import Running, run
 from tests.screen import Screen
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import av
 import pytest
+
 from livegym.cfg.compose import compose
 from livegym.cfg.typed import to_typed
 from livegym.play.audience import Audience
@@ -25,7 +26,6 @@ from livegym.viewers.companions import Companions
 from livegym.viewers.opening import open_audience
 from livegym.viewers.record import Recorder, clip_name
 from livegym.web.opening import access_of
-
 from tests.processes import Running, run, runs, until
 from tests.screen import Screen
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from livegym.online.experience import Layout, Verdict, from_row, to_row
 from livegym.online.replay import BETA, FLOOR, ReplayReader, ReplayWriter
 from livegym.online.ring import file_bytes
 from livegym.tasks.base import Box, Discrete, MultiDiscrete
 from livegym.utils.errors import UserError
-
 from tests.disk_fixtures import small_disk
 from tests.experiences import LAYOUT, complete, mixed, pending
 

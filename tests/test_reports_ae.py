@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from omegaconf import OmegaConf
+
 from livegym.cfg import cli
 from livegym.cfg.compose import compose
 from livegym.cfg.typed import yaml_text
@@ -24,8 +26,6 @@ from livegym.rundir.run import point_latest
 from livegym.schema import ObservationGroups
 from livegym.tasks import TASKS
 from livegym.utils.errors import UserError
-from omegaconf import OmegaConf
-
 from tests.checkpoint_samples import new_run, save
 from tests.processes import SMALL, TRAIN, results, run, runs, scalars
 from tests.test_learning import agent_of, trained

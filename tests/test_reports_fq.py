@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from livegym.rl.adapter import RlGamesEnv
 from livegym.rl.curves import scalars as curves_of
 from livegym.rl.scalars import ScalarWriter
@@ -16,7 +17,6 @@ from livegym.rundir.checkpoint import list_checkpoints, read_checkpoint
 from livegym.tasks import TASKS
 from livegym.tasks.build import make_env
 from livegym.utils.signals import StopFlag
-
 from tests.processes import SMALL, Running, run, scalars, until
 from tests.test_learning import TINY, agent_of, trained
 from tests.test_live import OBS, candidate, live_of

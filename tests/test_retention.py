@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from checkpoint_samples import Shell, as_bytes, meta, put, rl_games_file, save, state, with_pickle
+
 from livegym.rundir.checkpoint import (
     CheckpointError,
     best_checkpoint_file,

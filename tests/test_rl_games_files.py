@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from rl_games.algos_torch import torch_ext
+from rl_games.torch_runner import Runner
+
 from livegym.cfg.compose import compose
 from livegym.cfg.typed import to_typed
 from livegym.rl.adapter import RlGamesEnv
 from livegym.rl.config import learner_params
 from livegym.rundir.checkpoint import read_checkpoint
 from livegym.tasks.build import make_env
-from rl_games.algos_torch import torch_ext
-from rl_games.torch_runner import Runner
-
 from tests.processes import results, run
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from checkpoint_samples import new_run
+
 from livegym.rundir.run import create_run, latest_dangles, list_runs, open_run, point_latest, read_latest
 from livegym.utils import files
 from livegym.utils.errors import UserError

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 
 import pytest
+
 from livegym.cfg.saved import resumed_config, with_run_config
 from livegym.cfg.typed import as_dict
 from livegym.utils.errors import UserError

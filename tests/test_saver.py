@@ -7,12 +7,12 @@ import shutil
 
 import pytest
 import torch
+
 from livegym.rl.saver import LONG_ITERATION, SavePolicy, Saver
 from livegym.rl.spec import spec_of
 from livegym.rundir.checkpoint import list_checkpoints, read_checkpoint, read_env_state
 from livegym.rundir.run import create_run, open_run, read_latest
 from livegym.utils.errors import UserError
-
 from tests.disk_fixtures import tmpfs
 from tests.test_learning import agent_of
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from checkpoint_samples import new_run, save
+
 from livegym.rundir.checkpoint import set_best
 from livegym.rundir.run import Run, point_latest
 from livegym.rundir.select import NothingYet, resolve_checkpoint

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from livegym.rundir.select import read_selected
 from livegym.utils.errors import UserError
-
 from tests.checkpoint_samples import new_run, put
 
 WHENS = ("20250930_235959", "20251001_000000", "20260109_120000")

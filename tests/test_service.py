@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 import torch
+
 from livegym.live.swap import LivePolicy
 from livegym.online.decider import Decider, Sight, Slots
 from livegym.online.experience import Layout, Verdict
@@ -31,7 +32,6 @@ from livegym.serve.watchdog import Watchdog
 from livegym.tasks.base import Box
 from livegym.tasks.build import make_env
 from livegym.weights.candidate import Candidate
-
 from tests.dummy import counting_env
 from tests.online_status import full_status
 from tests.test_live import candidate, live_of, spec_with

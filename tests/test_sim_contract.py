@@ -6,8 +6,6 @@ import math
 
 import pytest
 import torch
-from livegym.schema import PhysicsConfig, SimConfig
-from livegym.sim import create
 from sim_worlds import (
     ANT,
     FALLING,
@@ -20,6 +18,9 @@ from sim_worlds import (
     make_busy,
     readings,
 )
+
+from livegym.schema import PhysicsConfig, SimConfig
+from livegym.sim import create
 
 G = 9.81
 NAN = float("nan")

@@ -8,7 +8,6 @@ import warnings
 import mujoco
 import pytest
 import torch
-from livegym.sim.model import STAGE_NONE, STAGE_POS, STAGE_VEL
 from sim_worlds import (
     ANT,
     BUSY,
@@ -20,6 +19,8 @@ from sim_worlds import (
     make_busy,
     readings,
 )
+
+from livegym.sim.model import STAGE_NONE, STAGE_POS, STAGE_VEL
 
 
 @pytest.fixture(autouse=True)

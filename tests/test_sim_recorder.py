@@ -8,8 +8,9 @@ import mujoco
 import numpy as np
 import pytest
 import torch
-from livegym.sim.recorder import StateRecorder
 from sim_worlds import PENDULUM, make
+
+from livegym.sim.recorder import StateRecorder
 
 
 @pytest.fixture

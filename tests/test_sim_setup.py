@@ -5,9 +5,6 @@ from __future__ import annotations
 import mujoco
 import pytest
 import torch
-from livegym.schema import PhysicsConfig, SimConfig
-from livegym.sim import create
-from livegym.utils.errors import UserError
 from sim_worlds import (
     BUSY,
     FALLING,
@@ -17,6 +14,10 @@ from sim_worlds import (
     make_busy,
     readings,
 )
+
+from livegym.schema import PhysicsConfig, SimConfig
+from livegym.sim import create
+from livegym.utils.errors import UserError
 
 G = 9.81
 

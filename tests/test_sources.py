@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from livegym.play.watch import Watcher
 from livegym.rl.spec import shape_hash
 from livegym.rundir.checkpoint import CheckpointMeta, read_checkpoint, set_best, write_checkpoint
 from livegym.rundir.run import Run, create_run, point_latest
 from livegym.utils.errors import UserError
 from livegym.weights.sources import CheckpointSource, candidate_of
-
 from tests.test_live import candidate, live_of, policy_of, spec_with
 
 

@@ -8,6 +8,7 @@ import mujoco
 import numpy as np
 import pytest
 import torch
+
 from livegym.utils.spatial import conjugate, into_frame, multiply, rotate
 
 QUARTER_Z = torch.tensor([math.sqrt(0.5), 0.0, 0.0, math.sqrt(0.5)])  # 90 degrees about z

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.image import imread
+
 from livegym.utils.errors import UserError
 from livegym.viewers.strip import SIZE, successful_episode, world_of
-from matplotlib.image import imread
 
 KEPT = Path(__file__).parent.parent / "docs" / "policies" / "BlindGrasping.pth"
 

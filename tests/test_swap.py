@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 import torch
+
 from livegym.live.mixture import mixed_mode, mixed_sample
 from livegym.live.swap import LivePolicy
 from livegym.live.transition import SwapRule
@@ -17,7 +18,6 @@ from livegym.schema import PhysicsConfig, SimConfig
 from livegym.tasks.base import Discrete, MultiDiscrete
 from livegym.tasks.build import make_env
 from livegym.utils.errors import UserError
-
 from tests.dummy import counting_env
 from tests.test_live import OBS, RECURRENT, candidate, live_of, policy_of, recorded, spec_with
 

@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 import torch
+
 from livegym.tasks import TASKS
 from livegym.tasks.base import Box, Discrete, Task
 from livegym.tasks.build import make_env

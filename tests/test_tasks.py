@@ -9,6 +9,7 @@ import mujoco
 import numpy as np
 import pytest
 import torch
+
 from livegym.tasks.build import make_env
 
 

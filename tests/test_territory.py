@@ -7,10 +7,10 @@ from math import exp
 
 import pytest
 import torch
+
 from livegym.rl.spec import spec_of
 from livegym.tasks.build import make_env
 from livegym.tasks.territory import Territory, TerritoryParams, costs, draws, dynamics, features, grid
-
 from tests.processes import run
 
 ENERGY, COMBAT = costs.ENERGY, costs.COMBAT

@@ -11,8 +11,8 @@ import time
 
 import pytest
 import yaml
-from livegym.rundir.checkpoint import list_checkpoints, read_checkpoint
 
+from livegym.rundir.checkpoint import list_checkpoints, read_checkpoint
 from tests.disk_fixtures import tmpfs
 from tests.processes import SMALL, Running, run, runs, scalars, until
 

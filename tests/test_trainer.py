@@ -11,6 +11,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+
 from livegym.online.divergence import ENOUGH, LEAST, LEAST_FACTOR, PROBATION, STRIKES
 from livegym.online.experience import Experience, Layout, Verdict
 from livegym.online.gate import Judgement
@@ -21,7 +22,6 @@ from livegym.rl.actor_critic import ActorCritic, OffPolicyRule, Transitions
 from livegym.rl.spec import PolicySpec
 from livegym.schema import NetworkConfig, OnlineConfig, PPOConfig
 from livegym.tasks.base import Discrete
-
 from tests.test_actor_critic import finite, same
 
 SPEC = PolicySpec("Bandit", (("state", 2),), (), Discrete(3), 0.1)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
+
 from livegym.play.results import VERSIONS_KEPT, Results
 from livegym.rl.progress import Progress
 from livegym.rl.scalars import ScalarWriter
@@ -21,8 +23,6 @@ from livegym.tasks.stability import HOPELESS
 from livegym.utils import signals
 from livegym.utils.errors import UserError
 from livegym.utils.log import file_log
-from rich.console import Console
-
 from tests.disk_fixtures import tmpfs
 from tests.dummy import CountingParams, counting_env
 from tests.processes import scalars

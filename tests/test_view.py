@@ -6,6 +6,7 @@ import glfw
 import mujoco
 import numpy as np
 import pytest
+
 from livegym.play import requests as ask_for
 from livegym.play.board import Board
 from livegym.play.controls import Controls

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from livegym.cfg.typed import as_dict
 from livegym.online.experience import Experience, Verdict
 from livegym.online.gates import layout_of
@@ -27,7 +28,6 @@ from livegym.serve.watchdog import Watchdog
 from livegym.tasks.base import Box
 from livegym.utils.errors import UserError
 from livegym.weights.bus_reader import BusReader
-
 from tests.disk_fixtures import small_disk  # noqa: F401 - a fixture
 from tests.online_status import full_status
 from tests.processes import until

@@ -11,9 +11,9 @@ import pytest
 import websockets.exceptions
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from livegym.web.access import ADDRESSES, WRONG_TOKENS, WrongTokens, host_name, local_path
 from livegym.web.scene_proxy import SceneProxy
-
 from tests.web_fixtures import TOKEN, client_of, doors, scene_socket
 
 pytest_plugins = ["web_fixtures"]

@@ -15,13 +15,13 @@ import pytest
 import websockets.asyncio.client
 import websockets.exceptions
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
+
 from livegym.utils.errors import UserError
 from livegym.web import guard, server
 from livegym.web.access import Access
 from livegym.web.door import FrontDoor
 from livegym.web.listen import listen, reachable_host
 from livegym.web.mjpeg import Frames, stream_router
-
 from tests.web_fixtures import TOKEN, client_of, complaints, raw_socket, scene_socket
 
 pytest_plugins = ["web_fixtures"]

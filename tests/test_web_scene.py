@@ -17,10 +17,10 @@ import websockets.asyncio.client
 import websockets.exceptions
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from livegym.web import scene_proxy
-from livegym.web.scene_messages import Bucket, Filter, Unreadable, ViewerCameraMessage
 from viser import _messages as viser_messages
 
+from livegym.web import scene_proxy
+from livegym.web.scene_messages import Bucket, Filter, Unreadable, ViewerCameraMessage
 from tests.web_fixtures import PROTOCOL, client_of, complaints, doors, moving, positions_in, raw_socket, scene_socket
 
 pytest_plugins = ["web_fixtures"]

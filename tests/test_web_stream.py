@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from livegym.web.mjpeg import MAX_CLIENTS, Frames, stream_router
 
+from livegym.web.mjpeg import MAX_CLIENTS, Frames, stream_router
 from tests.web_fixtures import client_of, doors
 
 pytest_plugins = ["web_fixtures"]

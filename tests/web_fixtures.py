@@ -13,6 +13,7 @@ import pytest
 import viser
 import websockets.asyncio.client
 import zstandard
+
 from livegym.web.access import Access
 from livegym.web.door import FrontDoor
 from livegym.web.scene_proxy import SceneProxy

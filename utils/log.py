@@ -8,9 +8,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from livegym.utils.errors import UserError
 from rich.console import Console
 from rich.logging import RichHandler
+
+from livegym.utils.errors import UserError
 
 console = Console(stderr=True)
 """The one console: log lines and live displays share it, so that neither overwrites the other."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Final
 
 import numpy as np
+
 from livegym.utils.errors import UserError
 from livegym.utils.files import discard
 

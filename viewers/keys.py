@@ -18,6 +18,7 @@ from typing import Any
 
 import glfw
 import mujoco
+
 from livegym.play import requests as ask_for
 from livegym.play.board import Board
 from livegym.play.controls import HOW, SPEEDS, Controls

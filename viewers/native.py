@@ -30,6 +30,7 @@ import mujoco
 import mujoco.viewer
 import numpy as np
 import torch
+
 from livegym.play.audience import Viewer
 from livegym.play.board import Board
 from livegym.play.controls import Controls

@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 import mujoco
 import numpy as np
+
 from livegym.utils.errors import UserError, not_one_of
 from livegym.viewers.gl import make_context
 from livegym.viewers.view import follows_at_first, tracked_body

@@ -6,6 +6,7 @@ import copy
 
 import mujoco
 import numpy as np
+
 from livegym.viewers.view import tracked_body
 
 _DRAWN = mujoco.mjtCatBit.mjCAT_STATIC | mujoco.mjtCatBit.mjCAT_DYNAMIC

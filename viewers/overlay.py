@@ -6,6 +6,7 @@ import time
 
 import mujoco
 import mujoco.viewer
+
 from livegym.viewers.keys import Desk, help_text
 from livegym.viewers.status import ascii_of, marks, status
 

@@ -12,6 +12,8 @@ import re
 import time
 from pathlib import Path
 
+from torch import Tensor
+
 from livegym.live.swap import LivePolicy
 from livegym.play.audience import Viewer
 from livegym.play.controls import Controls
@@ -23,7 +25,6 @@ from livegym.schema import RootConfig
 from livegym.tasks.env import Step
 from livegym.utils.errors import UserError
 from livegym.viewers.video import VideoWriter, check_video
-from torch import Tensor
 
 SHORT = 5.0  # s of a clip of a training, where videoSeconds is not given
 RESTS = 25.0  # times as long as a clip took: drawing halves a training's speed on a machine that is fully used

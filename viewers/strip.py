@@ -16,6 +16,8 @@ from pathlib import Path
 
 import mujoco
 import numpy as np
+from matplotlib.image import imsave
+
 from livegym.cfg.compose import compose
 from livegym.cfg.saved import with_run_config
 from livegym.cfg.typed import to_typed
@@ -24,7 +26,6 @@ from livegym.rundir.select import read_selected
 from livegym.utils.errors import UserError
 from livegym.viewers.offscreen import Painter
 from livegym.weights.sources import candidate_of
-from matplotlib.image import imsave
 
 ENVS = 8
 TRIES = 5000  # control steps in which an episode has to succeed

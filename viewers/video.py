@@ -28,10 +28,11 @@ from types import TracebackType
 
 import mujoco
 import numpy as np
+from numpy.typing import ArrayLike
+
 from livegym.utils.errors import UserError
 from livegym.viewers.clip import FAULTS, Clip, check_encoder, exact_dt
 from livegym.viewers.offscreen import Camera, Painter
-from numpy.typing import ArrayLike
 
 log = logging.getLogger(__name__)
 

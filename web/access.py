@@ -24,9 +24,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from livegym.web.form import token_form
 from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+
+from livegym.web.form import token_form
 
 WRONG_TOKENS = 10
 """From one address within `WINDOW_S`; after them even the right one has to wait."""

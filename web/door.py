@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 from fastapi import FastAPI
 from fastapi.responses import Response
+
 from livegym.utils.files import strict_json
 from livegym.web.access import Access
 from livegym.web.guard import Guard

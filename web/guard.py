@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 
-from livegym.web.access import Access
 from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from livegym.web.access import Access
 
 MAX_ACTIVE = 128
 """Requests and WebSockets that are served at once."""

@@ -23,9 +23,10 @@ from typing import Any
 import pydantic_core
 from fastapi import APIRouter, WebSocket
 from fastapi.responses import FileResponse
-from livegym.utils.files import strict_json
 from pydantic import ValidationError
 from starlette.websockets import WebSocketDisconnect
+
+from livegym.utils.files import strict_json
 
 log = logging.getLogger(__name__)
 

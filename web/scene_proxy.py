@@ -28,9 +28,6 @@ from typing import Any
 
 import viser
 from fastapi import APIRouter, WebSocket
-from livegym.web.guard import content_policy
-from livegym.web.scene_messages import Bucket, Filter, Unreadable
-from livegym.web.viser_seam import on_connection, take_no_orders
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.websockets import WebSocketDisconnect, WebSocketState
@@ -38,6 +35,10 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
 from websockets.typing import Subprotocol
+
+from livegym.web.guard import content_policy
+from livegym.web.scene_messages import Bucket, Filter, Unreadable
+from livegym.web.viser_seam import on_connection, take_no_orders
 
 log = logging.getLogger(__name__)
 

@@ -21,8 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 import xxhash
-from livegym.utils.errors import UserError
 from torch import Tensor
+
+from livegym.utils.errors import UserError
 
 MAGIC = b"LGYMBUS"
 LAYOUT = 1

@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+
 from livegym.utils.errors import UserError
 from livegym.weights import futex
 from livegym.weights.bus import (
@@ -36,7 +38,6 @@ from livegym.weights.bus import (
     floats_of,
     writer_lives,
 )
-from torch import Tensor
 
 ATTEMPTS = 100  # copies that the writer overtakes, before the next look
 

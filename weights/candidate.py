@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from livegym.rl.spec import PolicySpec
 from livegym.rundir.run import run_of
-from torch import Tensor
 
 Label = int | str
 """A policy version; of a run that a test moved to, with that run's name before it."""

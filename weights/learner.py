@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from torch import Tensor
+
 from livegym.rl.agent import Iteration
 from livegym.rl.spec import PolicySpec, shape_hash
 from livegym.rl.state import not_finite, policy_state
@@ -21,7 +23,6 @@ from livegym.rundir.run import Run, bus_file
 from livegym.utils.errors import UserError
 from livegym.weights.bus_reader import BusReader
 from livegym.weights.publish import Publisher, remove_left_overs
-from torch import Tensor
 
 log = logging.getLogger(__name__)
 

@@ -25,10 +25,11 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
+from torch import Tensor
+
 from livegym.utils.files import discard
 from livegym.weights import futex
 from livegym.weights.bus import LAYOUT, MAGIC, SLOT, Mapped, checksum, file_size, places_of, writer_lives
-from torch import Tensor
 
 log = logging.getLogger(__name__)
 

@@ -15,9 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
+
 from livegym.tasks.hand.names import BASE_CONTROLS, CONTROLS, FINGER_CONTROLS
 from livegym.utils.errors import UserError, did_you_mean
-from torch import Tensor
 
 Rule = Callable[[Tensor], Tensor]
 """last targets (N, 18) -> what holds where the policy says nothing (N, 18)."""

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import mujoco
 import torch
+
 from livegym.sim.model import compile_spec, load_spec
 from livegym.tasks.hand.names import (
     CONTROLS,

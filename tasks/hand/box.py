@@ -6,11 +6,12 @@ self.box.fingers_on() >= 2                              # (N,) bool
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from livegym.sim.base import Simulator
 from livegym.tasks.hand.names import DISTAL_BODIES, PALM
 from livegym.tasks.hand.senses import HandSenses
 from livegym.utils.spatial import into_frame
-from torch import Tensor
 
 GROUND = "world"
 

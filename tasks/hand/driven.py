@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import Optional
 
 import torch
+from torch import Tensor
+
 from livegym.schema import key
 from livegym.sim.base import Simulator
 from livegym.tasks.base import Task
 from livegym.tasks.hand.actions import ActionPipeline, driven_controls, meaning_of
 from livegym.tasks.hand.names import BASE_JOINTS, CONTROLS, FINGERS, JOINTS, control_limits, coupling
 from livegym.tasks.hand.senses import HandSenses
-from torch import Tensor
 
 SLIDES = 3  # of the base joints
 BASE = slice(0, len(BASE_JOINTS))  # of the controls

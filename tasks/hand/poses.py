@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import torch
-from livegym.tasks.hand.names import BASE_JOINTS, FINGER_CONTROLS
 from torch import Tensor
+
+from livegym.tasks.hand.names import BASE_JOINTS, FINGER_CONTROLS
 
 OPEN_HAND = {"thumb_rotation": 1.5, "thumb_mcp": -0.2, "thumb_distal": 0.2, "finger_spread": 0.0}
 """Controls of an open hand that is about to grasp, rad; those of the fingers' joints:"""

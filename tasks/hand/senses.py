@@ -11,10 +11,11 @@ from __future__ import annotations
 from itertools import combinations
 
 import torch
+from torch import Tensor
+
 from livegym.sim.base import Simulator
 from livegym.tasks.hand.names import BASE_JOINTS, DISTAL_BODIES, FINGER_JOINTS, FINGERS, PAD_SITES, PALM, TIP_SITES
 from livegym.utils.spatial import conjugate, into_frame, multiply
-from torch import Tensor
 
 PAIRS = tuple(combinations(range(len(FINGERS)), 2))
 """Pairs of fingers, 10: (thumb, index), (thumb, middle), ..."""

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
+
 from livegym.sim.base import Simulator
 from livegym.tasks.base import Task
-from torch import Tensor
 
 
 class Stages:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from torch import Tensor
+
 from livegym.tasks.base import Box, Task
 from livegym.tasks.hand.asset import hand_model
 from livegym.tasks.hand.driven import BOUND, DrivenHand, HandParams
-from torch import Tensor
 
 
 class HandTask(Task):

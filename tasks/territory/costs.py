@@ -24,9 +24,10 @@ from dataclasses import dataclass
 from math import exp
 
 import torch
+from torch import Tensor
+
 from livegym.tasks.territory import grid
 from livegym.tasks.territory.params import TerritoryParams
-from torch import Tensor
 
 ENERGY, COMBAT = 0, 1  # the second choice of an action
 CERTAIN_DEATH, SAFE = 2.0, 8.0  # chunks from the nearest protector

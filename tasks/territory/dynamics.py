@@ -14,10 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
+
 from livegym.tasks.territory import draws, grid
 from livegym.tasks.territory.costs import Outlook
 from livegym.tasks.territory.params import TerritoryParams
-from torch import Tensor
 
 WALK = 2  # chunks that a worker walks in a step, in rows and in columns
 LAYOUT = 64  # numbers that the layout of a map draws, before those of workers and protectors

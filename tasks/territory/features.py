@@ -10,10 +10,11 @@ safety 4 (chance to live on the quadrant's richest chunk, by the three protector
 from __future__ import annotations
 
 import torch
+from torch import Tensor
+
 from livegym.tasks.territory import grid
 from livegym.tasks.territory.costs import Raw, queens_place, survival
 from livegym.tasks.territory.params import TerritoryParams
-from torch import Tensor
 
 WATCHED = 3  # protectors that safety reckons with
 NAMED = 2  # of those, that the policy is told of one by one

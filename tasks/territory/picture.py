@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import Tensor
+
 from livegym.tasks.territory.costs import CERTAIN_DEATH, SAFE, Raw
 from livegym.tasks.territory.grid import SIDE
 from livegym.tasks.territory.params import TerritoryParams
-from torch import Tensor
 
 TYPES = ("energy", "combat")
 

@@ -21,12 +21,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from livegym.sim.base import Simulator
 from livegym.tasks.base import MultiDiscrete
 from livegym.tasks.stream_task import CostTask, Expectation, RawField
 from livegym.tasks.territory import costs, dynamics, features, grid, picture
 from livegym.tasks.territory.params import TerritoryParams
-from torch import Tensor
 
 MAP = (grid.SIDE, grid.SIDE)
 MOST = 1e6  # of anything on one chunk

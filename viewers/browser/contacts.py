@@ -10,6 +10,7 @@ import mujoco
 import numpy as np
 import trimesh
 import viser
+
 from livegym.viewers.browser.frames import Frame
 from livegym.viewers.browser.scene import ROOT
 from livegym.viewers.view import View

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import viser
+
 from livegym.viewers.browser.contacts import Contacts
 from livegym.viewers.browser.frames import Frame
 from livegym.viewers.browser.protocol import Look

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
+
 from livegym.play.play import Player
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, WebSocket
+
 from livegym.play.board import Board
 from livegym.play.controls import Controls
 from livegym.viewers.browser.protocol import Look, read

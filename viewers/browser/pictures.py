@@ -7,6 +7,7 @@ import threading
 import time
 
 import simplejpeg
+
 from livegym.play.world import World
 from livegym.utils.attempt import attempt
 from livegym.utils.errors import UserError

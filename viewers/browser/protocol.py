@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any, get_type_hints
 
 import pydantic_core
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
 from livegym.play import requests as ask_for
 from livegym.viewers.view import PRESETS, View
 from livegym.web.pages import Refused, read_object, why
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 __all__ = ["Look", "Refused", "read"]
 MAX_MESSAGE = 2000  # characters; integers of more digits cannot even be printed

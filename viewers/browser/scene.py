@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 import mujoco
 import numpy as np
 import viser
-from livegym.viewers.view import bounds_of, cell_of, grid_offsets, tracked_body
 from mjviser.conversions import is_fixed_body, merge_geoms
+
+from livegym.viewers.view import bounds_of, cell_of, grid_offsets, tracked_body
 
 ROOT = "/world"
 VISIBLE_GROUPS = 3  # geoms of higher groups are collision shapes and the like, as in MuJoCo's own viewer

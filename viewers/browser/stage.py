@@ -13,6 +13,7 @@ from typing import Any
 import mujoco
 import rich
 import viser
+
 from livegym.play.world import World
 from livegym.utils.attempt import attempt
 from livegym.viewers.browser.eyes import Eye
