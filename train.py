@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from livegym.utils.child import CHILD
 from livegym.utils.search_path import forget_checkout
 from livegym.utils.signals import StopFlag, end_on_interrupt
 
@@ -26,6 +27,10 @@ def main() -> int:
     """Does what the command line says; returns the exit status."""
     end_on_interrupt()  # first: the next import is Hydra's, in which Ctrl+C could get lost
     forget_checkout()
+    if sys.argv[1:] == [CHILD]:
+        from livegym import child
+
+        return child.main()
     from livegym.cfg import cli
 
     return cli.run(job)
@@ -55,10 +60,8 @@ def _run(cfg: DictConfig, stop: StopFlag) -> int:
     provenance = Provenance(yaml_text(cfg), yaml_text(cfg, resolve=False), overrides, list(sys.orig_argv))
     if config.mode == "test":
         from livegym.play.testing import run_test
-        from livegym.utils.companion import end_with_parent
         from livegym.viewers.opening import open_audience
 
-        end_with_parent(stop)
         status = run_test(config, provenance, stop, task, overrides, open_audience)
         if stop.requested and cli.in_sweep():
             raise KeyboardInterrupt  # a test ends well on Ctrl+C, but the sweep must not go on

@@ -8,6 +8,8 @@ Checked wherever a task comes from: typed (`cfg.validate`), or out of a run that
 from __future__ import annotations
 
 from livegym.schema import RootConfig
+from livegym.schema.engines import check_engine
+from livegym.tasks import TASKS
 from livegym.utils.errors import UserError
 
 SHOWN = ("viewer", "watch", "videoRecord", "trainVideoEvery")  # keys that draw bodies
@@ -15,9 +17,6 @@ SHOWN = ("viewer", "watch", "videoRecord", "trainVideoEvery")  # keys that draw 
 
 def check_bodies(config: RootConfig) -> None:
     """Raises UserError where engine, physics or viewers do not fit the task."""
-    from livegym.sim import check_engine  # imports torch, as does the next: a wrong key should not wait for it
-    from livegym.tasks import TASKS
-
     name = config.task.name
     own_dynamics = TASKS[name].own_dynamics
     check_engine(config.sim, config.physics, f"task={name}", own_dynamics)

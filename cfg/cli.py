@@ -28,11 +28,14 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from livegym.cfg import compose
-from livegym.cfg.overrides import split
+from livegym.cfg.overrides import parse, split, values
 from livegym.cfg.typed import hide_secrets, redacted
 from livegym.cfg.validate import unused_keys, validate
+from livegym.projects import new, registry
+from livegym.projects.commands import command
 from livegym.schema import RootConfig
 from livegym.schema.keys import Schema
+from livegym.schema.values import plain_text
 from livegym.utils.errors import UserError, did_you_mean
 
 Job = Callable[[DictConfig], "int | None"]
@@ -57,6 +60,9 @@ def run(job: Job) -> int:
 
 
 def _run(job: Job, arguments: list[str]) -> int:
+    if arguments[:1] == ["new"]:
+        return new.main(arguments[1:])
+    registry.use(_project_dir(arguments))
     if {"--help", "-h"} & set(arguments):
         from livegym.cfg.help import help_text
 
@@ -83,6 +89,18 @@ def _run(job: Job, arguments: list[str]) -> int:
         _say("interrupted")
         status = max([INTERRUPTED, *(s for _, s in jobs.ended if s >= SIGNALLED)])
     return max(status, jobs.exit_status())
+
+
+def _project_dir(arguments: list[str]) -> str | None:
+    """The folder that `projectDir=` names. Raises UserError for several: a process has one set of projects."""
+    given = [argument for argument in arguments if split(argument)[1] == "projectDir"]
+    if not given:
+        return None
+    found = values(parse(given)[-1])
+    if len(given) > 1 or len(found) > 1:
+        raise UserError(f"{' '.join(given)}: one project at a time. Allowed: one folder; several can be installed.")
+    text = plain_text(found[0])
+    return None if text == "null" else text
 
 
 def parse_options(arguments: list[str]) -> argparse.Namespace:
@@ -114,7 +132,7 @@ def _unknown_option(option: str) -> UserError:
 
 def _refuse_option(message: str) -> NoReturn:
     """Instead of argparse's own, which prints its usage and exits."""
-    raise UserError(f"{message}. Allowed: {', '.join(OWN_OPTIONS)}, and key=value. See python train.py --help")
+    raise UserError(f"{message}. Allowed: {', '.join(OWN_OPTIONS)}, and key=value. See {command('--help')}")
 
 
 def _refuse_hopeless(prepared: compose.Prepared) -> None:

@@ -16,14 +16,20 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import hydra
 from hydra.core.config_loader import ConfigLoader
+from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.types import Override
+from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
+from hydra.plugins.config_source import ConfigResult, ConfigSource
+from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
@@ -31,9 +37,12 @@ from yaml import YAMLError
 from livegym.cfg import overrides as ov
 from livegym.cfg.groups import CFG_DIR, GROUPS, check_group, refuse_bare_names
 from livegym.cfg.typed import params_class, plain
+from livegym.projects import registry
+from livegym.projects.commands import command
 from livegym.schema import RootConfig, TaskConfig
 from livegym.schema.keys import Key, Schema, is_mapping, section, strip_optional
 from livegym.schema.values import check, plain_text
+from livegym.tasks import TASKS
 from livegym.utils.errors import UserError, did_you_mean
 
 VERSION_BASE = "1.3"
@@ -65,27 +74,71 @@ def _omegaconf_knows(hint: Any) -> bool:
     return inner in (int, float, str, bool, list[int], list[float], list[str], dict[str, float])
 
 
+def node_of(task: str) -> type:
+    """The schema of `task.*` with the task's own parameters. Raises UserError for a task that cannot be loaded."""
+    params = thawed(TASKS[task].Params)
+    member = ("params", params, dataclasses.field(default_factory=params))
+    return dataclasses.make_dataclass(f"{task}Config", [member], bases=(TaskConfig,))
+
+
 def register() -> None:
-    """Registers the schema with Hydra; may be called again."""
-    from livegym.tasks import TASKS  # imports torch: help and wrong names do without
+    """Lets Hydra find the schema and the yaml files of all projects; may be called again."""
+    ConfigStore.instance().store(name="schema", node=RootConfig)
+    Plugins.instance().register(ProjectFolders)
+    Plugins.instance().register(TaskSchemas)
 
-    _register(tuple((name, task.Params) for name, task in TASKS.items()))
+
+class ProjectFolders(SearchPathPlugin):
+    """Adds the yaml folders of outside projects to Hydra's search path, and the source of task schemas."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        """Called by Hydra whenever it begins to compose."""
+        for project in registry.projects()[1:]:
+            search_path.append(project.name, f"file://{project.cfg}")
+        search_path.append("livegym", f"{TaskSchemas.scheme()}://")
 
 
-@functools.cache
-def _register(params_of: tuple[tuple[str, type], ...]) -> None:
-    store = ConfigStore.instance()
-    store.store(name="schema", node=RootConfig)
-    for name, cls in params_of:
-        params = thawed(cls)
-        member = ("params", params, dataclasses.field(default_factory=params))
-        node = dataclasses.make_dataclass(f"{name}Config", [member], bases=(TaskConfig,))
-        store.store(group="schema/task", name=name, node=node)
+class TaskSchemas(ConfigSource):
+    """The group `schema/task`: an option for each task, made when it is chosen, so no other task's code is run."""
+
+    GROUP = "schema/task"
+
+    @staticmethod
+    def scheme() -> str:
+        """What Hydra knows it by."""
+        return "livegym"
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        """The schema of one task. Raises UserError if its code cannot be loaded."""
+        node = OmegaConf.structured(node_of(Path(config_path).stem))
+        return ConfigResult(provider=self.provider, path=self.full_path(), config=node, header={"package": None})
+
+    def available(self) -> bool:
+        """Always there."""
+        return True
+
+    def is_group(self, config_path: str) -> bool:
+        """Whether it holds options."""
+        return config_path.strip("/") in ("", "schema", self.GROUP)
+
+    def is_config(self, config_path: str) -> bool:
+        """Whether it is one of the tasks."""
+        group, _, name = config_path.strip("/").rpartition("/")
+        return group == self.GROUP and name.removesuffix(".yaml") in registry.names("tasks")
+
+    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
+        """The names in it."""
+        path = config_path.strip("/")
+        if path == self.GROUP:
+            return [] if results_filter is ObjectType.GROUP else registry.names("tasks")
+        inner = {"": "schema", "schema": "task"}.get(path)
+        return [inner] if inner is not None and results_filter is not ObjectType.CONFIG else []
 
 
 @contextmanager
 def config_loader() -> Iterator[ConfigLoader]:
-    """Hydra, reading `cfg/`."""
+    """Hydra, reading `cfg/` of all projects."""
+    register()
     with hydra.initialize_config_dir(str(CFG_DIR), version_base=VERSION_BASE):
         yield GlobalHydra.instance().config_loader()
 
@@ -123,7 +176,6 @@ def _prepare(arguments: Sequence[str], loader: ConfigLoader, multirun: bool) -> 
     for override in ours if not sweep else ():
         ov.refuse_sweep(override, override in settings and _holds_text(_find(override, Schema())))
     _check_settings(settings, Schema(), {})
-    register()
     groups = [o for o in ours if o not in settings]
     bases = [_compose(job) for job in ov.jobs(groups)] if _depends_on_groups(settings) else []
     for base in bases:
@@ -262,7 +314,7 @@ def explained(error: BaseException) -> UserError:
         return UserError(f"The configuration cannot be composed: {kept[0]}. Allowed: {', '.join(options)}.")
     return UserError(
         f"The configuration cannot be composed: {reason}{f' (key {key})' if key else ''}.{_right_key(key)}\n"
-        "Allowed keys: python train.py --help; Hydra's own: python train.py --cfg hydra"
+        f"Allowed keys: {command('--help')}; Hydra's own: {command('--cfg hydra')}"
     )
 
 

@@ -12,6 +12,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from livegym.cfg.compose import compose
+from livegym.projects import registry
+from livegym.projects.commands import program
 from livegym.schema import (
     OnlineConfig,
     PhysicsConfig,
@@ -23,13 +26,14 @@ from livegym.schema import (
 )
 from livegym.schema.keys import Key, Schema, is_mapping, section
 from livegym.schema.values import allowed, show
-from livegym.utils.errors import not_one_of
+from livegym.tasks import TASKS
+from livegym.utils.errors import UserError
 
-CFG_DIR = Path(__file__).resolve().parent
 MUJOCO_TIMESTEP = 0.002  # s, where a model names none
 
-USAGE = "python train.py config=<preset> task=<Task> key=value ..."
+USAGE = "config=<preset> task=<Task> key=value ..."
 
+PROGRAM = "python train.py"
 EXAMPLES = (
     ("python train.py task=Ant numEnvs=256", "train Ant"),
     ("python train.py config=test task=Ant checkpoint=latest", "watch the newest Ant, taking over new weights"),
@@ -51,7 +55,7 @@ def help_text(width: int | None = None, arguments: Sequence[str] = ()) -> str:
     width = width or _terminal()
     parts = [
         "livegym: train robot policies in simulation, and watch the policy that is learning right now.",
-        f"usage: {USAGE}",
+        f"usage: {program()} {USAGE}",
         _table("Presets (config=...)", _described("config"), width),
         _table("Tasks (task=...; more with --list-tasks)", _described("task"), width),
         _table("Simulation engines (sim=...)", _described("sim"), width),
@@ -63,7 +67,7 @@ def help_text(width: int | None = None, arguments: Sequence[str] = ()) -> str:
         _table("task.* (defaults are the task's own; with --help task=<Task>, its params too)", _task_rows(), width),
         _table("sim.* and physics.*", _rows([*_below(SimConfig, "sim."), *_below(PhysicsConfig, "physics.")]), width),
         *(_params_table(argument[5:], width) for argument in arguments if argument.startswith("task=")),
-        _table("Examples", EXAMPLES, width),
+        _table("Examples", [(typed.replace(PROGRAM, program()), what) for typed, what in EXAMPLES], width),
         _table("Options", _options(), width),
     ]
     return "\n\n".join(parts)
@@ -74,10 +78,6 @@ def _task_rows() -> list[tuple[str, str]]:
 
 
 def _params_table(name: str, width: int) -> str:
-    from livegym.tasks import TASKS  # imports torch
-
-    if name not in TASKS:
-        raise not_one_of("task", name, TASKS)
     params = TASKS[name].Params
     return _table(f"task.params.* of {name}", _rows(Schema(params).keys(params, "task.params.").values()), width)
 
@@ -87,6 +87,7 @@ def _options() -> list[tuple[str, str]]:
         ("-m, --multirun", "run once for each combination of comma-separated values"),
         ("--cfg job", "print the composed configuration; with --resolve, interpolations resolved"),
         ("--info defaults", "print which yaml files were composed"),
+        ("new my_robot", "make a project of your own: a folder with a task that trains, to be turned into yours"),
         ("--list-tasks", "print tasks with action spec, control rate and episode length"),
         ("--hydra-help", "print Hydra's own options, tab completion among them"),
     ]
@@ -98,7 +99,11 @@ def _terminal() -> int:
 
 def _described(group: str) -> list[tuple[str, str]]:
     """(name, first comment line) of each yaml file of a group; @package lines do not count."""
-    return [(path.stem, _first_comment(path)) for path in sorted((CFG_DIR / group).glob("*.yaml"))]
+    rows = []
+    for project in registry.projects():
+        whose = "" if project is registry.projects()[0] else f"({project.name}) "
+        rows += [(name, whose + _first_comment(path)) for name, path in project.yaml_files(group).items()]
+    return sorted(rows)
 
 
 def _first_comment(path: Path) -> str:
@@ -142,16 +147,25 @@ def _table(title: str, rows: Sequence[tuple[str, str]], width: int) -> str:
 
 def tasks_text(width: int | None = None) -> str:
     """What `--list-tasks` prints: name, one line, action spec, control rate and episode length of each task."""
-    from livegym.cfg.compose import compose
-    from livegym.tasks import TASKS  # imports torch
+    rows = [(name, _about(name)) for name in TASKS]
+    tables = [_table("Tasks", rows, width or _terminal())]
+    if registry.broken():
+        tables.append(
+            _table("Installed projects that cannot be used", [*registry.broken().items()], width or _terminal())
+        )
+    return "\n\n".join(tables)
 
-    rows = []
-    for name, task in sorted(TASKS.items()):
-        config = compose([f"task={name}"]).task
-        facts = _facts(task(task.Params()), config)
-        first = (task.__doc__ or "").strip().partition("\n")[0]
-        rows.append((name, f"{first} {facts}"))
-    return _table("Tasks", rows, width or _terminal())
+
+def _about(name: str) -> str:
+    """One task's description and facts, or why it cannot be used: one that is broken must not hide the others."""
+    try:
+        part, task = registry.part("tasks", name), TASKS[name]
+        facts = _facts(task(task.Params()), compose([f"task={name}"]).task)
+    except UserError as error:
+        return f"cannot be used: {str(error).strip().splitlines()[-1]}"
+    first = (task.__doc__ or "").strip().partition("\n")[0]
+    whose = "" if part.project is registry.projects()[0] else f" From {part.source}."
+    return f"{first} {facts}{whose}"
 
 
 def _facts(task: Any, config: Any) -> str:

@@ -18,6 +18,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, Quote, QuotedString
 from hydra.errors import HydraException
 
+from livegym.projects.commands import program
 from livegym.utils.errors import UserError
 
 ASSET, ASSET_KEY = "asset", "task.params.asset"  # of the tasks that take a model of one's own; short, and in full
@@ -151,7 +152,7 @@ def refuse_sweep(override: Override, is_text: bool) -> None:
     hint = f"\nFor one text with commas: {typed_safely(key, raw)}" if is_text else ""
     raise UserError(
         f"{override.input_line}: one value is allowed here. "
-        f"Several values need -m, one job each: python train.py -m {shlex.quote(str(override.input_line))}{hint}"
+        f"Several values need -m, one job each: {program()} -m {shlex.quote(str(override.input_line))}{hint}"
     )
 
 

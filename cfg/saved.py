@@ -20,11 +20,14 @@ from omegaconf import MISSING, OmegaConf
 
 from livegym.cfg.bodies import check_bodies
 from livegym.cfg.typed import as_dict, build
+from livegym.projects.record import PROJECT, no_such_task, remember_change
 from livegym.schema import OnlineConfig, PPOConfig, RootConfig, SimConfig, TaskConfig
+from livegym.schema.engines import BODILESS
 from livegym.schema.keys import Schema, section
 from livegym.schema.values import check
 from livegym.schema.watching import WatchingKeys
-from livegym.utils.errors import UserError, not_one_of
+from livegym.tasks import TASKS
+from livegym.utils.errors import UserError
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +39,7 @@ SESSION: tuple[str, ...] = (  # keys that a resumed run takes from the command l
     *(f"online.{f.name}" for f in dataclasses.fields(OnlineConfig) if f.name != "buffer_capacity"),
 )  # fmt: skip
 ALWAYS_SESSION = (
-    "mode", "checkpoint", "resume", "runsDir",
+    "mode", "checkpoint", "resume", "runsDir", "projectDir",
     *(f.name for f in dataclasses.fields(WatchingKeys) if f.name != "playSpeed"),
 )  # fmt: skip
 
@@ -73,9 +76,6 @@ def with_run_config(
 
 def _engine_of(config: RootConfig) -> SimConfig:
     """The session's engine; of a run whose task has no bodies, the one without."""
-    from livegym.sim import BODILESS
-    from livegym.tasks import TASKS
-
     return dataclasses.replace(config.sim, engine=BODILESS) if TASKS[config.task.name].own_dynamics else config.sim
 
 
@@ -113,7 +113,7 @@ def whole_config(saved: dict[str, Any]) -> RootConfig:
 def _typed(content: dict[str, Any], task_name: str) -> RootConfig:
     """A whole saved configuration as dataclasses."""
     parts = typed_parts(content, task_name)
-    rest = {k: v for k, v in content.items() if k not in FROM_RUN}
+    rest = {k: v for k, v in content.items() if k not in (*FROM_RUN, PROJECT)}
     return dataclasses.replace(_checked(rest, RootConfig, Schema(), ""), **parts)
 
 
@@ -176,8 +176,6 @@ def typed_parts(content: dict[str, Any], task_name: str) -> dict[str, Any]:
 
     Raises UserError where a key without a default is missing, or a value is not one.
     """
-    from livegym.tasks import TASKS
-
     schema = Schema(TASKS[task_name].Params)
     task = content["task"]
     if isinstance(task, dict) and task.get("params") is None:
@@ -209,13 +207,12 @@ def _missing(value: Any, path: str) -> Iterator[str]:
 
 
 def _task_name(saved: dict[str, Any]) -> str:
-    from livegym.tasks import TASKS
-
     if not all(isinstance(saved.get(part), dict) for part in FROM_RUN):
         raise UserError("the checkpoint's configuration has no task and train sections; it cannot be used.")
     name = saved["task"].get("name")
     if name not in TASKS:
-        raise not_one_of("the checkpoint's task", name, TASKS)
+        raise no_such_task(name, saved.get(PROJECT))
+    remember_change(name, saved.get(PROJECT))
     return str(name)
 
 

@@ -14,9 +14,11 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from livegym.projects.record import PROJECT, record
 from livegym.rundir.provenance import REDACTED, SECRET_WORDS
 from livegym.schema import RootConfig
 from livegym.schema.keys import Schema, section, strip_optional
+from livegym.tasks import TASKS
 from livegym.utils.errors import UserError, not_one_of
 from livegym.utils.files import atomic_write_text
 
@@ -46,8 +48,6 @@ def _raw(cfg: DictConfig, path: str) -> str:
 
 def params_class(content: dict[str, Any]) -> type:
     """The parameter dataclass of the task that `content` names. Raises UserError for an unknown task."""
-    from livegym.tasks import TASKS
-
     name = content["task"]["name"]
     if name not in TASKS:
         raise not_one_of("task.name", name, TASKS)
@@ -106,8 +106,17 @@ def resolved_dict(cfg: DictConfig) -> dict[str, Any]:
 
 
 def as_dict(config: RootConfig) -> dict[str, Any]:
-    """A typed configuration as plain values with secrets hidden: what is embedded in checkpoints."""
-    return typing.cast(dict[str, Any], redacted(_listed(dataclasses.asdict(config))))
+    """A typed configuration as plain values with secrets hidden: what is embedded in checkpoints.
+
+    Beside the keys, `project` says whose task it is (`projects.record`).
+    """
+    content = redacted(plain_dict(config))
+    return {**content, PROJECT: record(config.task.name)}
+
+
+def plain_dict(config: RootConfig) -> dict[str, Any]:
+    """A typed configuration as plain values, secrets and all: what a child process is given."""
+    return typing.cast(dict[str, Any], _listed(dataclasses.asdict(config)))
 
 
 def _listed(content: Any) -> Any:

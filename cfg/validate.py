@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from livegym.cfg.bodies import check_bodies
 from livegym.cfg.typed import build, params_class, plain
+from livegym.projects import registry
 from livegym.schema import PPOConfig, RootConfig
 from livegym.schema.keys import Schema, section, value_hint
 from livegym.schema.values import check
@@ -47,6 +48,11 @@ def validate(cfg: DictConfig) -> None:
         check(known[name], value, schema)
     _check_noise(content, schema)
     config = build(RootConfig, content, schema)
+    if config.projectDir != registry.project_dir():
+        raise UserError(
+            f"projectDir={config.projectDir}: it is set in a yaml file, and its code would be loaded unasked. "
+            "Allowed: on the command line only. Take it out of the yaml."
+        )
     check_device(config.device)
     check_bodies(config)
     _check_start(config)

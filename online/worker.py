@@ -1,10 +1,10 @@
-"""The trainer's process: `python -m livegym.online.worker <run directory> <descriptor> <version>`.
+"""The trainer's process, started by the one that serves (`serve/watchdog.py`).
 
 A process and not a thread, for two reasons. It can be killed when it hangs, which no thread can. And Python lets one
 thread run at a time: beside a training thread, an answer waits for its turn; beside a process it does not
 (`benchmarks/online.py` measures both).
 
-It reads its configuration from standard input. It takes spec and last good state from the run's newest checkpoint
+It takes spec and last good state from the run's newest checkpoint
 that verifies, experience from the replay buffer's file. It gives versions to the weight bus, checkpoints to `nn/`,
 and one line of JSON for each training, or at least each second, to the file descriptor: its pulse. Its versions come
 after the given one, which an earlier trainer told of.
@@ -12,12 +12,10 @@ after the given one, which an earlier trainer told of.
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import os
 import signal
-import sys
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -27,7 +25,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from livegym.cfg.saved import whole_config
 from livegym.cfg.typed import as_dict
 from livegym.online.gates import layout_of, make_gate
 from livegym.online.replay import ReplayReader
@@ -44,7 +41,6 @@ from livegym.utils.attempt import Attempts
 from livegym.utils.companion import end_with_parent
 from livegym.utils.errors import UserError
 from livegym.utils.files import strict_json
-from livegym.utils.log import setup_logging
 from livegym.utils.signals import StopFlag
 from livegym.weights.learner import BusObserver
 
@@ -243,25 +239,21 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def main(arguments: list[str]) -> int:
-    """The process. Its exit status: 0 after a stop that was asked for, else 1."""
-    run, pulse, after = open_run(Path(arguments[0])), int(arguments[1]), int(arguments[2])
+def run_worker(config: RootConfig, folder: Path, pulse: int, after: int) -> int:
+    """The process. Its exit status: 0 after a stop that was asked for, else 1.
+
+    `folder`: the run's. `pulse`: descriptor of its signs of life. `after`: its versions come after this one. Raises
+    UserError if the run has nothing to go on from.
+    """
     os.set_blocking(pulse, False)
-    setup_logging("info")
     torch.set_num_threads(1)
     with StopFlag() as stop:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the one that serves, which ends this one
         end_with_parent(stop, patience=ORPHAN_S)
         try:
-            config = whole_config(json.loads(sys.stdin.read()))
-            setup_logging(config.logLevel)
-            worker = Worker(run, config, pulse, after)
+            worker = Worker(open_run(folder), config, pulse, after)
         except UserError as error:
             log.error("%s", error)
             return error.exit_code
         worker.serve(stop)
         return 0 if stop.requested else 1
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from livegym.projects.commands import command
 from livegym.rl.agent import Iteration
 from livegym.rl.spec import PolicySpec, shape_hash
 from livegym.rl.state import capture_environment, capture_learner, not_finite, set_best_return
@@ -151,7 +152,7 @@ class Saver:
         restart = f"checkpoint={last.path} train.learning_rate=<lower>" if last else "train.learning_rate=<lower>"
         return UserError(
             f"the policy diverged by iteration {it.epoch}: {error}. Training cannot go on from there. "
-            f"Start again from before it: python train.py task={self.spec.task} {restart}",
+            f"Start again from before it: {command(f'task={self.spec.task}', restart)}",
             exit_code=1,
         )
 

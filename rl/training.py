@@ -19,6 +19,7 @@ import torch
 
 from livegym.cfg.saved import resumed_config
 from livegym.cfg.typed import as_dict
+from livegym.projects.commands import command
 from livegym.rl.agent import Agent, Iteration, IterationAbandoned, create_agent
 from livegym.rl.curves import write_curves
 from livegym.rl.observer import TrainingObserver
@@ -252,7 +253,7 @@ class _Training:
             saver.run.path,
         )
         if self.stop.requested and saver.saved_version:
-            log.info("to go on: python train.py resume=true checkpoint=%s", shlex.quote(str(saver.run.path)))
+            log.info("to go on: %s", command("resume=true", f"checkpoint={shlex.quote(str(saver.run.path))}"))
         elif self.stop.requested:
             log.info("no iteration was finished, so there is nothing to go on from.")
         return self.stop.exit_status

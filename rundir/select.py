@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
+from livegym.projects.commands import command
 from livegym.rundir.checkpoint_io import read_checkpoint
 from livegym.rundir.listing import BEST, best_checkpoint_file, first_usable, list_checkpoints
 from livegym.rundir.run import NN, TRAINING_KINDS, Run, latest_dangles, list_runs, nn_of, open_run, read_latest, run_of
@@ -156,7 +157,7 @@ def _of(task: str | None) -> str:
 
 
 def _command(task: str | None) -> str:
-    return f"python train.py config=train_headless task={task or '<Task>'}"
+    return command("config=train_headless", f"task={task or '<Task>'}")
 
 
 def _train_first(task: str | None) -> str:
@@ -191,7 +192,7 @@ def _latest_test(runs_dir: Path, task: str | None) -> Selection:
         notes.append(f"{run.name} is passed over: its results.json names no checkpoint that is still there")
     raise NothingYet(
         f"checkpoint=latest_test: {runs_dir.absolute()} holds no finished test{_of(task)} whose checkpoint is still "
-        f"there. Test first: python train.py config=test checkpoint=latest"
+        f"there. Test first: {command('config=test', 'checkpoint=latest')}"
     )
 
 

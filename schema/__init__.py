@@ -247,6 +247,12 @@ class MainKeys:
         None, "also keep every n-th iteration's checkpoint for good", unit="iterations", low=1, mode="train continuous"
     )
     runsDir: str = key("runs", "where run directories are, from where you typed", example="runsDir=/data/runs")
+    projectDir: Optional[str] = key(
+        None,
+        "a folder of your own that holds cfg/ and tasks/: its tasks, gates, engines and yaml files are there as well; "
+        "null: the current directory if its pyproject.toml has [tool.livegym]. Only on the command line",
+        example="projectDir=../my_robot",
+    )
     runsSelect: Optional[str] = key(
         None, "a part of the names of the runs that are meant; null: all", mode="runs", example="runsSelect=Ant_train"
     )
@@ -259,7 +265,7 @@ class MainKeys:
     gate: str = key(
         "auto",
         "who may veto an action of continuous training: cost (the task's cost function), lookahead (a copy of the "
-        "simulator, rolled forward), off, auto: cost where the task has one; or one of your own in online/gates.py",
+        "simulator, rolled forward), off, auto: cost where the task has one; or a project's own",
         mode="continuous",
         example="gate=lookahead",
     )

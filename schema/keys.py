@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Any, Optional
 
+from livegym.projects.commands import command
 from livegym.schema import KeyDoc, RootConfig, TaskConfig
 from livegym.utils.errors import UserError, did_you_mean
 
@@ -149,7 +150,7 @@ class Schema:
         place = f"in {where}" if where else "at the root"
         return UserError(
             f"{typed or path}: there is no such key.{hint}\n"
-            f"Allowed {place}: {', '.join(names) or 'nothing'}. All keys: python train.py --help"
+            f"Allowed {place}: {', '.join(names) or 'nothing'}. All keys: {command('--help')}"
         )
 
     def right_path(self, path: str, where: str, siblings: Iterable[str]) -> str:

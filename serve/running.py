@@ -29,6 +29,7 @@ from livegym.online.memory import Memory
 from livegym.online.saving import Keeper
 from livegym.online.service import Service
 from livegym.play.watch import Watcher
+from livegym.projects.commands import command
 from livegym.rl.actor_critic import ActorCritic, OffPolicyRule
 from livegym.rl.policy import Policy
 from livegym.rl.spec import PolicySpec, spec_of
@@ -230,4 +231,4 @@ def _report(run: Run, service: Service) -> None:
         f"{sum(rewards) / len(rewards):.3f}" if rewards else "unknown",
         run.path,
     )
-    log.info("to go on: python train.py config=continuous resume=true %s", quoted("checkpoint", str(run.path)))
+    log.info("to go on: %s", command("config=continuous", "resume=true", quoted("checkpoint", str(run.path))))

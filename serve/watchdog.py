@@ -21,20 +21,18 @@ import re
 import select
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import deque
 from typing import Any
 
-from livegym.cfg.typed import as_dict
+from livegym.cfg.typed import plain_dict
+from livegym.projects.commands import PROGRAM, program
 from livegym.rundir.run import Run
 from livegym.schema import RootConfig
 from livegym.utils.attempt import attempt
-from livegym.utils.companion import PARENT
+from livegym.utils.child import start_child
 from livegym.utils.errors import UserError
-from livegym.utils.files import strict_json
-from livegym.utils.search_path import child_environment
 
 log = logging.getLogger(__name__)
 
@@ -182,24 +180,14 @@ class Watchdog:
         reading, writing = os.pipe()
         after = int(self._told.get("version", 0))  # what was told of is not given out again
         try:
-            self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "livegym.online.worker",
-                    str(self._run.path.absolute()),
-                    str(writing),
-                    str(after),
-                ],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                pass_fds=(writing,),
-                start_new_session=True,  # Ctrl+C is for the one that serves
-                env={**child_environment(), PARENT: str(os.getpid())},
-            )
+            request = {
+                "job": "trainer",
+                "config": plain_dict(self._config),
+                "run": str(self._run.path.absolute()),
+                "pulse": writing,
+                "after": after,
+            }
+            self._process = start_child(request, {PROGRAM: program()}, pass_fds=(writing,))
         except OSError:
             os.close(reading)
             raise
@@ -210,10 +198,6 @@ class Watchdog:
         self._state = "starting"
         self._beat_at = time.monotonic()
         process = self._process
-        assert process.stdin is not None
-        with contextlib.suppress(OSError):  # dead already: the next look says so
-            process.stdin.write(strict_json(as_dict(self._config), indent=None))
-            process.stdin.close()
         threading.Thread(target=_pass_on, args=(process,), name="trainer-words", daemon=True).start()
 
     def _listen(self, timeout: float) -> None:

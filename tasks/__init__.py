@@ -1,27 +1,41 @@
-"""What is learned: the task table, the Task contract (`base`), the one step order (`env`), one module a task.
+"""What is learned: the Task contract (`base`), the one step order (`env`), one module a task.
 
-A new task is a module here, a line in `TASKS`, `cfg/task/<Name>.yaml`, `cfg/train/<Name>PPO.yaml` and a model, unless
-it brings its own dynamics; the contract tests (`tests/test_task_contract.py`) pick it up from the table.
+    TASKS["Ant"]          # the class; its module is imported now
+    list(TASKS)           # the names, livegym's and those of outside projects; nothing is imported
+
+A new task is a module here or in a project of one's own, `cfg/task/<Name>.yaml`, `cfg/train/<Name>PPO.yaml` and a
+model, unless it brings its own dynamics (docs/new-task.md). No table names it; the contract tests pick it up.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from livegym.projects import registry
 from livegym.utils.mujoco_gl import import_mujoco
 
-import_mujoco()  # before anybody else does
+if TYPE_CHECKING:
+    from livegym.tasks.base import Task
 
-# ruff: noqa: E402
-from livegym.tasks.ant import Ant
-from livegym.tasks.base import Task
-from livegym.tasks.base_task import BaseTask
-from livegym.tasks.blind_grasping import BlindGrasping
-from livegym.tasks.cartpole import Cartpole
-from livegym.tasks.territory import Territory
 
-TASKS: dict[str, type[Task]] = {
-    "Ant": Ant,
-    "BaseTask": BaseTask,
-    "BlindGrasping": BlindGrasping,
-    "Cartpole": Cartpole,
-    "Territory": Territory,
-}
+class _Tasks(Mapping[str, "type[Task]"]):
+    """Names of tasks and their classes."""
+
+    def __getitem__(self, name: str) -> type[Task]:
+        import_mujoco()  # before the task's module does
+        found: type[Task] = registry.load("tasks", name)
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in registry.names("tasks")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(registry.names("tasks"))
+
+    def __len__(self) -> int:
+        return len(registry.names("tasks"))
+
+
+TASKS: Mapping[str, type[Task]] = _Tasks()
+"""Raises UserError for a name that nobody has, that two projects have, or whose code cannot be loaded."""

@@ -1,45 +1,70 @@
-"""A new task with a step forgotten: the message names the step."""
+"""A task of which something is missing: the error says what, and where to put it."""
 
 from __future__ import annotations
 
-import shutil
+import sys
+from pathlib import Path
 
 import pytest
 
-from livegym import tasks
-from livegym.cfg import groups
 from livegym.cfg.compose import compose
+from livegym.projects import new, registry
+from livegym.tasks import TASKS
 from livegym.utils.errors import UserError
 
 
 @pytest.fixture
-def slider_yaml():
-    """A copy of Cartpole's yaml as cfg/task/Slider.yaml, where `task=` looks for it."""
-    file = groups.CFG_DIR / "task" / "Slider.yaml"
-    shutil.copy(groups.CFG_DIR / "task" / "Cartpole.yaml", file)
-    yield file
-    file.unlink()
+def project(tmp_path, monkeypatch) -> Path:
+    """A project of one's own with a task Mine, in use until the test ends."""
+    monkeypatch.chdir(tmp_path)
+    folder = new.new_project("mine")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    registry.use(str(folder))
+    yield folder
+    registry.use(None)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "mine"]:
+        del sys.modules[name]  # or the next test's project of this name would be another one
 
 
-def test_a_yaml_without_a_line_in_the_table(slider_yaml):
-    with pytest.raises(UserError, match=r"tasks/__init__.py has no Slider"):
-        compose(["task=Slider"])
+def test_a_yaml_without_a_module(project):
+    (project / "tasks" / "mine.py").unlink()
+    with pytest.raises(UserError, match=r"Mine\.yaml is there, but .*tasks has not .*class Mine in mine\.py"):
+        compose(["task=Mine"])
 
 
-def test_a_line_in_the_table_without_a_yaml(monkeypatch):
-    monkeypatch.setitem(tasks.TASKS, "Slider", tasks.TASKS["Cartpole"])
-    with pytest.raises(UserError, match=r"no .*Slider.yaml"):
-        compose(["task=Slider"])
+def test_a_module_without_a_yaml(project):
+    (project / "cfg" / "task" / "Mine.yaml").unlink()
+    registry.use(str(project))
+    with pytest.raises(UserError, match=r"task=Mine: there is mine\.tasks\.mine, but no .*cfg/task/Mine\.yaml"):
+        compose(["task=Mine"])
 
 
-def test_a_copied_yaml_that_still_has_the_other_name(slider_yaml, monkeypatch):
-    monkeypatch.setitem(tasks.TASKS, "Slider", tasks.TASKS["Cartpole"])
-    with pytest.raises(UserError, match="write name: Slider"):
-        compose(["task=Slider"])
+def test_a_module_without_the_class(project):
+    (project / "tasks" / "mine.py").write_text("class Other: ...\n")
+    with pytest.raises(UserError, match=r"task=Mine: mine\.tasks\.mine:Mine of .* cannot be loaded .AttributeError"):
+        compose(["task=Mine"])
 
 
-def test_a_task_without_learner_settings(slider_yaml, monkeypatch):
-    monkeypatch.setitem(tasks.TASKS, "Slider", tasks.TASKS["Cartpole"])
-    slider_yaml.write_text(slider_yaml.read_text().replace("name: Cartpole", "name: Slider"))
-    with pytest.raises(UserError, match="SliderPPO"):
-        compose(["task=Slider"])
+def test_code_that_fails_is_told_with_its_traceback(project):
+    (project / "tasks" / "mine.py").write_text("1 / 0\n")
+    with pytest.raises(UserError, match=r"(?s)mine\.py.*line 1.*task=Mine: .*ZeroDivisionError: division by zero"):
+        compose(["task=Mine"])
+    assert compose(["task=Ant"]).task.name == "Ant"  # the others go on
+
+
+def test_a_copied_yaml_that_still_has_the_other_name(project):
+    file = project / "cfg" / "task" / "Mine.yaml"
+    file.write_text(file.read_text().replace("name: Mine", "name: Slider"))
+    with pytest.raises(UserError, match=r"Mine\.yaml says name: Slider.*write name: Mine"):
+        compose(["task=Mine"])
+
+
+def test_a_task_without_learner_settings(project):
+    (project / "cfg" / "train" / "MinePPO.yaml").unlink()
+    with pytest.raises(UserError, match=r"MinePPO"):
+        compose(["task=Mine"])
+
+
+def test_a_whole_one_is_there_like_ours(project):
+    assert compose(["task=Mine"]).task.name == "Mine"
+    assert TASKS["Mine"].__module__ == "mine.tasks.mine"

@@ -13,30 +13,29 @@ makes clips has the lowest priority that the system knows.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 import os
 import signal
 import subprocess
-import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from livegym.cfg.overrides import quoted
+from livegym.cfg.typed import plain_dict
+from livegym.projects.commands import PROGRAM, command, program
 from livegym.rl.agent import Agent, Iteration
 from livegym.rl.spec import PolicySpec
 from livegym.rundir.run import Run
 from livegym.schema import RootConfig
-from livegym.utils.companion import PARENT
+from livegym.utils.child import start_child
 from livegym.utils.log import console
-from livegym.utils.search_path import child_environment
+from livegym.utils.seeding import draw_seed
 
 log = logging.getLogger(__name__)
 
 CLOSING = 15.0  # s that a companion gets to end
-STREAM = ("streamPort", "streamBindAll", "streamReadOnly", "streamFps")
-VIDEO = ("videoWidth", "videoHeight", "videoEpisodes", "videoSeconds", "videoEnv")
 TEST_ENVS = 4  # in a picture of all environments
 
 
@@ -68,9 +67,9 @@ class Companions:
     def begin(self, run: Run, agent: Agent, spec: PolicySpec, config: dict[str, Any]) -> None:
         """Starts what was asked for; what cannot be started is said, and missed."""
         self._run = run.path
-        for name, arguments in commands_of(self._config, run).items():
+        for name, config_of_it in configs_of(self._config, run).items():
             try:
-                self._running.append(Companion(name, arguments, background=name == "video"))
+                self._running.append(Companion(name, config_of_it, background=name == "video"))
             except OSError as error:
                 log.warning("%s cannot be started (%s); the training goes on.", name, error)
 
@@ -84,56 +83,52 @@ class Companions:
         """Ends them with the training, and says how to go on watching."""
         if self._running and self._run is not None:
             checkpoint = quoted("checkpoint", str(self._run))
-            log.info("to go on watching: python train.py config=test_stream testGamesNum=0 %s", checkpoint)
+            log.info("to go on watching: %s", command("config=test_stream", "testGamesNum=0", checkpoint))
         for companion in self._running:
             companion.ask_to_end()
         for companion in self._running:
             companion.wait()
 
 
-def commands_of(config: RootConfig, run: Run) -> dict[str, list[str]]:
-    """What train.py is given for each companion of a run, by name: viewer, watch, video."""
-    common = [quoted("checkpoint", str(run.path.absolute())), quoted("runsDir", config.runsDir), "testGamesNum=0"]
-    common += [f"sim={config.sim.engine}", f"sim.threads={config.sim.threads}"]  # as it learns
-    common += [f"physics.{name}={_null(value)}" for name, value in dataclasses.asdict(config.physics).items()]
-    play = f"playSpeed={config.playSpeed}"
+def configs_of(config: RootConfig, run: Run) -> dict[str, RootConfig]:
+    """The configuration of each companion of a run, by name (viewer, watch, video): the training's, as a test."""
+    test = replace(
+        config,
+        mode="test",
+        checkpoint=str(run.path.absolute()),
+        runsDir=os.path.abspath(config.runsDir),
+        resume=False,
+        testGamesNum=0,
+        numEnvs=TEST_ENVS,
+        seed=draw_seed(),
+        logLevel="warning",
+        viewer=False,
+        watch=False,
+        videoRecord=False,
+    )
     found = {}
     if config.viewer:
-        found["viewer"] = ["config=test_viewer", play, *common]
+        found["viewer"] = replace(test, viewer=True)
     if config.watch:
-        given = [f"{name}={getattr(config, name)}" for name in STREAM]
-        given.append(f"streamHosts=[{','.join(config.streamHosts)}]")
-        given += [] if config.streamToken is None else [quoted("streamToken", config.streamToken)]
-        found["watch"] = ["config=test_stream", play, *given, *common]
+        found["watch"] = replace(test, watch=True)
     if config.trainVideoEvery or config.videoRecord:
-        envs = TEST_ENVS if config.videoEnv is None else config.videoEnv + 1
-        given = [f"{name}={_null(getattr(config, name))}" for name in VIDEO]
-        given += [f"numEnvs={envs}", f"videoEvery={config.trainVideoEvery}"]
-        given.append(quoted("videoDir", config.videoDir or str(run.videos.absolute())))
-        found["video"] = ["config=test_record", *given, *common]
+        found["video"] = replace(
+            test,
+            videoRecord=True,
+            videoEvery=config.trainVideoEvery,
+            videoDir=config.videoDir or str(run.videos.absolute()),
+            numEnvs=TEST_ENVS if config.videoEnv is None else config.videoEnv + 1,
+        )
     return found
-
-
-def _null(value: object) -> object:
-    return "null" if value is None else value
 
 
 class Companion:
     """One process, whose words are passed on to the console."""
 
-    def __init__(self, name: str, arguments: list[str], background: bool = False) -> None:
+    def __init__(self, name: str, config: RootConfig, background: bool = False) -> None:
         """`background`: it gets what processor time nobody else wants."""
         self._name = name
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "livegym", *arguments, "logLevel=warning"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,  # Ctrl+C is for the training, which then ends it
-            env={**child_environment(), PARENT: str(os.getpid())},
-        )
+        self._process = start_child({"job": "test", "config": plain_dict(config)}, {PROGRAM: program()})
         if background:
             with contextlib.suppress(OSError):  # not allowed here: then it shares the processor as any other
                 os.setpriority(os.PRIO_PROCESS, self._process.pid, 19)

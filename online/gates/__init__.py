@@ -1,4 +1,7 @@
-"""Which gates there are, what each sees, and how it is made: a gate of one's own is a line in `GATES`.
+"""How the configured gate is found and made, and what it sees. Each gate is a module here, or in a project's `gates/`.
+
+A gate's module has a function `make(config, size) -> GateSeat`, for a configuration and for how many environments at
+once. An entry point `livegym.gates` names such a function of any module.
 
 seat = make_gate(config, size=4)         # None: gate=off
 seen = seat.sees(env)                    # (N, seat.width) of a built-in simulator
@@ -13,19 +16,15 @@ from enum import Enum
 
 import numpy as np
 
-from livegym.online.cost_gate import CostGate
 from livegym.online.experience import Layout
 from livegym.online.gate import Gate
-from livegym.online.look_ahead import LookAhead
+from livegym.projects import registry
 from livegym.rl.spec import PolicySpec
 from livegym.schema import RootConfig
 from livegym.tasks import TASKS
-from livegym.tasks.build import make_env
 from livegym.tasks.env import Env
 from livegym.tasks.stream_task import CostTask, StreamTask
-from livegym.utils.errors import UserError, not_one_of
-
-COST_THRESHOLD = 0.0
+from livegym.utils.errors import not_one_of
 
 
 class Sees(Enum):
@@ -63,42 +62,11 @@ def raw_rows(env: Env) -> np.ndarray:
     return task.pack(task.raw(env.sim)).cpu().numpy()
 
 
-def _cost(config: RootConfig, size: int) -> GateSeat:
-    task = TASKS[config.task.name](config.task.params)
-    if not isinstance(task, CostTask):
-        others = [name for name in GATES if name != "cost"]
-        raise UserError(
-            f"gate=cost: task {config.task.name} has no cost function. Allowed: {', '.join(others)}, off. "
-            "A task of your own has one where it is a CostTask: docs/new-stream.md"
-        )
-    threshold = COST_THRESHOLD if config.online.gate_threshold is None else config.online.gate_threshold
-    return GateSeat(CostGate(task, config.task.rewards, threshold), task.raw_width, "float32", raw_rows, Sees.RAW)
-
-
-def _look_ahead(config: RootConfig, size: int) -> GateSeat:
-    if config.simulator == "external":
-        raise UserError(
-            "gate=lookahead needs the state of the simulator, which clients do not send. "
-            "Allowed with simulator=external: off, or a gate that judges by what clients send. Or simulator=builtin"
-        )
-    assert config.seed is not None
-    scratch = make_env(config.task, config.sim, config.physics, size, config.seed)
-    gate = LookAhead(scratch, config.online.look_ahead, config.online.gate_threshold)
-
-    def states(env: Env) -> np.ndarray:
-        return gate.rows.pack(env.state_dict())
-
-    return GateSeat(gate, gate.rows.width, "uint8", states, Sees.STATE)
-
-
-GATES: dict[str, Callable[[RootConfig, int], GateSeat]] = {"cost": _cost, "lookahead": _look_ahead}
-"""Name -> what makes it, for a configuration and for how many environments at once."""
-
-
 def gate_of(config: RootConfig) -> str:
     """The name of the gate that is meant: `auto` is cost where the task has one, else off."""
-    if config.gate not in ("auto", "off", *GATES):
-        raise not_one_of("gate", config.gate, ("auto", "off", *GATES))
+    gates = registry.names("gates")
+    if config.gate not in ("auto", "off", *gates):
+        raise not_one_of("gate", config.gate, ("auto", "off", *gates))
     if config.gate != "auto":
         return config.gate
     return "cost" if issubclass(TASKS[config.task.name], CostTask) else "off"
@@ -110,7 +78,10 @@ def make_gate(config: RootConfig, size: int) -> GateSeat | None:
     Raises UserError where the task does not have what it needs.
     """
     name = gate_of(config)
-    return None if name == "off" else GATES[name](config, size)
+    if name == "off":
+        return None
+    seat: GateSeat = registry.load("gates", name)(config, size)
+    return seat
 
 
 def layout_of(spec: PolicySpec, seat: GateSeat | None) -> Layout:

@@ -157,3 +157,6 @@ def contact_force(model: mujoco.MjModel, data: mujoco.MjData, body: str, against
 
 def _bad_warnings(data: mujoco.MjData) -> int:
     return sum(data.warning[kind].number for kind in BAD)
+
+
+make = ReferenceSimulator

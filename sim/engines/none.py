@@ -142,3 +142,6 @@ def _refuse(what: str) -> NoReturn:
         f"{what}: sim=none moves no bodies, so there is none. Allowed: {', '.join(STATE)}. "
         "A task that needs bodies has a model and own_dynamics = False."
     )
+
+
+make = NoSimulator

@@ -209,3 +209,6 @@ def _sources(
         block = batch.bind("sensordata")[:, slices[0].start : slices[-1].stop]
         sources["contact_force_w"] = block.reshape(batch.nsim, len(contacts), 3)
     return sources
+
+
+make = MujocoSimulator

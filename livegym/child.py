@@ -1,0 +1,49 @@
+"""What a process does that `utils/child.py` started: one job, with the configuration that it reads as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from livegym.cfg.saved import whole_config
+from livegym.cfg.typed import as_dict, to_yaml
+from livegym.projects import registry
+from livegym.rundir.provenance import Provenance
+from livegym.schema import RootConfig
+from livegym.utils.companion import end_with_parent
+from livegym.utils.errors import UserError
+from livegym.utils.log import setup_logging
+from livegym.utils.signals import StopFlag
+
+
+def main() -> int:
+    """The process; returns its exit status: the job's, or a UserError's."""
+    setup_logging("info")
+    request = json.load(sys.stdin)
+    try:
+        registry.use(request["config"]["projectDir"])
+        config = whole_config(request["config"])
+        setup_logging(config.logLevel)
+        return {"test": _test, "trainer": _trainer}[request["job"]](config, request)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return error.exit_code
+
+
+def _test(config: RootConfig, request: dict[str, Any]) -> int:
+    from livegym.play.testing import run_test
+    from livegym.viewers.opening import open_audience
+
+    text = to_yaml(as_dict(config))
+    provenance = Provenance(text, text, [], list(sys.orig_argv))
+    with StopFlag() as stop:
+        end_with_parent(stop)
+        return run_test(config, provenance, stop, None, [], open_audience)
+
+
+def _trainer(config: RootConfig, request: dict[str, Any]) -> int:
+    from livegym.online.worker import run_worker
+
+    return run_worker(config, Path(request["run"]), request["pulse"], request["after"])

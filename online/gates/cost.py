@@ -1,0 +1,26 @@
+"""`gate=cost`: the task's cost function judges the raw observation (`online/cost_gate.py`)."""
+
+from __future__ import annotations
+
+from livegym.online.cost_gate import CostGate
+from livegym.online.gates import GateSeat, Sees, raw_rows
+from livegym.projects import registry
+from livegym.schema import RootConfig
+from livegym.tasks import TASKS
+from livegym.tasks.stream_task import CostTask
+from livegym.utils.errors import UserError
+
+THRESHOLD = 0.0  # of the expected reward, unless online.gate_threshold says another
+
+
+def make(config: RootConfig, size: int) -> GateSeat:
+    """The gate of the task's cost function. Raises UserError if the task has none."""
+    task = TASKS[config.task.name](config.task.params)
+    if not isinstance(task, CostTask):
+        others = [name for name in registry.names("gates") if name != "cost"]
+        raise UserError(
+            f"gate=cost: task {config.task.name} has no cost function. Allowed: {', '.join(others)}, off. "
+            "A task of your own has one if it is a CostTask: docs/new-stream.md"
+        )
+    threshold = THRESHOLD if config.online.gate_threshold is None else config.online.gate_threshold
+    return GateSeat(CostGate(task, config.task.rewards, threshold), task.raw_width, "float32", raw_rows, Sees.RAW)

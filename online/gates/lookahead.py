@@ -1,0 +1,29 @@
+"""`gate=lookahead`: a copy of the simulator, rolled forward, judges an action (`online/look_ahead.py`)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from livegym.online.gates import GateSeat, Sees
+from livegym.online.look_ahead import LookAhead
+from livegym.schema import RootConfig
+from livegym.tasks.build import make_env
+from livegym.tasks.env import Env
+from livegym.utils.errors import UserError
+
+
+def make(config: RootConfig, size: int) -> GateSeat:
+    """The gate that looks ahead in `size` scratch environments. Raises UserError if there is no simulator to copy."""
+    if config.simulator == "external":
+        raise UserError(
+            "gate=lookahead needs the state of the simulator, which clients do not send. "
+            "Allowed with simulator=external: off, or a gate that judges by what clients send. Or simulator=builtin"
+        )
+    assert config.seed is not None
+    scratch = make_env(config.task, config.sim, config.physics, size, config.seed)
+    gate = LookAhead(scratch, config.online.look_ahead, config.online.gate_threshold)
+
+    def states(env: Env) -> np.ndarray:
+        return gate.rows.pack(env.state_dict())
+
+    return GateSeat(gate, gate.rows.width, "uint8", states, Sees.STATE)

@@ -1,0 +1,114 @@
+"""Finds the projects of this process, without running any of their code.
+
+found = find(project_dir=None)
+found.projects          # livegym first, then the one in projectDir or the current directory, then installed ones
+found.broken            # why an installed one cannot be used; the others go on
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+
+import livegym
+from livegym.projects.project import Project, make_importable, package_name, project_in, read_pyproject
+from livegym.utils.errors import UserError
+
+LIVEGYM = Project(
+    name="livegym",
+    folder=livegym.ROOT,
+    source="livegym",
+    version=livegym.__version__,
+    folders={"tasks": "tasks", "gates": "online/gates", "simulators": "sim/engines"},
+)
+
+
+@dataclass(frozen=True)
+class EntryPart:
+    """One entry point `livegym.gates` or `livegym.simulators`: a part without a place in a folder."""
+
+    kind: str
+    name: str
+    target: str  # "module:attribute"
+    source: str
+    project: Project | None  # a folder that must be made importable first; None: it is installed
+
+
+@dataclass(frozen=True)
+class Found:
+    """What there is in this process."""
+
+    projects: tuple[Project, ...]
+    entry_parts: tuple[EntryPart, ...]
+    broken: Mapping[str, str]  # source -> reason
+
+
+def find(project_dir: str | None) -> Found:
+    """Looks in all three places. Raises UserError if `project_dir`, or the current directory's project, is unusable."""
+    near = _near(project_dir)
+    projects = [LIVEGYM, *([near] if near is not None else [])]
+    broken: dict[str, str] = {}
+    for point in _points("tasks"):
+        try:
+            project = _installed(point)
+        except Exception as error:  # noqa: BLE001 - whatever another's package raises must not end the other projects
+            broken[_source(point)] = str(error) or type(error).__name__
+            continue
+        if near is None or project.name != near.name:  # of one project, the folder that was named is meant
+            projects.append(project)
+    return Found(tuple(projects), tuple(_entry_parts(near)), broken)
+
+
+def _near(project_dir: str | None) -> Project | None:
+    """The project in `projectDir`, otherwise the current directory's."""
+    if project_dir is not None:
+        return project_in(Path(project_dir).expanduser(), f"projectDir={project_dir}")
+    here = Path.cwd()
+    if "livegym" in read_pyproject(here).get("tool", {}):
+        return project_in(here, f"the current directory {here}")
+    return None
+
+
+def _installed(point: EntryPoint) -> Project:
+    package = package_name(point.value, _source(point))
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise UserError(f"there is no package {package}. Install it again.")
+    folders = [Path(place) for place in spec.submodule_search_locations]
+    folder = next((folder for folder in folders if (folder / "cfg").is_dir()), None)
+    if folder is None:
+        raise UserError(f"there is no cfg/ in {', '.join(map(str, folders))}. Its wheel must contain its yaml files.")
+    version = point.dist.version if point.dist else ""
+    return Project(package, folder.resolve(), _source(point), version=version)
+
+
+def _points(kind: str) -> Iterator[EntryPoint]:
+    """Installed entry points of a kind, each once: one distribution may be on the path twice."""
+    seen = set()
+    for point in entry_points(group=f"livegym.{kind}"):
+        if (point.name, point.value) not in seen:
+            seen.add((point.name, point.value))
+            yield point
+
+
+def _source(point: EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist else f"entry point {point.name}"
+
+
+def _entry_parts(near: Project | None) -> Iterator[EntryPart]:
+    for kind in ("gates", "simulators"):
+        given = near.entry_points.get(kind, {}) if near is not None else {}
+        for name, target in given.items():
+            yield EntryPart(kind, name, target, near.source if near else "", near)
+        for point in _points(kind):
+            if given.get(point.name) != point.value:  # the same project, installed as well
+                yield EntryPart(kind, point.name, point.value, _source(point), None)
+
+
+def importable(project: Project | None) -> None:
+    """Lets a project's modules be imported; nothing to do for livegym and what is installed."""
+    if project is not None and project.near:
+        make_importable(project)

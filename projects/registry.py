@@ -1,0 +1,222 @@
+"""Names of tasks, gates and engines, and the way from a name to its code, which is imported only then.
+
+    use(project_dir=None)             # which projects count in this process; called once, by the command line
+    names("tasks")                    # ["Ant", "BaseTask", ...]
+    load("tasks", "Ant")              # the class
+
+A task `BlindGrasping` is `cfg/task/BlindGrasping.yaml` and the class of that name in `tasks/blind_grasping.py`. A gate
+or an engine `x` is a module `x.py` in the project's folder with a function or class `make`, or an entry point. A name
+that two projects have is refused when it is used.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from livegym.projects.finding import Found, find, importable
+from livegym.projects.project import Project
+from livegym.utils.errors import UserError, not_one_of
+
+KEY = {"tasks": "task", "gates": "gate", "simulators": "sim.engine"}
+"""What is typed to choose one."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A task, gate or engine that can be loaded."""
+
+    kind: str
+    name: str
+    target: str  # "module:attribute"
+    source: str  # whose it is
+    project: Project | None
+    where: Path | None = None  # the file that names it, for messages
+
+    def load(self) -> Any:
+        """Imports it. Raises UserError, with the traceback, for whatever its code raises."""
+        if not self.target:
+            assert self.project is not None
+            raise UserError(
+                f"{KEY[self.kind]}={self.name}: {self.where} is there, but {self.project.folder / 'tasks'} has not "
+                f"exactly one module for it. Write the class {self.name} in {snake(self.name)}.py there, or take the "
+                "yaml away."
+            )
+        module, _, attribute = self.target.partition(":")
+        try:
+            importable(self.project)
+            found: Any = import_module(module)
+            for name in attribute.split("."):
+                found = getattr(found, name)
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(
+                f"{''.join(traceback.format_exception(error))}\n"
+                f"{KEY[self.kind]}={self.name}: {self.target} of {self.source} cannot be loaded "
+                f"({type(error).__name__}: {error}). Mend it there, or leave {KEY[self.kind]}={self.name} out."
+            ) from error
+        return found
+
+
+class _Projects:
+    """The projects of this process: found when they are first asked for."""
+
+    def __init__(self) -> None:
+        self.project_dir: str | None = None
+        self._found: Found | None = None
+
+    def use(self, project_dir: str | None) -> Found:
+        """Finds anew. Raises UserError if `project_dir` cannot be used; then everything stays as it was."""
+        self._found = find(project_dir)
+        self.project_dir = project_dir
+        _parts.cache_clear()
+        load.cache_clear()
+        return self._found
+
+    @property
+    def found(self) -> Found:
+        """What there is."""
+        return self._found if self._found is not None else self.use(self.project_dir)
+
+
+_here = _Projects()
+
+
+def use(project_dir: str | None) -> None:
+    """Makes the project in this folder count, or without one the current directory's. Raises UserError."""
+    _here.use(project_dir)
+
+
+def project_dir() -> str | None:
+    """The folder that `use` was given."""
+    return _here.project_dir
+
+
+def projects() -> tuple[Project, ...]:
+    """All projects, livegym first."""
+    return _here.found.projects
+
+
+def project_in_use() -> Project:
+    """The project in `projectDir` or the current directory; without one, livegym."""
+    near = [project for project in projects() if project.near]
+    return near[0] if near else projects()[0]
+
+
+def broken() -> dict[str, str]:
+    """Installed projects that cannot be used: what brings each, and why."""
+    return dict(_here.found.broken)
+
+
+def fold(name: str) -> str:
+    """A name without case and underscores: BlindGrasping and blind_grasping are the same."""
+    return name.replace("_", "").casefold()
+
+
+def snake(name: str) -> str:
+    """How a task's module is usually called: BlindGrasping -> blind_grasping."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+@functools.cache
+def digest(project: Project) -> str:
+    """`Project.digest`, as it was when this process first asked: that is the code that it loaded."""
+    return project.digest()
+
+
+def names(kind: str) -> list[str]:
+    """All names of a kind, sorted; nothing is imported."""
+    return sorted(_parts(kind))
+
+
+def part(kind: str, name: str) -> Part:
+    """The part with this name. Raises UserError for a name that nobody has, or that two projects have."""
+    found = _parts(kind).get(name, ())
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise _twice(f"{KEY[kind]}={name}", [_place(one) for one in found])
+    if kind == "tasks":
+        raise _no_such_task(name)
+    raise not_one_of(KEY[kind], name, names(kind))
+
+
+@functools.cache
+def load(kind: str, name: str) -> Any:
+    """The class or function behind a name. Raises UserError as `part` does, and for code that cannot be loaded."""
+    return part(kind, name).load()
+
+
+def yaml_files(group: str) -> dict[str, list[Path]]:
+    """name -> files of one group of the configuration, livegym's first; more than one file is an error when used."""
+    files: dict[str, list[Path]] = {}
+    for project in projects():
+        for name, path in project.yaml_files(group).items():
+            files.setdefault(name, []).append(path)
+    return files
+
+
+def refuse_twice(group: str, name: str) -> None:
+    """Raises UserError if two projects have a yaml file of this name."""
+    files = yaml_files(group).get(name, [])
+    if len(files) > 1:
+        raise _twice(f"{group}={name}", [str(path) for path in files])
+
+
+def _twice(typed: str, places: Iterable[str]) -> UserError:
+    return UserError(
+        f"{typed}: defined twice, in {' and in '.join(places)}. Allowed: one of a name. Rename one, or take one away."
+    )
+
+
+def _place(one: Part) -> str:
+    return f"{one.where} ({one.source})" if one.where is not None else f"{one.target} ({one.source})"
+
+
+@functools.cache
+def _parts(kind: str) -> dict[str, tuple[Part, ...]]:
+    found: dict[str, list[Part]] = {}
+    for project in projects():
+        made = _tasks_of(project) if kind == "tasks" else _modules_of(project, kind)
+        for one in made:
+            found.setdefault(one.name, []).append(one)
+    for point in _here.found.entry_parts:
+        if point.kind == kind:
+            one = Part(kind, point.name, point.target, point.source, point.project)
+            found.setdefault(one.name, []).append(one)
+    return {name: tuple(parts) for name, parts in found.items()}
+
+
+def _tasks_of(project: Project) -> list[Part]:
+    modules = project.modules("tasks")
+    made = []
+    for name, path in project.yaml_files("task").items():
+        fits = [module for stem, module in modules.items() if fold(stem) == fold(name)]
+        target = f"{fits[0]}:{name}" if len(fits) == 1 else ""
+        made.append(Part("tasks", name, target, project.source, project, path))
+    return made
+
+
+def _modules_of(project: Project, kind: str) -> list[Part]:
+    modules = project.modules(kind)
+    return [Part(kind, stem, f"{module}:make", project.source, project) for stem, module in modules.items()]
+
+
+def _no_such_task(name: str) -> UserError:
+    """The error for an unknown task; if its code is there, what is missing."""
+    for project in projects():
+        for stem, module in project.modules("tasks").items():
+            file = project.folder / "tasks" / f"{stem}.py"
+            if fold(stem) == fold(name) and file.is_file() and f"class {name}(" in file.read_text():
+                return UserError(
+                    f"task={name}: there is {module}, but no {project.cfg / 'task' / name}.yaml. "
+                    "A task is both: add the yaml (docs/new-task.md)."
+                )
+    return not_one_of("task", name, names("tasks"))
