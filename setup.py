@@ -88,6 +88,7 @@ setup(
     ],
     extras_require={
         "dev": [
+            "setuptools>=77",  # builds wheels in tests
             "pytest",
             "pytest-xdist",
             "hypothesis",

@@ -110,6 +110,12 @@ def project_in_use() -> Project:
     return near[0] if near else projects()[0]
 
 
+def project_of(task: str) -> Project | None:
+    """Whose task it is; None for a name that nobody has, or several."""
+    found = _parts("tasks").get(task, ())
+    return found[0].project if len(found) == 1 else None
+
+
 def broken() -> dict[str, str]:
     """Installed projects that cannot be used: what brings each, and why."""
     return dict(_here.found.broken)

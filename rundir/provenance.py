@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import livegym
+from livegym.projects import registry
 from livegym.utils.files import atomic_write_text
 
 REDACTED = "***"
@@ -142,8 +143,19 @@ def _redact_lines(text: str) -> str:
     return "".join(f"{_redact_inline(line)}\n" for line in text.splitlines())
 
 
-def write_metadata(run_dir: Path, provenance: Provenance) -> None:
+def _other(task: str | None, secrets: Iterable[str]) -> str:
+    """The same of the outside project that a task is of; '' for livegym's own."""
+    project = registry.project_of(task) if task is not None else None
+    if project is None or project is registry.projects()[0]:
+        return ""
+    head = f"project: {project.name} {project.version}, {registry.digest(project)}"
+    return f"\n{head}\n{git_report(secrets, project.folder)}"
+
+
+def write_metadata(run_dir: Path, provenance: Provenance, task: str | None = None) -> None:
     """Writes what explains a run: config.yaml and its unresolved twin, overrides.yaml, command.txt, git.txt.
+
+    With the `task`, git.txt also says whose it is, if it is an outside project's.
 
     The values of keys with token, secret or password in their names are replaced by `***` in every file. Git may be
     missing; git.txt then says so.
@@ -162,4 +174,6 @@ def write_metadata(run_dir: Path, provenance: Provenance) -> None:
     }
     for name, text in texts.items():
         atomic_write_text(run_dir / name, redact_values(text, secrets))
-    atomic_write_text(run_dir / "git.txt", f"livegym: {livegym.__version__}\n{git_report(secrets)}")
+    atomic_write_text(
+        run_dir / "git.txt", f"livegym: {livegym.__version__}\n{git_report(secrets)}{_other(task, secrets)}"
+    )

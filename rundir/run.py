@@ -231,7 +231,7 @@ def begin_run(runs_dir: Path, task: str, kind: str, provenance: Provenance) -> R
     """A new run directory that explains itself; nothing is left of it where that fails, by a UserError."""
     run = create_run(runs_dir, task, kind)
     try:
-        write_metadata(run.path, provenance)
+        write_metadata(run.path, provenance, task)
     except OSError as error:
         shutil.rmtree(run.path, ignore_errors=True)
         raise UserError(

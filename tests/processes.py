@@ -31,12 +31,18 @@ class Running:
     """train.py in the background, with its output in a file; ended when the block is left."""
 
     def __init__(
-        self, cwd: Path, *arguments: str, name: str = "out", env: dict[str, str] | None = None, script: Path = TRAIN
+        self,
+        cwd: Path,
+        *arguments: str,
+        name: str = "out",
+        env: dict[str, str] | None = None,
+        script: Path = TRAIN,
+        program: str | Path = sys.executable,
     ) -> None:
         self.log = cwd / f"{name}.log"
         with self.log.open("w") as out:
             self.process = subprocess.Popen(
-                [sys.executable, str(script), *arguments],
+                [str(program), str(script), *arguments],
                 cwd=cwd, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **(env or {})},
             )  # fmt: skip
 

@@ -228,7 +228,7 @@ def shown_on(screen: Screen) -> str:
 
 def companions_of(pid: int) -> list[int]:
     listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(child) for child in listed if "train.py" in Path(f"/proc/{child}/cmdline").read_text()]
+    return [int(child) for child in listed if "--child" in Path(f"/proc/{child}/cmdline").read_text()]
 
 
 def gone(pid: int) -> bool:
