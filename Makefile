@@ -11,7 +11,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
-ROOMS := $(patsubst %/__init__.py,%,$(filter-out livegym/% tests/% benchmarks/% docs/%,$(wildcard */__init__.py)))
+ROOMS := $(patsubst %/__init__.py,%,$(filter-out livegym/% tests/% benchmarks/% tools/%,$(wildcard */__init__.py)))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup train watch test test-slow check types format bench clean
