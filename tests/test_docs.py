@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,6 +59,33 @@ def test_every_file_that_the_map_names_exists():
     paths = [name for name in named if "/" in name or name.endswith((".py", ".yml"))]
     assert len(paths) > 40
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_the_site_names_every_document():
+    named = re.findall(r": ([\w./-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    there = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
+    assert there <= set(named)
+    assert len(named) == len(set(named))
+
+
+def test_the_reference_names_modules_that_exist():
+    for document in (ROOT / "docs" / "reference").glob("*.md"):
+        modules = re.findall(r"^::: ([\w.]+)$", document.read_text(), re.MULTILINE)
+        assert modules, document.name
+        for module in modules:
+            assert importlib.util.find_spec(module), f"{document.name}: {module}"
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning(tmp_path):
+    pytest.importorskip("mkdocs", reason="needs the extra docs")
+    subprocess.run(["make", "farm"], cwd=ROOT, check=True, capture_output=True)
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    pages = list((tmp_path / "site").rglob("*.html"))
+    assert len(pages) > 20
+    assert not [page for page in pages if re.search(r'(src|stylesheet" href)="https?:', page.read_text())]
 
 
 def test_the_map_says_where_what_one_wants_to_change_is():

@@ -29,6 +29,7 @@ ROOMS = {
     "sim": "what moves the bodies",
     "rundir": "runs and checkpoints on disk",
     "schema": "keys, units, ranges",
+    "projects": "whose tasks there are",
     "utils": "knows nothing of livegym",
 }
 """Room -> what it holds, in a few words; the highest first."""
