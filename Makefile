@@ -3,6 +3,7 @@
 #   make train    train Cartpole (about 10 s)       make test       the quick tests (about a minute)
 #   make watch    watch it at localhost:58080       make test-slow  whole processes, kills, copies (minutes)
 #   make bench    speed beside the bare physics     make check      lint, types, structure
+#   make docs     the documentation as a site, in site/
 #
 # PYTHON chooses the interpreter (3.11 or newer):  make train PYTHON=python3.12
 
@@ -11,10 +12,10 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
-ROOMS := $(patsubst %/__init__.py,%,$(filter-out livegym/% tests/% benchmarks/% docs/%,$(wildcard */__init__.py)))
+ROOMS := $(patsubst %/__init__.py,%,$(filter-out livegym/% tests/% benchmarks/% tools/%,$(wildcard */__init__.py)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train watch test test-slow check types format bench clean
+.PHONY: help setup train watch test test-slow check types farm format bench docs clean
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -38,13 +39,15 @@ check: $(READY)
 	$(MAKE) types
 	$(RUN) -m pytest tests/test_house.py
 
-# The type checker does not follow `livegym.__path__`: it is shown the package as an installation has it.
-types: $(READY)
+types: $(READY) farm
+	cd .types && ../$(VENV)/bin/mypy --config-file ../pyproject.toml -p livegym
+	cd clients/python && ../../$(VENV)/bin/mypy --config-file ../../pyproject.toml -p livegym_client
+
+# What reads code without running it does not follow `livegym.__path__`: it is shown the package as installed.
+farm:
 	rm -rf .types && mkdir -p .types/livegym
 	@for part in livegym/*.py $(ROOMS) train.py; do \
 	  ln -s "$(CURDIR)/$$part" .types/livegym/; done
-	cd .types && ../$(VENV)/bin/mypy --config-file ../pyproject.toml -p livegym
-	cd clients/python && ../../$(VENV)/bin/mypy --config-file ../../pyproject.toml -p livegym_client
 
 format: $(READY)
 	$(VENV)/bin/ruff check --fix .
@@ -53,6 +56,14 @@ format: $(READY)
 bench: $(READY)
 	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(RUN) -m benchmarks.env_throughput --quick
+
+# The variable silences a notice: mkdocs-material is maintained until May 2027, Zensical is its successor.
+docs: $(VENV)/.ready-docs farm
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
+
+$(VENV)/.ready-docs: $(READY)
+	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	@touch $@
 
 setup: $(READY)
 
@@ -75,4 +86,4 @@ tools:
 	  echo "the tests also run:$$missing. Try: sudo apt-get install git rsync unison openssh-client" >&2; exit 1; fi
 
 clean:
-	rm -rf $(VENV) .types build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) .types site build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

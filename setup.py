@@ -99,6 +99,7 @@ setup(
             "imageio",
             "playwright",
         ],
+        "docs": ["mkdocs>=1.6", "mkdocs-material", "mkdocstrings[python]"],
         "bench": ["envpool", "stable-baselines3", "imageio"],
     },
 )

@@ -1,11 +1,11 @@
-"""The Territory simulator in a process of its own, which sends raw observations as a game would.
+"""A game in a process of its own, which sends raw observations and needs nothing of livegym but the client.
 
     python train.py config=continuous task=Territory simulator=external online.training_interval=0
     python examples/territory_client.py --url http://127.0.0.1:58080/ --streams 4
 
-Each territory is a stream. The server computes the features and, from the next raw observation, the reward. Only where
-an episode ends there is no next one, and the client tells the reward itself; with a discount of 0 it makes no
-difference whether it was a time limit.
+Each territory is a stream. The server computes what the policy sees and, from the next raw observation, the reward; so
+the last observation of an episode is sent too, as its end. The rules are those of livegym's task Territory, one map at
+a time: docs/territory.md explains them.
 """
 
 from __future__ import annotations
@@ -13,39 +13,133 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
-import torch
 
-from livegym.cfg.compose import compose
-from livegym.cfg.typed import to_typed
-from livegym.tasks.build import make_env
-from livegym.tasks.env import Env
 from livegym_client import Client, Decision, LivegymError, Refused
 
+SIDE, FIELDS = 20, 4  # chunks; mineral fields, one a quadrant
+WORKERS, PROTECTORS = 12, 3
+ENERGY, MOST_ENERGY, PRICES, DRAIN = 60.0, 100.0, (5.0, 8.0), 15.0  # prices of an energy and of a combat spawn
+FIELD, REGROWTH, LOAD, STUN = 100, 3, 3, 3  # minerals; gained in a step; taken by a worker; steps
+WALK, REACH, DISRUPTS, USES, FORGOTTEN = 2, 4, 3, 2, 40  # chunks, the last in steps
+STEPS = 200  # in an episode
+CENTRES = np.array([[5, 5], [5, 14], [14, 5], [14, 14]])
+PLACES = np.stack(np.divmod(np.arange(SIDE * SIDE), SIDE), 1)  # (400, 2) row and column of each chunk
 
-def raw_of(env: Env, names: list[str]) -> dict[str, dict[str, np.ndarray]]:
-    """The raw observation of each territory, by the name of its stream."""
-    raw = env.task.raw(env.sim)  # type: ignore[attr-defined]
-    return {name: {field: value[i].cpu().numpy() for field, value in raw.items()} for i, name in enumerate(names)}
+
+def survival(distance: float) -> float:
+    """Chance to live, by the distance in chunks to the nearest protector: 0 up to 2, 1 from 8 on."""
+    part = float(np.clip((distance - 2.0) / 6.0, 0.0, 1.0))
+    return float((1 - np.exp(-3.0 * part)) / (1 - np.exp(-3.0)))
 
 
-def decided(client: Client, env: Env, names: list[str]) -> list[Decision]:
-    """What is decided on the territories as they are now."""
-    outcomes = client.decide_all(raw_of(env, names))
+def apart(places: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """The greater of rows and columns between places (..., 2) and one of them."""
+    return np.abs(places - at).max(-1)
+
+
+class Territory:
+    """One map: a queen who spawns, workers who carry minerals, protectors who patrol."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng = rng
+        self.reset()
+
+    def reset(self) -> None:
+        """A new map."""
+        rng = self.rng
+        self.count, self.energy, self.survived = 0, ENERGY, 0.0
+        self.queen, self.depot = rng.integers(8, 12, 2), rng.integers(7, 13, 2)
+        self.field = CENTRES + rng.integers(-1, 2, (FIELDS, 2))
+        self.minerals = rng.integers(FIELD // 2, FIELD + 1, FIELDS)
+        self.age = np.full((SIDE, SIDE), float(FORGOTTEN))
+        self.goal, self.loaded = rng.integers(0, FIELDS, WORKERS), rng.integers(0, 2, WORKERS)
+        self.stunned = np.zeros(WORKERS, int)
+        way = (self.field[self.goal] - self.depot) * rng.integers(0, 5, (WORKERS, 1))
+        self.worker = self.depot + np.trunc(way / 4).astype(int)
+        guarded, half = (rng.integers(FIELDS) + np.arange(PROTECTORS)) % FIELDS, rng.integers(3, 6, (PROTECTORS, 2))
+        self.corner = np.maximum(self.field[guarded] - half, 0)
+        self.sides = np.minimum(self.field[guarded] + half, SIDE - 1) - self.corner
+        self.at = rng.integers(0, 2 * self.sides.sum(1))
+        self.pace = rng.integers(1, 3, PROTECTORS) * rng.choice([-1, 1], PROTECTORS)
+
+    def protectors(self) -> np.ndarray:
+        """(P, 2) rows and columns, on the rectangles that they patrol."""
+        a, b = self.sides.T
+        row = np.minimum(self.at, a) - np.clip(self.at - a - b, 0, a)
+        column = np.clip(self.at - a, 0, b) - np.clip(self.at - 2 * a - b, 0, b)
+        return self.corner + np.stack([row, column], 1)
+
+    def raw(self) -> dict[str, np.ndarray | float]:
+        """The observation; names and shapes are those of the served spec."""
+        maps = {name: np.zeros((SIDE, SIDE)) for name in ("workers", "protectors", "minerals")}
+        np.add.at(maps["workers"], tuple(self.worker.T), self.stunned == 0)
+        np.add.at(maps["protectors"], tuple(self.protectors().T), 1)
+        np.add.at(maps["minerals"], tuple(self.field.T), self.minerals)
+        return {**maps, "age": self.age, "queen": self.queen, "energy": self.energy, "survived": self.survived}
+
+    def step(self, chunk: int, kind: int) -> bool:
+        """A spawn on a chunk, of type 0 (energy) or 1 (combat); whether the episode ends."""
+        place, left = PLACES[chunk], self.energy - PRICES[kind]
+        rests = kind == 0 and (place == self.queen).all()
+        spawned = left >= 0 and not rests
+        near = np.sqrt(np.square(self.protectors() - place).sum(1).min())
+        lived = bool(spawned and self.rng.random() < survival(near))
+        self.survived = float(lived)
+        self.energy = left if spawned else self.energy
+        self.stunned = np.maximum(self.stunned - 1, 0)
+        if lived and kind == 0:
+            self._drain(place)
+        if lived and kind == 1:
+            hit = (apart(self.worker, place) <= DISRUPTS) & (self.stunned == 0)
+            self.loaded[hit], self.stunned[hit] = 0, STUN
+        self.age = np.minimum(self.age + 1, FORGOTTEN)
+        if spawned:
+            self.age[apart(PLACES, place).reshape(SIDE, SIDE) <= USES] = 0
+        self._work()
+        self.minerals = np.minimum(self.minerals + REGROWTH, FIELD)
+        self.at = (self.at + self.pace) % (2 * self.sides.sum(1))
+        self.count += 1
+        return self.count >= STEPS or self.energy < PRICES[0]
+
+    def _drain(self, place: np.ndarray) -> None:
+        """Each field in reach gives its part, in whole minerals."""
+        in_reach = self.minerals * np.clip(1 - apart(self.field, place) / REACH, 0, None)
+        gain = min(in_reach.sum(), MOST_ENERGY - self.energy, DRAIN)
+        self.energy += gain
+        self.minerals = self.minerals - np.rint(in_reach * min(gain / max(in_reach.sum(), 1.0), 1.0)).astype(int)
+
+    def _work(self) -> None:
+        """Workers that are not stunned walk; they take minerals at a field and choose another one at the depot."""
+        target = np.where(self.loaded[:, None] == 1, self.depot, self.field[self.goal])
+        at_work = self.stunned == 0
+        self.worker = self.worker + np.clip(target - self.worker, -WALK, WALK) * at_work[:, None]
+        arrived = at_work & (self.worker == target).all(1)
+        taken = np.bincount(self.goal[arrived & (self.loaded == 0)], minlength=FIELDS) * LOAD
+        self.minerals = np.maximum(self.minerals - taken, 0)
+        unloads = arrived & (self.loaded == 1)
+        self.goal = np.where(unloads, self.rng.integers(0, FIELDS, WORKERS), self.goal)
+        self.loaded = self.loaded ^ arrived
+
+
+def decided(client: Client, lands: dict[str, Territory], ended: list[str]) -> dict[str, Decision]:
+    """What is decided on the territories as they are now; those that `ended` are told and begin anew first."""
+    if ended:
+        check(client.decide_all({name: lands[name].raw() for name in ended}, done=ended))
+        for name in ended:
+            lands[name].reset()
+    return check(client.decide_all({name: land.raw() for name, land in lands.items()}))
+
+
+def check(outcomes: dict) -> dict[str, Decision]:
+    """The decisions among the outcomes. Raises Refused if one was refused."""
     for outcome in outcomes.values():
         if isinstance(outcome, Refused):
             raise outcome
-    return [decision for decision in outcomes.values() if isinstance(decision, Decision)]
-
-
-def actions_of(decisions: list[Decision], env: Env) -> torch.Tensor:
-    """(N, 2) int64: chunk and type; where nothing is to be done, as little as can be."""
-    idle = env.zero_action()
-    rows = [idle[i].tolist() if d.action is None else d.action for i, d in enumerate(decisions)]
-    return torch.tensor(rows, dtype=idle.dtype)
+    return {name: outcome for name, outcome in outcomes.items() if outcome is not None}
 
 
 def main() -> None:
-    """Steps all territories together and prints what they earn."""
+    """Steps all territories together and prints how many spawns lived."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--url", default="http://127.0.0.1:58080/", help="as the server prints it")
     options.add_argument("--token", help="where the server asks for one")
@@ -53,21 +147,21 @@ def main() -> None:
     options.add_argument("--streams", type=int, default=2, help="territories")
     options.add_argument("--seed", type=int, default=0)
     given = options.parse_args()
-    config = to_typed(compose(["task=Territory", f"numEnvs={given.streams}"]))
-    env = make_env(config.task, config.sim, config.physics, given.streams, given.seed)
-    env.reset()
-    names = [f"territory-{i}" for i in range(given.streams)]
-    rewards: list[float] = []
+    seeds = np.random.default_rng(given.seed).spawn(given.streams)
+    lands = {f"territory-{i}": Territory(seed) for i, seed in enumerate(seeds)}
+    lived: list[float] = []
+    ended: list[str] = []
     with Client(given.url, given.token) as client:
         for step in range(given.steps):
-            decisions = decided(client, env, names)
-            result = env.step(actions_of(decisions, env))
-            rewards += result.reward.tolist()
-            for i in (result.terminated | result.truncated).nonzero().flatten().tolist():
-                client.reward(decisions[i], float(result.reward[i]), done=True)
-            if len(rewards) >= 100 or step + 1 == given.steps:
-                print(f"{(step + 1) * len(names):8d} decisions  mean reward {np.mean(rewards):7.3f}", flush=True)
-                rewards.clear()
+            decisions = decided(client, lands, ended)
+            ended = []
+            for name, land in lands.items():
+                chunk, kind = decisions[name].action or (SIDE * land.queen[0] + land.queen[1], 0)  # nothing: she rests
+                ended += [name] if land.step(int(chunk), int(kind)) else []
+                lived.append(land.survived)
+            if len(lived) >= 100 or step + 1 == given.steps:
+                print(f"{(step + 1) * len(lands):8d} decisions  {np.mean(lived):6.1%} lived", flush=True)
+                lived.clear()
 
 
 if __name__ == "__main__":

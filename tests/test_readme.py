@@ -16,7 +16,10 @@ from tests.processes import Running, run
 from tests.screen import Screen
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "clients/python/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 FENCE = re.compile(r"```bash\n(.*?)```", re.S)
 
 
@@ -56,6 +59,7 @@ def test_what_a_document_links_to_exists(document):
 def test_make_has_the_verb_and_it_runs_what_the_readme_promises(command):
     shown = subprocess.run([*shlex.split(command), "-n"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     promised = {"make train": "config=train_headless task=Cartpole", "make test": 'pytest -m "not slow"'}
+    promised |= {"make check": "ruff check", "make test-slow": 'pytest -m "slow', "make docs": "mkdocs build --strict"}
     promised["make bench"] = "-m benchmarks.env_throughput --quick"
     assert promised[command] in shown
 

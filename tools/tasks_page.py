@@ -1,6 +1,6 @@
 """Writes docs/tasks.md out of the code: every name, width, weight, limit and meaning in it is the code's own.
 
-    python -m docs.make_tasks            # a test holds that the file is what this would write
+    python -m tools.tasks_page            # a test holds that the file is what this would write
 
 Meanings are the lines `name: meaning` in the docstrings of `observe`, `reward`, `terminate` and `episode_metrics`.
 """
@@ -23,13 +23,13 @@ from livegym.tasks.hand.box import BesideHand
 from livegym.tasks.hand.driven import DrivenHand, speeds
 from livegym.tasks.hand.senses import HandSenses
 
-OUT = Path(__file__).with_name("tasks.md")
+OUT = Path(__file__).parent.parent / "docs" / "tasks.md"
 TASKS = ("BaseTask", "BlindGrasping")
 LINE = re.compile(r"^ *(\w+): (.+)$", re.MULTILINE)
 
 HEAD = """# The tasks of the dexterous hand
 
-This page is written by `python -m docs.make_tasks` out of the code. Positions are in m, angles in rad, forces in N;
+This page is written by `python -m tools.tasks_page` out of the code. Positions are in m, angles in rad, forces in N;
 `_w` is in the world, `_h` in the palm's frame. Other tasks: `python train.py --list-tasks`.
 
 ```bash

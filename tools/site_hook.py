@@ -1,0 +1,64 @@
+"""mkdocs' hook: pages outside docs/ become part of the site, and links lead where the site has them.
+
+Documents link to each other by their places in the repository, as GitHub shows them. The site has `README.md` as
+`index.md`, the content of `docs/` at its top, and everything else under the path that it has in the repository.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).parent.parent
+OUTSIDE = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "LICENSE",
+    "clients/python/README.md",
+    "examples/gym_client.py",
+    "examples/territory_client.py",
+)
+LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?\)")
+
+
+def place(path: str) -> str:
+    """A path in the repository -> the same file in the site's sources."""
+    return "index.md" if path == "README.md" else path.removeprefix("docs/")
+
+
+def origin(page: str) -> str:
+    """A page of the site's sources -> its path in the repository."""
+    outside = {place(path): path for path in OUTSIDE}
+    return outside.get(page, f"docs/{page}")
+
+
+def moved(markdown: str, page: str) -> str:
+    """The text of a page with links as the site has them."""
+    here = posixpath.dirname(origin(page))
+
+    def link(found: re.Match[str]) -> str:
+        target = found[2]
+        if "://" in target or target.startswith("mailto:"):
+            return found[0]
+        there = place(posixpath.normpath(posixpath.join(here, target)))
+        return f"{found[1]}{posixpath.relpath(there, posixpath.dirname(page) or '.')}{found[3] or ''})"
+
+    return LINK.sub(link, markdown)
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Adds what lies outside docs/."""
+    for path in OUTSIDE:
+        if (ROOT / path).exists():
+            files.append(File.generated(config, place(path), content=(ROOT / path).read_text()))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Mends the links of a page."""
+    return moved(markdown, page.file.src_uri)
