@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from livegym.online.inbox import Answer, Decision, Observed, Refusal
+from livegym.online.experience import Decision
+from livegym.online.requests import Answer, Observed, Refusal
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Conversations:
             {
                 "stream": stream,
                 "sequence": last.sequence,
-                "answer": None if last.answer is None else asdict(last.answer),
+                "answer": None if last.answer is None else last.answer.to_plain(),
                 "raw": None if last.raw is None else last.raw.tolist(),
             }
             for stream, last in self._last.items()
@@ -88,7 +89,7 @@ class Conversations:
             answer, raw = entry["answer"], entry["raw"]
             restored[str(entry["stream"])] = Last(
                 None if entry["sequence"] is None else int(entry["sequence"]),
-                None if answer is None else Decision(**answer),
+                None if answer is None else Decision.from_plain(answer),
                 None if raw is None else np.array(raw, np.float32),
             )
         self._last = restored

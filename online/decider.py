@@ -1,7 +1,7 @@
 """One decision: what the live policy proposes for some streams, and what the gate says of it.
 
     decider = Decider(live, seat, Slots(64, idle=120.0), spec)
-    decided = decider.decide([Sight("north", obs, seen)], clock=12.5, ids=[17])
+    made = decider.decide([Sight("north", obs, seen)], clock=12.5, ids=[17])
 
 Streams come and go; a policy acts in a fixed number of environments. So each stream has a slot among those, kept while
 it is seen now and then. All streams that ask at once share one forward pass, from which version, probabilities and
@@ -17,15 +17,15 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from livegym.live.swap import LivePolicy
-from livegym.online.experience import Experience, Verdict
-from livegym.online.gate import Judgement, as_done, check_judgement
+from livegym.online.experience import Experience, Verdict, as_done
+from livegym.online.gate import Judgement, check_judgement
 from livegym.online.gates import GateSeat
 from livegym.rl.policy import Distribution
 from livegym.rl.spec import PolicySpec
@@ -42,20 +42,6 @@ class Sight:
     obs: np.ndarray  # (W,) float32, what the policy sees
     seen: np.ndarray  # (S,) what the gate sees; empty without one
     raw: np.ndarray | None = None  # (R,) the packed raw observation, where there is one
-
-
-@dataclass(frozen=True)
-class Decided:
-    """A decision, and what the gate made of it."""
-
-    experience: Experience
-    components: dict[str, float] = field(default_factory=dict)
-    raw: np.ndarray | None = None
-
-    @property
-    def executed(self) -> np.ndarray | None:
-        """(A,) what is to be done; None: nothing."""
-        return None if self.experience.held else self.experience.executed
 
 
 class NoRoom(RuntimeError):
@@ -123,7 +109,7 @@ class Decider:
         """How often the gate raised, or gave no judgement."""
         return self._attempt.failures
 
-    def decide(self, sights: Sequence[Sight], clock: float, ids: Sequence[int]) -> list[Decided]:
+    def decide(self, sights: Sequence[Sight], clock: float, ids: Sequence[int]) -> list[Experience]:
         """One forward pass for different streams. `clock`: s served; `ids`: of the decisions.
 
         Raises NoRoom, and nothing is decided then.
@@ -150,18 +136,17 @@ class Decider:
             executed_log_prob = log_prob.where(~forced, _log_prob_of_forced(said, action, rows, executed))
         failed = self.seat is not None and judgement is None
         now = time.time()
-        decided = []
+        made = []
         for i, sight in enumerate(sights):
             verdict, expected, components = _said_of(judgement, i, failed)
-            made = Experience(
+            made.append(Experience(
                 stream=sight.stream, decision=ids[i], obs=sight.obs, proposed=proposed[i], executed=executed[i],
                 log_prob=float(log_prob[i]), executed_log_prob=float(executed_log_prob[i]),
-                confidence=float(confidence[i]), verdict=verdict, expected=expected, seen=sight.seen, version=version,
-                time=now, clock=clock, held=bool(held[i] or not sound[i]),
+                confidence=float(confidence[i]), verdict=verdict, expected=expected, components=components,
+                seen=sight.seen, version=version, time=now, clock=clock, held=bool(held[i] or not sound[i]),
                 interfered=interfered or failed or not sound[i],
-            )  # fmt: skip
-            decided.append(Decided(made, components, sight.raw))
-        return decided
+            ))  # fmt: skip
+        return made
 
     def _sound(self, proposed: np.ndarray, log_prob: Tensor, version: int) -> np.ndarray:
         """(n,) where the policy said something that can be done; elsewhere nothing is done, and nothing is learned."""

@@ -1,4 +1,10 @@
-"""One decision and what came of it: what is kept of it until somebody learns from it.
+"""One decision, and what came of it: what is kept of it until somebody learns from it.
+
+    decision.action                # what is to be done, or None
+    decision.to_plain()            # for JSON: what a client is answered, and what is kept over a restart
+
+A `Decision` is the one value that travels through the server: `online/decider.py` makes it, clients are answered with
+it, and who asks twice finds it again. An `Experience` is a decision with what learning needs besides.
 
 `Layout` fixes sizes and types once, so that thousands of experiences are rows of one array, the same in memory, in the
 run's file and in the trainer's hands. An action is a row of numbers: Box actions as the policy drew them, Discrete and
@@ -7,7 +13,9 @@ MultiDiscrete choices as whole numbers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
@@ -68,25 +76,77 @@ class Layout:
         return np.dtype([*fields, ("spare", np.uint8, (spare,))]) if spare else packed
 
 
-@dataclass(frozen=True)
-class Experience:
-    """A decision; complete once the reward and the next observation are known."""
+def as_done(action: np.ndarray) -> np.ndarray:
+    """Actions (..., A) as they are done: a continuous one within -1 and 1, wherever it was drawn; a copy."""
+    return action.clip(-1.0, 1.0) if action.dtype.kind == "f" else action.copy()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What was decided on one observation."""
 
     stream: str
-    decision: int
-    obs: np.ndarray  # (obs,) float32
+    decision: int  # its number, which comes back with the reward
     proposed: np.ndarray  # (action,) what the policy chose
-    executed: np.ndarray  # (action,) what was done: after a WAIT another action, or the same
-    log_prob: float  # of `proposed` under the policy that chose it
-    executed_log_prob: float  # the same of `executed`; of a choice that the gate had done, 0: it was certain
+    executed: np.ndarray  # (action,) what was done, as the policy drew it: after a WAIT another action, or the same
     confidence: float  # in [0, 1], probability of the choice relative to the likeliest
     verdict: Verdict
     expected: float  # the gate's reward for `proposed`; NaN without a gate
-    seen: np.ndarray  # (seen,) what the gate saw
+    components: dict[str, float] = field(default_factory=dict)  # of `expected`, and what else the gate decided by
     version: int  # of the policy, as it was in the forward pass
+    held: bool = False  # after a WAIT nothing was done that is an action: no action earned the reward
+    previous: str | None = None  # why the reward of the stream's decision before was refused; None: it was not
+
+    @property
+    def action(self) -> np.ndarray | None:
+        """(action,) what is to be done; None: nothing."""
+        return None if self.held else as_done(self.executed)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Plain values for strict JSON, as the protocol's decision answer has them; `executed` is the `action`."""
+        action = self.action
+        return {
+            "stream": self.stream,
+            "decision": self.decision,
+            "proposed": self.proposed.tolist(),
+            "executed": None if action is None else action.tolist(),
+            "verdict": self.verdict.name,
+            "expected": self.expected if math.isfinite(self.expected) else None,
+            "components": self.components,
+            "confidence": self.confidence,
+            "version": self.version,
+            "previous": self.previous,
+        }
+
+    @classmethod
+    def from_plain(cls, values: Mapping[str, Any]) -> Decision:
+        """A decision with the same plain values. Raises KeyError, TypeError, ValueError if they are not one's."""
+        proposed, executed, expected = values["proposed"], values["executed"], values["expected"]
+        return cls(
+            stream=str(values["stream"]),
+            decision=int(values["decision"]),
+            proposed=np.array(proposed),
+            executed=np.array(proposed if executed is None else executed),
+            confidence=float(values["confidence"]),
+            verdict=Verdict[values["verdict"]],
+            expected=math.nan if expected is None else float(expected),
+            components=dict(values["components"]),
+            version=int(values["version"]),
+            held=executed is None,
+            previous=values["previous"],
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experience(Decision):
+    """A decision to learn from; complete once the reward and the next observation are known."""
+
+    obs: np.ndarray  # (obs,) float32
+    log_prob: float  # of `proposed` under the policy that chose it
+    executed_log_prob: float  # the same of `executed`; of a choice that the gate had done, 0: it was certain
+    seen: np.ndarray  # (seen,) what the gate saw
     time: float  # s since 1970
     clock: float  # s that the run has been served
-    held: bool = False  # after a WAIT nothing was done that is an action: no action earned the reward
     interfered: bool = False  # people had a hand in it, or gate or policy failed: never learned from
     reward: float | None = None  # None: pending
     next_obs: np.ndarray | None = None  # (obs,) float32; None: pending
@@ -122,7 +182,7 @@ def to_row(experience: Experience, row: np.ndarray) -> None:
 
 
 def from_row(row: np.ndarray) -> Experience:
-    """The inverse of `to_row`; rows hold no experiences that people interfered with."""
+    """The inverse of `to_row`; rows hold no components, and no experiences that people interfered with."""
     values: dict[str, Any] = {n: row[n].copy() if row[n].ndim else row[n].item() for n in _AS_THEY_ARE}
     values["verdict"] = Verdict(values["verdict"])
     reward, next_obs = row["reward"].item(), row["next_obs"].copy()

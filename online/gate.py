@@ -41,11 +41,6 @@ class Gate(Protocol):
         """seen (n, S), action (n, A) as it would be done, confidence (n,) in [0, 1] -> what it says of each."""
 
 
-def as_done(action: np.ndarray) -> np.ndarray:
-    """Actions (n, A) as they are done: a continuous one within -1 and 1, wherever it was drawn; a copy."""
-    return action.clip(-1.0, 1.0) if action.dtype.kind == "f" else action.copy()
-
-
 def check_judgement(judgement: Judgement, n: int, action: ActionSpec) -> None:
     """Raises ValueError where a gate's answer is not what it must be, naming the part."""
     verdict, expected = np.asarray(judgement.verdict), np.asarray(judgement.expected)

@@ -13,22 +13,29 @@ import math
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from livegym.online.decider import Decided, Decider, NoRoom, Sight
+from livegym.online.decider import Decider, NoRoom, Sight
 from livegym.online.episodes import Episodes
-from livegym.online.experience import Experience, Verdict
-from livegym.online.gate import as_done
+from livegym.online.experience import Experience, Verdict, as_done
 from livegym.online.gates import Sees
-from livegym.online.inbox import Accepted, Answer, Decision, Observed, Refusal, Request, Rewarded
 from livegym.online.memory import STREAMS, Memory
 from livegym.online.pending import RewardError
+from livegym.online.requests import Accepted, Answer, Observed, Refusal, Request, Rewarded
 
 WINDOW = 1000  # decisions and rewards over which rates and means are taken
 RewardOf = Callable[[np.ndarray, np.ndarray, np.ndarray], "tuple[float, dict[str, float]]"]
 """(raw before (R,), action (A,), raw after (R,)) -> reward, and its weighted terms"""
+
+
+class Moment(NamedTuple):
+    """What a stream showed last, and what was decided on it."""
+
+    sight: Sight
+    decision: Experience
 
 
 @dataclass
@@ -45,7 +52,7 @@ class Tally:
     terms: deque[dict[str, float]] = field(default_factory=lambda: deque(maxlen=WINDOW))
     episodes: Episodes = field(init=False)
     decided_at: float = field(default_factory=time.monotonic)  # s, the last decision, or the start
-    last: OrderedDict[str, Decided] = field(default_factory=OrderedDict)  # stream -> its newest decision
+    last: OrderedDict[str, Moment] = field(default_factory=OrderedDict)  # by stream
 
     def __post_init__(self) -> None:
         self.episodes = Episodes(self.streams)
@@ -55,16 +62,15 @@ class Tally:
         """All."""
         return sum(self.verdicts.values())
 
-    def decided(self, made: Decided) -> None:
+    def decided(self, sight: Sight, e: Experience) -> None:
         """One more decision."""
-        e = made.experience
         self.decided_at = time.monotonic()
         self.verdicts[e.verdict.name] += 1
         self.interfered += e.interfered
         self.lately.append(e.verdict)
         if math.isfinite(e.expected):
             self.expected.append(e.expected)
-        self.last[e.stream] = made
+        self.last[e.stream] = Moment(sight, e)
         self.last.move_to_end(e.stream)
         if len(self.last) > self.streams:
             self.last.popitem(last=False)
@@ -120,18 +126,18 @@ class Service:
             else:
                 asking.append((i, request, obs, why))
         made = self.decide([self._sight(request, obs) for _, request, obs, _ in asking], clock) if asking else []
-        for (i, request, _, why), decided in zip(asking, made, strict=True):
-            answer = _decision(decided, why)
+        for (i, request, _, why), decision in zip(asking, made, strict=True):
+            answer = decision if why is None else replace(decision, previous=why)
             answers[i] = answer
             self.conversations.note(request, answer)
         return answers
 
-    def decide(self, sights: Sequence[Sight], clock: float) -> list[Decided]:
+    def decide(self, sights: Sequence[Sight], clock: float) -> list[Experience]:
         """Decides for different streams, and remembers it until the rewards come. Raises NoRoom."""
         made = self.decider.decide(sights, clock, [self.pending.next_id() for _ in sights])
-        for decided in made:
-            self.pending.add(decided.experience)
-            self.tally.decided(decided)
+        for sight, decision in zip(sights, made, strict=True):
+            self.pending.add(decision)
+            self.tally.decided(sight, decision)
         return made
 
     def end(self, streams: Sequence[str]) -> None:
@@ -212,19 +218,3 @@ class Service:
         seen = request.raw if seat.what is Sees.RAW else obs
         assert seen is not None, "asked for at the start"
         return Sight(request.stream, obs, seen, request.raw)
-
-
-def _decision(decided: Decided, previous: str | None) -> Decision:
-    e, executed = decided.experience, decided.executed
-    return Decision(
-        stream=e.stream,
-        decision=e.decision,
-        proposed=e.proposed.tolist(),
-        executed=None if executed is None else as_done(executed).tolist(),  # learned from is what the policy drew
-        verdict=e.verdict.name,
-        expected=e.expected if math.isfinite(e.expected) else None,
-        components=decided.components,
-        confidence=e.confidence,
-        version=e.version,
-        previous=previous,
-    )

@@ -24,8 +24,8 @@ import numpy as np
 import torch
 
 from livegym.online.divergence import Divergence, Good
-from livegym.online.experience import Verdict
-from livegym.online.gate import Gate, Judgement, as_done, check_judgement
+from livegym.online.experience import Verdict, as_done
+from livegym.online.gate import Gate, Judgement, check_judgement
 from livegym.online.replay import ReplayReader
 from livegym.online.rewards import Lessons, combine
 from livegym.rl.actor_critic import ActorCritic, OffPolicyRule, Outcome, Transitions

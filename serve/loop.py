@@ -13,13 +13,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from livegym.online.gates import gate_of
-from livegym.online.inbox import Asked, Inbox, Observed
 from livegym.online.memory import Memory
+from livegym.online.requests import Observed
 from livegym.online.service import Service
 from livegym.rundir.run import Run
 from livegym.schema import RootConfig
 from livegym.serve.dashboard import Dashboard
 from livegym.serve.history import Points, point_of
+from livegym.serve.inbox import Asked, Inbox
 from livegym.serve.metrics import Curves, Readings
 from livegym.serve.picture import pictures_of
 from livegym.serve.server import OnlineApi

@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, Protocol, Union
+from typing import Annotated, Any, Literal, Union
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, FailFast, Field, create_model
 
 from livegym.rl.spec import PolicySpec
 from livegym.tasks.base import Box
+from livegym.tasks.stream_task import RawField
 
 VERSION = 1
 MAX_ITEMS = 64
@@ -43,26 +44,6 @@ Kind = Literal[
     "malformed", "read_only", "oversized", "invalid", "unknown", "duplicate", "late", "out_of_order",
     "too_many_streams", "foreign_stream", "busy", "closing", "failed",
 ]  # fmt: skip
-
-
-class RawField(Protocol):
-    """One named part of a raw observation."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Sizes from the outermost list inwards; () is one number."""
-
-    @property
-    def low(self) -> float:
-        """The least value."""
-
-    @property
-    def high(self) -> float:
-        """The largest value."""
-
-    @property
-    def help(self) -> str:
-        """Unit and meaning."""
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from livegym.online.locks import held
 from livegym.rl.scalars import ScalarWriter
 from livegym.serve.history import look_up
+from livegym.utils.locks import held
 from livegym.web.metrics import Reading
 
 PREFIX = "livegym_online_"

@@ -28,11 +28,11 @@ def pictures_of(task: Task, tally: Tally) -> Pictures | None:
         return None
 
     def picture(stream: str) -> dict[str, Any] | None:
-        decided = tally.last.get(stream)
-        if decided is None or decided.raw is None:
+        moment = tally.last.get(stream)
+        if moment is None or moment.sight.raw is None:
             return None
-        e = decided.experience
-        raw = {name: value[0] for name, value in task.unpack(torch.from_numpy(decided.raw)[None]).items()}
+        e = moment.decision
+        raw = {name: value[0] for name, value in task.unpack(torch.from_numpy(moment.sight.raw)[None]).items()}
         drawn = task.picture(raw, torch.from_numpy(e.proposed))
         judged = {
             "verdict": e.verdict.name,

@@ -20,7 +20,8 @@ import numpy as np
 from pydantic import BaseModel, Discriminator, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from livegym.online.inbox import Accepted, Answer, Decision, Observed, Refusal, Request, Rewarded
+from livegym.online.experience import Decision
+from livegym.online.requests import Accepted, Answer, Observed, Refusal, Request, Rewarded
 from livegym.serve.messages import MAX_ITEMS, NAME, STATUS, VERSION, Description, RewardMessage, observe_message
 from livegym.utils.errors import did_you_mean
 from livegym.utils.files import strict_json
@@ -171,7 +172,7 @@ def answers_of(requests: Sequence[Request], answers: Sequence[Answer]) -> list[d
 
 def _answer_of(stream: str, answer: Answer) -> dict[str, Any]:
     if isinstance(answer, Decision):
-        return {"type": "decision", **asdict(answer)}
+        return {"type": "decision", **answer.to_plain()}
     if isinstance(answer, Accepted):
         return {"type": "accepted", **asdict(answer)}
     if isinstance(answer, Refusal):

@@ -21,8 +21,9 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Query, Request, WebSocket
 from fastapi.responses import PlainTextResponse, Response
 
-from livegym.online.inbox import Answer, Busy, Closed, Inbox
+from livegym.online.requests import Answer
 from livegym.serve.claims import LEASE_S, MAX_STREAMS, Claims
+from livegym.serve.inbox import Busy, Closed, Inbox
 from livegym.serve.messages import MAX_ITEMS, NAME, STATUS, VERSION, Answers, Description, ErrorMessage, RewardMessage
 from livegym.serve.openapi import add_documentation
 from livegym.serve.protocol import Message, Reader, Refused, text_of

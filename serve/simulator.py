@@ -15,7 +15,8 @@ import time
 import numpy as np
 import torch
 
-from livegym.online.decider import Decided, Sight
+from livegym.online.decider import Sight
+from livegym.online.experience import Experience
 from livegym.online.gates import raw_rows
 from livegym.online.service import Service
 from livegym.tasks.env import Env, Step
@@ -65,20 +66,20 @@ class BuiltIn:
         self._obs = step.obs
         self._wait_for_the_next()
 
-    def _action(self, made: list[Decided]) -> torch.Tensor:
+    def _action(self, made: list[Experience]) -> torch.Tensor:
         action = self.env.zero_action()
-        rows = np.stack([decided.experience.executed for decided in made])
-        done = torch.tensor([not decided.experience.held for decided in made], device=action.device)
+        rows = np.stack([decision.executed for decision in made])
+        done = torch.tensor([not decision.held for decision in made], device=action.device)
         executed = torch.from_numpy(rows).to(action).reshape(action.shape)
         action[done] = executed[done]
         return action
 
-    def _complete(self, made: list[Decided], step: Step) -> None:
+    def _complete(self, made: list[Experience], step: Step) -> None:
         service, pending = self.service, self.service.pending
         rewards, terminated = step.reward.tolist(), step.terminated.tolist()
         after = step.final_obs["policy"].cpu().numpy()
         for i, decided in enumerate(made):
-            stream, decision = self.streams[i], decided.experience.decision
+            stream, decision = self.streams[i], decided.decision
             service.keep(pending.rewarded(stream, decision, rewards[i]))
             service.keep(pending.followed(stream, after[i], terminated[i]))
         service.tally.terms.append(dict(zip(self.env.terms.names, step.terms.mean(0).tolist(), strict=True)))

@@ -18,7 +18,8 @@ from typing import Union
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from livegym.online.inbox import Answer, Closed
+from livegym.online.requests import Answer
+from livegym.serve.inbox import Closed
 from livegym.serve.protocol import Message, Refused, answers_of, text_of
 
 log = logging.getLogger(__name__)

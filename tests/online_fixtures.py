@@ -11,28 +11,36 @@ import numpy as np
 import pytest
 import websockets.asyncio.client
 
-from livegym.online.inbox import Accepted, Decision, Inbox, Observed, Refusal
+from livegym.online.experience import Decision, Verdict
+from livegym.online.requests import Accepted, Observed, Refusal
 from livegym.rl.spec import PolicySpec
+from livegym.serve.inbox import Inbox
 from livegym.serve.messages import Description
 from livegym.serve.server import PREFIX, OnlineApi
 from livegym.tasks.base import Box
+from livegym.tasks.stream_task import RawField
 from livegym.web.access import Access
 from livegym.web.door import FrontDoor
 
 SPEC = PolicySpec("Cartpole", (("cart", 2), ("pole", 2)), (), Box(1), 1 / 60)
 
 
-@dataclass(frozen=True)
-class Part:
-    """A raw field, as tasks have them."""
-
-    shape: tuple[int, ...]
-    low: float
-    high: float
-    help: str
+GRID = {"minerals": RawField((2, 3), 0.0, 1.0, "share of a chunk"), "energy": RawField((), 0.0, 200.0, "units")}
 
 
-GRID = {"minerals": Part((2, 3), 0.0, 1.0, "share of a chunk"), "energy": Part((), 0.0, 200.0, "units")}
+class Unbounded(Decision):
+    """One that is done as it is: the stand-in's actions are sums, which tell the observations apart."""
+
+    @property
+    def action(self) -> np.ndarray:
+        return self.executed
+
+
+def decision_of(stream: str, number: int, action: float, kind: type[Decision] = Decision, **more) -> Decision:
+    """What version 7 decides with a gate that sends it."""
+    done = np.array([action])
+    values = {"verdict": Verdict.SEND, "expected": action, "confidence": 0.5, "version": 7}
+    return kind(**{"stream": stream, "decision": number, "proposed": done, "executed": done, **values, **more})
 
 
 @dataclass
@@ -103,7 +111,7 @@ class FakeLoop:
         number, action = len(self.decided) + 1, 2 * float(np.sum(row, dtype=np.float64))
         self.decided[number] = action
         parts = {"double": action, "count": float(row.size)}
-        return Decision(seen.stream, number, [action], [action], "SEND", action, parts, 0.5, 7, previous)
+        return decision_of(seen.stream, number, action, Unbounded, components=parts, previous=previous)
 
     def _join(self, stream: Stream, decision: int, reward: float) -> str | None:
         if decision in self.rewards:

@@ -11,10 +11,11 @@ from typing import get_args
 
 import pytest
 
-from livegym.online.inbox import CAPACITY, REFUSALS
 from livegym.online.pending import SESSION
+from livegym.online.requests import REFUSALS
 from livegym.schema import OnlineConfig
 from livegym.serve import claims, messages, server, talk
+from livegym.serve.inbox import CAPACITY
 from livegym.web.server import MAX_HELD, MAX_MESSAGE, MAX_WAITING
 from tests.page_fixtures import needs_chromium
 

@@ -12,11 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from livegym.online.inbox import Accepted, Busy, Closed, Decision, Inbox, Observed, Refusal, Rewarded
+from livegym.online.experience import Decision, Verdict
+from livegym.online.requests import Accepted, Observed, Refusal, Rewarded
 from livegym.serve.claims import LEASE_S, Claims
-from livegym.serve.messages import LARGEST, STATUS, Description
+from livegym.serve.inbox import Busy, Closed, Inbox
+from livegym.serve.messages import LARGEST, STATUS, DecisionAnswer, Description
 from livegym.serve.protocol import Reader, Refused, answers_of, text_of
-from tests.online_fixtures import GRID, SPEC, Part
+from livegym.tasks.stream_task import RawField
+from tests.online_fixtures import GRID, SPEC, decision_of
 
 PLAIN, RAW = Reader(Description(SPEC)), Reader(Description(SPEC, GRID))
 MINERALS = [[0, 0.5, 1], [0.25, 0, 0]]
@@ -141,7 +144,7 @@ def test_the_other_kind_of_observation_is_told_apart_from_none():
 
 
 def test_fields_may_have_any_name_and_no_bounds():
-    odd = {"json": Part((), -math.inf, math.inf, "J"), "model_dump": Part((2,), 0, math.inf, "m")}
+    odd = {"json": RawField((), -math.inf, math.inf, "J"), "model_dump": RawField((2,), 0, math.inf, "m")}
     reader = Reader(Description(SPEC, odd))
     text = '{"v":1,"type":"observe","observations":[{"stream":"a","raw":{"json":-5,"model_dump":[1,2]}}]}'
     assert reader.read(text).requests[0].raw.tolist() == [-5, 1, 2]
@@ -194,7 +197,9 @@ def test_whatever_comes_is_read_or_refused_with_a_kind_of_the_table(head, key, i
 
 def test_answers_are_strict_json_in_order():
     requests = [Observed("a"), Observed("b"), Rewarded("c", 3, 1.0), Rewarded("d", 4, 1.0)]
-    decision = Decision("a", 1, [np.float32(0.5)], None, "WAIT", math.nan, {"survival": np.float64(1)}, 0.25, 7)
+    parts = {"survival": np.float64(1)}
+    waits = {"verdict": Verdict.WAIT, "held": True, "expected": math.nan, "confidence": 0.25}
+    decision = decision_of("a", 1, np.float32(0.5), components=parts, **waits)
     answers = [decision, None, Accepted("c", 3), Refusal("late", "too late")]
     content = json.loads(text_of(5, answers_of(requests, answers)))
     assert (content["v"], content["id"], content["type"]) == (1, 5, "answers")
@@ -207,6 +212,20 @@ def test_answers_are_strict_json_in_order():
         {"type": "accepted", "stream": "c", "decision": 3},
         {"type": "error", "stream": "d", "kind": "late", "message": "too late"},
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("action", [np.array([0.1, 2.5], np.float32), np.array([3, 399])], ids=["drawn", "chosen"])
+@pytest.mark.parametrize("held", [False, True])
+def test_a_decision_is_answered_alike_after_a_restart_in_the_words_that_are_documented(action, held):
+    """Also its bytes: a choice is a whole number, and what was drawn is told within its bounds."""
+    made = decision_of("a", 1, 0.0, proposed=action, executed=action, held=held, components={"survival": 0.1})
+    (said,) = answers_of([Observed("a")], [made])
+    assert set(said) == set(DecisionAnswer.model_fields)
+    done = [np.float32(0.1).item(), 1.0] if action.dtype.kind == "f" else [3, 399]
+    assert said["executed"] == (None if held else done)
+    kept = json.loads(json.dumps(made.to_plain()))
+    (again,) = answers_of([Observed("a")], [Decision.from_plain(kept)])
+    assert text_of(1, [again]) == text_of(1, [said])
 
 
 def test_the_description_says_what_to_send():

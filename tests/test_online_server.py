@@ -22,8 +22,8 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from livegym.online.inbox import Asked
 from livegym.serve import claims, server, talk
+from livegym.serve.inbox import Asked
 from livegym.web import server as web_server
 from tests.online_fixtures import serving
 from tests.processes import until

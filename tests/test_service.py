@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,13 +13,13 @@ import torch
 
 from livegym.live.swap import LivePolicy
 from livegym.online.decider import Decider, Sight, Slots
-from livegym.online.experience import Layout, Verdict
+from livegym.online.experience import Decision, Layout, Verdict
 from livegym.online.gate import Judgement
 from livegym.online.gates import GateSeat, Sees, layout_of, make_gate, raw_rows
-from livegym.online.inbox import Accepted, Observed, Refusal, Rewarded
 from livegym.online.memory import Memory
 from livegym.online.pending import SESSION
 from livegym.online.replay import ReplayReader
+from livegym.online.requests import Accepted, Observed, Refusal, Rewarded
 from livegym.online.service import Service
 from livegym.rl.policy import Policy
 from livegym.rl.spec import spec_of
@@ -72,10 +73,15 @@ class Setting:
         self.service = Service(decider, self.memory)
 
     def ask(self, *requests, clock=0.0):
-        return self.service.answer(list(requests), clock)
+        return [told(answer) for answer in self.service.answer(list(requests), clock)]
 
     def rows(self):
         return ReplayReader(self.run.replay_file, self.layout, self.online.buffer_capacity).fresh(0)
+
+
+def told(answer):
+    """What a client is told: of a decision its plain values."""
+    return SimpleNamespace(**answer.to_plain()) if isinstance(answer, Decision) else answer
 
 
 @pytest.fixture
@@ -126,8 +132,7 @@ def test_a_choice_that_the_gate_has_done_is_certain_whatever_the_policy_says(con
     raw = raw_rows(env)
     for k in range(50):
         sights = [Sight(name, obs[i], raw[i], raw[i]) for i, name in enumerate("ab")]
-        for made in decider.decide(sights, 0.0, [2 * k, 2 * k + 1]):
-            e = made.experience
+        for e in decider.decide(sights, 0.0, [2 * k, 2 * k + 1]):
             found.add(e.verdict)
             forced = not np.array_equal(e.executed, e.proposed)
             assert e.executed_log_prob == (0.0 if forced else e.log_prob)
@@ -422,7 +427,7 @@ def test_rewards_that_the_task_computes_join_also_over_a_stop(config, tmp_path):
 
     service, memory = begin()
     (answer,) = service.answer([Observed("north", raw=raw_rows(env)[0], sequence=1)], 0.0)
-    step = env.step(torch.tensor([answer.executed]))
+    step = env.step(torch.tensor([answer.action.tolist()]))
     memory.save()
     service, memory = begin()
     service.answer([Observed("north", raw=raw_rows(env)[0], sequence=2)], 0.0)

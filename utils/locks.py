@@ -1,4 +1,4 @@
-"""A lock with a timeout, which every lock in this package has: who holds one for longer has a bug, and it shows.
+"""A lock with a timeout, for locks that nobody holds for long: who holds one for longer has a bug, and it shows.
 
 with held(lock, "the inbox"):
     ...
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Union
 
 LOCK_S = 5.0
-"""Nothing here holds a lock for longer than a list is appended to."""
+"""Under these locks nothing is done that takes longer than to append to a list."""
 
 
 class Stuck(RuntimeError):

@@ -20,81 +20,12 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
-from typing import Union
 
-import numpy as np
-
-from livegym.online.locks import held
+from livegym.online.requests import Answer, Request
+from livegym.utils.locks import held
 
 CAPACITY = 4096
 """Requests that wait at once."""
-
-REFUSALS = ("late", "duplicate", "unknown", "invalid", "out_of_order", "too_many_streams")
-"""Kinds of refusals that the decision loop may answer with."""
-
-
-@dataclass(frozen=True)
-class Observed:
-    """One observation of one stream."""
-
-    stream: str
-    obs: np.ndarray | None = None  # (W,) float32, the policy's observation, where the task has no raw fields
-    raw: np.ndarray | None = None  # (R,) float32, the packed raw observation, where it has
-    sequence: int | None = None  # strictly rising in a stream; the same again gets the same answer; a lower is refused
-    reward: float | None = None  # of the stream's previous decision, where the client knows it
-    done: bool = False  # the episode ended with this observation: nothing is decided
-    truncated: bool = False  # the same, but by a time limit: things would have gone on from here
-
-    @property
-    def ends(self) -> bool:
-        """Whether it is the last of its episode."""
-        return self.done or self.truncated
-
-
-@dataclass(frozen=True)
-class Rewarded:
-    """The reward of one decision."""
-
-    stream: str
-    decision: int
-    reward: float
-    done: bool = False
-
-
-@dataclass(frozen=True)
-class Decision:
-    """The answer to an observation."""
-
-    stream: str
-    decision: int
-    proposed: list[float] | list[int]
-    executed: list[float] | list[int] | None  # None: nothing is to be done
-    verdict: str  # SEND, WAIT or OFF
-    expected: float | None  # the gate's reward for what was proposed; None without a gate
-    components: dict[str, float]
-    confidence: float
-    version: int  # of the policy, in the forward pass
-    previous: str | None = None  # why the reward of the previous decision was refused; None: it was not
-
-
-@dataclass(frozen=True)
-class Accepted:
-    """The answer to a reward that has joined its decision."""
-
-    stream: str
-    decision: int
-
-
-class Refusal(ValueError):
-    """The answer to a request that changed nothing; `kind` is one of `REFUSALS`."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind, self.message = kind, message
-
-
-Request = Union[Observed, Rewarded]
-Answer = Union[Decision, Accepted, Refusal, None]  # None: the episode's end was noted
 
 
 class Busy(RuntimeError):
