@@ -15,19 +15,18 @@ import itertools
 import logging
 import re
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, WebSocket
 from fastapi.responses import PlainTextResponse, Response
 
-from livegym.online.requests import Answer
 from livegym.serve.claims import LEASE_S, MAX_STREAMS, Claims
-from livegym.serve.inbox import Busy, Closed, Inbox
+from livegym.serve.inbox import Inbox
+from livegym.serve.intake import RETRY_S, Intake
 from livegym.serve.messages import MAX_ITEMS, NAME, STATUS, VERSION, Answers, Description, ErrorMessage, RewardMessage
 from livegym.serve.openapi import add_documentation
 from livegym.serve.protocol import Message, Reader, Refused, text_of
-from livegym.serve.talk import UNANSWERED, Talk, Waiting, answers_to, closing
+from livegym.serve.talk import UNANSWERED, Talk
 from livegym.utils.files import strict_json
 from livegym.web.access import Access
 from livegym.web.guard import MAX_BODY
@@ -42,7 +41,6 @@ MAX_REQUESTS = 32
 """HTTP requests that wait for their answers at once."""
 ANSWER_S = 60.0
 """How long an HTTP request waits for a decision."""
-RETRY_S = 1.0
 
 WORDS = (
     "The WebSocket `/online/v1/ws` takes the same messages as text; there they have to name their `type`. "
@@ -60,10 +58,12 @@ class OnlineApi:
         self._inbox, self._access = inbox, access
         self._reader = Reader(description)
         self._claims = Claims(max_streams)
+        self._intake = Intake(inbox, self._claims)
         self._talks: dict[str, Talk] = {}  # client -> its connection
         self._numbers = itertools.count(1)
         self._requests = 0  # over HTTP, that wait
-        self._messages = self._refused = self._turned_away = 0
+        self._refused = 0  # requests over HTTP, before they were read
+        self._turned_away = 0
         self._spec = description.to_dict() | {"limits": _limits(max_streams, inbox.capacity)}
         self.app = FastAPI(
             title="livegym online", version=str(VERSION), description=WORDS, docs_url=None, redoc_url=None
@@ -79,8 +79,8 @@ class OnlineApi:
         """Clients now; messages, refused messages and answers, and messages turned away as too many, so far."""
         return {
             "clients": len(self._talks) + self._requests,
-            "messages": self._messages,
-            "refused": self._refused,
+            "messages": self._intake.messages,
+            "refused": self._refused + self._intake.refused,
             "busy": self._inbox.busy + self._turned_away,
         }
 
@@ -113,10 +113,10 @@ class OnlineApi:
         self._requests += 1
         try:
             self._check_request(request, client)
-            waiting = self._put(client, await request.body(), read)
+            waiting = self._intake.put(client, await request.body(), read)
             if client is not None:
                 self._claims.lease(client)
-            return _json(text_of(waiting.message.id, await self._settle(waiting, ANSWER_S)), 200)
+            return _json(text_of(waiting.message.id, await self._intake.settle(waiting, ANSWER_S)), 200)
         except Refused as refused:
             headers = {} if refused.retry_after is None else {"retry-after": f"{refused.retry_after:.0f}"}
             return _json(refused.text(), refused.status, headers)
@@ -152,7 +152,7 @@ class OnlineApi:
             await socket.send_denial_response(refusal)
             return
         owner = socket.query_params.get("client") or f"connection {next(self._numbers)}"
-        talk = Talk(socket, owner, lambda name, text: self._put(name, text, self._reader.read), self._settle)
+        talk = Talk(socket, owner, self._intake, self._reader)
         earlier = self._talks.get(owner)
         if earlier is not None:
             earlier.replace()
@@ -179,41 +179,6 @@ class OnlineApi:
             words = f"{MAX_CLIENTS} clients are connected already. Send several streams over one connection.\n"
             return PlainTextResponse(words, 503, {"retry-after": "5"})
         return None
-
-    # both
-
-    def _put(self, owner: str | None, text: str | bytes | None, read: Callable[[Any], Message]) -> Waiting:
-        """Puts a message into the inbox. Raises Refused, and nothing has changed then."""
-        self._messages += 1
-        message = None
-        try:
-            message = read(text)
-            self._claims.check(owner, message.streams)
-            future = self._ask(message)
-        except Refused as refused:
-            refused.id = message.id if message else None
-            self._refused += refused.kind not in ("busy", "closing")
-            raise
-        return Waiting(message, future, owner, self._claims.take(owner, message.streams))
-
-    def _ask(self, message: Message) -> Future[list[Answer]]:
-        try:
-            return self._inbox.ask(message.requests)
-        except Busy as error:
-            words = f"Too much waits here: {error}. Nothing was taken; send it again in {RETRY_S:g} s."
-            raise Refused("busy", words, RETRY_S) from None
-        except Closed:
-            raise closing() from None
-
-    async def _settle(self, waiting: Waiting, timeout: float | None = None) -> list[dict[str, Any]]:
-        """The answers, as they are sent. Raises Refused."""
-        answers = await answers_to(waiting, timeout)
-        errors = [answer for answer in answers if answer["type"] == "error"]
-        self._refused += len(errors)
-        # A stream that was not taken in needs no owner; else made-up names would use up all that there may be.
-        unknown = {str(answer["stream"]) for answer in errors if answer["kind"] in ("unknown", "too_many_streams")}
-        self._claims.give_back(waiting.owner, unknown & set(waiting.claimed))
-        return answers
 
 
 READ_ONLY = "This server only shows (streamReadOnly); it takes no observations and no rewards."

@@ -11,16 +11,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Union
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from livegym.online.requests import Answer
-from livegym.serve.inbox import Closed
-from livegym.serve.protocol import Message, Refused, answers_of, text_of
+from livegym.serve.intake import Intake, Waiting
+from livegym.serve.protocol import Reader, Refused, text_of
 
 log = logging.getLogger(__name__)
 
@@ -28,19 +24,8 @@ UNANSWERED = 8
 """Messages of one client that wait for their answers."""
 SEND_S = 10.0
 """A client that takes no answer for so long is cut off."""
-AGAIN = "Send it again with the same sequence: a decision that was made is found again."
 REFUSALS = 100
 """Messages in a row that make no sense, after which the client is sent away."""
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """A message that has been put into the inbox."""
-
-    message: Message
-    future: Future[list[Answer]]
-    owner: str | None
-    claimed: list[str]  # streams that became the owner's with it
 
 
 @dataclass(frozen=True)
@@ -51,15 +36,15 @@ class Ending:
     code: int | None = None
 
 
-Put = Callable[[str, Union[str, None]], Waiting]  # owner, text (None: it was bytes); raises Refused
-Settle = Callable[[Waiting], Awaitable[list[dict[str, object]]]]  # answers as they are sent; raises Refused
-
-
 class Talk:
     """One connection, from the handshake to its end."""
 
-    def __init__(self, socket: WebSocket, owner: str, put: Put, settle: Settle) -> None:
-        self._socket, self._owner, self._put, self._settle = socket, owner, put, settle
+    def __init__(self, socket: WebSocket, owner: str, intake: Intake, reader: Reader) -> None:
+        """`owner`: the client, by whose name its streams are claimed."""
+        self._socket = socket
+        self._owner = owner
+        self._intake = intake
+        self._reader = reader
         self._slots = asyncio.Semaphore(UNANSWERED)
         self._queue: asyncio.Queue[Waiting | Refused] = asyncio.Queue()  # bounded by the slots
         self._replaced = asyncio.Event()
@@ -114,7 +99,7 @@ class Talk:
 
     def _entry(self, text: str | None) -> Waiting | Refused:
         try:
-            return self._put(self._owner, text)
+            return self._intake.put(self._owner, text, self._reader.read)
         except Refused as refused:
             self.refused += 1
             return refused
@@ -136,42 +121,10 @@ class Talk:
         """What is sent, and whether it is the last."""
         if isinstance(entry, Waiting):
             try:
-                return text_of(entry.message.id, await self._settle(entry)), False
+                return text_of(entry.message.id, await self._intake.settle(entry)), False
             except Refused as refused:
                 entry = refused
         return entry.text(), entry.kind == "closing"
-
-
-async def answers_to(waiting: Waiting, timeout: float | None = None) -> list[dict[str, object]]:
-    """The answers, when the decision loop has made them, which it does also where whoever waits goes away.
-
-    Raises:
-        Refused: there will be none, or there was none within `timeout` s.
-    """
-    future = asyncio.shield(asyncio.wrap_future(waiting.future))
-    try:
-        await asyncio.wait([future], timeout=timeout)
-    finally:
-        left = not future.done() and future.cancel()  # the shield only: nobody will look at what comes
-    if left:
-        raise _about(waiting, Refused("busy", f"No answer within {timeout:g} s. {AGAIN}", retry_after=1.0))
-    error = future.exception()
-    if isinstance(error, Closed):
-        raise _about(waiting, closing())
-    if error is not None:
-        log.error("a message was not answered", exc_info=error)
-        raise _about(waiting, Refused("failed", f"The server could not decide, and has logged why. {AGAIN}"))
-    return answers_of(waiting.message.requests, future.result())
-
-
-def _about(waiting: Waiting, refused: Refused) -> Refused:
-    refused.id = waiting.message.id
-    return refused
-
-
-def closing() -> Refused:
-    """The refusal of a server that stops."""
-    return Refused("closing", f"This server is stopping. Connect again when it is back. {AGAIN}", retry_after=5.0)
 
 
 async def _send(socket: WebSocket, text: str) -> None:

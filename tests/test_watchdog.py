@@ -44,7 +44,8 @@ def experience(number: int) -> Experience:
     obs, action = rng.normal(size=4).astype(np.float32), rng.normal(size=1).astype(np.float32)
     nothing = np.zeros(0, np.float32)
     return Experience(
-        "a", number, obs, action, action, -1.0, -1.0, 1.0, Verdict.OFF, float("nan"), nothing, 1, 0.0, 0.0,
+        stream="a", decision=number, obs=obs, proposed=action, executed=action, log_prob=-1.0, executed_log_prob=-1.0,
+        confidence=1.0, verdict=Verdict.OFF, expected=float("nan"), seen=nothing, version=1, time=0.0, clock=0.0,
         reward=float(-abs(action[0])), next_obs=obs,
     )  # fmt: skip
 
