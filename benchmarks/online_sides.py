@@ -26,7 +26,7 @@ from livegym.cfg.typed import as_dict, to_typed
 from livegym.online.decider import Decider, Slots
 from livegym.online.gates import layout_of, make_gate
 from livegym.online.memory import Memory
-from livegym.online.replay import ReplayReader
+from livegym.online.replay import ALL, ReplayReader
 from livegym.online.saving import Keeper
 from livegym.online.service import Service
 from livegym.online.trainer import Trainer, rule_of
@@ -36,7 +36,7 @@ from livegym.rundir.lock import RunLock
 from livegym.rundir.run import create_run
 from livegym.schema import RootConfig
 from livegym.serve.running import first_state, followed, live_policy
-from livegym.serve.simulator import BuiltIn
+from livegym.serve.simulator import BuiltIn, streams_of
 from livegym.serve.streams import features_of, reward_of
 from livegym.serve.watchdog import Watchdog
 from livegym.tasks.build import make_env
@@ -68,7 +68,7 @@ class World:
         """The simulator of a service in which `live` acts."""
         self.memory = Memory(self.run, self.layout, self.config.online)
         decider = Decider(live, self.seat, Slots(live.num_envs, 60.0), self.spec)
-        service = Service(decider, self.memory, features_of(self.env), reward_of(self.env))
+        service = Service(decider, self.memory, features_of(self.env), reward_of(self.env), streams_of(self.env))
         return BuiltIn(self.env, service, 0.0)
 
     def trainer(self, single: bool = False) -> Trainer:
@@ -78,7 +78,7 @@ class World:
             c.online = replace(c.online, batch_size=1, min_batch_size=1)
         kind = Newest if single else ReplayReader
         reader = kind(self.run.replay_file, self.layout, c.online.buffer_capacity, c.online.priority_sampling)
-        learner = ActorCritic(self.spec, c.train, rule_of(c), c.online.learning_rate)
+        learner = ActorCritic(self.spec, c.train, rule_of(c.online, c.train), c.online.learning_rate)
         learner.load_model(first_state(c, self.spec, None)["model"])
         return Trainer(learner, reader, None if seat is None else seat.gate, c.online, c.seed or 0)
 
@@ -179,13 +179,13 @@ class Newest(ReplayReader):
 
     next = 0
 
-    def usable(self, without: Any = None) -> np.ndarray:
+    def usable(self, sieve: Any = ALL) -> np.ndarray:
         """The slot of the next experience that was not given yet; empty where there is none."""
         return np.array([self.next % self.capacity] if self.next < self.added else [], np.int64)
 
-    def sample(self, size: int, rng: Any, without: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    def sample(self, size: int, rng: Any, sieve: Any = ALL) -> tuple[np.ndarray, np.ndarray]:
         """That one."""
-        found = super().sample(1, rng, without)
+        found = super().sample(1, rng, sieve)
         self.next += 1
         return found
 
@@ -293,8 +293,9 @@ def _writer(path: Path) -> tuple[Any, list[Any]]:
         obs = rng.normal(size=LAYOUT.obs).astype(np.float32)
         action = np.array([k % 400, k % 2])
         made.append(Experience(
-            "north", k, obs, action, action, 0.0, 0.0, 1.0, Verdict.SEND, 0.0, np.zeros(LAYOUT.seen, np.float32), 1,
-            0.0, 0.0, reward=0.0, next_obs=obs,
+            stream="north", decision=k, obs=obs, proposed=action, executed=action, log_prob=0.0, executed_log_prob=0.0,
+            confidence=1.0, verdict=Verdict.SEND, expected=0.0, seen=np.zeros(LAYOUT.seen, np.float32), version=1,
+            time=0.0, clock=0.0, reward=0.0, next_obs=obs,
         ))  # fmt: skip
     writer = ReplayWriter(path, LAYOUT, 10_000)
     for _ in range(10):

@@ -20,7 +20,9 @@ floor; until it tells one, |reward - mean| / spread of all that came so far, for
 
 from __future__ import annotations
 
+import math
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -112,6 +114,18 @@ class ReplayWriter:
         return int((self._mapped.numbers >= 0).sum())
 
 
+@dataclass(frozen=True)
+class Sieve:
+    """Which experiences are learned from."""
+
+    max_age: float = math.inf  # s served, beyond which one is too old
+    without: Verdict | None = None  # but for those with this verdict
+    without_held: bool = False  # but for those after which nothing was done
+
+
+ALL = Sieve()
+
+
 class ReplayReader:
     """The one who samples. Priorities are its own."""
 
@@ -126,8 +140,6 @@ class ReplayReader:
         finally:
             os.close(descriptor)
         self.capacity, self.prioritised = capacity, prioritised
-        self.max_age: float | None = None  # s served, beyond which an experience is too old to learn from
-        self.without_held = False  # leave out those after which nothing was done
         self.torn = 0  # copies that were no whole experience, and left out
         self._factors = factors_of(self._mapped.words.shape[1])
         self._priority = np.zeros(capacity)
@@ -145,24 +157,22 @@ class ReplayReader:
         rows = self.fresh(max(0, self.added - RECENT))
         return int(rows["version"].max()) if len(rows) else 0
 
-    def usable(self, without: Verdict | None = None) -> np.ndarray:
-        """Slots of experiences that may be learned from, but for those with one verdict."""
+    def usable(self, sieve: Sieve = ALL) -> np.ndarray:
+        """Slots (n,) of the experiences that a sieve lets through."""
         m = self._mapped
         usable = m.numbers >= 0
-        if self.max_age is not None:
-            usable &= m.rows["clock"] >= float(m.header["clock"]) - self.max_age
-        if without is not None:
-            usable &= m.rows["verdict"] != without
-        if self.without_held:
+        if math.isfinite(sieve.max_age):
+            usable &= m.rows["clock"] >= float(m.header["clock"]) - sieve.max_age
+        if sieve.without is not None:
+            usable &= m.rows["verdict"] != sieve.without
+        if sieve.without_held:
             usable &= ~m.rows["held"]
         return np.flatnonzero(usable)
 
-    def expired(self) -> int:
-        """Experiences in the file that are too old."""
-        if self.max_age is None:
-            return 0
+    def expired(self, max_age: float) -> int:
+        """How many experiences in the file are older than `max_age` s served."""
         m = self._mapped
-        return int(((m.numbers >= 0) & (m.rows["clock"] < float(m.header["clock"]) - self.max_age)).sum())
+        return int(((m.numbers >= 0) & (m.rows["clock"] < float(m.header["clock"]) - max_age)).sum())
 
     def fresh(self, after: int) -> np.ndarray:
         """Rows (n,) of the experiences with numbers from `after` on that are still here, the oldest first."""
@@ -175,15 +185,13 @@ class ReplayReader:
         m = self._mapped
         return m.rows["reward"][m.numbers >= max(0, self.added - count)]
 
-    def sample(
-        self, size: int, rng: np.random.Generator, without: Verdict | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Rows (n,) and their importance weights (n,) float32, 1 where sampling is uniform.
+    def sample(self, size: int, rng: np.random.Generator, sieve: Sieve = ALL) -> tuple[np.ndarray, np.ndarray]:
+        """Rows (n,) that a sieve lets through, and their importance weights (n,) float32, 1 where sampling is uniform.
 
         Uniform: `size` different ones, or all where there are fewer. Prioritised: `size` draws with replacement.
         Copies that are not whole are left out, so there may be a few less.
         """
-        slots = self.usable(without)
+        slots = self.usable(sieve)
         if not len(slots):
             return np.zeros(0, self._mapped.dtype), np.zeros(0, np.float32)
         rows, weights = self._draw(slots, size, rng)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -85,13 +85,15 @@ class Service:
         memory: Memory,
         features: Callable[[np.ndarray], np.ndarray] | None = None,
         reward_of: RewardOf | None = None,
+        own: Collection[str] = (),
     ) -> None:
-        """`features`: raw observations (n, R) -> the policy's (n, W), where clients send those; `reward_of`: what a
-        decision earned, computed where nobody says it."""
+        """`features`: raw observations (n, R) -> the policy's (n, W), if clients send those; `reward_of`: what a
+        decision earned, computed if nobody says it; `own`: streams of the built-in simulator, which no client may use.
+        """
         self.decider = decider
         self.pending, self.writer, self.conversations = memory.pending, memory.writer, memory.conversations
         self.tally = Tally(max(STREAMS, decider.live.num_envs))
-        self.own: frozenset[str] = frozenset()  # streams of the built-in simulator, which no client may use
+        self._own = frozenset(own)
         self._features, self._reward_of = features, reward_of
         seat = decider.seat
         self._no_clients = None if seat is None else seat.for_clients(has_raw=features is not None)
@@ -159,7 +161,7 @@ class Service:
 
     def _check(self, request: Observed) -> None:
         """Raises Refusal where this stream is not to be served."""
-        if request.stream in self.own:
+        if request.stream in self._own:
             raise Refusal("invalid", f"stream {request.stream!r} is the built-in simulator's; take another name")
         if self._no_clients is not None:
             raise Refusal("invalid", self._no_clients)

@@ -26,10 +26,10 @@ import torch
 from livegym.online.divergence import Divergence, Good
 from livegym.online.experience import Verdict, as_done
 from livegym.online.gate import Gate, Judgement, check_judgement
-from livegym.online.replay import ReplayReader
+from livegym.online.replay import ReplayReader, Sieve
 from livegym.online.rewards import Lessons, combine
 from livegym.rl.actor_critic import ActorCritic, OffPolicyRule, Outcome, Transitions
-from livegym.schema import OnlineConfig, RootConfig
+from livegym.schema import OnlineConfig, PPOConfig
 
 WINDOW = 100  # trainings over which averages are taken
 HUGE = 1e15  # numbers beyond it are as good as not finite: their squares would be, in the normalisers
@@ -72,9 +72,11 @@ class Trainer:
     def __init__(
         self, learner: ActorCritic, reader: ReplayReader, gate: Gate | None, rule: OnlineConfig, seed: int
     ) -> None:
-        self.learner, self.reader, self.gate, self.rule = learner, reader, gate, rule
-        self.reader.max_age = rule.max_age_s
-        self.reader.without_held = not self._asks_of_blocked  # after those nothing was done that could be learned
+        self.learner = learner
+        self.reader = reader
+        self.gate = gate
+        self.rule = rule
+        self.sieve = sieve_of(rule, gated=gate is not None)
         self.rng = np.random.default_rng(seed)
         self.counts = Counts()
         self.recent: deque[Report] = deque(maxlen=WINDOW)
@@ -92,7 +94,7 @@ class Trainer:
     def train(self) -> Report | None:
         """One training; None where there is too little to learn from. What the gate raises passes."""
         start = time.perf_counter()
-        if len(self.reader.usable(self._left_out())) < self.rule.min_batch_size:
+        if len(self.reader.usable(self.sieve)) < self.rule.min_batch_size:
             return None
         self._normalise()
         self.learner.learning_rate = self.learning_rate
@@ -103,13 +105,9 @@ class Trainer:
             outcomes += [outcome] if outcome is not None else []
         return self._judged(lessons, outcomes, start)
 
-    def _left_out(self) -> Verdict | None:
-        """WAITs that nothing is learned from are not sampled either: they would fill batches with nothing."""
-        return None if self.rule.train_on_wait or self._asks_of_blocked else Verdict.WAIT
-
-    @property
-    def _asks_of_blocked(self) -> bool:
-        return self.rule.train_on_blocked and self.gate is not None
+    def expired(self) -> int:
+        """How many experiences in the buffer are too old to learn from."""
+        return self.reader.expired(self.sieve.max_age)
 
     def _normalise(self) -> None:
         fresh = self.reader.fresh(self.counts.learned_until)
@@ -126,7 +124,7 @@ class Trainer:
         self.learner.normalise(torch.from_numpy(rows["obs"].copy()), self.learner.targets(t))
 
     def _update(self) -> tuple[Lessons, Outcome | None]:
-        rows, weights = self.reader.sample(self.rule.batch_size, self.rng, self._left_out())
+        rows, weights = self.reader.sample(self.rule.batch_size, self.rng, self.sieve)
         sound = _sound(rows)
         self.trouble = "" if sound.any() or not len(rows) else f"of {len(rows)} sampled experiences none is sound"
         rows, weights = rows[sound], weights[sound]
@@ -229,9 +227,18 @@ class Trainer:
         self.divergence.good = self._good_state()
 
 
-def rule_of(config: RootConfig) -> OffPolicyRule:
+def sieve_of(rule: OnlineConfig, gated: bool) -> Sieve:
+    """What is sampled: nothing from which nothing would be learned, which would fill batches with nothing."""
+    asks_of_blocked = rule.train_on_blocked and gated
+    return Sieve(
+        max_age=math.inf if rule.max_age_s is None else rule.max_age_s,
+        without=None if rule.train_on_wait or asks_of_blocked else Verdict.WAIT,
+        without_held=not asks_of_blocked,
+    )
+
+
+def rule_of(online: OnlineConfig, train: PPOConfig) -> OffPolicyRule:
     """How updates are made."""
-    online, train = config.online, config.train
     return OffPolicyRule(
         discount=train.gamma,
         ratio_clip=online.ratio_clip,

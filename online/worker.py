@@ -80,7 +80,7 @@ class Worker:
         seat = make_gate(config, rule.batch_size)
         layout = layout_of(spec, seat)
         reader = ReplayReader(run.replay_file, layout, rule.buffer_capacity, rule.priority_sampling)
-        how = rule_of(config)
+        how = rule_of(config.online, config.train)
         learner = ActorCritic(spec, config.train, how, rule.learning_rate)
         learner.load_model(state["model"])
         self.trainer = Trainer(learner, reader, seat.gate if seat is not None else None, rule, seed + meta.version)
@@ -195,7 +195,7 @@ class Worker:
 
     def _reading(self, state: str) -> dict[str, Any]:
         trainer, recent = self.trainer, self.trainer.recent
-        counts, reader = trainer.counts, trainer.reader
+        counts = trainer.counts
         gated, agreed = (sum(pair[i] for pair in trainer.agreements) for i in (0, 1))
         mean = _mean([report.seconds for report in recent])
         per_second, busy = self._pace()
@@ -218,7 +218,7 @@ class Worker:
             "rollbacks": counts.rollbacks,
             "skipped_batches": counts.skipped,
             "broken_rows": counts.broken,
-            "expired": reader.expired(),
+            "expired": trainer.expired(),
             "saved": self.keeper.saved,
         }
 

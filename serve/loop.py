@@ -62,7 +62,9 @@ class Loop:
             "task": config.task.name, "run": run.name, "simulator": config.simulator, "gate": gate_of(config),
             "playSpeed": config.playSpeed, "capacity": config.online.buffer_capacity,
         }  # fmt: skip
-        self.status = Status(fixed, service, watchdog)
+        self._access = access_of(config)
+        self._api = OnlineApi(self.inbox, describe(env), self._access, config.online.max_streams)
+        self.status = Status(fixed, service, watchdog, self._api.counts)
         self._watchdog = watchdog
         self.points = Points()
         self._attempt = Attempts("answering a client")
@@ -72,14 +74,12 @@ class Loop:
     @contextlib.contextmanager
     def served(self) -> Iterator[None]:
         """Dashboard, clients, `/stats` and `/metrics` are served meanwhile. Raises UserError without a port."""
-        access, reading = access_of(self.config), self.status.reading
+        access, reading = self._access, self.status.reading
         door = FrontDoor(access, host_of(self.config), self.config.streamPort, reading, Readings(reading))
         pictures = pictures_of(self.env.task, self.service.tally)
         dashboard = Dashboard(reading, self.points.since, pictures, self._control, access)
-        api = OnlineApi(self.inbox, describe(self.env), access, self.config.online.max_streams)
-        self.status.server = api.counts
         door.app.include_router(dashboard.router)
-        api.mount(door.app)
+        self._api.mount(door.app)
         warn_of_others(self.config, access)
         door.start()
         console.print(f"dashboard at {door.url}", style="bold", soft_wrap=True, highlight=False)
@@ -102,7 +102,7 @@ class Loop:
                     self.simulator.turn(self.memory.clock)
                     self.status.took(self.simulator.seconds)
                 self._look_at_the_clock(curves)
-        self.status.phase = "stopping"
+        self.status.end_serving()
         self.inbox.close()  # the trainer may take a while to end; nobody is to wait for that
 
     def _patience(self) -> float:

@@ -209,7 +209,7 @@ def _serve(plan: _Plan, run: Run, memory: Memory, stop: StopFlag) -> int:
         ends.callback(lambda: memory.save(without=frozenset(own)))
         live, watcher = followed(config, run, spec, slots)
         decider = Decider(live, plan.seat, Slots(slots, online.pending_ttl_s), spec)
-        service = Service(decider, memory, features_of(env), reward_of(env))
+        service = Service(decider, memory, features_of(env), reward_of(env), own)
         watchdog = Watchdog(run, config)
         loop = Loop(config, run, env, service, memory, watchdog)
         log.info("continuous training of %s, gate %s; %s", config.task.name, gate_of(config), run.path)

@@ -34,10 +34,9 @@ class BuiltIn:
     """Belongs to the serving thread."""
 
     def __init__(self, env: Env, service: Service, speed: float) -> None:
-        """`speed`: simulated time for each second; 0: as fast as possible."""
+        """`service` has `streams_of(env)` as its own. `speed`: simulated s for each second; 0: as fast as possible."""
         self.env, self.service, self.speed = env, service, speed
         self.streams = streams_of(env)
-        service.own = frozenset(self.streams)
         service.decider.slots.reserve(self.streams)
         self.seconds = 0.0  # that the last decisions took
         self._obs = env.reset()

@@ -29,21 +29,27 @@ UNKNOWN = {number.place.removeprefix("trainer."): None for number in NUMBERS if 
 class Status:
     """What is known, for pages, tools and curves."""
 
-    def __init__(self, fixed: dict[str, Any], service: Service, watchdog: Watchdog) -> None:
-        """`fixed`: what does not change (task, run, gate, simulator, speed, capacity)."""
+    def __init__(
+        self, fixed: dict[str, Any], service: Service, watchdog: Watchdog, clients: Callable[[], dict[str, int]] = dict
+    ) -> None:
+        """`fixed`: what does not change (task, run, gate, simulator, speed, capacity); `clients`: counts of clients."""
         self._fixed, self._service, self._watchdog = fixed, service, watchdog
         self._latencies: deque[float] = deque(maxlen=LATENCIES)  # s
         self._marks: deque[tuple[float, int]] = deque()  # (monotonic s, decisions), of the last RATE_S
         self._made: dict[str, Any] = {}
         self._owed = service.writer.added + len(service.pending) + service.pending.expired  # before the first decision
-        self.phase = "serving"
-        self.server: Callable[[], dict[str, Any]] = dict  # counts of whoever serves clients
+        self._phase = "serving"
+        self._clients = clients
 
     # the serving thread
 
     def took(self, seconds: float) -> None:
         """One decision took so long."""
         self._latencies.append(seconds)
+
+    def end_serving(self) -> None:
+        """Nothing is decided any more: the run is ending."""
+        self._phase = "stopping"
 
     def refresh(self) -> None:
         """Makes a new snapshot."""
@@ -107,13 +113,13 @@ class Status:
             **made,
             **shown,
             "now": now,
-            "refreshed": made["refreshed"] if self.phase == "serving" else now,  # nothing is decided any more
-            "phase": self.phase,
+            "refreshed": made["refreshed"] if self._phase == "serving" else now,  # nothing is decided any more
+            "phase": self._phase,
             "serving": serving,
             "decisions": decisions,
             "buffer": buffer,
             "trainer": trainer,
-            "server": self.server(),
+            "server": self._clients(),
         }
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from livegym.online.experience import Layout, Verdict, from_row, to_row
-from livegym.online.replay import BETA, FLOOR, ReplayReader, ReplayWriter
+from livegym.online.replay import BETA, FLOOR, ReplayReader, ReplayWriter, Sieve
 from livegym.online.ring import file_bytes
 from livegym.tasks.base import Box, Discrete, MultiDiscrete
 from livegym.utils.errors import UserError
@@ -168,12 +168,12 @@ def test_priorities_of_slots_that_were_written_over_are_left_alone(file):
 
 def test_what_is_too_old_is_not_sampled_whatever_the_wall_clock_says(file):
     writer, reader = both(file)
-    reader.max_age = 2.0
+    fresh = Sieve(max_age=2.0)
     for decision in range(4):
         writer.add(complete(decision, clock=float(decision), time=1e9 * (-1) ** decision))
     writer.tell(4.5)
-    assert decisions(reader.sample(50, np.random.default_rng(0))[0]) == [3]
-    assert reader.expired() == 3
+    assert decisions(reader.sample(50, np.random.default_rng(0), fresh)[0]) == [3]
+    assert reader.expired(fresh.max_age) == 3
     assert len(writer) == 4
 
 
@@ -181,7 +181,7 @@ def test_one_verdict_can_be_left_out(file):
     writer, reader = both(file)
     for decision in range(6):
         writer.add(complete(decision, verdict=Verdict.WAIT if decision % 2 else Verdict.SEND))
-    assert decisions(reader.sample(50, np.random.default_rng(0), without=Verdict.WAIT)[0]) == [0, 2, 4]
+    assert decisions(reader.sample(50, np.random.default_rng(0), Sieve(without=Verdict.WAIT))[0]) == [0, 2, 4]
 
 
 def test_the_file_goes_on_as_it_was(file):

@@ -26,7 +26,7 @@ from livegym.rl.spec import spec_of
 from livegym.rundir.run import create_run
 from livegym.schema import OnlineConfig
 from livegym.serve.running import first_state
-from livegym.serve.simulator import BuiltIn
+from livegym.serve.simulator import BuiltIn, streams_of
 from livegym.serve.status import Status
 from livegym.serve.streams import features_of, reward_of
 from livegym.serve.watchdog import Watchdog
@@ -67,10 +67,10 @@ class Setting:
         self.live = live
         self.begin()
 
-    def begin(self) -> None:
+    def begin(self, own=()) -> None:
         self.memory = Memory(self.run, self.layout, self.online)
         decider = Decider(self.live, self.seat, Slots(self.live.num_envs, 60.0), spec_with())
-        self.service = Service(decider, self.memory)
+        self.service = Service(decider, self.memory, own=own)
 
     def ask(self, *requests, clock=0.0):
         return [told(answer) for answer in self.service.answer(list(requests), clock)]
@@ -312,7 +312,9 @@ def test_more_streams_than_there_is_room_for_are_refused_until_one_has_left(sett
 
 def test_the_simulators_streams_are_not_for_clients(setting):
     here = setting()
-    simulator = BuiltIn(counting_env(2), here.service, 0.0)
+    env = counting_env(2)
+    here.begin(own=streams_of(env))
+    simulator = BuiltIn(env, here.service, 0.0)
     simulator.turn(0.0)
     (refused,) = here.ask(seen("counting-0", 1))
     assert "is the built-in simulator's" in str(refused)
@@ -510,7 +512,7 @@ def test_a_status_tells_when_what_decides_renewed_it(setting, monkeypatch):
     reading = status.reading()
     assert reading["refreshed"] == made
     assert reading["now"] > made + 29
-    status.phase = "stopping"
+    status.end_serving()
     assert status.reading()["refreshed"] > made + 29
 
 

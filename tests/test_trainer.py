@@ -174,7 +174,7 @@ def test_what_is_too_old_is_not_learned_from(tmp_path):
     world.add(40, reward=1.0, clock=0.0)
     world.add(7, first=40, reward=2.0, clock=100.0)
     world.writer.tell(110.0)
-    assert (world.trainer.train(), world.trainer.reader.expired()) == (None, 40)
+    assert (world.trainer.train(), world.trainer.expired()) == (None, 40)
     world.add(1, first=47, reward=2.0, clock=100.0)
     assert world.trainer.train().lessons == 8.0
     assert set(torch.cat([batch.reward for batch in world.batches]).tolist()) == {2.0}
@@ -199,7 +199,7 @@ def test_nor_do_waits_after_which_nothing_was_done(tmp_path, wait):
     world.add(1000, verdict=WAIT, held=True)
     world.add(10, first=1000, verdict=SEND)
     report = world.trainer.train()
-    assert world.trainer.reader.expired() == 0
+    assert world.trainer.expired() == 0
     assert report is not None
     assert (report.batches, report.lessons) == (2, 10.0)
 
