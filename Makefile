@@ -1,6 +1,6 @@
 # Every verb makes what it needs: the first one also sets up .venv (a few minutes, once).
 #
-#   make train    train Cartpole (about 10 s)       make test       the quick tests (about a minute)
+#   make train    train Cartpole (about 10 s)       make test       the quick tests (two minutes)
 #   make watch    watch it at localhost:58080       make test-slow  whole processes, kills, copies (minutes)
 #   make bench    speed beside the bare physics     make check      lint, types, structure
 #   make docs     the documentation as a site, in site/
