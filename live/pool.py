@@ -2,7 +2,7 @@
 against.
 
 The last `size` environments belong to the pool. At each start of an episode there, one of the versions that the
-history keeps is drawn, each as likely as the others, but not the newest; where there is no other, the newest acts.
+history keeps is drawn, each as likely as the others, but not the newest; if there is no other, the newest acts.
 
 A comparison takes all environments: one kept version acts in the even ones, another in the odd ones.
 """
@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-from livegym.live.history import History, Kept
-from livegym.live.seat import Seat
+from livegym.live.seat import History, Kept, Seat
 from livegym.rl.policy import Distribution, Policy
 from livegym.utils.errors import UserError
 from livegym.weights.candidate import Label
@@ -25,21 +24,31 @@ class Pool:
     """Snapshots in chosen environments. Belongs to the control loop."""
 
     def __init__(
-        self, size: int, num_envs: int, make_policy: Callable[[], Policy], history: History, seed: int
+        self,
+        size: int,
+        num_envs: int,
+        make_policy: Callable[[], Policy],
+        history: History,
+        seed: int,
+        note: Callable[[list[int], Label], None],
     ) -> None:
-        """Raises UserError where no environment would be left for the newest version."""
+        """`note` is told the environments in which another version acts from the next step on, and which.
+
+        Raises UserError if no environment would be left for the newest version.
+        """
         if size >= num_envs and size:
             raise UserError(f"poolEnvs={size}: must be less than numEnvs={num_envs}, or the newest acts nowhere.")
         if size and history.size < 2:
             raise UserError(f"poolEnvs={size}: needs historySize of 2 or more, which is {history.size}.")
-        self._history, self._make_policy = history, make_policy
+        self._history = history
+        self._make_policy = make_policy
+        self._note = note
         self._seats = {env_id: Seat(make_policy()) for env_id in range(num_envs - size, num_envs)}
         self._labels: dict[int, Label] = {}  # environment -> the older version that acts there
         self._drawing = set(self._seats)
         self._rng = torch.Generator().manual_seed(seed)
         self._num_envs = num_envs
         self._pair: tuple[Seat, ...] = ()  # of a comparison: even environments, odd environments
-        self.changes: list[tuple[list[int], Label]] = []
 
     @property
     def labels(self) -> dict[int, Label]:
@@ -53,7 +62,7 @@ class Pool:
     def cast(self, env_id: int, label: Label) -> None:
         """From the next step on, version `label` acts in this environment, until `release`.
 
-        Raises UserError where the environment is not the pool's, or the version is not kept.
+        Raises UserError if the environment is not the pool's, or the version is not kept.
         """
         kept = self.check(env_id, label)
         self._drawing.discard(env_id)
@@ -66,7 +75,7 @@ class Pool:
         return self.kept(label)
 
     def kept(self, label: Label) -> Kept:
-        """This version of the history; may be asked for from any thread. Raises UserError where it is not kept."""
+        """This version of the history; may be asked for from any thread. Raises UserError if it is not kept."""
         kept = self._history.get(label)
         if kept is None:
             labels = ", ".join(map(str, self._history.labels)) or "none"
@@ -81,7 +90,7 @@ class Pool:
     def compare(self, first: Label, second: Label) -> None:
         """From the next step on, `first` acts in even and `second` in odd environments, until `end_comparison`.
 
-        Raises UserError where one of them is not kept.
+        Raises UserError if one of them is not kept.
         """
         chosen = (self.kept(first), self.kept(second))
         self._pair = self._pair or (Seat(self._make_policy()), Seat(self._make_policy()))
@@ -90,19 +99,19 @@ class Pool:
             env_ids = list(range(side, self._num_envs, 2))
             seat.forget(torch.tensor(env_ids))
             self._labels |= dict.fromkeys(env_ids, kept.label)
-            self.changes.append((env_ids, kept.label))
+            self._note(env_ids, kept.label)
 
     def end_comparison(self, newest: Label) -> None:
         """The newest acts everywhere again; what the pool's environments play is drawn with their next episodes."""
         if self._pair:
             self._pair = ()
             self._labels.clear()
-            self.changes.append((list(range(self._num_envs)), newest))
+            self._note(list(range(self._num_envs)), newest)
 
     def _put(self, env_id: int, kept: Kept) -> None:
         self._seats[env_id].take(kept.candidate)
         self._labels[env_id] = kept.label
-        self.changes.append(([env_id], kept.label))
+        self._note([env_id], kept.label)
 
     def forget(self, env_ids: Tensor, newest: Label) -> None:
         """Episodes of environments (n,) begin anew: who acts in those of the pool is drawn."""
@@ -121,7 +130,7 @@ class Pool:
         if older:
             self._put(env_id, older[int(torch.randint(len(older), (1,), generator=self._rng))])
         elif self._labels.pop(env_id, None) is not None:
-            self.changes.append(([env_id], newest))
+            self._note([env_id], newest)
 
     def act(self, obs: Tensor, action: Tensor, choose: Callable[[Distribution], Tensor]) -> Tensor:
         """The actions (N, ...) with the rows of the pool's environments replaced by their own versions' choices."""

@@ -1,46 +1,125 @@
-"""A policy with the recurrent state of N environments, and whose weights it has now."""
+"""A model that has one version's weights at a time, and the versions that are kept in memory.
+
+    seat = Seat(policy)
+    seat.take(candidate)          # copies the weights; the recurrent state stays
+    out = seat.think(obs)         # Distribution
+
+A live policy acts with a few seats; `History` holds copies of the versions that acted lately, with what they achieved:
+to go back to, or to act beside the newest.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
-from livegym.live.history import Kept, kept_of
 from livegym.rl.policy import Distribution, Memory, Policy
-from livegym.weights.candidate import Candidate
+from livegym.utils.moments import Moments
+from livegym.weights.candidate import Candidate, Label
+
+
+@dataclass
+class Kept:
+    """One version with weights of its own, and the returns of the episodes that it played most of."""
+
+    label: Label
+    candidate: Candidate
+    returns: Moments = field(default_factory=Moments)
+
+
+def kept_of(candidate: Candidate, first_run: str) -> Kept:
+    """A version with a copy of its weights, whoever owned them; `first_run`: see `Candidate.label`."""
+    model: dict[str, Tensor] = {name: value.clone() for name, value in candidate.model.items()}
+    return Kept(candidate.label(first_run), replace(candidate, model=model))
 
 
 class Seat:
-    """One of the few models that a live policy has. Weights come and go; the modules stay."""
+    """A policy with the recurrent state of N environments. Weights come and go; the modules stay."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.candidate: Candidate | None = None  # without weights: those are the policy's by now
-        self.kept: Kept | None = None
+        self._kept: Kept | None = None  # on its way into the history
         self._first_memory = policy.first_memory()
         self.memory: Memory = tuple(m.clone() for m in self._first_memory)
 
-    def take(self, candidate: Candidate) -> None:
-        """Copies a version's weights, which fit; the recurrent state stays."""
+    def take(self, candidate: Candidate, kept: Kept | None = None) -> None:
+        """Copies the weights of a version that fits; the recurrent state stays.
+
+        `kept`: the version's place in the history, which it takes when it acts.
+        """
         self.policy.copy(candidate.model)
         self.candidate = replace(candidate, model={})
+        self._kept = kept
 
-    def keep(self, candidate: Candidate, first_run: str) -> None:
-        """Makes a copy of the weights for the history."""
-        self.kept = kept_of(candidate.label(first_run), candidate)
+    def take_kept(self) -> Kept | None:
+        """What belongs into the history; None if there is nothing, or it was asked for before."""
+        kept, self._kept = self._kept, None
+        return kept
+
+    def label(self, first_run: str) -> Label:
+        """The label of its version; see `Candidate.label`."""
+        assert self.candidate is not None
+        return self.candidate.label(first_run)
 
     def think(self, obs: Tensor) -> Distribution:
-        """obs (N, width) -> what it would do; the recurrent state goes on."""
+        """obs (N, width) -> what it would do; the recurrent state moves on."""
         out = self.policy(obs, self.memory)
         self.memory = out.memory
         return out
 
     def copy_memory(self, other: Seat) -> None:
-        """Goes on with what `other` remembers: the episodes are the same."""
+        """Starts from what `other` remembers: the episodes are the same."""
         self.memory = tuple(m.clone() for m in other.memory)
 
     def forget(self, env_ids: Tensor) -> None:
         """The recurrent state of environments (n,) is that of an episode's start again."""
         for memory, first in zip(self.memory, self._first_memory, strict=True):
             memory[:, env_ids] = first[:, env_ids]
+
+
+class History:
+    """The last `size` versions by label, the oldest first. Belongs to the control loop."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._kept: OrderedDict[Label, Kept] = OrderedDict()
+
+    def add(self, kept: Kept) -> None:
+        """Adds the newest one; the oldest is dropped if there are too many."""
+        if self.size == 0:
+            return
+        if kept.label in self._kept:  # it acts again: it keeps its place and what it achieved
+            kept.returns = self._kept[kept.label].returns
+        self._kept[kept.label] = kept
+        while len(self._kept) > self.size:
+            self._kept.popitem(last=False)
+
+    def note(self, label: Label, value: float) -> None:
+        """An episode of this return ended, most of which `label` played."""
+        if label in self._kept:
+            self._kept[label].returns.add(value)
+
+    def get(self, label: Label) -> Kept | None:
+        """This version, if it is still kept."""
+        return self._kept.get(label)
+
+    @property
+    def labels(self) -> list[Label]:
+        """The kept versions, the oldest first; may be asked for by other threads."""
+        return list(self._kept)
+
+    def before(self, label: Label) -> Kept | None:
+        """The version that came before `label`; the newest one if `label` is not kept, None if there is none."""
+        labels = self.labels
+        index = labels.index(label) if label in labels else len(labels)
+        return self._kept[labels[index - 1]] if index > 0 else None
+
+    def __iter__(self) -> Iterator[Kept]:
+        return iter(self._kept.values())
+
+    def __len__(self) -> int:
+        return len(self._kept)

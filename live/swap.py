@@ -5,9 +5,9 @@ control steps by exchanging references. So nothing is reset, no action comes of 
 waits.
 
     live = LivePolicy(make_policy, first, rule=SwapRule("blend", blend_steps=75))
-    live.prepare(candidate)          # watching thread; raises UserError where the weights do not fit
-    event = live.adopt()             # control loop, between two steps; None where nothing is ready
-    action = live.act(obs)
+    live.prepare(candidate)          # watching thread; raises UserError if the weights do not fit
+    event = live.adopt()             # control loop, between two steps; None if nothing is ready
+    action = live.act(obs)           # or live.decide(obs): with the distribution that it came from
 
 Every environment has a share a in [0, 1] of the new policy: `now` sets 1, `reset` sets it when that environment's
 episode begins, `blend` ramps it over `blend_steps`. While some a < 1 both act. A version that arrives meanwhile
@@ -21,28 +21,38 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
+import queue
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from livegym.live.history import History
-from livegym.live.mixture import Chooser
 from livegym.live.pool import Pool
-from livegym.live.seat import Seat
-from livegym.live.steering import Command, Steerable
-from livegym.live.transition import Change, Progress, SwapRule
+from livegym.live.seat import History, Kept, Seat, kept_of
+from livegym.live.transition import Chooser, SwapRule, Transition
 from livegym.rl.policy import Distribution, Policy
 from livegym.utils.errors import UserError
 from livegym.weights.candidate import Candidate, Label, SwapEvent
 
 log = logging.getLogger(__name__)
 
+Change = tuple[list[int], Label]
+"""Environments, and the version that acts in them from the next step on."""
 
-class LivePolicy(Steerable):
+
+class Decision(NamedTuple):
+    """One control step of the policy."""
+
+    action: Tensor  # (n, size) float32, or (n,) / (n, k) int64
+    said: Distribution  # what the acting version would do; while two act, the new one's
+
+
+class LivePolicy:
     """One policy that acts in N environments and can be exchanged while it does."""
 
     def __init__(
@@ -54,30 +64,30 @@ class LivePolicy(Steerable):
         rule: SwapRule | None = None,
         first_run: str | None = None,
     ) -> None:
-        """`make_policy` builds one empty model. Raises UserError where `first` does not fit.
+        """`make_policy` builds one empty model. Raises UserError if `first` does not fit.
 
         `first_run`: whose versions are labelled by their number alone; None: the run of `first`.
         """
-        super().__init__()
         self.rule = rule or SwapRule()
         self.first_run = first.run if first_run is None else first_run
+        self.pinned = False
+        self._commands: queue.SimpleQueue[Callable[[], SwapEvent | None]] = queue.SimpleQueue()
         self._acting, *others = (Seat(make_policy()) for _ in range(3))
-        self._leaving: Seat | None = None
-        self._free, self._ready = deque(others), deque[Seat]()
+        self._free = deque(others)
+        self._ready = deque[Seat]()
         policy = self._acting.policy
         self.device = policy.device
+        self._transition = Transition(policy.num_envs, self.device)
+        self._swapped_at = -math.inf  # s, monotonic
+        self._changes: list[Change] = []
+        self._joining: list[int] = []  # environments in which the new version is to be named with the next step
         self.history = History(self.rule.history)
-        self.pool = Pool(self.rule.pool_envs, policy.num_envs, make_policy, self.history, seed)
-        self._alpha = torch.ones(policy.num_envs, device=self.device)  # (N,)
-        self._progress = Progress(self._alpha)
+        self.pool = Pool(self.rule.pool_envs, policy.num_envs, make_policy, self.history, seed, self._note)
         self._choose = Chooser(stochastic, torch.Generator(self.device).manual_seed(seed))
         policy.check(first.model, first.spec)
-        self._acting.take(first)
-        if self.rule.history:
-            self._acting.keep(first, self.first_run)
-            self._remember(self._acting)
+        self._acting.take(first, self._kept_of(first))
+        self._remember(self._acting)
         self.newest = self.acting  # offered, whether it acts already or waits
-        self.said: Distribution | None = None  # what the acting version would do, in the last `act`
 
     @property
     def num_envs(self) -> int:
@@ -93,7 +103,7 @@ class LivePolicy(Steerable):
     @property
     def label(self) -> Label:
         """The acting version's label."""
-        return self.acting.label(self.first_run)
+        return self._acting.label(self.first_run)
 
     def fits(self, candidate: Candidate) -> bool:
         """Whether a version has the shape of what acts."""
@@ -106,31 +116,67 @@ class LivePolicy(Steerable):
     @property
     def swapping(self) -> bool:
         """Whether two versions act at the moment."""
-        return self._leaving is not None
+        return self._transition.leaving is not None
 
-    def weights(self) -> tuple[Label, dict[str, Tensor]]:
-        """The acting version and a copy of its weights; may be asked for by the watching thread."""
-        while True:
-            seat = self._acting
-            assert seat.candidate is not None
-            label, weights = seat.candidate.label(self.first_run), seat.policy.state()
-            if seat is self._acting:  # it was not exchanged, and perhaps loaded anew, meanwhile
-                return label, weights
+    # any thread: what people and programs ask for takes effect between two control steps
+
+    def pin(self) -> None:
+        """From now on no other version takes over by itself."""
+        self._commands.put(lambda: self._set_pinned(True))
+
+    def follow(self) -> None:
+        """Undoes `pin`: the newest version takes over, and those that come."""
+        self._commands.put(lambda: self._set_pinned(False))
+
+    def rollback(self, label: Label | None = None) -> None:
+        """Goes back to a version of the history, None: the one before the acting one, and pins it.
+
+        Raises UserError if that is not kept.
+        """
+        self._kept_or_refused(label)
+        self._commands.put(lambda: self._roll_back(label))
+
+    def cast(self, env_id: int, label: Label) -> None:
+        """Version `label` acts in an environment of the pool, until `release`. Raises UserError; see `Pool.cast`."""
+        self.pool.check(env_id, label)
+        self._commands.put(lambda: self.pool.cast(env_id, label))
+
+    def release(self, env_id: int) -> None:
+        """Undoes `cast`, with the environment's next episode."""
+        self._commands.put(lambda: self.pool.release(env_id))
+
+    def compare(self, first: Label, second: Label) -> None:
+        """Two kept versions act, in even and in odd environments, until `end_comparison`.
+
+        Raises UserError if one is not kept.
+        """
+        self.pool.kept(first)
+        self.pool.kept(second)
+        self._commands.put(lambda: self.pool.compare(first, second))
+
+    def end_comparison(self) -> None:
+        """The acting version acts again, and in the pool's environments what it was drawn for."""
+        self._commands.put(lambda: self.pool.end_comparison(self.label))
+
+    def set_rule(self, how: str, blend_steps: int) -> None:
+        """How the next versions take over; one that is taking over continues as it began."""
+        self._commands.put(lambda: self._set_rule(how, blend_steps))
 
     # the watching thread's part
 
     def prepare(self, candidate: Candidate) -> None:
-        """Makes a version ready, in the place of one that still waits. Raises UserError where it does not fit."""
+        """Makes a version ready, in the place of one that still waits. Raises UserError if it does not fit."""
         self._acting.policy.check(candidate.model, candidate.spec)  # before a waiting one is given up for it
         seat = self._take_seat()
-        seat.take(candidate)
-        if self.rule.history:
-            seat.keep(candidate, self.first_run)
+        seat.take(candidate, self._kept_of(candidate))
         assert seat.candidate is not None
         self.newest = seat.candidate
         with contextlib.suppress(IndexError):  # an older one that waits is given up
             self._free.append(self._ready.pop())
         self._ready.append(seat)  # from here on the control loop may own it
+
+    def _kept_of(self, candidate: Candidate) -> Kept | None:
+        return kept_of(candidate, self.first_run) if self.rule.history else None
 
     def _take_seat(self) -> Seat:
         """A seat that does not act: a free one, or the one that waits. There is always one, if not at every moment."""
@@ -141,120 +187,139 @@ class LivePolicy(Steerable):
                 except IndexError:
                     continue
 
-    # the control loop's part
+    def weights(self) -> tuple[Label, dict[str, Tensor]]:
+        """The acting version and a copy of its weights."""
+        while True:
+            seat = self._acting
+            label, weights = seat.label(self.first_run), seat.policy.state()
+            if seat is self._acting:  # it was not exchanged, and perhaps loaded anew, meanwhile
+                return label, weights
 
-    def _roll_back(self, label: Label | None) -> SwapEvent:
-        kept = self._kept_or_refused(label)
-        how = "now" if self.swapping else self.rule.how  # of three versions, two can act
-        self._end_transition()
-        seat = self._take_seat()
-        seat.take(replace(kept.candidate, source="history", load_ms=0.0))
-        seat.kept = kept
-        self.pinned = True
-        event = self._begin(seat, how, "rolled back")
-        self.newest = self.acting
-        return event
+    # the control loop's part: between two steps
 
     def adopt(self) -> SwapEvent | None:
-        """Between two control steps: exchanges the seats where a version is ready and may take over."""
+        """Exchanges the seats if a version is ready and may take over."""
         while not self._commands.empty():
-            event = self._run_command(self._commands.get())
+            event = self._run(self._commands.get())
             if event is not None:
                 return event
-        if not self._ready or self.pinned or self._leaving is not None:
+        if not self._ready or self.pinned or self.swapping:
             return None
-        if time.monotonic() - self._progress.swapped_at < self.rule.min_interval:
+        if time.monotonic() - self._swapped_at < self.rule.min_interval:
             return None
         try:
             seat = self._ready.pop()
         except IndexError:  # just now given up for a newer one
             return None
-        return self._begin(seat, self.rule.how)
+        return self._begin(seat, self.rule)
 
-    def _run_command(self, command: Command) -> SwapEvent | None:
+    def _run(self, command: Callable[[], SwapEvent | None]) -> SwapEvent | None:
         try:
             return command()
         except UserError as error:  # what it is about was kept when it was asked for
             log.warning("%s", error)
             return None
 
-    def _begin(self, seat: Seat, how: str, reason: str = "") -> SwapEvent:
+    def _set_pinned(self, pinned: bool) -> None:
+        self.pinned = pinned
+
+    def _set_rule(self, how: str, blend_steps: int) -> None:
+        self.rule = replace(self.rule, how=how, blend_steps=blend_steps)
+
+    def _roll_back(self, label: Label | None) -> SwapEvent:
+        kept = self._kept_or_refused(label)
+        rule = replace(self.rule, how="now") if self.swapping else self.rule  # of three versions, two can act
+        self._end_transition()
+        seat = self._take_seat()
+        seat.take(replace(kept.candidate, source="history", load_ms=0.0), kept)
+        self.pinned = True
+        event = self._begin(seat, rule, "rolled back")
+        self.newest = self.acting
+        return event
+
+    def _kept_or_refused(self, label: Label | None) -> Kept:
+        kept = self.history.before(self.label) if label is None else self.history.get(label)
+        if kept is None:
+            wanted = "there is none before the acting one" if label is None else f"version {label} is not kept"
+            labels = ", ".join(map(str, self.history.labels)) or "none"
+            raise UserError(f"rollback: {wanted}. Kept: {labels} (historySize={self.rule.history})")
+        return kept
+
+    def _begin(self, seat: Seat, rule: SwapRule, reason: str = "") -> SwapEvent:
+        """The version in `seat` takes over."""
         seat.copy_memory(self._acting)
-        self._leaving, self._acting = self._acting, seat
-        progress = self._progress
-        progress.how = how
-        progress.swapped_at, progress.steps = time.monotonic(), 0
-        taken = progress.everywhere
-        if how == "now":
-            self._end_transition()
+        leaving, self._acting = self._acting, seat
+        self._swapped_at = time.monotonic()
+        if rule.how == "now":
+            taken = self._transition.everywhere
+            self._free.append(leaving)  # from here on the watching thread may own it
         else:
-            self._alpha.fill_(0.0)
-        if how == "reset":
-            taken = progress.fresh.nonzero().squeeze(1).tolist()
-            self._alpha[taken] = 1.0
+            self._transition.begin(leaving, rule)
+            taken = self._transition.taken()
             self._end_where_done()
-        self._note_change(taken)
+        self._note_acting(taken)
         self._remember(seat)
         return SwapEvent.of(self.acting, accepted=True, reason=reason)
 
     def _remember(self, seat: Seat) -> None:
-        if seat.kept is not None:
-            self.history.add(seat.kept)
-            seat.kept = None
-
-    def _note_change(self, env_ids: list[int]) -> None:
-        env_ids = self.pool.without(env_ids)
-        if env_ids:
-            self._progress.changes.append((env_ids, self.label))
-
-    def take_changes(self) -> list[Change]:
-        """Which version acts where from the next step on, as far as that changed since the last call."""
-        changes = self._progress.changes + self.pool.changes
-        self._progress.changes, self.pool.changes = [], []
-        return changes
+        kept = seat.take_kept()
+        if kept is not None:
+            self.history.add(kept)
 
     def _end_where_done(self) -> None:
-        if self._leaving is not None and bool((self._alpha >= 1.0).all()):
+        if self._transition.done:
             self._end_transition()
 
     def _end_transition(self) -> None:
-        if self._leaving is not None:
-            self._free.append(self._leaving)  # from here on the watching thread may own it
-            self._leaving = None
+        left = self._transition.end()
+        if left is not None:
+            self._free.append(left)  # from here on the watching thread may own it
+
+    def _note(self, env_ids: list[int], label: Label) -> None:
+        if env_ids:
+            self._changes.append((env_ids, label))
+
+    def _note_acting(self, env_ids: list[int]) -> None:
+        """The acting version acts in those of the environments that the pool leaves to it."""
+        self._note(self.pool.without(env_ids), self.label)
+
+    def take_changes(self) -> list[Change]:
+        """Which version acts where from the next step on, as far as that changed since the last call."""
+        changes, self._changes = self._changes, []
+        return changes
+
+    # the control loop's part: in a step
 
     def act(self, obs: Tensor) -> Tensor:
-        """obs (N, width) -> actions: the most likely ones, or samples where the policy is stochastic.
+        """obs (N, width) -> actions; see `decide`."""
+        return self.decide(obs).action
+
+    def decide(self, obs: Tensor) -> Decision:
+        """obs (N, width) -> actions, the most likely ones, or samples if the policy is stochastic; and their source.
 
         Of a policy without memory, the first environments alone may be asked for: obs (n, width), n <= N.
         """
         obs = obs.to(self.device)
-        out = self.said = self._acting.think(obs)
-        if self._leaving is None:
-            action = self._choose(out)
-        else:
-            if self._progress.how == "blend":
-                self._progress.steps += 1
-                self._alpha.fill_(min(1.0, self._progress.steps / self.rule.blend_steps))
-            action = self._choose.mixed(self._leaving.think(obs), out, self._alpha[: len(obs)])
+        said = self._acting.think(obs)
+        if self.swapping:
+            action = self._transition.act(obs, said, self._choose)
             self._end_where_done()
-        self._progress.fresh[:] = False
-        self._note_change(self._progress.joining)
-        self._progress.joining = []
-        return self.pool.act(obs, action, self._choose)
+        else:
+            action = self._choose(said)
+        self._transition.stepped()
+        self._note_acting(self._joining)
+        self._joining = []
+        return Decision(self.pool.act(obs, action, self._choose), said)
 
     def forget(self, env_ids: Tensor) -> None:
         """Episodes of environments (n,) begin anew."""
         self._acting.forget(env_ids)
-        self._progress.fresh[env_ids] = True
-        if self._leaving is not None:
-            self._leaving.forget(env_ids)
-            if self._progress.how == "blend":  # both play the new episodes: the old one is named first
-                assert self._leaving.candidate is not None
-                joining = self.pool.without(env_ids.tolist())
-                self._progress.changes.append((joining, self._leaving.candidate.label(self.first_run)))
-                self._progress.joining = joining
-            else:
-                self._note_change(env_ids[self._alpha[env_ids] < 1.0].tolist())
-                self._alpha[env_ids] = 1.0
-                self._end_where_done()
+        joined = self._transition.forget(env_ids)
+        if self._transition.blends and self._transition.leaving is not None:
+            joining = self.pool.without(env_ids.tolist())  # both play the new episodes: the old one is named first
+            self._note(joining, self._transition.leaving.label(self.first_run))
+            self._joining = self._joining + joining
+        else:
+            self._note_acting(joined)
+            self._end_where_done()
         self.pool.forget(env_ids, self.label)

@@ -119,10 +119,9 @@ class Decider:
         self._obs[rows] = torch.from_numpy(obs)
         first = self._obs[: int(rows.max()) + 1]
         interfered = self.live.pinned or self.live.swapping
-        action = self.live.act(first)
+        action, said = self.live.decide(first)
         interfered = interfered or self.live.swapping
-        said, version = self.live.said, self.live.acting.version
-        assert said is not None
+        version = self.live.acting.version
         of_all = said.log_prob(action)
         log_prob, confidence = of_all.cpu()[rows], said.confidence(of_all).cpu()[rows]
         proposed = _rows_of(action)[rows.numpy()]

@@ -7,9 +7,8 @@ import dataclasses
 import pytest
 import torch
 
-from livegym.live.mixture import mixed_mode, mixed_sample
 from livegym.live.swap import LivePolicy
-from livegym.live.transition import SwapRule
+from livegym.live.transition import SwapRule, mixed_mode, mixed_sample
 from livegym.play.play import quotas
 from livegym.play.results import VersionTrace
 from livegym.rl.policy import Distribution, Policy
@@ -161,7 +160,7 @@ def test_memory_is_carried_over_and_both_remember_while_both_act(how):
     if how != "now":
         live.act(OBS)
         live.forget(torch.tensor([1]))
-        for seat in (live._acting, live._leaving):
+        for seat in (live._acting, live._transition.leaving):
             assert all(m[:, 1].abs().sum() == 0 and m[:, 0].abs().sum() > 0 for m in seat.memory)
 
 
@@ -179,7 +178,7 @@ def test_three_models_are_never_out_of_hand():
                 live.follow()
         live.adopt()
         live.act(OBS)
-        seats = [live._acting, *live._free, *live._ready, *([live._leaving] if live._leaving else [])]
+        seats = [live._acting, *live._free, *live._ready, *([live._transition.leaving] if live.swapping else [])]
         assert len({id(seat) for seat in seats}) == len(seats) == 3
         assert len(live._ready) <= 1
 
@@ -258,6 +257,43 @@ def test_an_episode_that_begins_during_a_blend_names_both():
         tell()
     assert trace.close(0, 5) == ([1, 2], 2)
     assert trace.close(1, 12) == ([1, 2], 1)
+
+
+def test_every_environment_whose_episode_begins_before_one_step_of_a_blend_names_both():
+    """Two calls of `forget` before a step: somebody restarts one environment just when another one's episode ended."""
+    live = live_of(candidate(1), how="blend", blend_steps=4)
+    live.prepare(candidate(2))
+    live.adopt()
+    live.act(OBS)
+    live.take_changes()
+    live.forget(torch.tensor([0]))
+    live.forget(torch.tensor([1]))
+    assert live.take_changes() == [([0], 1), ([1], 1)]
+    live.act(OBS)
+    assert live.take_changes() == [([0, 1], 2)]
+
+
+def test_a_blend_goes_on_as_it_began_though_the_rule_changes():
+    live = live_of(candidate(1, bias=0.0), how="blend", blend_steps=4)
+    live.prepare(candidate(2, bias=1.0))
+    live.adopt()
+    assert means(live)[0] == 0.25
+    live.set_rule("blend", 100)
+    live.adopt()
+    assert [means(live)[0] for _ in range(3)] == [0.5, 0.75, 1.0]
+
+
+def test_a_version_that_takes_over_as_a_comparison_ends_is_named_last():
+    live = live_of(candidate(1), history=3)
+    live.prepare(candidate(2))
+    live.adopt()
+    live.compare(2, 1)
+    live.adopt()
+    live.take_changes()
+    live.end_comparison()
+    live.prepare(candidate(3))
+    assert live.adopt().version == 3
+    assert live.take_changes() == [([0, 1], 2), ([0, 1], 3)]
 
 
 def test_a_pinned_policy_stays():
