@@ -151,7 +151,7 @@ class Board(Listener):
             "speed": controls.speed,
             "real_time": self._rate.update(self._steps * env.sim.control_dt),
             "recording": controls.recording,
-            "comparing": [comparing.first, comparing.second] if comparing else None,
+            "comparing": list(comparing) if comparing else None,
             "episodes": played,
             "return_mean": round(results.returns.mean, 4) if played else None,
             "success_rate": results.success_rate,

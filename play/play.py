@@ -4,7 +4,8 @@
     player.attach(results_recorder)
     player.run(lambda: stop.requested)
 
-With `controls`, people take part: the loop keeps to a clock, and obeys them between two steps (`play/controls.py`).
+People take part through a `LoopControl`: the loop keeps to its clock, and obeys it between two steps. By itself that
+does nothing; `play/controls.py` has the one that viewers share.
 
 Between two control steps, and only there, the loop lets the actor take over new weights. Attached listeners are told
 of each step and swap, in the loop's own thread; they must not block.
@@ -17,25 +18,22 @@ goes on stepping, but its episodes no longer count.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from livegym.sim.base import Simulator
 from livegym.tasks.base import Box, Discrete
 from livegym.tasks.env import Env, Step
 from livegym.weights.candidate import Label, SwapEvent
-
-if TYPE_CHECKING:
-    from livegym.play.controls import Controls
 
 
 class Actor(Protocol):
     """Whoever chooses actions."""
 
     def adopt(self) -> SwapEvent | None:
-        """Takes over a newer version where one is ready."""
+        """Takes over a newer version if one is ready."""
 
     def take_changes(self) -> list[tuple[list[int], Label]]:
         """(environments, who acts there from the next step on), as far as that changed since the last call."""
@@ -64,6 +62,29 @@ class Listener:
 
     def on_rest(self, player: Player) -> None:
         """Nothing is to be done at the moment: the loop is paused, or ahead of its clock."""
+
+
+class LoopControl:
+    """What may hold up the loop, or change something between two steps; by itself it does neither."""
+
+    def obey(self, player: Player) -> None:
+        """Before each step, and while the loop waits: does what was asked for."""
+
+    def due(self) -> bool:
+        """Whether the next control step is to be made now."""
+        return True
+
+    def rest(self) -> None:
+        """Waits a little, for the next step is not due."""
+
+    def before_step(self, sim: Simulator) -> None:
+        """A control step is about to be made."""
+
+    def after_step(self, control_dt: float) -> None:
+        """One control step of `control_dt` s was made."""
+
+    def forget(self, env_ids: list[int]) -> None:
+        """Episodes of these environments begin anew."""
 
 
 class ScriptedActor:
@@ -104,21 +125,18 @@ def quotas(episodes: int, num_envs: int) -> list[int]:
     return [share + (env_id < rest) for env_id in range(num_envs)]
 
 
-@dataclass
 class Player:
-    """One policy in one Env, until every quota is played or a stop is asked for. `quota` None: until the stop.
+    """One policy in one Env, until every quota is played or a stop is asked for."""
 
-    Without `controls` it plays as fast as it can, and nobody can meddle.
-    """
-
-    env: Env
-    actor: Actor
-    quota: list[int] | None
-    controls: Controls | None = None
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self, env: Env, actor: Actor, quota: list[int] | None = None, control: LoopControl | None = None
+    ) -> None:
+        """`quota`: episodes that each environment plays; None: until the stop. `control` None: nobody can take part."""
+        self.env = env
+        self.actor = actor
+        self._control = LoopControl() if control is None else control
         self._listeners: list[Listener] = []
-        self._left = list(self.quota) if self.quota is not None else None
+        self._left = list(quota) if quota is not None else None
         self._meddled: set[int] = set()
         self._obs: dict[str, Tensor] = {}
 
@@ -137,20 +155,19 @@ class Player:
 
     @property
     def left(self) -> list[int] | None:
-        """Episodes of each environment that still count; None where there is no quota."""
+        """Episodes of each environment that still count; None if there is no quota."""
         return None if self._left is None else list(self._left)
 
     def run(self, ended: Callable[[], bool]) -> None:
         """Plays new episodes until every quota is played, or `ended` says so between two control steps."""
         self._obs = self.env.reset()
         while not self.done and not ended():
-            if self.controls is not None:
-                self.controls.obey(self)
+            self._control.obey(self)
             self._adopt()
-            if self.controls is not None and not self.controls.due():
-                self._rest(self.controls)
-                continue
-            self._advance()
+            if self._control.due():
+                self._advance()
+            else:
+                self._rest()
 
     def restart(self, env_ids: Tensor) -> None:
         """Begins the episodes of environments (n,), sorted, anew, between two steps; they do not count."""
@@ -171,14 +188,13 @@ class Player:
                 listener.on_swap(event, self)
         self._tell_changes()
 
-    def _rest(self, controls: Controls) -> None:
+    def _rest(self) -> None:
         for listener in self._listeners:
             listener.on_rest(self)
-        controls.rest()
+        self._control.rest()
 
     def _advance(self) -> None:
-        if self.controls is not None:
-            self.controls.pushes.clear(self.env.sim)
+        self._control.before_step(self.env.sim)
         step = self.env.step(self.actor.act(self._obs["policy"]).to(self.env.sim.device))
         for listener in self._listeners:
             listener.on_step(step, self)
@@ -186,14 +202,12 @@ class Player:
         if step.ended is not None:
             self._use_quota(step.ended.env_ids.tolist())
             self._begun(step.ended.env_ids)
-        if self.controls is not None:
-            self.controls.stepped(self.env.sim.control_dt)
+        self._control.after_step(self.env.sim.control_dt)
 
     def _begun(self, env_ids: Tensor) -> None:
         self.actor.forget(env_ids)
         self._meddled.difference_update(env_ids.tolist())
-        if self.controls is not None:
-            self.controls.pushes.forget(env_ids.tolist())
+        self._control.forget(env_ids.tolist())
         self._tell_changes()
 
     def _tell_changes(self) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from livegym.play.requests import Push
 from livegym.sim.base import APPLIED, Simulator
 from livegym.utils.errors import UserError
 
@@ -22,24 +22,27 @@ class Pushes:
         self._open: dict[tuple[int, int], tuple[Tensor, int]] = {}  # (env, body) -> (6,) N and N m, steps left
         self._applied: list[tuple[int, int]] = []
 
-    def add(self, sim: Simulator, push: Push) -> None:
-        """Begins a push, in the place of one on the same body. Raises UserError where it makes no sense."""
-        if not 0 <= push.env_id < sim.num_envs:
-            raise UserError(f"push: environment {push.env_id}: there are 0 to {sim.num_envs - 1}")
-        values = (*push.force, *push.torque, push.seconds)
-        if not all(math.isfinite(v) and abs(v) <= MAX_FORCE for v in values) or not 0 <= push.seconds <= MAX_SECONDS:
+    def add(self, sim: Simulator, env_id: int, body_name: str, wrench: Sequence[float], seconds: float) -> None:
+        """Begins a push, in the place of one on the same body. Raises UserError if it makes no sense.
+
+        wrench (6,): N and N m at the body's centre of mass, in world axes; seconds: of simulated time.
+        """
+        if not 0 <= env_id < sim.num_envs:
+            raise UserError(f"push: environment {env_id}: there are 0 to {sim.num_envs - 1}")
+        finite = all(math.isfinite(value) and abs(value) <= MAX_FORCE for value in (*wrench, seconds))
+        if not finite or not 0 <= seconds <= MAX_SECONDS:
             raise UserError(
-                f"push {push.force} N, {push.torque} N m for {push.seconds} s: numbers up to {MAX_FORCE:g}, "
+                f"push {tuple(wrench[:3])} N, {tuple(wrench[3:])} N m for {seconds} s: numbers up to {MAX_FORCE:g}, "
                 f"for 0 to {MAX_SECONDS:g} s"
             )
         if not hasattr(sim, APPLIED):
             raise UserError("push: these environments take no forces; watch with viewer=true or watch=true")
         try:
-            body = int(sim.body_ids([push.body])[0])
+            body = int(sim.body_ids([body_name])[0])
         except ValueError as error:
             raise UserError(f"push: {error}") from error
-        steps = max(1, round(push.seconds / sim.control_dt))
-        self._open[push.env_id, body] = (torch.tensor([*push.force, *push.torque]), steps)
+        steps = max(1, round(seconds / sim.control_dt))
+        self._open[env_id, body] = (torch.tensor(wrench), steps)
 
     def clear(self, sim: Simulator) -> None:
         """Before a step: takes back what the last one added; randomisation writes its own anew in the step."""

@@ -1,14 +1,41 @@
-"""What a person who watches may ask for. A viewer appends requests; the control loop obeys them between two steps.
+"""What a person who watches may ask for: one table, `CONTROLS`, from which everything else follows.
 
-controls.ask(Pause(True))
-controls.ask(RollBack(120))
+    controls.ask(Pause(True))            # any thread
+    controls.ask(RollBack(120))
+
+A request is a frozen dataclass with a method `carry_out`, which the control loop calls between two steps. Its entry in
+`CONTROLS` names it for pages, whose messages are `{"do": name, ...}` with the dataclass's fields, and says with which
+keys it is asked for and what these do. From the table follow what a page may send (`viewers/browser/protocol.py`), the
+keys of the window and its on-screen help (`viewers/keys.py`); a test holds docs/watching.md and the page's own keys
+against it.
+
+To add a control: write its dataclass, add one entry. If the page is to have a button or a key for it, add it to
+`index.html` and `page.js` in `viewers/browser/page/`, and a row to the table in docs/watching.md.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+import torch
+
+from livegym.live.swap import LivePolicy
+from livegym.play.controls import SPEEDS, Controls, Request
+from livegym.play.play import Player
+from livegym.utils.errors import UserError, not_one_of
 from livegym.weights.candidate import Label
+
+HOW = ("now", "reset", "blend")
+_LADDER = (*SPEEDS, math.inf)  # inf: as fast as possible
+
+
+def _live(player: Player) -> LivePolicy:
+    if not isinstance(player.actor, LivePolicy):
+        raise UserError("a scripted agent acts here: there are no versions. Test a checkpoint: checkpoint=latest")
+    return player.actor
 
 
 @dataclass(frozen=True)
@@ -17,10 +44,18 @@ class Pause:
 
     on: bool
 
+    def carry_out(self, controls: Controls, player: Player) -> None:
+        """See `Request`."""
+        controls.pause(self.on)
+
 
 @dataclass(frozen=True)
 class StepOnce:
     """One control step while paused."""
+
+    def carry_out(self, controls: Controls, player: Player) -> None:
+        """See `Request`."""
+        controls.step_once()
 
 
 @dataclass(frozen=True)
@@ -29,12 +64,26 @@ class Speed:
 
     factor: float | None  # of real time; None: as fast as possible
 
+    def carry_out(self, controls: Controls, player: Player) -> None:
+        """See `Request`."""
+        controls.set_speed(self.factor)
+
 
 @dataclass(frozen=True)
 class Restart:
     """A new episode."""
 
     env_id: int | None  # None: in every environment
+
+    def carry_out(self, controls: Controls, player: Player) -> None:
+        """See `Request`."""
+        num_envs = player.env.num_envs
+        if self.env_id is None:
+            player.restart(torch.arange(num_envs))
+        elif 0 <= self.env_id < num_envs:
+            player.restart(torch.tensor([self.env_id]))
+        else:
+            raise UserError(f"environment {self.env_id}: there are 0 to {num_envs - 1}")
 
 
 @dataclass(frozen=True)
@@ -47,15 +96,29 @@ class Push:
     seconds: float  # of simulated time
     torque: tuple[float, float, float] = (0.0, 0.0, 0.0)  # N m
 
+    def carry_out(self, controls: Controls, player: Player) -> None:
+        """See `Request`."""
+        wrench = (*self.force, *self.torque)
+        controls.pushes.add(player.env.sim, self.env_id, self.body, wrench, self.seconds)
+        player.meddled(self.env_id)
+
 
 @dataclass(frozen=True)
 class Pin:
     """Keep the acting version."""
 
+    def carry_out(self, controls: Controls, player: Player) -> None:
+        """See `Request`."""
+        _live(player).pin()
+
 
 @dataclass(frozen=True)
 class Follow:
     """Take over the newest version, and those that come."""
+
+    def carry_out(self, controls: Controls, player: Player) -> None:
+        """See `Request`."""
+        _live(player).follow()
 
 
 @dataclass(frozen=True)
@@ -64,13 +127,26 @@ class RollBack:
 
     label: Label | None  # None: the one before the acting one
 
+    def carry_out(self, controls: Controls, player: Player) -> None:
+        """See `Request`."""
+        _live(player).rollback(self.label)
+
 
 @dataclass(frozen=True)
 class TakeOver:
     """How the next versions take over."""
 
-    how: str  # now, reset, blend
+    how: str  # of HOW
     blend_seconds: float  # of simulated time
+
+    def carry_out(self, controls: Controls, player: Player) -> None:
+        """See `Request`."""
+        if self.how not in HOW:
+            raise not_one_of("swap", self.how, HOW)
+        if not 0 < self.blend_seconds <= 3600:
+            raise UserError(f"blendSeconds={self.blend_seconds}: must be more than 0 and at most 3600 s")
+        steps = max(1, round(self.blend_seconds / player.env.sim.control_dt))
+        _live(player).set_rule(self.how, steps)
 
 
 @dataclass(frozen=True)
@@ -80,10 +156,25 @@ class Compare:
     first: Label
     second: Label
 
+    def carry_out(self, controls: Controls, player: Player) -> None:
+        """See `Request`."""
+        if player.env.num_envs < 2:
+            raise UserError("two versions side by side need two environments. Start with numEnvs=2 or more.")
+        _live(player).compare(self.first, self.second)
+        controls.comparing = (self.first, self.second)
+        player.restart(torch.arange(player.env.num_envs))
+
 
 @dataclass(frozen=True)
 class EndCompare:
     """The acting version acts everywhere again; new episodes."""
+
+    def carry_out(self, controls: Controls, player: Player) -> None:
+        """See `Request`."""
+        if controls.comparing:
+            _live(player).end_comparison()
+            controls.comparing = None
+            player.restart(torch.arange(player.env.num_envs))
 
 
 @dataclass(frozen=True)
@@ -92,5 +183,97 @@ class Record:
 
     on: bool
 
+    def carry_out(self, controls: Controls, player: Player) -> None:
+        """See `Request`."""
+        if self.on and controls.no_recording:
+            raise UserError(f"nothing can be recorded: {controls.no_recording}")
+        controls.recording = self.on
 
-Request = Pause | StepOnce | Speed | Restart | Push | Pin | Follow | RollBack | TakeOver | Compare | EndCompare | Record
+
+@dataclass(frozen=True)
+class Situation:
+    """What a person at the window has before them when they press a key."""
+
+    controls: Controls
+    state: dict[str, Any]  # of the board
+    env_id: int  # the chosen environment
+
+    @property
+    def policy(self) -> dict[str, Any] | None:
+        """The policy's part of the state; None for a scripted agent, and before there is one."""
+        return self.state.get("policy")
+
+
+Press = Callable[[Situation, int], Request | str]
+"""(situation, place of the key among the control's) -> what it asks for, or why that makes no sense, in words."""
+
+
+@dataclass(frozen=True)
+class Control:
+    """One thing that a person who watches may ask for."""
+
+    name: str  # in a page's message
+    request: type[Request]
+    does: str  # in the window's list of keys
+    page: tuple[str, ...] = ()  # keys of the page, as JavaScript names them
+    window: tuple[str, ...] = ()  # keys of the window, as GLFW names them, or their character
+    press: Press | None = None  # what a key of the window does
+
+
+def _speed(now: Situation, faster: int) -> Request:
+    speed = math.inf if now.controls.speed is None else now.controls.speed
+    if faster:
+        near = min((s for s in _LADDER if s > speed), default=speed)
+    else:
+        near = max(s for s in (0.0, *_LADDER) if s < speed)
+    wanted = max(near, _LADDER[0])
+    return Speed(None if math.isinf(wanted) else wanted)
+
+
+def _pin_or_follow(now: Situation, _: int) -> Request:
+    return Follow() if now.policy is not None and now.policy["pinned"] else Pin()
+
+
+def _next_way(now: Situation, _: int) -> Request | str:
+    policy = now.policy
+    if policy is None:
+        return "a scripted agent acts here: there are no versions"
+    how = HOW[(HOW.index(policy["how"]) + 1) % len(HOW)]
+    return TakeOver(how, policy["blend_steps"] * now.state["control_dt"])
+
+
+def _compare_or_end(now: Situation, _: int) -> Request | str:
+    if now.state.get("comparing"):
+        return EndCompare()
+    policy = now.policy
+    labels = [kept["label"] for kept in policy["history"]] if policy is not None else []
+    place = labels.index(policy["label"]) if policy is not None and policy["label"] in labels else 0
+    if place == 0:
+        return "there is no earlier version to compare with"
+    return Compare(labels[place], labels[place - 1])
+
+
+CONTROLS = (
+    Control("pause", Pause, "pause, go on", (" ",), ("Space",), lambda now, _: Pause(not now.controls.paused)),
+    Control("step", StepOnce, "one step", (".",), (".", "Right"), lambda now, _: StepOnce()),
+    Control("speed", Speed, "slower, faster", ("-", "+"), ("-", "="), _speed),
+    Control(
+        "restart",
+        Restart,
+        "new episode here, everywhere",
+        ("r", "R"),
+        ("Enter", "Backspace"),
+        lambda now, everywhere: Restart(None if everywhere else now.env_id),
+    ),
+    Control("push", Push, "a force on a body"),  # the window's mouse, the page's buttons
+    Control("pin", Pin, "pin, follow the newest version", ("p",), ("P",), _pin_or_follow),
+    Control("follow", Follow, "follow the newest version", ("n",)),
+    Control("roll_back", RollBack, "back to the version before, pinned", ("b",), ("B",), lambda now, _: RollBack(None)),
+    Control("take_over", TakeOver, f"take over: {', '.join(HOW)}", (), ("M",), _next_way),
+    Control("compare", Compare, "versus the version before", ("k",), ("V",), _compare_or_end),
+    Control("end_compare", EndCompare, "end the comparison"),  # the keys of `compare`, while one is on
+    Control(
+        "record", Record, "record, stop recording", ("o",), ("O",), lambda now, _: Record(not now.controls.recording)
+    ),
+)
+"""Everything that can be asked for, in the order in which the window lists it."""

@@ -92,15 +92,15 @@ def test_going_on_after_a_pause_does_not_catch_up():
     controls._due_at -= 100.0  # as if it had stood for a long time
     controls.pause(False)
     assert controls.due()
-    controls.stepped(1000.0)
+    controls.after_step(1000.0)
     assert not controls.due()
 
 
 def test_a_loop_that_is_late_gives_up_what_it_missed():
     controls = Controls(speed=1.0)
     controls._due_at -= 100.0
-    controls.stepped(0.02)
-    controls.stepped(1000.0)
+    controls.after_step(0.02)
+    controls.after_step(1000.0)
     assert not controls.due()
 
 
@@ -108,7 +108,7 @@ def test_a_loop_that_is_late_gives_up_what_it_missed():
 def test_the_next_step_is_due_after_the_control_period_over_the_speed(factor, seconds):
     controls = Controls(speed=factor)
     controls._due_at = start = time.monotonic()
-    controls.stepped(100.0)
+    controls.after_step(100.0)
     assert controls._due_at - start == pytest.approx(seconds)
 
 
@@ -117,7 +117,7 @@ def test_a_request_wakes_a_loop_that_rests():
     env = counting_env(num_envs=1, length=50)
     controls = Controls(speed=1 / 16)
     controls.begin(env)
-    controls.stepped(1000.0)
+    controls.after_step(1000.0)
     threading.Timer(0.01, controls.ask, [Speed(None)]).start()
     player = Player(env, ScriptedActor(env, "zero", 0), quotas(1, 1), controls)
     player.run(lambda: False)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import glfw
 import mujoco
 import numpy as np
@@ -9,7 +12,8 @@ import pytest
 
 from livegym.play import requests as ask_for
 from livegym.play.board import Board
-from livegym.play.controls import Controls
+from livegym.play.controls import Controls, Request
+from livegym.play.requests import CONTROLS
 from livegym.viewers.keys import KEYS, Desk, help_text, press, take_back
 from livegym.viewers.others import Others
 from livegym.viewers.status import age, marks, status
@@ -105,9 +109,9 @@ class Asked(Controls):
 
     def __init__(self) -> None:
         super().__init__()
-        self.requests: list[ask_for.Request] = []
+        self.requests: list[Request] = []
 
-    def ask(self, request: ask_for.Request) -> bool:
+    def ask(self, request: Request) -> bool:
         self.requests.append(request)
         return True
 
@@ -233,3 +237,50 @@ def test_marks_name_what_is_unusual():
 @pytest.mark.parametrize(("seconds", "text"), [(-3, "0 s"), (59.9, "59 s"), (60, "1 min"), (7300, "2 h"), (2e5, "2 d")])
 def test_ages_are_rounded_down(seconds, text):
     assert age(seconds) == text
+
+
+# -- one table, and what is written by hand beside it
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "viewers" / "browser" / "page"
+SCRIPT, HTML = (PAGE / "page.js").read_text(), (PAGE / "index.html").read_text()
+
+
+def keys_in(cell: str, words: dict[str, str]) -> list[str]:
+    """The keys of one cell of the document's table, named as the code does by `words`; of `1` – `4`, all of them."""
+    keys = [words.get(key, key) for key in re.findall(r"`([^`]+)`", cell)]
+    return [str(n) for n in range(int(keys[0]), int(keys[1]) + 1)] if "–" in cell else keys
+
+
+def documented() -> list[tuple[list[str], list[str]]]:
+    """(keys of the page, keys of the window) of each row of docs/watching.md's table."""
+    table = (ROOT / "docs" / "watching.md").read_text().partition("## Controls\n\n")[2].partition("\n\n")[0]
+    rows = [line.split("|")[1:3] for line in table.splitlines()[2:]]
+    in_window = {"space": "Space", "→": "Right", "↑": "Up", "↓": "Down"}
+    return [(keys_in(page, {"space": " "}), keys_in(window, in_window)) for page, window in rows]
+
+
+def page_keys() -> list[str]:
+    """The keys that the page's script listens to, without the other names of `+` and without the cameras' digits."""
+    table = SCRIPT.partition("const keys = {")[2].partition("\n};")[0]
+    return [key for key in re.findall(r'"(.)":', table) if key != "="]
+
+
+def test_the_documents_table_has_every_key():
+    cameras = [str(n) for n in range(1, len(PRESETS) + 1)]
+    assert sorted(k for _, keys in documented() for k in keys) == sorted(k for key in KEYS for k in key.names)
+    assert sorted(k for keys, _ in documented() for k in keys) == sorted([*page_keys(), *cameras])
+
+
+def test_a_control_has_its_keys_in_one_row_of_the_document_and_on_the_page():
+    for control in CONTROLS:
+        assert set(control.page) <= set(page_keys())
+        if control.page or control.window:
+            assert (list(control.page), list(control.window)) in documented(), control.name
+        for key in control.page:
+            assert f"<kbd>{'space' if key == ' ' else key}</kbd>" in HTML
+
+
+def test_the_page_asks_for_nothing_else_and_can_ask_for_everything():
+    asked = re.findall(r'ask\((?:[^")]*\? )?"(\w+)"(?: : "(\w+)")?', SCRIPT)
+    assert {name for names in asked for name in names if name} == {control.name for control in CONTROLS}

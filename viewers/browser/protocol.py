@@ -1,9 +1,10 @@
 """What a page may say: one JSON object, checked whole before anybody acts on it.
 
-    read('{"do": "pause", "on": true}')            # live.requests.Pause(on=True)
+    read('{"do": "pause", "on": true}')            # play.requests.Pause(on=True)
     read('{"do": "view", "env_id": 2, ...}')       # viewers.view.View, and whether the camera is to be put
 
-Names and types are those of the dataclasses; what is missing, of another type or too much is refused.
+Names stand in `play/requests.py`, fields are those of the dataclasses; what is missing, of another type or too much
+is refused.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Any, get_type_hints
 import pydantic_core
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from livegym.play import requests as ask_for
+from livegym.play.controls import Request
+from livegym.play.requests import CONTROLS
 from livegym.viewers.view import PRESETS, View
 from livegym.web.pages import Refused, read_object, why
 
@@ -32,20 +34,7 @@ class Look:
     place_camera: bool  # put the camera where the preset has it; else it stays where the person left it
 
 
-REQUESTS: dict[str, type] = {
-    "pause": ask_for.Pause,
-    "step": ask_for.StepOnce,
-    "speed": ask_for.Speed,
-    "restart": ask_for.Restart,
-    "push": ask_for.Push,
-    "pin": ask_for.Pin,
-    "follow": ask_for.Follow,
-    "roll_back": ask_for.RollBack,
-    "take_over": ask_for.TakeOver,
-    "compare": ask_for.Compare,
-    "end_compare": ask_for.EndCompare,
-    "record": ask_for.Record,
-}
+REQUESTS = {control.name: control.request for control in CONTROLS}
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, str_max_length=MAX_TEXT)
 
 
@@ -62,7 +51,7 @@ def _model_of(kind: type) -> type[BaseModel]:
 _MODELS = {name: _model_of(kind) for name, kind in {**REQUESTS, "view": View}.items()}
 
 
-def read(text: str | None) -> ask_for.Request | Look:
+def read(text: str | None) -> Request | Look:
     """The request, or the look. Raises Refused."""
     message = read_object(text, MAX_MESSAGE)
     what = message.pop("do")
