@@ -8,6 +8,7 @@ the names below tie the two together. See `tasks/cartpole.py` for the shortest r
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Union
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from livegym.sim.base import Simulator
+from livegym.tasks.env_state import put_rows, rows_of
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,14 @@ class Task(ABC):
         """A zeroed (N, *shape) tensor that is saved, restored and zeroed at resets with its environment."""
         self.buffers[name] = torch.zeros(sim.num_envs, *shape, dtype=dtype, device=sim.device)
         return self.buffers[name]
+
+    def state_dict(self, env_ids: Tensor) -> dict[str, Tensor]:
+        """What the task remembers of environments (n,): buffer -> (n, ...)."""
+        return rows_of(self.buffers, env_ids)
+
+    def load_state_dict(self, state: Mapping[str, Tensor], env_ids: Tensor) -> None:
+        """Puts what `state_dict` gave into environments (n,)."""
+        put_rows(self.buffers, state, env_ids)
 
     def outcome(self, reasons: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Whether an episode ends in success, or in failure, by what `terminate` gave: two (N,) float32 of 0 and 1.

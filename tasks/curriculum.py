@@ -13,6 +13,7 @@ another level do not count. Without a configuration the task is the full one fro
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from livegym.schema import CurriculumConfig, KeyDoc
 from livegym.tasks.base import Task
+from livegym.tasks.env_state import put_rows, rows_of
 from livegym.utils.errors import UserError, did_you_mean
 
 
@@ -92,6 +94,14 @@ class Curriculum:
         if self.config is not None:
             self.level = float(state["level"])
             self.episodes, self.successes = int(state["episodes"]), int(state["successes"])
+
+    def episode_state(self, env_ids: Tensor) -> dict[str, Tensor]:
+        """At which level the open episodes of environments (n,) began: `level_at_start` (n,)."""
+        return rows_of({"level_at_start": self.level_at_start}, env_ids)
+
+    def load_episode_state(self, state: Mapping[str, Tensor], env_ids: Tensor) -> None:
+        """Puts what `episode_state` gave into environments (n,)."""
+        put_rows({"level_at_start": self.level_at_start}, state, env_ids)
 
 
 def _out_of_range(value: float, doc: KeyDoc) -> str:

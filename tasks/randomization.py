@@ -21,6 +21,7 @@ from livegym.schema import RandomizationConfig
 from livegym.sim.base import APPLIED, Simulator
 from livegym.tasks.base import ActionSpec, Box
 from livegym.tasks.delays import Past
+from livegym.tasks.env_state import put_rows, rows_of
 from livegym.tasks.randomization_terms import EnvValue, ModelFactor, Push, Term, make_term
 from livegym.utils.errors import UserError
 
@@ -82,6 +83,14 @@ class Randomizer:
         """What decides how environments go on, beside the simulator's own model fields; each (N, ...)."""
         late = {} if self.last_actions is None else {"last_actions": self.last_actions.values}
         return late | {f"{term.path}/{name}": value for term in self.terms for name, value in term.buffers.items()}
+
+    def state_dict(self, env_ids: Tensor) -> dict[str, Tensor]:
+        """What was drawn for environments (n,), and until when: name -> (n, ...)."""
+        return rows_of(self.buffers, env_ids)
+
+    def load_state_dict(self, state: Mapping[str, Tensor], env_ids: Tensor) -> None:
+        """Puts what `state_dict` gave into environments (n,); the simulator restores its own model fields."""
+        put_rows(self.buffers, state, env_ids)
 
     def reset(self, env_ids: Tensor, rng: torch.Generator, level: float) -> None:
         """Environments (n,) begin an episode: everything is drawn anew."""
