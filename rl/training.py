@@ -133,7 +133,7 @@ def run_training(
     torch.autograd.set_detect_anomaly(config.checks, check_nan=config.checks)
     env = make_env(config.task, config.sim, config.physics, config.numEnvs, config.seed)
     max_iterations = config.maxIterations or config.train.max_iterations
-    env.curriculum.learning = True
+    env.curriculum.follow_success()
     agent = create_agent(env, config.train, max_iterations, config.device, stop)
     training = _Training(config, env, agent, stop, observers)
     try:

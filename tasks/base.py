@@ -90,12 +90,21 @@ class Task(ABC):
     def __init__(self, params: Any) -> None:
         self.params = params
         self.buffers: dict[str, Tensor] = {}
-        self.active_reasons: tuple[str, ...] = ()  # those that end an episode, the first counts; set by Env before bind
+        self.active_reasons: tuple[str, ...] = ()
+        """Those that end an episode; of several that hold at once, the first counts."""
 
     def buffer(self, sim: Simulator, name: str, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """A zeroed (N, *shape) tensor that is saved, restored and zeroed at resets with its environment."""
         self.buffers[name] = torch.zeros(sim.num_envs, *shape, dtype=dtype, device=sim.device)
         return self.buffers[name]
+
+    def end_by(self, reasons: tuple[str, ...]) -> None:
+        """Which of the reasons of `terminate` end an episode, the first counts. Called once, before `bind`."""
+        self.active_reasons = reasons
+
+    def go_by(self, params: Any) -> None:
+        """From here on, the task goes by these parameters: the level of its curriculum has changed."""
+        self.params = params
 
     def state_dict(self, env_ids: Tensor) -> dict[str, Tensor]:
         """What the task remembers of environments (n,): buffer -> (n, ...)."""

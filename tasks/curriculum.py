@@ -37,10 +37,14 @@ class Curriculum:
         self.config, self.full = config, task.params
         self.level = 1.0 if config is None else config.level
         self.level_at_start = torch.full((num_envs,), self.level, dtype=torch.float64, device=device)
-        self.learning = False
+        self._moves = False
         self.episodes = self.successes = 0
         if config is not None:
             _check(config, task)
+
+    def follow_success(self) -> None:
+        """From here on the level follows the success rate: a policy learns. Whoever only watches leaves it alone."""
+        self._moves = True
 
     def check_moves(self, ranges: bool) -> None:
         """`ranges`: whether any range of the randomisation widens. Raises UserError where a level changes nothing."""
@@ -65,7 +69,7 @@ class Curriculum:
 
     def ended(self, env_ids: Tensor, success: Tensor) -> bool:
         """Environments (n,) ended an episode, with success (n,) bool or not: whether the level changed."""
-        if self.config is None or not self.learning:
+        if self.config is None or not self._moves:
             return False
         counts = self.level_at_start[env_ids].cpu() == self.level
         self.episodes += int(counts.sum())

@@ -75,9 +75,9 @@ class Env:
                 f"({sim.control_dt:g} s). Give at least {sim.control_dt:g}."
             )
         self._check_success_reason()
-        task.active_reasons = tuple(name for name, on in config.terminations.items() if on)
+        task.end_by(tuple(name for name, on in config.terminations.items() if on))
         self.curriculum = Curriculum(config.curriculum, task, sim.num_envs, sim.device)
-        task.params = self.curriculum.params()
+        task.go_by(self.curriculum.params())
         task.bind(sim)
         self.randomizer = Randomizer(config.randomization if config.randomize else {}, sim, task.action_spec)
         self.curriculum.check_moves(any(term.config.curriculum for term in self.randomizer.terms))
@@ -242,7 +242,7 @@ class Env:
         self.seen.load_state_dict(state["env"], ids)
         self.curriculum.load_episode_state(state["env"], ids)
         self.curriculum.load_state_dict(state["curriculum"])
-        self.task.params = self.curriculum.params()
+        self.task.go_by(self.curriculum.params())
         self.episode_length[ids] = state["episode_length"].to(self.sim.device)
         self.stats.load_state_dict(state, ids)
         self.rng.set_state(state["rng"])
@@ -260,7 +260,7 @@ class Env:
         if self.success_reason is not None:
             success = ends.reasons == self.reasons.names.index(self.success_reason)
             if self.curriculum.ended(ends.env_ids, success):
-                self.task.params = self.curriculum.params()
+                self.task.go_by(self.curriculum.params())
 
     def set_level(self, level: float) -> None:
         """Puts the curriculum at a level, 0 to 1; without one, does nothing.
@@ -269,7 +269,7 @@ class Env:
         reset.
         """
         self.curriculum.set_level(level)
-        self.task.params = self.curriculum.params()
+        self.task.go_by(self.curriculum.params())
 
     def _blocks(self) -> dict[str, Tensor]:
         """The task's blocks, and the environment's own, where the yaml names it."""

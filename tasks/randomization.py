@@ -43,8 +43,7 @@ class Randomizer:
         self.action_delay = self._value_of("action_delay", 0.0)
         self.inertia: Inertia | None = None  # from start() on
         self.last_actions = self._last_actions(actions)
-        self.draws_within_episodes = True
-        """False: only resets draw. So that in a copy, what becomes of one environment does not depend on the others."""
+        self._draws_within_episodes = True
 
     def _value_of(self, what: str, otherwise: float) -> Tensor:
         """(N,) the live values of an entry of the environment itself, or a constant where there is none."""
@@ -61,6 +60,13 @@ class Randomizer:
                     raise UserError(f"{term.path}: action_delay needs continuous actions; this task has choices.")
                 return Past(self.sim.num_envs, round(term.config.range[1]) + 1, actions.size, self.sim.device)
         return None
+
+    def draw_at_resets_only(self) -> None:
+        """From here on, nothing is drawn within an episode; a push that has begun goes on.
+
+        So that in a copy, what becomes of one environment does not depend on the others.
+        """
+        self._draws_within_episodes = False
 
     def late(self, action: Tensor) -> Tensor:
         """action (N, ...) of this control step -> the one that acts now, where actions may be late."""
@@ -109,7 +115,7 @@ class Randomizer:
         if not self.terms:
             return  # most tasks: this is on the path of every step
         changed = torch.zeros(self.sim.num_envs, dtype=torch.bool, device=self.sim.device)
-        for term in self.terms if self.draws_within_episodes else ():
+        for term in self.terms if self._draws_within_episodes else ():
             ids = term.due(self.sim.control_dt)
             if len(ids):
                 term.draw(ids, rng, level)
