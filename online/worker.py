@@ -18,7 +18,6 @@ import os
 import signal
 import time
 from collections import deque
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +28,8 @@ from livegym.cfg.typed import as_dict
 from livegym.online.gates import layout_of, make_gate
 from livegym.online.replay import ReplayReader
 from livegym.online.saving import Keeper
-from livegym.online.trainer import HUGE_REWARD, WINDOW, Report, Trainer, rule_of
+from livegym.online.trainer import HUGE_REWARD, WINDOW, Trainer, rule_of
 from livegym.rl.actor_critic import ActorCritic
-from livegym.rl.agent import Iteration
 from livegym.rl.spec import PolicySpec
 from livegym.rundir.checkpoint import highest_version, meta_of, newest_usable
 from livegym.rundir.lock import lock_holder
@@ -42,7 +40,7 @@ from livegym.utils.companion import end_with_parent
 from livegym.utils.errors import UserError
 from livegym.utils.files import strict_json
 from livegym.utils.signals import StopFlag
-from livegym.weights.learner import BusObserver
+from livegym.weights.learner import WeightBus
 
 log = logging.getLogger(__name__)
 
@@ -53,14 +51,6 @@ ENOUGH_REWARDS = 100
 FAILURES = 5  # trainings in a row that raised, after which the process gives itself up
 ORPHAN_S = 15.0  # s until it ends anyway, once the one that serves has gone: it may hang
 PAUSE = 0.5  # s after one that raised
-
-
-@dataclass
-class _Learner:
-    """What the weight bus wants to know of whoever learns."""
-
-    model: Any
-    version: int
 
 
 class Worker:
@@ -94,16 +84,15 @@ class Worker:
                 ) from error
         self.run, self._pulse, self._beat_at = run, pulse, 0.0
         self._parent = os.getppid()  # another, once the one that serves is gone
-        self.bus = BusObserver(PUBLISH if config.publishInterval else 0.0)
+        self.bus = WeightBus(PUBLISH if config.publishInterval else 0.0)
         served = reader.newest_version  # and perhaps not saved: a full disk, or a kill
         self.version = max(meta.version, highest_version(run), self.bus.highest_version(run), after, served)
-        self.published = _Learner(learner.model, self.version)
         self.keeper = Keeper(run, spec, as_dict(config), meta.version, meta.best_reward)
         self.failures = 0
         self.trouble = ""  # why it gave itself up
         self._busy: deque[tuple[float, float]] = deque(maxlen=WINDOW)  # monotonic s, from when to when it trained
         self._saved_at = self._began_at = self.version
-        self.bus.begin(run, self.published, spec, as_dict(config))
+        self.bus.open(run, spec, as_dict(config), learner.weights(), after=self.version)
 
     def serve(self, stop: StopFlag) -> None:
         """Trains until it is asked to stop, or cannot any more; then saves."""
@@ -118,9 +107,9 @@ class Worker:
             self.trainer.counts.overruns += interval > 0 and took > interval
             due = max(due + interval, time.monotonic()) if sound else time.monotonic() + PAUSE
             self._rest(stop, due)
-        if self.published.version > self._began_at:  # or older weights would get the number of lost ones
+        if self.version > self._began_at:  # or older weights would get the number of lost ones
             self.save()
-        self.bus.end(complete=True)
+        self.bus.close(self.trainer.learner.weights())
         self.beat("stopped" if stop.requested else "failed")
 
     def _gives_up(self) -> bool:
@@ -146,7 +135,7 @@ class Worker:
                 time.sleep(0.01)  # nothing to learn from: no reason to look for it all the time
             return
         if report.batches or report.rolled_back:
-            self._publish(report)
+            self._publish()
         if report.rolled_back:
             log.warning(
                 "the training diverged (critic's loss %.3g): back to the last good state, learning rate %.2g.",
@@ -156,13 +145,15 @@ class Worker:
         self._busy.append((start, time.monotonic()))
         self.beat("training")
 
-    def _publish(self, report: Report) -> None:
+    def _publish(self) -> None:
         self.version += 1
-        self.published.version = self.version
-        counts, added, seconds = self.trainer.counts, self.trainer.reader.added, report.seconds
-        self.bus.after_iteration(Iteration(
-            self.version, counts.trainings, added, 0, seconds, 0.0, seconds, self.reward(), None, False,
-        ))  # fmt: skip
+        self.bus.publish(
+            self.trainer.learner.weights(),
+            version=self.version,
+            epoch=self.trainer.counts.trainings,
+            frame=self.trainer.reader.added,
+            score=self.score(),
+        )
         if self.version - self._saved_at >= self.config.online.checkpoint_versions:
             self._saved_at = self.version
             self.save()
@@ -174,10 +165,10 @@ class Worker:
             log.warning("the run goes on elsewhere; version %d of this trainer is not saved.", self.version)
             return False
         return self.keeper.save(
-            self.trainer.state(), self.version, counts.trainings, self.trainer.reader.added, self.reward()
+            self.trainer.state(), self.version, counts.trainings, self.trainer.reader.added, self.score()
         )
 
-    def reward(self) -> float | None:
+    def score(self) -> float | None:
         """Mean of the last rewards that came and can be learned from; None where they are few."""
         rewards = self.trainer.reader.last_rewards(KNOWN_REWARDS)
         rewards = rewards[np.abs(rewards) < HUGE_REWARD]  # or a broken one would be the best for ever
