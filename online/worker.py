@@ -87,7 +87,7 @@ class Worker:
         self.bus = WeightBus(PUBLISH if config.publishInterval else 0.0)
         served = reader.newest_version  # and perhaps not saved: a full disk, or a kill
         self.version = max(meta.version, highest_version(run), self.bus.highest_version(run), after, served)
-        self.keeper = Keeper(run, spec, as_dict(config), meta.version, meta.best_reward)
+        self.keeper = Keeper(run, spec, as_dict(config), meta.version, meta.best_score)
         self.failures = 0
         self.trouble = ""  # why it gave itself up
         self._busy: deque[tuple[float, float]] = deque(maxlen=WINDOW)  # monotonic s, from when to when it trained

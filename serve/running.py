@@ -160,7 +160,7 @@ def _begin(
     try:
         memory = Memory(run, plan.layout, config.online)
         keeper = Keeper(run, spec, as_dict(config), saved=0, best=None)
-        if not keeper.save(first, version=1, trainings=0, added=0, reward=None):
+        if not keeper.save(first, version=1, trainings=0, added=0, score=None):
             raise UserError(
                 f"{run.path}: {keeper.trouble}. Make room, or choose another place: runsDir=...", exit_code=1
             )
