@@ -34,7 +34,7 @@ from livegym.rl.spec import PolicySpec
 from livegym.rundir.checkpoint import highest_version, meta_of, newest_usable
 from livegym.rundir.lock import lock_holder
 from livegym.rundir.run import Run, open_run
-from livegym.schema import RootConfig
+from livegym.schema.settled import SettledConfig
 from livegym.utils.attempt import Attempts
 from livegym.utils.companion import end_with_parent
 from livegym.utils.errors import UserError
@@ -56,24 +56,26 @@ PAUSE = 0.5  # s after one that raised
 class Worker:
     """One trainer of one run."""
 
-    def __init__(self, run: Run, config: RootConfig, pulse: int, after: int) -> None:
+    def __init__(self, run: Run, config: SettledConfig, pulse: int, after: int) -> None:
         """Raises UserError where the run has nothing that can be gone on from."""
         usable = newest_usable(run)
         meta = meta_of(usable.state) if usable is not None else None
         if usable is None or meta is None:
             raise UserError(f"{run.path}: no checkpoint that the trainer could begin with")
         state = usable.state
-        self.config, seed = config, config.seed or 0
+        self.config = config
         spec = PolicySpec.from_dict(state["spec"])
         rule = self.config.online
-        torch.manual_seed(seed)
+        torch.manual_seed(config.seed)
         seat = make_gate(config, rule.batch_size)
         layout = layout_of(spec, seat)
         reader = ReplayReader(run.replay_file, layout, rule.buffer_capacity, rule.priority_sampling)
         how = rule_of(config.online, config.train)
         learner = ActorCritic(spec, config.train, how, rule.learning_rate)
         learner.load_model(state["model"])
-        self.trainer = Trainer(learner, reader, seat.gate if seat is not None else None, rule, seed + meta.version)
+        self.trainer = Trainer(
+            learner, reader, seat.gate if seat is not None else None, rule, config.seed + meta.version
+        )
         if "online" in state:
             try:
                 self.trainer.load_state(state)
@@ -230,7 +232,7 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def run_worker(config: RootConfig, folder: Path, pulse: int, after: int) -> int:
+def run_worker(config: SettledConfig, folder: Path, pulse: int, after: int) -> int:
     """The process. Its exit status: 0 after a stop that was asked for, else 1.
 
     `folder`: the run's. `pulse`: descriptor of its signs of life. `after`: its versions come after this one. Raises
