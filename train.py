@@ -48,12 +48,13 @@ def _run(cfg: DictConfig, stop: StopFlag) -> int:
     from livegym.cfg.typed import to_typed, yaml_text
     from livegym.cfg.validate import num_envs_of
     from livegym.rundir.provenance import Provenance
+    from livegym.schema.settled import settled
     from livegym.utils.log import setup_logging
     from livegym.utils.seeding import draw_seed
 
     cfg.seed = draw_seed() if cfg.seed is None else cfg.seed
     cfg.numEnvs = num_envs_of(cfg)
-    config = to_typed(cfg)
+    config = settled(to_typed(cfg))
     setup_logging(config.logLevel)
     overrides = cli.explicit_overrides()
     task = config.task.name if cli.is_explicit("task") else None

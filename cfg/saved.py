@@ -32,6 +32,7 @@ from livegym.utils.errors import UserError
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+C = TypeVar("C", bound=RootConfig)
 FROM_RUN = ("task", "train")
 SESSION: tuple[str, ...] = (  # keys that a resumed run takes from the command line where they are given there
     "maxIterations", "saveInterval", "saveFrequency", "keepLast", "keepEvery", "logLevel", "checks", "device",
@@ -44,9 +45,7 @@ ALWAYS_SESSION = (
 )  # fmt: skip
 
 
-def with_run_config(
-    config: RootConfig, saved: dict[str, Any] | None, explicit_task: str | None, overrides: Iterable[str]
-) -> RootConfig:
+def with_run_config(config: C, saved: dict[str, Any] | None, explicit_task: str | None, overrides: Iterable[str]) -> C:
     """The session's configuration with the run's task and training settings. `config` is not changed.
 
     `saved`: the configuration out of a checkpoint, None in a plain rl_games file, which is then of `explicit_task`.

@@ -11,7 +11,7 @@ from livegym.cfg.saved import whole_config
 from livegym.cfg.typed import as_dict, to_yaml
 from livegym.projects import registry
 from livegym.rundir.provenance import Provenance
-from livegym.schema import RootConfig
+from livegym.schema.settled import SettledConfig, settled
 from livegym.utils.companion import end_with_parent
 from livegym.utils.errors import UserError
 from livegym.utils.log import setup_logging
@@ -24,7 +24,7 @@ def main() -> int:
     request = json.load(sys.stdin)
     try:
         registry.use(request["config"]["projectDir"])
-        config = whole_config(request["config"])
+        config = settled(whole_config(request["config"]))
         setup_logging(config.logLevel)
         return {"test": _test, "trainer": _trainer}[request["job"]](config, request)
     except UserError as error:
@@ -32,7 +32,7 @@ def main() -> int:
         return error.exit_code
 
 
-def _test(config: RootConfig, request: dict[str, Any]) -> int:
+def _test(config: SettledConfig, request: dict[str, Any]) -> int:
     from livegym.play.testing import run_test
     from livegym.viewers.opening import open_audience
 
@@ -43,7 +43,7 @@ def _test(config: RootConfig, request: dict[str, Any]) -> int:
         return run_test(config, provenance, stop, None, [], open_audience)
 
 
-def _trainer(config: RootConfig, request: dict[str, Any]) -> int:
+def _trainer(config: SettledConfig, request: dict[str, Any]) -> int:
     from livegym.online.worker import run_worker
 
     return run_worker(config, Path(request["run"]), request["pulse"], request["after"])

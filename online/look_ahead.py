@@ -79,7 +79,7 @@ class LookAhead:
     def __init__(self, scratch: Env, horizon: int, threshold: float | None) -> None:
         """`scratch`: a copy of the environments that nobody else uses; `horizon`: control steps."""
         self._env, self._horizon, self._threshold = scratch, horizon, threshold
-        scratch.randomizer.draws_within_episodes = False
+        scratch.randomizer.draw_at_resets_only()
         self.rows = StateRows(scratch)
         self._success = scratch.success_reason
 

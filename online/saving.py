@@ -20,28 +20,28 @@ class Keeper:
     """Writes one run's checkpoints."""
 
     def __init__(self, run: Run, spec: PolicySpec, config: dict[str, Any], saved: int, best: float | None) -> None:
-        """`config`: the run's, embedded in each; `saved`: the newest version that is there, `best`: the best reward."""
+        """`config`: the run's, embedded in each; `saved`: the newest version that is there, `best`: the best score."""
         self.run, self.spec, self.config = run, spec, config
         self.saved = saved
         self.best = best
         self.trouble = ""  # why the last one could not be written
 
-    def save(self, state: dict[str, Any], version: int, trainings: int, added: int, reward: float | None) -> bool:
+    def save(self, state: dict[str, Any], version: int, trainings: int, added: int, score: float | None) -> bool:
         """Writes a version where it is new; False where it could not be written.
 
-        `reward`: mean of the last ones that came, None where they are too few to tell.
+        `score`: mean of the last rewards that came, None if they are too few to tell.
         """
         if version == self.saved:
             return True
-        better = reward is not None and (self.best is None or reward > self.best)
+        better = score is not None and (self.best is None or score > self.best)
         meta = CheckpointMeta(
             task=self.spec.task,
             run_id=self.run.run_id,
             version=version,
             epoch=trainings,
             frame=added,
-            reward=reward,
-            best_reward=reward if better else self.best,
+            score=score,
+            best_score=score if better else self.best,
             shape_hash=shape_hash(self.spec, state["model"]),
         )
         try:
@@ -53,7 +53,7 @@ class Keeper:
             return False
         self.trouble = ""
         self.saved = version
-        self._tidy(path, reward if better else None)
+        self._tidy(path, score if better else None)
         return True
 
     def _tidy(self, path: Path, best: float | None) -> None:

@@ -18,7 +18,6 @@ import os
 import signal
 import time
 from collections import deque
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,20 +28,19 @@ from livegym.cfg.typed import as_dict
 from livegym.online.gates import layout_of, make_gate
 from livegym.online.replay import ReplayReader
 from livegym.online.saving import Keeper
-from livegym.online.trainer import HUGE_REWARD, WINDOW, Report, Trainer, rule_of
+from livegym.online.trainer import HUGE_REWARD, WINDOW, Trainer, rule_of
 from livegym.rl.actor_critic import ActorCritic
-from livegym.rl.agent import Iteration
 from livegym.rl.spec import PolicySpec
 from livegym.rundir.checkpoint import highest_version, meta_of, newest_usable
 from livegym.rundir.lock import lock_holder
 from livegym.rundir.run import Run, open_run
-from livegym.schema import RootConfig
+from livegym.schema.settled import SettledConfig
 from livegym.utils.attempt import Attempts
 from livegym.utils.companion import end_with_parent
 from livegym.utils.errors import UserError
 from livegym.utils.files import strict_json
 from livegym.utils.signals import StopFlag
-from livegym.weights.learner import BusObserver
+from livegym.weights.learner import WeightBus
 
 log = logging.getLogger(__name__)
 
@@ -55,35 +53,29 @@ ORPHAN_S = 15.0  # s until it ends anyway, once the one that serves has gone: it
 PAUSE = 0.5  # s after one that raised
 
 
-@dataclass
-class _Learner:
-    """What the weight bus wants to know of whoever learns."""
-
-    model: Any
-    version: int
-
-
 class Worker:
     """One trainer of one run."""
 
-    def __init__(self, run: Run, config: RootConfig, pulse: int, after: int) -> None:
+    def __init__(self, run: Run, config: SettledConfig, pulse: int, after: int) -> None:
         """Raises UserError where the run has nothing that can be gone on from."""
         usable = newest_usable(run)
         meta = meta_of(usable.state) if usable is not None else None
         if usable is None or meta is None:
             raise UserError(f"{run.path}: no checkpoint that the trainer could begin with")
         state = usable.state
-        self.config, seed = config, config.seed or 0
+        self.config = config
         spec = PolicySpec.from_dict(state["spec"])
         rule = self.config.online
-        torch.manual_seed(seed)
+        torch.manual_seed(config.seed)
         seat = make_gate(config, rule.batch_size)
         layout = layout_of(spec, seat)
         reader = ReplayReader(run.replay_file, layout, rule.buffer_capacity, rule.priority_sampling)
         how = rule_of(config.online, config.train)
         learner = ActorCritic(spec, config.train, how, rule.learning_rate)
         learner.load_model(state["model"])
-        self.trainer = Trainer(learner, reader, seat.gate if seat is not None else None, rule, seed + meta.version)
+        self.trainer = Trainer(
+            learner, reader, seat.gate if seat is not None else None, rule, config.seed + meta.version
+        )
         if "online" in state:
             try:
                 self.trainer.load_state(state)
@@ -94,16 +86,15 @@ class Worker:
                 ) from error
         self.run, self._pulse, self._beat_at = run, pulse, 0.0
         self._parent = os.getppid()  # another, once the one that serves is gone
-        self.bus = BusObserver(PUBLISH if config.publishInterval else 0.0)
+        self.bus = WeightBus(PUBLISH if config.publishInterval else 0.0)
         served = reader.newest_version  # and perhaps not saved: a full disk, or a kill
         self.version = max(meta.version, highest_version(run), self.bus.highest_version(run), after, served)
-        self.published = _Learner(learner.model, self.version)
-        self.keeper = Keeper(run, spec, as_dict(config), meta.version, meta.best_reward)
+        self.keeper = Keeper(run, spec, as_dict(config), meta.version, meta.best_score)
         self.failures = 0
         self.trouble = ""  # why it gave itself up
         self._busy: deque[tuple[float, float]] = deque(maxlen=WINDOW)  # monotonic s, from when to when it trained
         self._saved_at = self._began_at = self.version
-        self.bus.begin(run, self.published, spec, as_dict(config))
+        self.bus.open(run, spec, as_dict(config), learner.weights(), after=self.version)
 
     def serve(self, stop: StopFlag) -> None:
         """Trains until it is asked to stop, or cannot any more; then saves."""
@@ -118,9 +109,9 @@ class Worker:
             self.trainer.counts.overruns += interval > 0 and took > interval
             due = max(due + interval, time.monotonic()) if sound else time.monotonic() + PAUSE
             self._rest(stop, due)
-        if self.published.version > self._began_at:  # or older weights would get the number of lost ones
+        if self.version > self._began_at:  # or older weights would get the number of lost ones
             self.save()
-        self.bus.end(complete=True)
+        self.bus.close(self.trainer.learner.weights())
         self.beat("stopped" if stop.requested else "failed")
 
     def _gives_up(self) -> bool:
@@ -146,7 +137,7 @@ class Worker:
                 time.sleep(0.01)  # nothing to learn from: no reason to look for it all the time
             return
         if report.batches or report.rolled_back:
-            self._publish(report)
+            self._publish()
         if report.rolled_back:
             log.warning(
                 "the training diverged (critic's loss %.3g): back to the last good state, learning rate %.2g.",
@@ -156,13 +147,15 @@ class Worker:
         self._busy.append((start, time.monotonic()))
         self.beat("training")
 
-    def _publish(self, report: Report) -> None:
+    def _publish(self) -> None:
         self.version += 1
-        self.published.version = self.version
-        counts, added, seconds = self.trainer.counts, self.trainer.reader.added, report.seconds
-        self.bus.after_iteration(Iteration(
-            self.version, counts.trainings, added, 0, seconds, 0.0, seconds, self.reward(), None, False,
-        ))  # fmt: skip
+        self.bus.publish(
+            self.trainer.learner.weights(),
+            version=self.version,
+            epoch=self.trainer.counts.trainings,
+            frame=self.trainer.reader.added,
+            score=self.score(),
+        )
         if self.version - self._saved_at >= self.config.online.checkpoint_versions:
             self._saved_at = self.version
             self.save()
@@ -174,10 +167,10 @@ class Worker:
             log.warning("the run goes on elsewhere; version %d of this trainer is not saved.", self.version)
             return False
         return self.keeper.save(
-            self.trainer.state(), self.version, counts.trainings, self.trainer.reader.added, self.reward()
+            self.trainer.state(), self.version, counts.trainings, self.trainer.reader.added, self.score()
         )
 
-    def reward(self) -> float | None:
+    def score(self) -> float | None:
         """Mean of the last rewards that came and can be learned from; None where they are few."""
         rewards = self.trainer.reader.last_rewards(KNOWN_REWARDS)
         rewards = rewards[np.abs(rewards) < HUGE_REWARD]  # or a broken one would be the best for ever
@@ -239,7 +232,7 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def run_worker(config: RootConfig, folder: Path, pulse: int, after: int) -> int:
+def run_worker(config: SettledConfig, folder: Path, pulse: int, after: int) -> int:
     """The process. Its exit status: 0 after a stop that was asked for, else 1.
 
     `folder`: the run's. `pulse`: descriptor of its signs of life. `after`: its versions come after this one. Raises

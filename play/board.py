@@ -185,7 +185,7 @@ def _policy(live: LivePolicy) -> dict[str, Any]:
         "label": live.label,
         "version": acting.version,
         "epoch": acting.epoch,
-        "reward": acting.reward,
+        "reward": acting.score,
         "made": acting.made,
         "source": acting.source,
         "newest": newest.label(live.first_run),

@@ -70,7 +70,7 @@ class Reporter(Listener):
             "now acting: version %s, epoch %s, reward in training %s (%s%s)",
             event.version,
             event.epoch,
-            _number(event.reward),
+            _number(event.score),
             event.reason or event.file or event.source,
             f", loaded in {event.load_ms:.3g} ms" if event.load_ms else "",
         )

@@ -8,7 +8,6 @@ errors are over all.
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import asdict
 from typing import Any
 
 from livegym.tasks.stats import EpisodeEnds
@@ -110,6 +109,6 @@ class Results:
                 str(version): {"episodes": m.count, "return_mean": m.mean, "return_stderr": m.stderr}
                 for version, m in self.by_version.items()
             },
-            "swaps": [asdict(event) for event in self.swaps],
+            "swaps": [event.to_dict() for event in self.swaps],
             "episodes": list(self.episodes),
         }

@@ -27,7 +27,7 @@ from livegym.play.world import Session, World, build_world, world_for
 from livegym.rundir.provenance import Provenance
 from livegym.rundir.run import Run, begin_run, open_run, point_latest
 from livegym.rundir.select import NothingYet, Selection, read_selected
-from livegym.schema import RootConfig
+from livegym.schema.settled import SettledConfig
 from livegym.sim.recorder import StateRecorder
 from livegym.utils.errors import UserError
 from livegym.utils.log import console, file_log
@@ -53,7 +53,7 @@ class Found:
 
 
 def run_test(
-    config: RootConfig,
+    config: SettledConfig,
     provenance: Provenance,
     stop: StopFlag,
     task: str | None,
@@ -73,7 +73,7 @@ def run_test(
 
 
 def _test(
-    config: RootConfig,
+    config: SettledConfig,
     provenance: Provenance,
     stop: StopFlag,
     task: str | None,
@@ -87,7 +87,6 @@ def _test(
             log.info("stopped before there was a policy to test.")
             return 0
         config = with_run_config(config, found.state.get("config"), task, overrides)
-    assert config.seed is not None
     seed_everything(config.seed)
     torch.set_num_threads(1)  # more would wait in the way of the physics' own threads
     first = candidate_of(found.selection.file, found.state, found.load_ms) if found is not None else None
@@ -112,7 +111,7 @@ def _test(
 
 
 def wait_for_policy(
-    config: RootConfig, stop: StopFlag, task: str | None, say: Callable[[str], None] = lambda text: None
+    config: SettledConfig, stop: StopFlag, task: str | None, say: Callable[[str], None] = lambda text: None
 ) -> Found | None:
     """The policy that `checkpoint` names. An endless test waits for it to appear; None where it was stopped.
 
@@ -128,7 +127,7 @@ def wait_for_policy(
     told_at = 0.0
     while not stop.requested:
         try:
-            return find_policy(config, task)
+            return find_policy(config.checkpoint, Path(config.runsDir), task)
         except NothingYet as error:
             if not endless:
                 raise
@@ -140,11 +139,10 @@ def wait_for_policy(
     return None
 
 
-def find_policy(config: RootConfig, task: str | None) -> Found:
-    """Resolves `checkpoint` and reads it. Raises NothingYet where it may still come, UserError otherwise."""
-    assert config.checkpoint is not None
+def find_policy(checkpoint: str, runs_dir: Path, task: str | None) -> Found:
+    """Resolves a `checkpoint` and reads it. Raises NothingYet where it may still come, UserError otherwise."""
     start = time.perf_counter()
-    selection, state = read_selected(config.checkpoint, Path(config.runsDir), task)
+    selection, state = read_selected(checkpoint, runs_dir, task)
     if selection.note:
         log.info("%s", selection.note)
     return Found(selection, state, 1000 * (time.perf_counter() - start))
@@ -154,7 +152,7 @@ def _is_given(key: str, overrides: list[str]) -> bool:
     return any(override.lstrip("+").startswith(f"{key}=") for override in overrides)
 
 
-def _header(config: RootConfig, found: Found | None, level: float) -> dict[str, Any]:
+def _header(config: SettledConfig, found: Found | None, level: float) -> dict[str, Any]:
     """What `results.json` says of the test as a whole; `level`: of the curriculum, 1 is the full task."""
     return {
         "checkpoint": str(found.selection.file.absolute()) if found else None,
@@ -168,7 +166,7 @@ def _header(config: RootConfig, found: Found | None, level: float) -> dict[str, 
     }
 
 
-def _source(config: RootConfig, found: Found | None) -> FollowSource | None:
+def _source(config: SettledConfig, found: Found | None) -> FollowSource | None:
     """Where newer weights come from; None where the checkpoint was pinned, or looking was switched off.
 
     Raises UserError where that is the weight bus by name, and there is none.
@@ -190,7 +188,7 @@ def _source(config: RootConfig, found: Found | None) -> FollowSource | None:
     return source
 
 
-def _check_bus_is_meant(config: RootConfig, selection: Selection | None) -> None:
+def _check_bus_is_meant(config: SettledConfig, selection: Selection | None) -> None:
     """Raises UserError where something else on the command line means that the bus is not followed."""
     if selection is None:
         other = f"agent={config.agent} has no weights"

@@ -12,7 +12,7 @@ from livegym.play.guard import Guard, GuardRule
 from livegym.play.play import ScriptedActor
 from livegym.rl.policy import Policy
 from livegym.rl.spec import PolicySpec, difference, spec_of
-from livegym.schema import RootConfig
+from livegym.schema.settled import SettledConfig
 from livegym.sim.base import APPLIED
 from livegym.tasks.build import make_env
 from livegym.tasks.env import Env
@@ -28,7 +28,7 @@ SHADOW_ENVS = 16  # spare environments of swapGuard, at most
 class World:
     """Environments and who acts there. `config` has what came from the policy's run."""
 
-    config: RootConfig
+    config: SettledConfig
     env: Env
     actor: LivePolicy | ScriptedActor
     guard: Guard | None
@@ -46,15 +46,13 @@ class World:
 
 
 def build_world(
-    config: RootConfig, first: Candidate | None, patience: float = 0.0, first_run: str | None = None
+    config: SettledConfig, first: Candidate | None, patience: float = 0.0, first_run: str | None = None
 ) -> World:
     """Environments for `first`, or for a scripted agent where that is None.
 
     `patience`: least s between two swaps that the command line asks for, beside `minSwapInterval`; `first_run`: see
     `LivePolicy`. Raises UserError where the policy does not fit.
     """
-    assert config.numEnvs is not None
-    assert config.seed is not None
     fields = (APPLIED,) if config.viewer or config.watch else ()  # whoever watches may push
     env = make_env(config.task, config.sim, config.physics, config.numEnvs, config.seed, fields)
     try:
@@ -64,8 +62,9 @@ def build_world(
         raise
 
 
-def _world_in(env: Env, config: RootConfig, first: Candidate | None, patience: float, first_run: str | None) -> World:
-    assert config.seed is not None
+def _world_in(
+    env: Env, config: SettledConfig, first: Candidate | None, patience: float, first_run: str | None
+) -> World:
     if first is None:
         env.set_level(1.0)
         return World(config, env, ScriptedActor(env, config.agent, config.seed), None)
@@ -109,7 +108,7 @@ def _set_level(env: Env, first: Candidate) -> None:
 class Session:
     """What the command line asks for, whatever policy it is about."""
 
-    config: RootConfig  # before anything came from a run
+    config: SettledConfig  # before anything came from a run
     task: str | None  # where it was given
     overrides: list[str]
     patience: float  # s
@@ -128,8 +127,7 @@ def world_for(candidate: Candidate, session: Session, first_run: str) -> World:
     return world
 
 
-def _guard(config: RootConfig, spec: PolicySpec, level: float) -> Guard:
-    assert config.seed is not None
+def _guard(config: SettledConfig, spec: PolicySpec, level: float) -> Guard:
     num_envs = min(config.swapGuard, SHADOW_ENVS)
     env = make_env(config.task, config.sim, config.physics, num_envs, config.seed + 1)
     env.set_level(level)

@@ -185,6 +185,10 @@ class ActorCritic:
             return 1.0
         return (self.model.value_mean_std.running_var.float() + self.model.value_mean_std.epsilon).sqrt()
 
+    def weights(self) -> dict[str, Tensor]:
+        """Weights and normalisers, not copied. A normaliser's are bound anew by `normalise`: ask for them each time."""
+        return dict(self.model.state_dict())
+
     def model_state(self) -> dict[str, Tensor]:
         """A copy of weights and normalisers, under rl_games' names."""
         return {name: value.clone() for name, value in self.model.state_dict().items()}

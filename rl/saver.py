@@ -172,8 +172,8 @@ class Saver:
             version=it.version,
             epoch=it.epoch,
             frame=it.frame,
-            reward=it.mean_return,
-            best_reward=self.best_return,
+            score=it.mean_return,
+            best_score=self.best_return,
             shape_hash=shape_hash(self.spec, state["model"]),
         )
         # first the environments: a kill between the two leaves the newest checkpoint with the state that belongs to it

@@ -40,7 +40,7 @@ from livegym.rundir.lock import RunLock
 from livegym.rundir.provenance import Provenance, redact_arguments
 from livegym.rundir.run import Run, begin_run, open_run
 from livegym.rundir.select import read_selected
-from livegym.schema import RootConfig
+from livegym.schema.settled import SettledConfig, settled
 from livegym.sim.recorder import StateRecorder
 from livegym.tasks.build import make_env
 from livegym.tasks.env import Env
@@ -68,7 +68,7 @@ class Parent:
         meta = meta_of(self.state)
         return meta.version if meta else None
 
-    def resumed(self, config: RootConfig, given: list[str]) -> RootConfig:
+    def resumed(self, config: SettledConfig, given: list[str]) -> SettledConfig:
         """The configuration with which this run goes on; `given` are the keys that the command line names.
 
         Raises UserError where it cannot go on, or where the command line contradicts it.
@@ -85,7 +85,7 @@ class Parent:
                 f"resume=true: {self.run.path} is a {self.run.kind} run, which config={config.mode} cannot go on with. "
                 f"Use {right}, or start a new run from its weights: leave resume=true out."
             )
-        return resumed_config(config, self.state["config"], given)
+        return settled(resumed_config(config, self.state["config"], given))
 
     def check_fits(self, spec: PolicySpec) -> None:
         """Raises UserError where the weights are of another task, or see or do other things than `spec` says."""
@@ -107,7 +107,7 @@ class Parent:
         return self if usable is None else Parent(self.run, usable.path, True, usable.state)
 
 
-def load_parent(config: RootConfig, task: str | None) -> Parent | None:
+def load_parent(config: SettledConfig, task: str | None) -> Parent | None:
     """What `checkpoint` stands for, read; None where it is null. Raises UserError where nothing usable is there."""
     if config.checkpoint is None:
         return None
@@ -119,21 +119,19 @@ def load_parent(config: RootConfig, task: str | None) -> Parent | None:
 
 
 def run_training(
-    config: RootConfig,
+    config: SettledConfig,
     provenance: Provenance,
     stop: StopFlag,
     parent: Parent | None,
     observers: Sequence[TrainingObserver] = (),
 ) -> int:
     """Trains; returns the exit status: 0, 128 + signal after a stop, 1 where the last state could not be saved."""
-    assert config.seed is not None
-    assert config.numEnvs is not None
     seed_everything(config.seed)
     torch.set_num_threads(config.train.torch_threads)
     torch.autograd.set_detect_anomaly(config.checks, check_nan=config.checks)
     env = make_env(config.task, config.sim, config.physics, config.numEnvs, config.seed)
     max_iterations = config.maxIterations or config.train.max_iterations
-    env.curriculum.learning = True
+    env.curriculum.follow_success()
     agent = create_agent(env, config.train, max_iterations, config.device, stop)
     training = _Training(config, env, agent, stop, observers)
     try:
@@ -148,7 +146,7 @@ class _Training:
     """One training, in a directory that nobody else writes."""
 
     def __init__(
-        self, config: RootConfig, env: Env, agent: Agent, stop: StopFlag, observers: Sequence[TrainingObserver]
+        self, config: SettledConfig, env: Env, agent: Agent, stop: StopFlag, observers: Sequence[TrainingObserver]
     ) -> None:
         self.config, self.env, self.agent, self.stop, self.observers = config, env, agent, stop, observers
 

@@ -19,14 +19,14 @@ import re
 import stat
 import time
 from collections.abc import Hashable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from livegym.rundir.safe_load import LOAD_ERRORS, CheckpointError, NotFinite, in_one_line, load_bytes
-from livegym.utils.files import commit, commit_new, discard, read_json, stage_bytes, strict_json
+from livegym.utils.files import commit, commit_new, discard, read_json, read_json_dict, stage_bytes, strict_json
 
 FORMAT = 1
 META_KEY = "livegym"
@@ -44,9 +44,11 @@ def _installed(package: str) -> str:
 
 @dataclass(frozen=True)
 class CheckpointMeta:
-    """What a checkpoint is. Rewards are mean returns of finished episodes; None where no episode has ended.
+    """What a checkpoint is.
 
-    A reward that is not a finite number counts as unknown: it would stop "best" for good.
+    `score` is what "best" compares: the mean return of finished episodes, or the mean reward of a continuous run's
+    decisions; None if there is none yet. One that is not a finite number counts as none: it would stop "best" for good.
+    In files, `score` and `best_score` are called `reward` and `best_reward`.
     """
 
     task: str
@@ -55,8 +57,8 @@ class CheckpointMeta:
     epoch: int
     frame: int
     shape_hash: str
-    reward: float | None = None
-    best_reward: float | None = None
+    score: float | None = None
+    best_score: float | None = None
     wall_time: float = field(default_factory=time.time)  # seconds since 1970
     format: int = FORMAT
     livegym: str = field(default_factory=lambda: _installed("livegym"))
@@ -64,12 +66,19 @@ class CheckpointMeta:
     torch: str = field(default_factory=lambda: str(torch.__version__))
 
     def __post_init__(self) -> None:
-        for name in ("reward", "best_reward"):
+        for name in ("score", "best_score"):
             value = getattr(self, name)
             known = float(value) if value is not None and math.isfinite(value) else None
             object.__setattr__(self, name, known)
 
+    def to_dict(self) -> dict[str, Any]:
+        """As it stands in files."""
+        return {key: getattr(self, name) for name, key in _STORED.items()}
 
+
+_IN_FILES = {"score": "reward", "best_score": "best_reward"}
+_STORED = {f.name: _IN_FILES.get(f.name, f.name) for f in fields(CheckpointMeta)}
+"""Field -> its key in a checkpoint and its sidecar."""
 _TEXTS = ("task", "run_id", "shape_hash", "livegym", "rl_games", "torch")
 _COUNTS = ("version", "epoch", "frame", "format")
 
@@ -85,12 +94,12 @@ def meta_of(state: dict[str, Any]) -> CheckpointMeta | None:
         return None
     if not isinstance(stored, dict):
         raise CheckpointError("has metadata that is not a dictionary")
-    wrong = [f.name for f in fields(CheckpointMeta) if not _well_typed(f.name, stored.get(f.name))]
+    wrong = [key for name, key in _STORED.items() if not _well_typed(name, stored.get(key))]
     if wrong:
         raise CheckpointError(f"has metadata with a missing or wrong {', '.join(wrong)}")
     if stored["format"] > FORMAT:
         raise CheckpointError(f"has format {stored['format']}; this livegym reads up to {FORMAT}. Update livegym")
-    return CheckpointMeta(**{f.name: stored[f.name] for f in fields(CheckpointMeta)})
+    return CheckpointMeta(**{name: stored[key] for name, key in _STORED.items()})
 
 
 def _well_typed(name: str, value: Any) -> bool:
@@ -106,6 +115,12 @@ def sidecar_of(path: Path) -> Path:
     return path.with_name(path.name + ".json")
 
 
+def score_of(path: Path) -> float | None:
+    """The score in a checkpoint's sidecar; None if there is none, or no sidecar that can be read."""
+    score = read_json_dict(sidecar_of(path)).get(_STORED["score"])
+    return float(score) if isinstance(score, (int, float)) else None
+
+
 def write_checkpoint(nn_dir: Path, state: dict[str, Any], meta: CheckpointMeta) -> Path:
     """Writes a checkpoint and its sidecar; returns the checkpoint's path.
 
@@ -118,7 +133,7 @@ def write_checkpoint(nn_dir: Path, state: dict[str, Any], meta: CheckpointMeta) 
         OSError: it could not be written (disk full); nothing is left behind.
     """
     path = nn_dir / f"{meta.task}_v{meta.version}_ep{meta.epoch}.pth"
-    data = _serialise(path.name, {**state, META_KEY: asdict(meta)})
+    data = _serialise(path.name, {**state, META_KEY: meta.to_dict()})
     staged: list[Path] = []
     try:
         staged.append(stage_bytes(path, data))
@@ -156,7 +171,8 @@ def to_bytes(plain: Any) -> bytes:
 
 def _sidecar(data: bytes, meta: CheckpointMeta) -> bytes:
     keys = ("version", "epoch", "frame", "reward", "shape_hash", "wall_time", "task", "run_id")
-    content = {key: getattr(meta, key) for key in keys}
+    stored = meta.to_dict()
+    content = {key: stored[key] for key in keys}
     content |= {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
     return strict_json(content).encode()
 

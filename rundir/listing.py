@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from livegym.rundir.checkpoint_io import NAME, checkpoint_fingerprint, meta_of, read_checkpoint, sidecar_of
+from livegym.rundir.checkpoint_io import NAME, checkpoint_fingerprint, meta_of, read_checkpoint, score_of, sidecar_of
 from livegym.rundir.links import read_pointer
 from livegym.rundir.run import nn_of
 from livegym.rundir.safe_load import CheckpointError
@@ -131,9 +131,9 @@ def first_usable(entries: list[Entry]) -> tuple[Usable | None, list[str]]:
 
 
 def best_checkpoint_file(run_dir: os.PathLike[str]) -> Path | None:
-    """The checkpoint with the best mean return: by the link `best.pth`, its text twin, or the sidecars' rewards.
+    """The checkpoint with the best score: by the link `best.pth`, its text twin, or the sidecars.
 
-    None where no checkpoint has a reward yet.
+    None if no checkpoint has a score yet.
     """
     link = nn_of(run_dir) / BEST
     target = read_pointer(link)
@@ -141,13 +141,8 @@ def best_checkpoint_file(run_dir: os.PathLike[str]) -> Path | None:
         return target
     if link.is_file():  # a copy made by a tool that follows links
         return link
-    rewarded = [(reward, entry) for entry in list_checkpoints(run_dir) if (reward := _reward(entry.path)) is not None]
-    return max(rewarded, key=lambda pair: (pair[0], pair[1].version))[1].path if rewarded else None
-
-
-def _reward(path: Path) -> float | None:
-    reward = read_json_dict(sidecar_of(path)).get("reward")
-    return float(reward) if isinstance(reward, (int, float)) else None
+    scored = [(score, entry) for entry in list_checkpoints(run_dir) if (score := score_of(entry.path)) is not None]
+    return max(scored, key=lambda pair: (pair[0], pair[1].version))[1].path if scored else None
 
 
 def highest_version(run_dir: os.PathLike[str]) -> int:

@@ -40,7 +40,7 @@ class Facts:
     pinned: bool
     checkpoints: int
     version: int
-    best_return: float | None
+    best_score: float | None
     bytes: int
 
 
@@ -53,7 +53,7 @@ def facts_of(run: Run) -> Facts:
         pinned=run.pin_file.exists(),
         checkpoints=len(entries),
         version=highest_version(run),
-        best_return=_best_return(entries[0].path) if entries else None,
+        best_score=_best_score(entries[0].path) if entries else None,
         bytes=sum(_size(file) for file in run.path.rglob("*")),
     )
 
@@ -65,12 +65,12 @@ def _size(file: Path) -> int:
         return 0
 
 
-def _best_return(file: Path) -> float | None:
+def _best_score(file: Path) -> float | None:
     try:
         meta = meta_of(read_checkpoint(file))
     except CheckpointError:
         return None
-    return meta.best_reward if meta else None
+    return meta.best_score if meta else None
 
 
 def manage_runs(config: RootConfig, task: str | None, console: Console) -> int:
@@ -129,7 +129,7 @@ def runs_table(facts: list[Facts], runs_dir: Path) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for f in facts:
         state = ", ".join(word for word, holds in (("live", f.live), ("pinned", f.pinned)) if holds)
-        best = "–" if f.best_return is None else f"{f.best_return:.2f}"
+        best = "–" if f.best_score is None else f"{f.best_score:.2f}"
         facts_shown = (_age(f.run), str(f.version or "–"), str(f.checkpoints), best, _mebibytes(f.bytes))
         table.add_row(f.run.name, f.run.task, state, *facts_shown)
     return table

@@ -63,9 +63,9 @@ def resolve_checkpoint(selector: str, runs_dir: Path, task: str | None = None) -
     if runs_dir.is_dir() and not os.access(runs_dir, os.R_OK | os.X_OK):
         raise UserError(f"runsDir={runs_dir}: {runs_dir.absolute()} cannot be read (no permission).")
     if selector in ("latest", "latest_train"):
-        return _latest(runs_dir, task)
+        return _latest(runs_dir, task)[1]
     if selector == "best":
-        return _best(_latest(runs_dir, task))
+        return _best(*_latest(runs_dir, task))
     if selector == "latest_test":
         return _latest_test(runs_dir, task)
     path = _existing_path(selector, runs_dir)
@@ -93,7 +93,8 @@ def read_selected(selector: str, runs_dir: Path, task: str | None = None) -> tup
     return selection, read_checkpoint(selection.file)
 
 
-def _latest(runs_dir: Path, task: str | None) -> Selection:
+def _latest(runs_dir: Path, task: str | None) -> tuple[Run, Selection]:
+    """The newest training run that has a usable checkpoint, and that checkpoint."""
     if not runs_dir.is_dir():
         raise NothingYet(f"checkpoint=latest: there is no directory {runs_dir.absolute()}. {_train_first(task)}")
     pointed, note = _pointed_run(runs_dir, task)
@@ -101,7 +102,7 @@ def _latest(runs_dir: Path, task: str | None) -> Selection:
     for run in _with_first(pointed, list_runs(runs_dir, TRAINING_KINDS, task)):
         usable, reasons = first_usable(list_checkpoints(run))
         if usable:
-            return Selection(run.path, usable.path, False, "newest", "; ".join([*notes, *reasons]))
+            return run, Selection(run.path, usable.path, False, "newest", "; ".join([*notes, *reasons]))
         empty.append(run)
         notes.append(f"{run.name} is passed over: {reasons[0] if reasons else 'it has no checkpoint yet'}")
     raise _nothing_in(runs_dir, task, empty)
@@ -164,12 +165,12 @@ def _train_first(task: str | None) -> str:
     return f"Train first: {_command(task)}"
 
 
-def _best(latest: Selection) -> Selection:
+def _best(run: Run, latest: Selection) -> Selection:
     """The best checkpoint of the latest run; the newest one until there is a best."""
-    assert latest.run is not None
-    best, notes = best_checkpoint_file(latest.run), [latest.note] if latest.note else []
+    best = best_checkpoint_file(run)
+    notes = [latest.note] if latest.note else []
     if best is None:
-        notes.append(f"{latest.run.name} has no best checkpoint yet, so its newest one is taken")
+        notes.append(f"{run.name} has no best checkpoint yet, so its newest one is taken")
         return replace(latest, follow="best", note="; ".join(notes))
     try:
         read_checkpoint(best)

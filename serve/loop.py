@@ -17,7 +17,7 @@ from livegym.online.memory import Memory
 from livegym.online.requests import Observed
 from livegym.online.service import Service
 from livegym.rundir.run import Run
-from livegym.schema import RootConfig
+from livegym.schema.settled import SettledConfig
 from livegym.serve.dashboard import Dashboard
 from livegym.serve.history import Points, point_of
 from livegym.serve.inbox import Asked, Inbox
@@ -47,7 +47,7 @@ class Loop:
 
     def __init__(
         self,
-        config: RootConfig,
+        config: SettledConfig,
         run: Run,
         env: Env,
         service: Service,

@@ -38,7 +38,7 @@ from livegym.rundir.checkpoint import clean_temporaries, newest_usable
 from livegym.rundir.lock import RunLock
 from livegym.rundir.provenance import Provenance
 from livegym.rundir.run import Run, begin_run
-from livegym.schema import RootConfig
+from livegym.schema.settled import SettledConfig
 from livegym.serve.loop import Loop
 from livegym.serve.simulator import streams_of
 from livegym.serve.streams import check_external, features_of, reward_of
@@ -60,16 +60,15 @@ LEARNED_FROM = 10
 """So many times as long as a blend takes, one version has to act: 9 of 10 decisions are learned from."""
 
 
-def run_continuous(config: RootConfig, provenance: Provenance, stop: StopFlag, parent: Parent | None) -> int:
+def run_continuous(config: SettledConfig, provenance: Provenance, stop: StopFlag, parent: Parent | None) -> int:
     """Serves and learns until a stop is asked for; returns the exit status, 0 also then.
 
     `parent`: the run that goes on where `config.resume`, else where a new run's weights come from. Raises UserError
     where it cannot be begun.
     """
-    assert config.seed is not None
     seed_everything(config.seed)
     torch.set_num_threads(1)  # one forward pass of a few rows; more would wait in the way of the trainer
-    count = (config.numEnvs or 1) if config.simulator == "builtin" else 1
+    count = config.numEnvs if config.simulator == "builtin" else 1
     env = make_env(config.task, config.sim, config.physics, count, config.seed)
     with contextlib.ExitStack() as ends:
         ends.callback(env.sim.close)
@@ -91,7 +90,7 @@ def run_continuous(config: RootConfig, provenance: Provenance, stop: StopFlag, p
 class _Plan:
     """What is to be served."""
 
-    config: RootConfig
+    config: SettledConfig
     env: Env
     seat: GateSeat | None
 
@@ -106,7 +105,7 @@ class _Plan:
         return layout_of(self.spec, self.seat)
 
 
-def _check(config: RootConfig, env: Env) -> None:
+def _check(config: SettledConfig, env: Env) -> None:
     """Raises UserError for settings that continuous training cannot mean."""
     if config.swap == "reset":
         raise UserError(
@@ -131,7 +130,7 @@ def _check(config: RootConfig, env: Env) -> None:
     access_of(config)
 
 
-def first_state(config: RootConfig, spec: PolicySpec, parent: Parent | None) -> dict[str, Any]:
+def first_state(config: SettledConfig, spec: PolicySpec, parent: Parent | None) -> dict[str, Any]:
     """Weights and optimizer that a new run begins with. Raises UserError where the parent's do not fit."""
     online = config.online
     learner = ActorCritic(spec, config.train, OffPolicyRule(config.train.gamma), online.learning_rate)
@@ -160,7 +159,7 @@ def _begin(
     try:
         memory = Memory(run, plan.layout, config.online)
         keeper = Keeper(run, spec, as_dict(config), saved=0, best=None)
-        if not keeper.save(first, version=1, trainings=0, added=0, reward=None):
+        if not keeper.save(first, version=1, trainings=0, added=0, score=None):
             raise UserError(
                 f"{run.path}: {keeper.trouble}. Make room, or choose another place: runsDir=...", exit_code=1
             )
@@ -176,14 +175,13 @@ def _begin(
     return run, memory
 
 
-def live_policy(config: RootConfig, run: Run, spec: PolicySpec, slots: int) -> LivePolicy:
+def live_policy(config: SettledConfig, run: Run, spec: PolicySpec, slots: int) -> LivePolicy:
     """The run's newest version, acting in so many environments. Raises UserError where there is none."""
     start = time.perf_counter()
     usable = newest_usable(run)
     if usable is None:
         raise UserError(f"{run.path}: no checkpoint that could be served")
     first = candidate_of(usable.path, usable.state, 1000 * (time.perf_counter() - start))
-    assert config.seed is not None
 
     def make_policy() -> Policy:
         return Policy(spec, config.train, slots, config.device)
@@ -193,7 +191,7 @@ def live_policy(config: RootConfig, run: Run, spec: PolicySpec, slots: int) -> L
     return LivePolicy(make_policy, first, True, config.seed, rule)  # stochastic: or nothing new would ever be tried
 
 
-def followed(config: RootConfig, run: Run, spec: PolicySpec, slots: int) -> tuple[LivePolicy, Watcher]:
+def followed(config: SettledConfig, run: Run, spec: PolicySpec, slots: int) -> tuple[LivePolicy, Watcher]:
     """The run's newest version, and what brings it newer ones."""
     live = live_policy(config, run, spec, slots)
     files = CheckpointSource(run, "newest", Path(config.runsDir), config.task.name, False)

@@ -29,7 +29,7 @@ from typing import Any
 from livegym.cfg.typed import plain_dict
 from livegym.projects.commands import PROGRAM, program
 from livegym.rundir.run import Run
-from livegym.schema import RootConfig
+from livegym.schema.settled import SettledConfig
 from livegym.utils.attempt import attempt
 from livegym.utils.child import start_child
 from livegym.utils.errors import UserError
@@ -50,7 +50,7 @@ MOMENTARY = ("loss", "entropy", "training_steps_per_second", "training_utilizati
 class Watchdog:
     """One run's trainer, whichever process that is."""
 
-    def __init__(self, run: Run, config: RootConfig) -> None:
+    def __init__(self, run: Run, config: SettledConfig) -> None:
         self._run, self._config = run, config
         self._told: dict[str, Any] = {}  # what the trainer said last
         self._state, self._why = "starting", ""

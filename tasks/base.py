@@ -8,6 +8,7 @@ the names below tie the two together. See `tasks/cartpole.py` for the shortest r
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Union
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from livegym.sim.base import Simulator
+from livegym.tasks.env_state import put_rows, rows_of
 
 
 @dataclass(frozen=True)
@@ -88,12 +90,29 @@ class Task(ABC):
     def __init__(self, params: Any) -> None:
         self.params = params
         self.buffers: dict[str, Tensor] = {}
-        self.active_reasons: tuple[str, ...] = ()  # those that end an episode, the first counts; set by Env before bind
+        self.active_reasons: tuple[str, ...] = ()
+        """Those that end an episode; of several that hold at once, the first counts."""
 
     def buffer(self, sim: Simulator, name: str, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """A zeroed (N, *shape) tensor that is saved, restored and zeroed at resets with its environment."""
         self.buffers[name] = torch.zeros(sim.num_envs, *shape, dtype=dtype, device=sim.device)
         return self.buffers[name]
+
+    def end_by(self, reasons: tuple[str, ...]) -> None:
+        """Which of the reasons of `terminate` end an episode, the first counts. Called once, before `bind`."""
+        self.active_reasons = reasons
+
+    def go_by(self, params: Any) -> None:
+        """From here on, the task goes by these parameters: the level of its curriculum has changed."""
+        self.params = params
+
+    def state_dict(self, env_ids: Tensor) -> dict[str, Tensor]:
+        """What the task remembers of environments (n,): buffer -> (n, ...)."""
+        return rows_of(self.buffers, env_ids)
+
+    def load_state_dict(self, state: Mapping[str, Tensor], env_ids: Tensor) -> None:
+        """Puts what `state_dict` gave into environments (n,)."""
+        put_rows(self.buffers, state, env_ids)
 
     def outcome(self, reasons: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Whether an episode ends in success, or in failure, by what `terminate` gave: two (N,) float32 of 0 and 1.

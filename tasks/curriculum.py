@@ -13,6 +13,7 @@ another level do not count. Without a configuration the task is the full one fro
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from livegym.schema import CurriculumConfig, KeyDoc
 from livegym.tasks.base import Task
+from livegym.tasks.env_state import put_rows, rows_of
 from livegym.utils.errors import UserError, did_you_mean
 
 
@@ -35,10 +37,14 @@ class Curriculum:
         self.config, self.full = config, task.params
         self.level = 1.0 if config is None else config.level
         self.level_at_start = torch.full((num_envs,), self.level, dtype=torch.float64, device=device)
-        self.learning = False
+        self._moves = False
         self.episodes = self.successes = 0
         if config is not None:
             _check(config, task)
+
+    def follow_success(self) -> None:
+        """From here on the level follows the success rate: a policy learns. Whoever only watches leaves it alone."""
+        self._moves = True
 
     def check_moves(self, ranges: bool) -> None:
         """`ranges`: whether any range of the randomisation widens. Raises UserError where a level changes nothing."""
@@ -63,7 +69,7 @@ class Curriculum:
 
     def ended(self, env_ids: Tensor, success: Tensor) -> bool:
         """Environments (n,) ended an episode, with success (n,) bool or not: whether the level changed."""
-        if self.config is None or not self.learning:
+        if self.config is None or not self._moves:
             return False
         counts = self.level_at_start[env_ids].cpu() == self.level
         self.episodes += int(counts.sum())
@@ -92,6 +98,14 @@ class Curriculum:
         if self.config is not None:
             self.level = float(state["level"])
             self.episodes, self.successes = int(state["episodes"]), int(state["successes"])
+
+    def episode_state(self, env_ids: Tensor) -> dict[str, Tensor]:
+        """At which level the open episodes of environments (n,) began: `level_at_start` (n,)."""
+        return rows_of({"level_at_start": self.level_at_start}, env_ids)
+
+    def load_episode_state(self, state: Mapping[str, Tensor], env_ids: Tensor) -> None:
+        """Puts what `episode_state` gave into environments (n,)."""
+        put_rows({"level_at_start": self.level_at_start}, state, env_ids)
 
 
 def _out_of_range(value: float, doc: KeyDoc) -> str:

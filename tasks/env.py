@@ -30,10 +30,10 @@ import torch
 from torch import Tensor
 
 from livegym.schema import TaskConfig
-from livegym.sim.base import Simulator
-from livegym.tasks import env_state
+from livegym.sim.base import Simulator, Snapshot
 from livegym.tasks.base import Box, Discrete, Task
 from livegym.tasks.curriculum import Curriculum
+from livegym.tasks.env_state import check_fits, model_digest
 from livegym.tasks.observations import Observations
 from livegym.tasks.randomization import Randomizer
 from livegym.tasks.stability import Recorder, StabilityWatch
@@ -75,9 +75,9 @@ class Env:
                 f"({sim.control_dt:g} s). Give at least {sim.control_dt:g}."
             )
         self._check_success_reason()
-        task.active_reasons = tuple(name for name, on in config.terminations.items() if on)
+        task.end_by(tuple(name for name, on in config.terminations.items() if on))
         self.curriculum = Curriculum(config.curriculum, task, sim.num_envs, sim.device)
-        task.params = self.curriculum.params()
+        task.go_by(self.curriculum.params())
         task.bind(sim)
         self.randomizer = Randomizer(config.randomization if config.randomize else {}, sim, task.action_spec)
         self.curriculum.check_moves(any(term.config.curriculum for term in self.randomizer.terms))
@@ -121,7 +121,7 @@ class Env:
     @cached_property
     def model_digest(self) -> str:
         """What a saved state says of the model it belongs to."""
-        return env_state.model_digest(self.sim)
+        return model_digest(self.sim)
 
     def watch(self, recorder: Recorder) -> None:
         """Lets a recorder follow every step from here on."""
@@ -153,8 +153,8 @@ class Env:
 
     def reset(self) -> dict[str, Tensor]:
         """Starts every episode anew; open ones are dropped from the statistics."""
-        self.stats.episode_terms.zero_()
         everything = torch.arange(self.num_envs, device=self.sim.device)
+        self.stats.drop(everything)
         self._reset_envs(everything)
         return self._first_observations(everything)
 
@@ -163,7 +163,7 @@ class Env:
 
         obs: what the last step returned, or `reset`; returned with first observations in those rows.
         """
-        self.stats.episode_terms[env_ids] = 0.0
+        self.stats.drop(env_ids)
         self._reset_envs(env_ids)
         return self._renewed(obs, env_ids)
 
@@ -208,22 +208,59 @@ class Env:
         return report
 
     def state_dict(self, env_ids: Tensor | None = None) -> dict[str, Any]:
-        """Everything that decides how environments (n,) go on, as tensors and plain values (`tasks/env_state.py`)."""
-        return env_state.capture(self, env_ids)
+        """Everything that decides how environments (n,), None: all, go on, as tensors and plain values.
+
+        The generator is one for all of them, and part of every state.
+        """
+        ids = torch.arange(self.num_envs, device=self.sim.device) if env_ids is None else env_ids
+        return {
+            "model": self.model_digest,
+            "sim": self.sim.snapshot(ids).arrays,
+            "task": self.task.state_dict(ids),
+            "env": {
+                **self.randomizer.state_dict(ids),
+                **self.seen.state_dict(ids),
+                **self.curriculum.episode_state(ids),
+            },
+            "curriculum": self.curriculum.state_dict(),
+            "episode_length": self.episode_length[ids].clone(),
+            **self.stats.state_dict(ids),
+            "rng": self.rng.get_state(),
+            **self.stability.state_dict(),
+        }
 
     def load_state_dict(self, state: dict[str, Any], env_ids: Tensor | None = None) -> None:
         """Puts a `state_dict` of n environments into `env_ids` (n,), or into the first n.
 
         Raises ValueError where the state is of another task or does not fit; nothing is changed then.
         """
-        env_state.restore(self, state, env_ids)
+        check_fits(state, self.state_dict(torch.arange(1, device=self.sim.device)))
+        ids = self._ids_for(len(state["episode_length"]), env_ids)
+        self.sim.restore(Snapshot(ids, state["sim"]), ids)
+        self.task.load_state_dict(state["task"], ids)
+        self.randomizer.load_state_dict(state["env"], ids)
+        self.seen.load_state_dict(state["env"], ids)
+        self.curriculum.load_episode_state(state["env"], ids)
+        self.curriculum.load_state_dict(state["curriculum"])
+        self.task.go_by(self.curriculum.params())
+        self.episode_length[ids] = state["episode_length"].to(self.sim.device)
+        self.stats.load_state_dict(state, ids)
+        self.rng.set_state(state["rng"])
+        self.stability.load_state_dict(state)
+
+    def _ids_for(self, n: int, env_ids: Tensor | None) -> Tensor:
+        """Where a state of n environments goes. Raises ValueError if there is no room for it."""
+        ids = torch.arange(n, device=self.sim.device) if env_ids is None else env_ids
+        if len(ids) != n or n > self.num_envs:
+            raise ValueError(f"a state of {n} environments does not fit {len(ids)} of {self.num_envs}")
+        return ids
 
     def _judge(self, ends: EpisodeEnds) -> None:
         """Tells the curriculum of ended episodes; a new level changes the task's parameters."""
         if self.success_reason is not None:
             success = ends.reasons == self.reasons.names.index(self.success_reason)
             if self.curriculum.ended(ends.env_ids, success):
-                self.task.params = self.curriculum.params()
+                self.task.go_by(self.curriculum.params())
 
     def set_level(self, level: float) -> None:
         """Puts the curriculum at a level, 0 to 1; without one, does nothing.
@@ -232,7 +269,7 @@ class Env:
         reset.
         """
         self.curriculum.set_level(level)
-        self.task.params = self.curriculum.params()
+        self.task.go_by(self.curriculum.params())
 
     def _blocks(self) -> dict[str, Tensor]:
         """The task's blocks, and the environment's own, where the yaml names it."""

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from livegym.schema import TaskConfig
 from livegym.tasks.delays import Past
+from livegym.tasks.env_state import put_rows, rows_of
 from livegym.tasks.terms import POLICY, ObservationLayout
 from livegym.utils.errors import UserError, did_you_mean
 
@@ -46,6 +47,14 @@ class Observations:
     def buffers(self) -> dict[str, Tensor]:
         """block -> (N, length, width) past values."""
         return {name: past.values for name, past in self.past.items()}
+
+    def state_dict(self, env_ids: Tensor) -> dict[str, Tensor]:
+        """The past values of environments (n,): block -> (n, length, width)."""
+        return rows_of(self.buffers, env_ids)
+
+    def load_state_dict(self, state: Mapping[str, Tensor], env_ids: Tensor) -> None:
+        """Puts what `state_dict` gave into environments (n,)."""
+        put_rows(self.buffers, state, env_ids)
 
     def step(self, blocks: Mapping[str, Tensor], rng: torch.Generator, noise_scale: Tensor) -> dict[str, Tensor]:
         """One control step has passed: blocks (N, width each) -> group -> (N, width).

@@ -21,6 +21,7 @@ from livegym.schema import RandomizationConfig
 from livegym.sim.base import APPLIED, Simulator
 from livegym.tasks.base import ActionSpec, Box
 from livegym.tasks.delays import Past
+from livegym.tasks.env_state import put_rows, rows_of
 from livegym.tasks.randomization_terms import EnvValue, ModelFactor, Push, Term, make_term
 from livegym.utils.errors import UserError
 
@@ -42,8 +43,7 @@ class Randomizer:
         self.action_delay = self._value_of("action_delay", 0.0)
         self.inertia: Inertia | None = None  # from start() on
         self.last_actions = self._last_actions(actions)
-        self.draws_within_episodes = True
-        """False: only resets draw. So that in a copy, what becomes of one environment does not depend on the others."""
+        self._draws_within_episodes = True
 
     def _value_of(self, what: str, otherwise: float) -> Tensor:
         """(N,) the live values of an entry of the environment itself, or a constant where there is none."""
@@ -60,6 +60,13 @@ class Randomizer:
                     raise UserError(f"{term.path}: action_delay needs continuous actions; this task has choices.")
                 return Past(self.sim.num_envs, round(term.config.range[1]) + 1, actions.size, self.sim.device)
         return None
+
+    def draw_at_resets_only(self) -> None:
+        """From here on, nothing is drawn within an episode; a push that has begun goes on.
+
+        So that in a copy, what becomes of one environment does not depend on the others.
+        """
+        self._draws_within_episodes = False
 
     def late(self, action: Tensor) -> Tensor:
         """action (N, ...) of this control step -> the one that acts now, where actions may be late."""
@@ -83,6 +90,14 @@ class Randomizer:
         late = {} if self.last_actions is None else {"last_actions": self.last_actions.values}
         return late | {f"{term.path}/{name}": value for term in self.terms for name, value in term.buffers.items()}
 
+    def state_dict(self, env_ids: Tensor) -> dict[str, Tensor]:
+        """What was drawn for environments (n,), and until when: name -> (n, ...)."""
+        return rows_of(self.buffers, env_ids)
+
+    def load_state_dict(self, state: Mapping[str, Tensor], env_ids: Tensor) -> None:
+        """Puts what `state_dict` gave into environments (n,); the simulator restores its own model fields."""
+        put_rows(self.buffers, state, env_ids)
+
     def reset(self, env_ids: Tensor, rng: torch.Generator, level: float) -> None:
         """Environments (n,) begin an episode: everything is drawn anew."""
         for term in self.terms:
@@ -100,7 +115,7 @@ class Randomizer:
         if not self.terms:
             return  # most tasks: this is on the path of every step
         changed = torch.zeros(self.sim.num_envs, dtype=torch.bool, device=self.sim.device)
-        for term in self.terms if self.draws_within_episodes else ():
+        for term in self.terms if self._draws_within_episodes else ():
             ids = term.due(self.sim.control_dt)
             if len(ids):
                 term.draw(ids, rng, level)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -48,6 +49,14 @@ class StabilityWatch:
         self.steps += 1
         if self.recorder is not None:
             self.recorder.push()
+
+    def state_dict(self) -> dict[str, int]:
+        """How many control steps were made: what names the files of a recorder."""
+        return {"steps": self.steps}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on counting where `state_dict` was."""
+        self.steps = state["steps"]
 
     def take_count(self) -> int:
         """How many environments left the finite numbers since the last call."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -59,6 +60,21 @@ class EpisodeStats:
         self._metric_sums = torch.zeros(len(metric_names), dtype=torch.float64)
         self._steps = self._episodes = self._metric_episodes = 0
         self._length_sum = 0
+
+    def state_dict(self, env_ids: Tensor) -> dict[str, Tensor]:
+        """What the open episodes of environments (n,) have earned: `episode_terms` (n, T).
+
+        The sums of a report are no part of it: they say nothing of how the environments go on.
+        """
+        return {"episode_terms": self.episode_terms[env_ids].clone()}
+
+    def load_state_dict(self, state: Mapping[str, Any], env_ids: Tensor) -> None:
+        """Puts what `state_dict` gave into environments (n,)."""
+        self.episode_terms[env_ids] = state["episode_terms"].to(self.episode_terms.device)
+
+    def drop(self, env_ids: Tensor) -> None:
+        """Forgets the open episodes of environments (n,)."""
+        self.episode_terms[env_ids] = 0.0
 
     def add(self, weighted: Tensor) -> None:
         """One step's weighted terms (N, T)."""

@@ -20,7 +20,7 @@ from livegym.rundir.run import Run, create_run
 def meta(version: int = 7, epoch: int | None = None, reward: float | None = None, task: str = "Ant") -> CheckpointMeta:
     """The metadata of a checkpoint whose epoch equals its version."""
     epoch = version if epoch is None else epoch
-    return CheckpointMeta(task, "r" * 32, version, epoch, 100 * epoch, "cafe", reward=reward)
+    return CheckpointMeta(task, "r" * 32, version, epoch, 100 * epoch, "cafe", score=reward)
 
 
 def state(value: float = 0.5) -> dict[str, Any]:

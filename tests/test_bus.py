@@ -38,13 +38,13 @@ def test_what_is_published_comes_out_once(file):
         publish(publisher, 1)
         first = reader.look(0)
         assert is_whole(first)
-        assert (first.version, first.epoch, first.frame, first.number, first.reward) == (1, 1, 10, 1, None)
+        assert (first.version, first.epoch, first.frame, first.number, first.score) == (1, 1, 10, 1, None)
         assert reader.look(1) is None
         publish(publisher, 2)
         publish(publisher, 3)
         third = reader.look(1)
         assert is_whole(third)
-        assert (third.version, third.number, third.reward) == (3, 3, 3.0)
+        assert (third.version, third.number, third.score) == (3, 3, 3.0)
         assert time.time() - third.time < 60
         assert not reader.ended
         assert reader.writer_lives

@@ -43,7 +43,7 @@ def test_a_checkpoint_comes_back_with_its_metadata_and_sidecar(run):
     assert loaded["config"] == {"task": {"name": "Ant"}, "seed": 0}
     assert loaded["optimizer"]["param_groups"][0]["betas"] == (0.9, 0.999)
     stored = meta_of(loaded)
-    assert (stored.version, stored.epoch, stored.frame, stored.reward, stored.task) == (7, 7, 700, 1.5, "Ant")
+    assert (stored.version, stored.epoch, stored.frame, stored.score, stored.task) == (7, 7, 700, 1.5, "Ant")
     assert stored.torch == torch.__version__
     assert stored.rl_games == "1.6.5"
     sidecar = json.loads(sidecar_of(path).read_text())
@@ -98,7 +98,7 @@ def test_a_view_does_not_drag_its_whole_storage_into_the_file(run):
 def test_an_unknown_reward_is_null(run, reward):
     path = save(run, 1, reward=reward)
     assert json.loads(sidecar_of(path).read_text())["reward"] is None
-    assert meta_of(read_checkpoint(path)).reward is None
+    assert meta_of(read_checkpoint(path)).score is None
 
 
 @pytest.mark.parametrize("fill", ["everything", "all but the checkpoint"])
@@ -198,7 +198,7 @@ def test_other_numpy_values_are_refused(run, value):
 
 def test_a_newer_format_says_what_to_do(run, monkeypatch):
     monkeypatch.setattr(checkpoint_io, "FORMAT", 2)
-    newer = {**state(), "livegym": {**vars(meta()), "format": 2}}
+    newer = {**state(), "livegym": {**meta().to_dict(), "format": 2}}
     path = put(run, "Ant.pth", as_bytes(newer))
     assert read_checkpoint(path)
     monkeypatch.setattr(checkpoint_io, "FORMAT", 1)

@@ -40,13 +40,14 @@ class Bound(Succeeding):
 
 def task_of(kind=Succeeding, **params) -> Counting:
     task = kind(CountingParams(**params))
-    task.active_reasons = ("failed",)
+    task.end_by(("failed",))
     return task
 
 
 def curriculum_of(config=HALVES, task=None, learning=True) -> Curriculum:
     made = Curriculum(config, task or task_of(), 8, torch.device("cpu"))
-    made.learning = learning
+    if learning:
+        made.follow_success()
     return made
 
 
@@ -120,7 +121,7 @@ def step(env):
 
 def test_a_new_level_counts_from_the_next_step():
     env = env_of()
-    env.curriculum.learning = True
+    env.curriculum.follow_success()
     env.reset()
     assert [step(env).reward[0].item() for _ in range(6)] == [3.0, 3.0, 3.0, 2.0, 2.0, 2.0]
     assert env.curriculum.level == 1.0
@@ -130,7 +131,7 @@ def test_a_new_level_counts_from_the_next_step():
 def test_the_level_is_part_of_the_state_of_the_environments():
     env, other = env_of(), env_of()
     env.set_level(0.5)
-    env.curriculum.learning = True
+    env.curriculum.follow_success()
     env.curriculum.begin(torch.arange(2))
     env.curriculum.ended(torch.tensor([1]), torch.tensor([True]))
     assert env.curriculum.episodes == 1
@@ -169,7 +170,7 @@ def test_what_is_read_once_and_what_cannot_succeed_is_refused():
     with pytest.raises(UserError, match=r"reward_per_step is read once, when the task begins\. Allowed: none"):
         curriculum_of(task=task_of(Bound))
     switched_off = task_of()
-    switched_off.active_reasons = ()
+    switched_off.end_by(())
     with pytest.raises(UserError, match=r"the task has no success.*task\.curriculum=null"):
         curriculum_of(task=switched_off)
 

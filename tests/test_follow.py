@@ -76,7 +76,7 @@ def test_a_run_that_is_live_here_is_followed_on_its_bus(run, training, caplog):
     training.publish(2)
     found = source.look(acting(run, 1))
     assert (found.version, found.source, found.run, found.run_id) == (2, "bus", run.name, run.run_id)
-    assert (found.reward, found.file, found.name) == (1.5, None, "version 2 on the weight bus")
+    assert (found.score, found.file, found.name) == (1.5, None, "version 2 on the weight bus")
     assert source.look(found) is None
 
 

@@ -46,7 +46,7 @@ def candidate(version: int, spec=None, train=TRAIN, bias: float = 0.0, **changes
     for name in ("a2c_network.mu.weight", "a2c_network.mu.bias"):
         if name in model:
             model[name].fill_(bias if name.endswith("bias") else 0.0)
-    values = {"model": model, "spec": spec, "run_id": "r", "version": version, "epoch": version, "reward": None}
+    values = {"model": model, "spec": spec, "run_id": "r", "version": version, "epoch": version, "score": None}
     return Candidate(**{**values, "file": Path(f"v{version}.pth"), **changes})
 
 

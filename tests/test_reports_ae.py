@@ -40,7 +40,7 @@ def test_the_reward_beside_a_checkpoint_is_the_one_inside(tmp_path):
     made = new_run(tmp_path, "20250801_000000")
     path = save(made.path, 1, reward=-3.5)
     inside, beside = meta_of(read_checkpoint(path)), json.loads(sidecar_of(path).read_text())
-    assert inside.reward == beside["reward"] == -3.5
+    assert inside.score == beside["reward"] == -3.5
 
 
 @pytest.mark.parametrize(

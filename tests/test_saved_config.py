@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 
 import pytest
 
 from livegym.cfg.saved import resumed_config, with_run_config
 from livegym.cfg.typed import as_dict
+from livegym.schema.settled import settled
 from livegym.utils.errors import UserError
 
 
@@ -145,3 +147,13 @@ def test_missing_parameters_take_their_defaults_and_a_missing_section_is_named(c
     saved["sim"] = "mujoco"
     with pytest.raises(UserError, match="sim"):
         resumed_config(config(), saved, [])
+
+
+@pytest.mark.parametrize("key", ["seed", "numEnvs"])
+def test_a_configuration_is_settled_only_if_nothing_is_open(config, key):
+    whole = config("seed=3", "numEnvs=2")
+    assert (settled(whole).seed, settled(whole).numEnvs) == (3, 2)
+    assert as_dict(settled(whole)) == as_dict(whole)
+    assert list(as_dict(settled(whole))) == list(as_dict(whole))
+    with pytest.raises(UserError, match=rf"^{key}=null: a run has one"):
+        settled(dataclasses.replace(whole, **{key: None}))

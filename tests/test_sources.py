@@ -28,7 +28,7 @@ def save(run: Run, version: int, epoch: int | None = None, spec=None, **changes)
     model = policy_of(spec).state()
     meta = CheckpointMeta(
         task="Counting", run_id=run.run_id, version=version, epoch=epoch or version, frame=0,
-        shape_hash=shape_hash(spec, model), reward=float(version),
+        shape_hash=shape_hash(spec, model), score=float(version),
     )  # fmt: skip
     state = {"model": model, "config": {}, "spec": spec.to_dict(), "epoch": epoch or version, **changes}
     return write_checkpoint(run.nn, state, meta)

@@ -61,7 +61,7 @@ def made(config, tmp_path, monkeypatch):
         run = create_run(runs, "Cartpole", "continuous")
         buses.append(bus_file(run.run_id))
         keeper = Keeper(run, SPEC, as_dict(settings), saved=0, best=None)
-        assert keeper.save(first_state(settings, SPEC, None), version=1, trainings=0, added=0, reward=None)
+        assert keeper.save(first_state(settings, SPEC, None), version=1, trainings=0, added=0, score=None)
         writer = ReplayWriter(run.replay_file, layout_of(SPEC, None), settings.online.buffer_capacity)
         for number in range(100):
             writer.add(experience(number))

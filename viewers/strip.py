@@ -23,6 +23,7 @@ from livegym.cfg.saved import with_run_config
 from livegym.cfg.typed import to_typed
 from livegym.play.world import World, build_world
 from livegym.rundir.select import read_selected
+from livegym.schema.settled import settled
 from livegym.utils.errors import UserError
 from livegym.viewers.offscreen import Painter
 from livegym.weights.sources import candidate_of
@@ -35,7 +36,7 @@ LOOK_AT = (0.0, 0.0, 0.29)  # m
 
 def world_of(checkpoint: str, runs_dir: Path, seed: int) -> World:
     """A few environments of the checkpoint's own task, in full, and its policy. Raises UserError."""
-    session = to_typed(compose(["config=test", f"numEnvs={ENVS}", f"seed={seed}"]))
+    session = settled(to_typed(compose(["config=test", f"numEnvs={ENVS}", f"seed={seed}"])))
     selection, state = read_selected(checkpoint, runs_dir, None)
     first = candidate_of(selection.file, state, 0.0)
     config = with_run_config(session, first.config, None, [])

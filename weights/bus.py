@@ -50,7 +50,7 @@ SLOT = np.dtype(
         ("version", "<u8"),
         ("epoch", "<u8"),
         ("frame", "<u8"),
-        ("reward", "<f8"),  # NaN: none yet
+        ("reward", "<f8"),  # the version's score; NaN: none yet
         ("time", "<f8"),  # s since the epoch
         ("checksum", "<u8"),  # over the fields above and the arrays
     ]

@@ -55,7 +55,7 @@ class Publication:
     version: int
     epoch: int
     frame: int
-    reward: float | None
+    score: float | None  # the slot's `reward`: what "best" compares
     time: float  # s since the epoch, when it was published
 
 
@@ -151,8 +151,8 @@ class BusReader:
         return int(self._record["checksum"][0]) == checksum(self._record, self._buffer)
 
     def _publication(self) -> Publication:
-        number, version, epoch, frame, reward, stamp, _ = self._record[0].item()
-        known = None if math.isnan(reward) else reward
+        number, version, epoch, frame, score, stamp, _ = self._record[0].item()
+        known = None if math.isnan(score) else score
         return Publication(self._model, number, version, epoch, frame, known, stamp)
 
     def not_finite(self) -> str | None:

@@ -68,7 +68,7 @@ class BusSource:
             run_id=self.run.run_id,
             version=publication.version,
             epoch=publication.epoch,
-            reward=publication.reward,
+            score=publication.score,
             file=None,
             source="bus",
             load_ms=1000 * (time.perf_counter() - start),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ class Candidate:
     run_id: str
     version: int
     epoch: int
-    reward: float | None
+    score: float | None  # what "best" compares
     file: Path | None  # None: from the weight bus
     source: str = "files"
     load_ms: float = 0.0
@@ -61,14 +61,18 @@ class SwapEvent:
     file: str
     version: int | None
     epoch: int | None
-    reward: float | None
+    score: float | None
     accepted: bool
     reason: str
     load_ms: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """For `results.json`, where the score is called `reward`."""
+        return {"reward" if f.name == "score" else f.name: getattr(self, f.name) for f in fields(self)}
 
     @classmethod
     def of(cls, candidate: Candidate, accepted: bool, reason: str = "") -> SwapEvent:
         """The event of a candidate that was taken over or refused."""
         c = candidate
         file = c.file.name if c.file is not None else ""
-        return cls(time.time(), c.source, c.run, file, c.version, c.epoch, c.reward, accepted, reason, c.load_ms)
+        return cls(time.time(), c.source, c.run, file, c.version, c.epoch, c.score, accepted, reason, c.load_ms)

@@ -1,4 +1,4 @@
-"""The learner's side of the weight bus: an observer of a training that publishes its weights.
+"""The learner's side of the weight bus: whoever learns publishes its weights there; an observer does so for a training.
 
 At most every `publishInterval` seconds, after an iteration, and at the end. On a GPU the weights are copied to pinned
 host memory by the device's own queue, behind what it has to do anyway, and another thread publishes them once they
@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from livegym.rl.agent import Iteration
+from livegym.rl.agent import Agent, Iteration
 from livegym.rl.spec import PolicySpec, shape_hash
 from livegym.rl.state import not_finite, policy_state
 from livegym.rundir.run import Run, bus_file
@@ -29,23 +31,30 @@ log = logging.getLogger(__name__)
 KEPT_LEFT_OVERS = 24 * 3600.0  # s that a dead writer's bus is kept: its run may be resumed, and goes on counting there
 
 
-class Learner(Protocol):
-    """Whoever learns: its weights are those of `version`."""
+@dataclass(frozen=True)
+class _Version:
+    """What is known of a version beside its weights."""
 
-    model: Any
     version: int
+    epoch: int
+    frame: int
+    score: float | None
 
 
-class BusObserver:
-    """Publishes one training. Where there is no memory for a bus, it says so, and followers read files."""
+class WeightBus:
+    """A learner's bus. Where there is no memory for one, it says so, and followers read files.
+
+    bus = WeightBus(interval=1.0)
+    bus.open(run, spec, config, model, after=0)
+    bus.publish(model, version=1, epoch=1, frame=8192, score=41.0)      # if it is due
+    bus.close(model)                                                    # with the last version, if it was not due
+    """
 
     def __init__(self, interval: float) -> None:
         """`interval`: least s between publications; 0: no bus."""
         self._interval = interval
         self._publisher: Publisher | None = None
-        self._agent: Learner | None = None
-        self._last: Iteration | None = None
-        self._published = 0  # version
+        self._waiting: _Version | None = None
         self._due = 0.0
         self._copies: _DeviceCopies | None = None
 
@@ -64,15 +73,16 @@ class BusObserver:
         found = reader.look(0)
         return max(found.version if found is not None else 0, int(reader.description.get("after", 0)))
 
-    def begin(self, run: Run, agent: Learner, spec: PolicySpec, config: dict[str, Any]) -> None:
-        """Makes the bus, where there is memory for it."""
+    def open(self, run: Run, spec: PolicySpec, config: dict[str, Any], model: dict[str, Tensor], after: int) -> None:
+        """Makes the bus, if there is memory for it.
+
+        `model`: the arrays to come, by their shapes; `after`: the last version that was given out.
+        """
         pattern, file = bus_file("*"), bus_file(run.run_id)
         if self._interval == 0 or pattern is None or file is None:
             log.info("no weight bus: whoever follows this run reads its files.")
             return
-        self._agent = agent
-        model = policy_state(agent)
-        said = {"run": run.name, "spec": spec.to_dict(), "config": config, "after": agent.version}
+        said = {"run": run.name, "spec": spec.to_dict(), "config": config, "after": after}
         remove_left_overs(pattern, older_than=KEPT_LEFT_OVERS)
         try:
             self._publisher = _publisher(file, pattern, said, shape_hash(spec, model), model)
@@ -82,35 +92,68 @@ class BusObserver:
         if any(value.is_cuda for value in model.values()):
             self._copies = _DeviceCopies(model)
 
-    def after_iteration(self, it: Iteration) -> None:
-        """Publishes where it is due."""
-        self._last = it
-        if time.monotonic() >= self._due:
-            self._publish(it)
+    def publish(self, model: Mapping[str, Tensor], version: int, epoch: int, frame: int, score: float | None) -> None:
+        """Publishes a version if that is due; else it waits for the next one, or for the end.
 
-    def end(self, complete: bool) -> None:
-        """Publishes the last version, if it is whole and was not published yet, and closes the bus."""
+        `score`: what "best" compares; None if it is not known.
+        """
+        self._waiting = _Version(version, epoch, frame, score)
+        if time.monotonic() >= self._due:
+            self._publish_waiting(model)
+
+    def close(self, model: Mapping[str, Tensor] | None) -> None:
+        """Publishes the version that waits, if there is one, and closes the bus.
+
+        `model`: its weights; None if the learner is in the middle of an update: then it is not published.
+        """
         if self._publisher is None:
             return
         try:
-            if complete and self._last is not None and self._last.version != self._published:
-                self._publish(self._last)
+            if model is not None:
+                self._publish_waiting(model)
             if self._copies is not None:
                 self._copies.finish()
         finally:
             self._publisher.close()
             self._publisher = None
 
-    def _publish(self, it: Iteration) -> None:
-        if self._publisher is None or self._agent is None:
+    def _publish_waiting(self, model: Mapping[str, Tensor]) -> None:
+        publisher = self._publisher
+        newest = self._waiting
+        if publisher is None or newest is None:
             return
         self._due = time.monotonic() + self._interval
-        self._published = it.version
-        model, publisher = policy_state(self._agent), self._publisher
+        self._waiting = None
         if self._copies is not None:
-            self._copies.start(model, lambda host: _publish_finite(publisher, host, it))
+            self._copies.start(model, lambda host: _publish_finite(publisher, host, newest))
         else:
-            _publish_finite(publisher, model, it)
+            _publish_finite(publisher, model, newest)
+
+
+class BusObserver:
+    """Publishes one training (`rl/observer.py`)."""
+
+    def __init__(self, interval: float) -> None:
+        """`interval`: least s between publications; 0: no bus."""
+        self._bus = WeightBus(interval)
+        self._agent: Agent | None = None
+
+    def highest_version(self, run: Run) -> int:
+        """What a writer that died had published: a resumed run goes on counting after it."""
+        return self._bus.highest_version(run)
+
+    def begin(self, run: Run, agent: Agent, spec: PolicySpec, config: dict[str, Any]) -> None:
+        """Makes the bus."""
+        self._agent = agent
+        self._bus.open(run, spec, config, policy_state(agent), agent.version)
+
+    def after_iteration(self, it: Iteration) -> None:
+        """Publishes where it is due."""
+        self._bus.publish(policy_state(self._agent), it.version, it.epoch, it.frame, it.mean_return)
+
+    def end(self, complete: bool) -> None:
+        """Publishes the last version, if it is whole and was not published yet, and closes the bus."""
+        self._bus.close(policy_state(self._agent) if complete else None)
 
 
 def _publisher(file: Path, pattern: Path, said: dict[str, Any], digest: str, model: dict[str, Tensor]) -> Publisher:
@@ -122,10 +165,10 @@ def _publisher(file: Path, pattern: Path, said: dict[str, Any], digest: str, mod
         return Publisher(file, said, digest, model)
 
 
-def _publish_finite(publisher: Publisher, model: dict[str, Tensor], it: Iteration) -> None:
+def _publish_finite(publisher: Publisher, model: Mapping[str, Tensor], v: _Version) -> None:
     """Weights that are not finite end the training at its next checkpoint; nobody needs to act with them till then."""
     if not_finite({"model": model}) is None:
-        publisher.publish(model, it.version, it.epoch, it.frame, it.mean_return)
+        publisher.publish(model, v.version, v.epoch, v.frame, v.score)
 
 
 class _DeviceCopies:
@@ -140,7 +183,7 @@ class _DeviceCopies:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="weights-publisher")
         self._running: Any = None
 
-    def start(self, model: dict[str, Tensor], then: Any) -> None:
+    def start(self, model: Mapping[str, Tensor], then: Callable[[Mapping[str, Tensor]], None]) -> None:
         """Queues the copies behind the device's work; `then(host)` is called in another thread once they are done."""
         if self._running is not None:
             self._running.result()  # the buffers are free again; raises what went wrong there

@@ -1,7 +1,7 @@
 """The weight bus, written: a learner's weights in memory, for other processes of the same host.
 
     with Publisher(bus_file(run.run_id), description, digest, model) as publisher:
-        publisher.publish(model, version=7, epoch=7, frame=57344, reward=41.0)
+        publisher.publish(model, version=7, epoch=7, frame=57344, score=41.0)
 
 The writer fills the slot that is not active, then makes it the active one, then raises the count: a reader that finds
 a count that it knows has nothing to do. Wherever the writer dies, the active slot is whole. What a slow reader must
@@ -69,14 +69,17 @@ class Publisher:
             raise
         self._descriptor: int | None = descriptor  # with the lock; None once closed
 
-    def publish(self, model: Mapping[str, Tensor], version: int, epoch: int, frame: int, reward: float | None) -> None:
-        """Makes a version the newest: fill the slot that is not active, flip, raise the count; in this order."""
+    def publish(self, model: Mapping[str, Tensor], version: int, epoch: int, frame: int, score: float | None) -> None:
+        """Makes a version the newest: fill the slot that is not active, flip, raise the count; in this order.
+
+        The score stands in the slot's `reward`.
+        """
         if self._descriptor is None:
             raise RuntimeError("publish() came after close(): readers were told that no more will come")
         number = int(self._map.count[0]) + 1
         slot = number % 2
         self._fill(slot, model)
-        self._seal(slot, (number, version, epoch, frame, math.nan if reward is None else reward, time.time()))
+        self._seal(slot, (number, version, epoch, frame, math.nan if score is None else score, time.time()))
         self._map.control["active"][0] = slot
         self._map.count[0] = number
         os.utime(self._descriptor)  # writing into a mapping does not do that

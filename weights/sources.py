@@ -65,7 +65,7 @@ def candidate_of(file: Path, state: dict[str, Any], load_ms: float) -> Candidate
         run_id=meta.run_id if meta else "",
         version=meta.version if meta else epoch,
         epoch=epoch,
-        reward=meta.reward if meta else None,
+        score=meta.score if meta else None,
         file=file,
         load_ms=load_ms,
         made=meta.wall_time if meta else None,

@@ -20,7 +20,7 @@ from livegym.online.experience import Layout
 from livegym.online.gate import Gate
 from livegym.projects import registry
 from livegym.rl.spec import PolicySpec
-from livegym.schema import RootConfig
+from livegym.schema.settled import SettledConfig
 from livegym.tasks import TASKS
 from livegym.tasks.env import Env
 from livegym.tasks.stream_task import CostTask, StreamTask
@@ -62,7 +62,7 @@ def raw_rows(env: Env) -> np.ndarray:
     return task.pack(task.raw(env.sim)).cpu().numpy()
 
 
-def gate_of(config: RootConfig) -> str:
+def gate_of(config: SettledConfig) -> str:
     """The name of the gate that is meant: `auto` is cost where the task has one, else off."""
     gates = registry.names("gates")
     if config.gate not in ("auto", "off", *gates):
@@ -72,7 +72,7 @@ def gate_of(config: RootConfig) -> str:
     return "cost" if issubclass(TASKS[config.task.name], CostTask) else "off"
 
 
-def make_gate(config: RootConfig, size: int) -> GateSeat | None:
+def make_gate(config: SettledConfig, size: int) -> GateSeat | None:
     """The configured gate, for `size` actions at once; None where there is none.
 
     Raises UserError where the task does not have what it needs.

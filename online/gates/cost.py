@@ -5,7 +5,7 @@ from __future__ import annotations
 from livegym.online.cost_gate import CostGate
 from livegym.online.gates import GateSeat, Sees, raw_rows
 from livegym.projects import registry
-from livegym.schema import RootConfig
+from livegym.schema.settled import SettledConfig
 from livegym.tasks import TASKS
 from livegym.tasks.stream_task import CostTask
 from livegym.utils.errors import UserError
@@ -13,7 +13,7 @@ from livegym.utils.errors import UserError
 THRESHOLD = 0.0  # of the expected reward, unless online.gate_threshold says another
 
 
-def make(config: RootConfig, size: int) -> GateSeat:
+def make(config: SettledConfig, size: int) -> GateSeat:
     """The gate of the task's cost function. Raises UserError if the task has none."""
     task = TASKS[config.task.name](config.task.params)
     if not isinstance(task, CostTask):

@@ -6,20 +6,19 @@ import numpy as np
 
 from livegym.online.gates import GateSeat, Sees
 from livegym.online.look_ahead import LookAhead
-from livegym.schema import RootConfig
+from livegym.schema.settled import SettledConfig
 from livegym.tasks.build import make_env
 from livegym.tasks.env import Env
 from livegym.utils.errors import UserError
 
 
-def make(config: RootConfig, size: int) -> GateSeat:
+def make(config: SettledConfig, size: int) -> GateSeat:
     """The gate that looks ahead in `size` scratch environments. Raises UserError if there is no simulator to copy."""
     if config.simulator == "external":
         raise UserError(
             "gate=lookahead needs the state of the simulator, which clients do not send. "
             "Allowed with simulator=external: off, or a gate that judges by what clients send. Or simulator=builtin"
         )
-    assert config.seed is not None
     scratch = make_env(config.task, config.sim, config.physics, size, config.seed)
     gate = LookAhead(scratch, config.online.look_ahead, config.online.gate_threshold)
 
