@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.harness import ROOT, arguments, held_by, report
+from benchmarks.harness import ROOT, TOY, arguments, held_by, report
 
 TRAIN = [sys.executable, str(ROOT / "train.py")]
 TRAINING = ["config=train_headless", "task=Ant", "numEnvs=256", "maxIterations=1000000", "saveInterval=2"]

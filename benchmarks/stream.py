@@ -22,7 +22,6 @@ import contextlib
 import functools
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -36,8 +35,20 @@ import msgspec
 import viser
 import websockets.asyncio.client
 
-from benchmarks.harness import ROOT, Side, arguments, measure, refuse_busy_machine, report, summary
-from benchmarks.trainings import OURS, Training
+from benchmarks.harness import (
+    ROOT,
+    Side,
+    arguments,
+    begin,
+    effort,
+    free_port,
+    measure,
+    report,
+    rounds_of,
+    some,
+    summary,
+)
+from benchmarks.trainings import OURS, POLL, TOY_POLL, Training
 
 KEPT = ROOT / "docs" / "policies" / "BlindGrasping.pth"
 PLAYED = {
@@ -47,6 +58,7 @@ PLAYED = {
 }
 CLIENTS = ("nobody", "page", "mjpeg")
 METRICS = {"cpu": "cores in use", "kB_s": "kB/s", "updates_s": "updates/s", "real_time": "real time"}
+SECONDS = {"full": 30.0, "quick": 8.0, "toy": 1.0}
 SETTLE = 3.0  # s until a client has all that there is at first
 MJPEG_FPS = 30.0
 CAMERA = {
@@ -72,9 +84,7 @@ class Server:
 
     def __init__(self, played: Sequence[str], folder: Path) -> None:
         """Serves on a free port; returns when it plays."""
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         command = [sys.executable, str(ROOT / "train.py"), "config=test_stream", f"streamPort={self.port}"]
         self.process = subprocess.Popen(
             [*command, "testGamesNum=0", *played], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -177,15 +187,15 @@ def serve(client: str, task: str, seconds: float) -> dict[str, float]:
         return {"cpu": share, "updates_s": stats["fps"], "real_time": stats["real_time"], **found}
 
 
-def train(beside: str, seconds: float) -> dict[str, float]:
+def train(beside: str, seconds: float, poll: float) -> dict[str, float]:
     """Frames/s of an Ant training, alone or beside a server."""
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name, _beside(beside, Path(name)):
         folder = Path(name) / "runs"
         folder.mkdir(exist_ok=True)
         arguments = [*OURS, "task=Ant", "maxIterations=100000"]
         arguments += ["trainVideoEvery=20"] if beside == "clips" else []
-        training = Training(arguments, folder, "rewards/step", 1)
-        curve = training.run(enough=lambda c: len(c) > 4 and c.wall[-1] - c.wall[2] > seconds, limit=20 * seconds)
+        training = Training(arguments, folder, "rewards/step", 1, poll)
+        curve = training.run(enough=lambda c: len(c) > 4 and c.wall[-1] - c.wall[2] > seconds, limit=60 + 20 * seconds)
         return {"frames_s": curve.rate(skip=2)}
 
 
@@ -214,31 +224,31 @@ def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--task", default="Cartpole", choices=PLAYED, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    seconds = 8.0 if options.quick else 30.0
+    seconds = SECONDS[options.effort]
     if options.side is not None:
-        print(json.dumps(_side(options.side, options.task, seconds)))
+        poll = TOY_POLL if options.effort == "toy" else POLL
+        print(json.dumps(_side(options.side, options.task, seconds, poll)))
         return
-    refuse_busy_machine(options.force)
+    begin(options)
     table: list[list[str]] = [["", "nobody", "page", "mjpeg"]]
     figures: dict[str, float] = {}
-    for task in PLAYED:
+    for task in some(options, list(PLAYED)):
         _served(options, task, table, figures)
     _trained(options, table, figures)
     report(options, table, figures)
 
 
-def _side(side: str, task: str, seconds: float) -> dict[str, float]:
+def _side(side: str, task: str, seconds: float, poll: float) -> dict[str, float]:
     if side.startswith("reader:"):
         return asyncio.run(read_page(int(side.partition(":")[2]), 1e6, lambda: None))
     if side in CLIENTS:
         return serve(side, task, seconds)
-    return train(side.removeprefix("train_"), 3 * seconds)
+    return train(side.removeprefix("train_"), 3 * seconds, poll)
 
 
 def _sides(options: argparse.Namespace, names: Sequence[str], extra: Sequence[str] = ()) -> list[dict]:
-    quick = ["--quick"] if options.quick else []
-    sides = {name: Side("benchmarks.stream", [*extra, *quick]) for name in names}
-    return measure(sides, 1 if options.quick else options.rounds, not options.force)
+    sides = {name: Side("benchmarks.stream", [*extra, *effort(options)]) for name in names}
+    return measure(sides, rounds_of(options), not options.force)
 
 
 def _served(options: argparse.Namespace, task: str, table: list[list[str]], figures: dict[str, float]) -> None:
