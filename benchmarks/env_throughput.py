@@ -16,14 +16,27 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import Side, arguments, environment, measure, ratios, refuse_busy_machine, report, summary
+from benchmarks.harness import (
+    Side,
+    arguments,
+    begin,
+    effort,
+    environment,
+    measure,
+    present,
+    ratios,
+    report,
+    rounds_of,
+    some,
+    summary,
+)
 
-SECONDS = {True: 2.0, False: 4.0}  # of stepping, by --quick
 ACTIONS = 64  # batches of random actions, drawn beforehand
 BATCHES = {  # environments
     "ant": (128, 512),
@@ -31,8 +44,19 @@ BATCHES = {  # environments
     "humanoid": (128, 512),
     "pendulum": (512, 2048, 8192),
 }
-WARM_STEPS = 100  # of each environment, before anything is timed: a robot that still falls touches nothing and is cheap
-PROBE = 1.0  # s of timed stepping, to find the best mode
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much of everything is measured."""
+
+    seconds: float  # of stepping
+    warm_steps: int = 100  # of each environment, untimed: a robot that still falls touches nothing and is cheap
+    probe: float = 1.0  # s of timed stepping, to find the best mode
+    modes: int | None = None  # how many are probed; None: all
+
+
+PLANS = {"full": Plan(4.0), "quick": Plan(2.0), "toy": Plan(0.05, warm_steps=2, probe=0.05, modes=1)}
 ENVPOOL_MODES = (  # (environments, batch); equal: synchronous
     (512, 512),
     (128, 128),
@@ -49,12 +73,12 @@ PHYSICS_ENDS = {  # an episode of the bare physics ends where this column of qpo
     "humanoid": (2, 1.0, 2.0, 0.01),
     "pendulum": (1, -0.2, 0.2, 0.01),
 }
-Rate = Callable[..., float]  # (model, seconds) -> steps/s
+Rate = Callable[..., float]  # (model, plan) -> steps/s
 
 
-def rate(step: Callable[[int], None], size: int, num_envs: int, seconds: float) -> float:
+def rate(step: Callable[[int], None], size: int, num_envs: int, seconds: float, plan: Plan) -> float:
     """Environment steps/s of `step(k)`, which advances `size` of `num_envs` environments, once all are warm."""
-    for k in range(-(-WARM_STEPS * num_envs // size)):
+    for k in range(-(-plan.warm_steps * num_envs // size)):
         step(k % ACTIONS)
     start, count = time.perf_counter(), 0
     while time.perf_counter() - start < seconds:
@@ -63,7 +87,7 @@ def rate(step: Callable[[int], None], size: int, num_envs: int, seconds: float) 
     return size * count / (time.perf_counter() - start)
 
 
-def env_rate(name: str, num_envs: int, seconds: float) -> float:
+def env_rate(name: str, num_envs: int, seconds: float, plan: Plan) -> float:
     """Steps/s of our Env with so many environments, under random actions."""
     import torch
 
@@ -74,34 +98,36 @@ def env_rate(name: str, num_envs: int, seconds: float) -> float:
     env.reset()
     rng = torch.Generator().manual_seed(0)
     actions = [2 * torch.rand(env.zero_action().shape, generator=rng) - 1 for _ in range(ACTIONS)]
-    found = rate(lambda k: env.step(actions[k]), num_envs, num_envs, seconds)
+    found = rate(lambda k: env.step(actions[k]), num_envs, num_envs, seconds, plan)
     env.sim.close()
     return found
 
 
-def best_batch(name: str, mode: Callable[[int, float], float], seconds: float) -> float:
+def best_batch(name: str, mode: Callable[[int, float], float], plan: Plan) -> float:
     """`mode(num_envs, seconds)` with the number of environments that a probe finds fastest."""
-    return mode(max(BATCHES[name], key=lambda n: mode(n, PROBE)), seconds)
+    return mode(max(BATCHES[name][: plan.modes], key=lambda n: mode(n, plan.probe)), plan.seconds)
 
 
-def livegym(name: str, seconds: float) -> float:
+def livegym(name: str, plan: Plan) -> float:
     """Our Env."""
-    return best_batch(name, lambda num_envs, limit: env_rate(name, num_envs, limit), seconds)
+    return best_batch(name, lambda num_envs, limit: env_rate(name, num_envs, limit, plan), plan)
 
 
-def bare(name: str, seconds: float) -> float:
+def bare(name: str, plan: Plan) -> float:
     """`mujoco.batch` with the same fields bound, the same stage and the same ends of episodes."""
     from benchmarks.tasks import make
 
     def mode(num_envs: int, limit: float) -> float:
         env = make(name, num_envs)
         stage, decimation = env.sim.world.stage, env.sim.decimation
-        return bare_rate(name, env.sim.batch, num_envs, decimation, limit, {"stage": stage})
+        return bare_rate(name, env.sim.batch, num_envs, decimation, limit, plan, {"stage": stage})
 
-    return best_batch(name, mode, seconds)
+    return best_batch(name, mode, plan)
 
 
-def bare_rate(name: str, batch: Any, num_envs: int, nstep: int, limit: float, stage: dict[str, int]) -> float:
+def bare_rate(
+    name: str, batch: Any, num_envs: int, nstep: int, limit: float, plan: Plan, stage: dict[str, int]
+) -> float:
     """Steps/s of a batch of physics with random controls, ends of episodes and resets, and nothing else.
 
     `batch` is mujoco.batch's or mjbatch's Batch: what is used here they have in common, but for `stage`.
@@ -130,10 +156,10 @@ def bare_rate(name: str, batch: Any, num_envs: int, nstep: int, limit: float, st
             begin(ended)
 
     begin(np.arange(num_envs))
-    return rate(step, num_envs, num_envs, limit)
+    return rate(step, num_envs, num_envs, limit, plan)
 
 
-def mjbatch(name: str, seconds: float, xml: str, nstep: int) -> float:
+def mjbatch(name: str, plan: Plan, xml: str, nstep: int) -> float:
     """mjbatch on the same model, `nstep` physics steps a control step; runs without livegym, where torch is not."""
     import mujoco
     from mjbatch import Batch
@@ -143,12 +169,12 @@ def mjbatch(name: str, seconds: float, xml: str, nstep: int) -> float:
     def mode(num_envs: int, limit: float) -> float:
         batch = Batch(model, num_envs)
         batch.model = model
-        return bare_rate(name, batch, num_envs, nstep, limit, {})
+        return bare_rate(name, batch, num_envs, nstep, limit, plan, {})
 
-    return best_batch(name, mode, seconds)
+    return best_batch(name, mode, plan)
 
 
-def envpool(name: str, seconds: float) -> float:
+def envpool(name: str, plan: Plan) -> float:
     """EnvPool in its best mode, on all cores."""
     import os
 
@@ -171,15 +197,15 @@ def envpool(name: str, seconds: float) -> float:
             pool.send(actions[k], ids)
             ids = pool.recv()[-1]["env_id"]
 
-        found = rate(step, batch, num_envs, limit)
+        found = rate(step, batch, num_envs, limit, plan)
         pool.close()
         return found
 
-    best = max(ENVPOOL_MODES, key=lambda m: mode(*m, PROBE))
-    return mode(*best, seconds)
+    best = max(ENVPOOL_MODES[: plan.modes], key=lambda m: mode(*m, plan.probe))
+    return mode(*best, plan.seconds)
 
 
-def gymnasium(name: str, seconds: float) -> float:
+def gymnasium(name: str, plan: Plan) -> float:
     """Gymnasium's vector environments in their best mode."""
     import gymnasium as library
 
@@ -190,12 +216,12 @@ def gymnasium(name: str, seconds: float) -> float:
         env.action_space.seed(0)
         actions = [env.action_space.sample() for _ in range(ACTIONS)]
         env.reset(seed=0)
-        found = rate(lambda k: env.step(actions[k]), num_envs, num_envs, limit)
+        found = rate(lambda k: env.step(actions[k]), num_envs, num_envs, limit, plan)
         env.close()
         return found
 
-    best = max(GYMNASIUM_MODES, key=lambda m: mode(*m, PROBE))
-    return mode(*best, seconds)
+    best = max(GYMNASIUM_MODES[: plan.modes], key=lambda m: mode(*m, plan.probe))
+    return mode(*best, plan.seconds)
 
 
 SIDES: dict[str, Rate] = {
@@ -218,6 +244,17 @@ def write_model(name: str, folder: Path) -> Path:
     return file
 
 
+def _pythons(options: argparse.Namespace) -> dict[str, str]:
+    """The interpreter of each side that can be measured."""
+    python = dict.fromkeys(SIDES, sys.executable)
+    if options.effort == "toy":
+        print("mjbatch: skipped: not installed, it needs an environment of its own", flush=True)
+        del python["mjbatch"]
+    else:
+        python["mjbatch"] = environment("mjbatch", ["mjbatch==0.1.4"])
+    return python
+
+
 def main() -> None:
     """Prints the table; with --side, measures one side of one model and prints its JSON."""
     parser = arguments(__doc__.splitlines()[0])
@@ -227,23 +264,29 @@ def main() -> None:
     options = parser.parse_args()
     if options.side:
         physics = {"xml": options.xml, "nstep": options.nstep} if options.side == "mjbatch" else {}
-        print(json.dumps({"steps_per_s": SIDES[options.side](options.model, SECONDS[options.quick], **physics)}))
+        print(json.dumps({"steps_per_s": SIDES[options.side](options.model, PLANS[options.effort], **physics)}))
         return
     from benchmarks.tasks import BENCHES
 
-    refuse_busy_machine(options.force)
-    other = {"mjbatch": environment("mjbatch", ["mjbatch==0.1.4"])}
+    begin(options)
+    python = _pythons(options)
     table, figures = [["model", "livegym steps/s", *(f"/ {peer}" for peer in list(SIDES)[1:])]], {}
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as folder:
-        for model in [options.model] if options.model else PHYSICS_ENDS:
+        for model in [options.model] if options.model else some(options, list(PHYSICS_ENDS)):
             xml = str(write_model(model, Path(folder)))
             extra = ["--model", model, "--xml", xml, "--nstep", str(BENCHES[model].decimation)]
-            extra += ["--quick"] if options.quick else []
-            sides = {s: Side("benchmarks.env_throughput", extra, {}, other.get(s, sys.executable)) for s in SIDES}
-            rounds = measure(sides, 2 if options.quick else options.rounds, not options.force)
+            extra += effort(options)
+            sides = {
+                s: Side("benchmarks.env_throughput", extra, {}, python[s], "envpool" if s == "envpool" else "")
+                for s in python
+            }
+            rounds = measure(present(options, sides), rounds_of(options, quick=2), not options.force)
             figures[f"steps_per_s_{model}"] = summary(rounds, "steps_per_s")["livegym"].median
             row = [model, str(summary(rounds, "steps_per_s")["livegym"])]
             for peer in list(SIDES)[1:]:
+                if peer not in rounds[0]:
+                    row.append("skipped")
+                    continue
                 ratio = ratios(rounds, "steps_per_s", "livegym", peer)
                 row.append(str(ratio))
                 figures[f"ratio_{peer.replace('.', '_')}_{model}"] = ratio.median

@@ -4,6 +4,9 @@ Each side of a comparison is a process of its own that prints one JSON line. Sid
 that a machine that slows down slows both; reported are medians with minimum and maximum, and the median of the
 ratios within each round. Nothing is reported from a busy machine.
 
+Every program here also takes `--toy`: the same code with tiny counts, in seconds, on any machine. It asks whether the
+program still runs. Peers that are not installed are skipped then, and no figures are written.
+
     sides = {"livegym": Side("benchmarks.env_throughput", ["--side", "livegym"]), ...}
     rounds = measure(sides, count=5)
     summary(rounds, "steps_per_s")["livegym"].median
@@ -17,6 +20,7 @@ import os
 import platform
 import shutil
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -24,12 +28,15 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 ROOT = Path(__file__).resolve().parent.parent
 BUSY = 0.15  # share of all cores in use, above which nothing is measured
 QUIET_WITHIN = 60.0  # s that a round waits for a quiet machine
+TOY = "toy: this only shows that the program runs; the machine was not quiet, and the figures mean nothing"
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,7 @@ class Side:
     arguments: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     python: str = sys.executable
+    needs: str = ""  # a package that is not among livegym's own
 
 
 def environment(name: str, requirements: Sequence[str]) -> str:
@@ -75,14 +83,29 @@ class Spread:
 
 def arguments(description: str, **extra: Any) -> argparse.ArgumentParser:
     """The options that every benchmark has. From here on SIGTERM ends it as Ctrl+C does: with all that it started."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    end_on_sigterm()
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: a look, not a result")
+    efforts = parser.add_mutually_exclusive_group()
+    quick, toy = "fewer and shorter rounds: a look, not a result", "seconds, on any machine: does the program run?"
+    efforts.add_argument("--quick", action="store_const", dest="effort", const="quick", default="full", help=quick)
+    efforts.add_argument("--toy", action="store_const", dest="effort", const="toy", help=toy)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     parser.add_argument("--force", action="store_true", help="measure although the machine is busy")
     parser.add_argument("--side", help=argparse.SUPPRESS)
     return parser
+
+
+def end_on_sigterm() -> None:
+    """Lets SIGTERM end the program as an exception does."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
+def free_port() -> int:
+    """A port of this host that nobody listens on now."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
 
 
 def cpu_share(seconds: float = 1.0) -> float:
@@ -95,6 +118,42 @@ def cpu_share(seconds: float = 1.0) -> float:
     (all_before, idle_before), _ = times(), time.sleep(seconds)
     all_after, idle_after = times()
     return 1 - (idle_after - idle_before) / max(1, all_after - all_before)
+
+
+def begin(options: argparse.Namespace) -> None:
+    """Ends the program if the machine is busy, unless it is forced. A toy run never waits and never writes figures."""
+    if options.effort != "toy":
+        refuse_busy_machine(options.force)
+        return
+    if options.json:
+        raise SystemExit("--toy writes no figures: leave out --json, or leave out --toy")
+    print(TOY, flush=True)
+    options.force = True
+
+
+def effort(options: argparse.Namespace) -> list[str]:
+    """`--quick`, `--toy` or nothing, as it was given: to be handed on to a side."""
+    return [] if options.effort == "full" else [f"--{options.effort}"]
+
+
+def rounds_of(options: argparse.Namespace, quick: int = 1) -> int:
+    """How many rounds: what `--rounds` says, `quick` with --quick, one with --toy."""
+    return {"full": options.rounds, "quick": quick, "toy": 1}[options.effort]
+
+
+def some(options: argparse.Namespace, items: Sequence[Item], count: int = 1) -> Sequence[Item]:
+    """All items; with --toy, the first `count`."""
+    return items[:count] if options.effort == "toy" else items
+
+
+def present(options: argparse.Namespace, sides: Mapping[str, Side]) -> dict[str, Side]:
+    """All sides; with --toy, those whose package is installed. The others are named in the output."""
+    kept = dict(sides)
+    for name, side in sides.items():
+        if options.effort == "toy" and side.needs and find_spec(side.needs) is None:
+            print(f"{name}: skipped: {side.needs} is not installed", flush=True)
+            del kept[name]
+    return kept
 
 
 def refuse_busy_machine(force: bool) -> None:
@@ -197,5 +256,10 @@ def report(options: argparse.Namespace, table: Sequence[Sequence[str]], figures:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
     print("machine:", ", ".join(f"{k} {v}" for k, v in machine().items()))
     if options.json:
-        content = {**figures, "quick": options.quick, "date": time.strftime("%Y-%m-%d"), "machine": machine()}
+        content = {
+            **figures,
+            "quick": options.effort == "quick",
+            "date": time.strftime("%Y-%m-%d"),
+            "machine": machine(),
+        }
         options.json.write_text(json.dumps(content, indent=2) + "\n")

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import Side, arguments, measure, refuse_busy_machine, report, summary
+from benchmarks.harness import Side, arguments, begin, effort, measure, report, rounds_of, some, summary
 from benchmarks.reload import UNITS, World
 from benchmarks.swap_loops import Unchecked, latency, torn_vectors
 from livegym.play.watch import Watcher
@@ -35,15 +35,15 @@ from livegym.weights.bus_reader import BusReader
 from livegym.weights.follow import FollowSource
 from livegym.weights.publish import Publisher
 
-SECONDS = {True: 10.0, False: 60.0}
-PUBLICATIONS = {True: 100_000, False: 1_000_000}
-REPEATS = 300
+SECONDS = {"full": 60.0, "quick": 10.0, "toy": 2.0}
+PUBLICATIONS = {"full": 1_000_000, "quick": 100_000, "toy": 1000}
+REPEATS = {"full": 300, "quick": 300, "toy": 5}
 Table = list[list[str]]
 
 # -- cost of the parts
 
 
-def costs(size: str) -> dict[str, float]:
+def costs(size: str, repeats: int) -> dict[str, float]:
     """Microseconds, medians: publishing, adopting, the control loop's part, and the peer."""
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
         world = World(UNITS[size], Path(name))
@@ -60,7 +60,7 @@ def costs(size: str) -> dict[str, float]:
         said = {"run": world.run.name, "spec": spec_of(world.env).to_dict()}
         with RunLock(world.run), Publisher(bus_file(world.run.run_id), said, digest, world.weights) as publisher:
             watcher = Watcher(live, FollowSource(world.source(), "bus", 1e9), queue.SimpleQueue())
-            for number in range(2, REPEATS + 2):
+            for number in range(2, repeats + 2):
                 given = (world.weights, number, number, number, None)
                 timed("publish", lambda given=given: publisher.publish(*given))
                 timed("adopt", watcher.look)
@@ -83,7 +83,7 @@ def training_share(seconds: float) -> dict[str, float]:
     from livegym.utils.signals import StopFlag
     from livegym.weights.learner import BusObserver
 
-    spent, iterations = [], max(10, int(2 * seconds))
+    spent, iterations = [], int(2 * seconds)
 
     class Timed(BusObserver):
         def after_iteration(self, it: Any) -> None:
@@ -102,12 +102,12 @@ def training_share(seconds: float) -> dict[str, float]:
 def _measured(options: argparse.Namespace) -> dict[str, float]:
     if options.side in ("checked", "unchecked"):
         kind = BusReader if options.side == "checked" else Unchecked
-        return torn_vectors(kind, PUBLICATIONS[options.quick])
+        return torn_vectors(kind, PUBLICATIONS[options.effort])
     if options.side == "costs":
-        return costs(options.size)
+        return costs(options.size, REPEATS[options.effort])
     if options.side == "training":
-        return training_share(SECONDS[options.quick])
-    return latency(options.side, options.size, SECONDS[options.quick])
+        return training_share(SECONDS[options.effort])
+    return latency(options.side, options.size, SECONDS[options.effort])
 
 
 def main() -> None:
@@ -118,10 +118,10 @@ def main() -> None:
     if options.side:
         print(json.dumps(_measured(options)))
         return
-    refuse_busy_machine(options.force)
+    begin(options)
     table: Table = [["what", "", "", ""]]
     figures = _torn(options, table)
-    for size in UNITS:
+    for size in some(options, list(UNITS)):
         figures |= _loops(options, table, size)
         figures |= _costs(options, table, size)
     found = _sides(options, ["training"], [], 1)[0]["training"]
@@ -131,8 +131,8 @@ def main() -> None:
 
 
 def _sides(options: argparse.Namespace, names: Sequence[str], extra: list[str], count: int) -> list[dict]:
-    quick = ["--quick"] if options.quick else []
-    return measure({name: Side("benchmarks.hot_swap", [*extra, *quick]) for name in names}, count, not options.force)
+    given = [*extra, *effort(options)]
+    return measure({name: Side("benchmarks.hot_swap", given) for name in names}, count, not options.force)
 
 
 def _torn(options: argparse.Namespace, table: Table) -> dict[str, float]:
@@ -152,7 +152,7 @@ def _key(size: str) -> str:
 
 def _loops(options: argparse.Namespace, table: Table, size: str) -> dict[str, float]:
     names, key, figures = ("quiet", "swap", "flood", "locked", "unlocked"), _key(size), {}
-    rounds = _sides(options, names, ["--size", size], 1 if options.quick else options.rounds)
+    rounds = _sides(options, names, ["--size", size], rounds_of(options))
     for name in names:
         cells = [str(summary(rounds, m)[name]) for m in ("p50_ms", "p99_ms", "max_ms")]
         table.append([f"control step, ms, p50, p99, max: {name}, {size}", *cells])

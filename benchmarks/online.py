@@ -23,11 +23,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import Side, arguments, measure, refuse_busy_machine, report, spread
+from benchmarks.harness import Side, arguments, begin, effort, measure, report, rounds_of, some, spread
 
 LATENCY = ("off", "1 Hz", "100 %", "thread", "coupled")
 LEARNING = ("coupled", "replay", "gated")
 STREAMS = (1, 4, 16, 64)
+SECONDS = {"full": 30.0, "quick": 5.0, "toy": 0.5}
+LATENCY_SECONDS = {"full": 60.0, "quick": 10.0, "toy": 1.0}
+FILLED = {"full": 400, "quick": 400, "toy": 40}  # turns before a latency is measured: something to learn from
+TURNS = {"full": 600, "quick": 200, "toy": 8}
+SEEDS = {"full": 5, "quick": 3, "toy": 2}
 PARTS = ("latency", "learning", "streams", "buffer")
 T95 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 8: 2.36, 10: 2.26}  # two-sided, n - 1 degrees of freedom
 Table = list[list[str]]
@@ -36,9 +41,10 @@ Table = list[list[str]]
 def _measured(options: argparse.Namespace) -> dict[str, Any]:
     from benchmarks import online_sides as sides  # heavy imports in the measuring processes only
 
-    seconds = 5.0 if options.quick else 30.0
+    seconds = SECONDS[options.effort]
     if options.part == "latency":
-        return sides.latency(options.side, options.task, 10.0 if options.quick else 60.0)
+        seconds = LATENCY_SECONDS[options.effort]
+        return sides.latency(options.side, options.task, seconds, FILLED[options.effort])
     if options.part == "learning":
         return sides.learning(options.side, options.seed, options.turns)
     if options.part == "streams":
@@ -58,14 +64,14 @@ def main() -> None:
         parser.add_argument(hidden, default="Territory", help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    options.turns = options.turns or (200 if options.quick else 600)
-    options.seeds = options.seeds or (3 if options.quick else 5)
+    options.turns = options.turns or TURNS[options.effort]
+    options.seeds = options.seeds or SEEDS[options.effort]
     if options.side:
         print(json.dumps(_measured(options)))
         return
     parts = options.only or PARTS
-    if set(parts) != {"learning"}:
-        refuse_busy_machine(options.force)
+    if options.effort == "toy" or set(parts) != {"learning"}:
+        begin(options)
     table: Table = [["what", "", "", "", ""]]
     figures: dict[str, Any] = {}
     for part in parts:
@@ -83,15 +89,15 @@ def _rounds(
     extra: Sequence[str] = (),
     quiet: bool = True,
 ) -> list[dict[str, dict[str, Any]]]:
-    given = ["--part", part, *extra, *(["--quick"] if options.quick else [])]
+    given = ["--part", part, *extra, *effort(options)]
     sides = {name: Side("benchmarks.online", given) for name in names}
     return measure(sides, count, quiet and not options.force)
 
 
 def _latency(options: argparse.Namespace, table: Table) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for task in ("Territory", "Cartpole"):
-        rounds = _rounds(options, "latency", LATENCY, 1 if options.quick else options.rounds, ["--task", task])
+    for task in some(options, ("Territory", "Cartpole")):
+        rounds = _rounds(options, "latency", LATENCY, rounds_of(options), ["--task", task])
         for side in LATENCY:
             times = {name: spread([r[side][name] for r in rounds]) for name in ("p50", "p99", "max")}
             ratio = spread([r[side]["p99"] / r["off"]["p99"] for r in rounds])
@@ -157,8 +163,8 @@ def _plot(curves: dict[str, list[list[float]]], path: Path) -> None:
 
 
 def _streams(options: argparse.Namespace, table: Table) -> dict[str, Any]:
-    names = [f"{where} {count}" for where in ("built-in", "socket") for count in STREAMS]
-    rounds = _rounds(options, "streams", names, 1 if options.quick else options.rounds)
+    names = [f"{where} {count}" for where in ("built-in", "socket") for count in some(options, STREAMS)]
+    rounds = _rounds(options, "streams", names, rounds_of(options))
     found = {}
     for name in names:
         rate, p99 = (spread([r[name][metric] for r in rounds]) for metric in ("per_s", "p99"))
@@ -168,7 +174,7 @@ def _streams(options: argparse.Namespace, table: Table) -> dict[str, Any]:
 
 
 def _buffer(options: argparse.Namespace, table: Table) -> dict[str, Any]:
-    rounds = _rounds(options, "buffer", ("ours", "locked"), 1 if options.quick else options.rounds)
+    rounds = _rounds(options, "buffer", ("ours", "locked"), rounds_of(options))
     found = {}
     for side, words in (("ours", "buffer in two processes"), ("locked", "deque with a lock")):
         adds, samples = (spread([r[side][metric] for r in rounds]) for metric in ("adds", "samples"))

@@ -44,7 +44,6 @@ from livegym.utils.seeding import seed_everything
 from livegym.weights.candidate import Candidate
 
 RATE = 60.0  # Hz of the control loop whose latency is looked at
-FILLED = 400  # turns before the measurement, so that there is something to learn from
 STREAMS = 16  # of `learning`
 TRAININGS_A_TURN = 15  # a training each second, an observation each 15
 
@@ -94,14 +93,17 @@ def world(*given: str) -> Iterator[World]:
         yield World(list(given), Path(name))
 
 
-def latency(side: str, task: str, seconds: float) -> dict[str, float]:
-    """ms from a turn's observations to its decisions, 60 times a second; and turns that began late."""
+def latency(side: str, task: str, seconds: float, filled: int) -> dict[str, float]:
+    """ms from a turn's observations to its decisions, 60 times a second; and turns that began late.
+
+    `filled` turns are made before, so that there is something to learn from.
+    """
     interval = {"1 Hz": 1.0}.get(side, 0.0)
     with world(f"task={task}", f"online.training_interval={interval}") as w, contextlib.ExitStack() as ends:
         ends.enter_context(RunLock(w.run))
         live, watcher = followed(w.config, w.run, w.spec, 64)
         simulator = w.serve(live)
-        for _ in range(FILLED):
+        for _ in range(filled):
             simulator.turn(0.0)
         ends.enter_context(watcher)
         coupled = w.trainer() if side == "coupled" else None

@@ -1,6 +1,6 @@
 """Continuous training for an hour, as fast as it can, while everything goes wrong in turn.
 
-Every `PERIOD` seconds one fault: the trainer killed, stopped (it hangs), experiences that are not finite, a gate that
+Every 45 seconds one fault: the trainer killed, stopped (it hangs), experiences that are not finite, a gate that
 raises, clients that vanish, a full disk, the wall clock an hour ahead and back. At each look:
 
 - no completed decision is lost (decided = added + waiting + given up + not to be learned from);
@@ -15,6 +15,7 @@ files did not grow (`MOST_MB`, `MOST_MORE`).
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -26,19 +27,32 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import ROOT, arguments, held_by, report
+from benchmarks.harness import ROOT, arguments, begin, free_port, held_by, report
 from livegym.online.experience import Layout
 from livegym.online.ring import HEADER, Mapped, checks_of, factors_of
 
-PERIOD, LASTS, LOOK = 45.0, 10.0, 5.0  # s
-PORT = 58917
 DISK_MB = 120
-HANG_S = 10.0  # after which the trainer is restarted
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long everything takes, in seconds."""
+
+    period: float = 45.0  # between two faults
+    lasts: float = 10.0  # until a fault is undone
+    look: float = 5.0  # between two looks
+    hang: float = 10.0  # after which a trainer without a sign of life is restarted
+
+
+FULL = Plan()
+PLANS = {"full": FULL, "quick": FULL, "toy": Plan(period=4.0, lasts=1.5, look=0.5, hang=5.0)}
+MINUTES = {"quick": 6.0, "toy": 0.45}  # the toy's seven faults, once each
 MOST_MB = 40.0  # more, of either process, from the end of the first third to the end
 MOST_MORE = 3  # threads or files
 LEAST_REWARD = 0.95  # of the first third
@@ -87,8 +101,10 @@ with Client(sys.argv[1]) as client:
 class Soak:
     """One continuous run that is tormented."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, plan: Plan) -> None:
         self.folder = folder
+        self.plan = plan
+        self.port = free_port()
         self.disk = folder / "disk"
         self.disk.mkdir()
         size = f"size={DISK_MB}m"
@@ -97,8 +113,14 @@ class Soak:
         self.gate_fails, self.clock = folder / "gate_fails", folder / "clock"
         self.clock.write_text("0")
         self.log = (folder / "soak.log").open("w")
-        given = ["config=continuous", "task=Territory", "playSpeed=0", f"streamPort={PORT}", f"runsDir={self.disk}"]
-        given += [f"online.hang_timeout_s={HANG_S:g}", "online.max_restarts=1000", "online.training_interval=0.5"]
+        given = [
+            "config=continuous",
+            "task=Territory",
+            "playSpeed=0",
+            f"streamPort={self.port}",
+            f"runsDir={self.disk}",
+        ]
+        given += [f"online.hang_timeout_s={plan.hang:g}", "online.max_restarts=1000", "online.training_interval=0.5"]
         self.process = subprocess.Popen(
             [sys.executable, str(ROOT / "train.py"), *given],
             cwd=folder, stdout=self.log, stderr=subprocess.STDOUT, env=self._environment(),
@@ -113,7 +135,7 @@ class Soak:
 
     def status(self) -> dict[str, Any]:
         """What `/stats` says now."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/stats", timeout=20) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/stats", timeout=20) as answer:
             return json.load(answer)
 
     def wait(self) -> None:
@@ -140,7 +162,7 @@ class Soak:
             self._expect(not still, f"{trainer['state']}, but dead", fault)
         self._expect(trainer["state"] != "given up", "given up", fault)
         age = trainer["beat_age_s"]
-        late = trainer["state"] in ("training", "waiting") and age > HANG_S + LOOK
+        late = trainer["state"] in ("training", "waiting") and age > self.plan.hang + self.plan.look
         self._expect(not late, f"{trainer['state']}, and no sign of life for {age} s", fault)
         if self.looks:
             before = self.looks[-1]
@@ -210,7 +232,7 @@ class Soak:
 
     def lose_clients(self) -> Callable[[], None]:
         """Three clients come, are served, and are killed in the middle of it."""
-        url = f"http://127.0.0.1:{PORT}"
+        url = f"http://127.0.0.1:{self.port}"
         for number in range(3):
             command = [sys.executable, "-c", CLIENT, url, str(number)]
             self.clients.append(subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True))
@@ -225,13 +247,12 @@ class Soak:
     def fill_disk(self) -> Callable[[], None]:
         """Not a byte is left."""
         filler = self.disk / "filler"
-        with filler.open("wb") as file:
-            try:
-                while True:
-                    file.write(bytes(65536))
-                    file.flush()
-            except OSError:
-                pass
+        with (
+            filler.open("wb", buffering=0) as file,
+            contextlib.suppress(OSError),
+        ):  # a buffer would be written at the end
+            while True:
+                file.write(bytes(65536))
         return lambda: filler.unlink()
 
     def turn_clock(self) -> Callable[[], None]:
@@ -252,9 +273,9 @@ class Soak:
             counts[words] = counts.get(words, 0) + 1
             undo, begun = fault(), time.monotonic()
             undone = False
-            while time.monotonic() < begun + PERIOD:
-                time.sleep(LOOK)
-                if not undone and time.monotonic() > begun + LASTS:
+            while time.monotonic() < begun + self.plan.period:
+                time.sleep(self.plan.look)
+                if not undone and time.monotonic() > begun + self.plan.lasts:
                     undo()
                     undone = True
                 self.look(words)
@@ -308,21 +329,28 @@ def main() -> None:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=60.0)
     options = parser.parse_args()
-    minutes = 6.0 if options.quick else options.minutes
+    minutes, plan = MINUTES.get(options.effort, options.minutes), PLANS[options.effort]
+    if options.effort == "toy":
+        begin(options)
+        if os.geteuid() != 0:
+            print("skipped: mounting a small disk needs root")
+            return
     with tempfile.TemporaryDirectory(prefix="livegym-soak-") as name:
-        soak = Soak(Path(name))
+        soak = Soak(Path(name), plan)
         counts: dict[str, int] = {}
         try:
             soak.wait()
             soak.torment(time.monotonic() + 60 * minutes, counts)
             soak.wait()
-            time.sleep(LOOK)
+            time.sleep(plan.look)
             soak.look("the end")
-            soak.look_back()
+            if options.effort != "toy":
+                soak.look_back()
         finally:
             status = soak.end()
     _tell(options, soak, counts, status, minutes)
-    raise SystemExit(1 if soak.troubles or status else 0)
+    judged = soak.troubles if options.effort != "toy" else []  # a toy is too short to be judged
+    raise SystemExit(1 if judged or status else 0)
 
 
 def _tell(options: Any, soak: Soak, counts: dict[str, int], status: int, minutes: float) -> None:

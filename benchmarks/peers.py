@@ -8,12 +8,17 @@ python -m benchmarks.peers sb3_cartpole --folder /tmp/x [--seed 1]
 from __future__ import annotations
 
 import argparse
+import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from benchmarks.harness import TOY
 
 # rl_games' own settings for Ant on EnvPool (rl_games/configs/mujoco/ant_envpool.yaml), which all sides share
 UNITS, HORIZON, MINIBATCH, EPOCHS = (256, 128, 64), 64, 2048, 4
 FOREVER = 10**9
+NEEDS = {"rl_games": "envpool", "sb3": "stable_baselines3", "sb3_cartpole": "stable_baselines3"}
 
 
 def rl_games(options: argparse.Namespace) -> None:
@@ -33,7 +38,7 @@ def rl_games(options: argparse.Namespace) -> None:
     config = params["config"]
     config["env_config"] = {"env_name": "Ant-v5", "env_type": "gymnasium", "seed": options.seed}
     config |= {"device": "cpu", "device_name": "cpu", "num_actors": options.actors, "train_dir": str(options.folder)}
-    config |= {"learning_rate": float(config["learning_rate"]), "max_epochs": FOREVER}
+    config |= {"learning_rate": float(config["learning_rate"]), "max_epochs": 1 if options.toy else FOREVER}
     sys.argv = sys.argv[:1]
     runner = Runner()
     runner.load({"params": params})
@@ -64,7 +69,7 @@ def sb3(options: argparse.Namespace) -> None:
         tensorboard_log=str(options.folder),
         seed=options.seed,
     )
-    model.learn(FOREVER, log_interval=1)
+    model.learn(1 if options.toy else FOREVER, log_interval=1)
 
 
 def sb3_cartpole(options: argparse.Namespace) -> None:
@@ -91,14 +96,18 @@ def sb3_cartpole(options: argparse.Namespace) -> None:
         tensorboard_log=str(options.folder),
         seed=options.seed,
     )
-    model.learn(100_000, log_interval=1)
+    model.learn(1 if options.toy else 100_000, log_interval=1)
+
+
+PEERS = {"rl_games": rl_games, "sb3": sb3, "sb3_cartpole": sb3_cartpole}
 
 
 def main() -> None:
     """Runs one peer's training until it is ended from outside."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("peer", choices=("rl_games", "sb3", "sb3_cartpole"))
-    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("peer", choices=PEERS, nargs="?", help="may be left out with --toy: all of them")
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--toy", action="store_true", help="the least that there is to train: does it run?")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--actors", type=int, default=64)
     parser.add_argument("--threads", type=int, default=1)
@@ -106,7 +115,23 @@ def main() -> None:
     parser.add_argument("--vector", choices=("dummy", "subproc"), default="subproc")
     parser.add_argument("--envs", type=int, default=4)
     options = parser.parse_args()
-    {"rl_games": rl_games, "sb3": sb3, "sb3_cartpole": sb3_cartpole}[options.peer](options)
+    if options.toy:
+        _toy(options)
+        return
+    if options.peer is None or options.folder is None:
+        parser.error("name a peer and a --folder")
+    PEERS[options.peer](options)
+
+
+def _toy(options: argparse.Namespace) -> None:
+    print(TOY)
+    for name in [options.peer] if options.peer else PEERS:
+        if find_spec(NEEDS[name]) is None:
+            print(f"{name}: skipped: {NEEDS[name]} is not installed")
+            continue
+        with tempfile.TemporaryDirectory(prefix="livegym-bench-") as folder:
+            options.folder = Path(folder)
+            PEERS[name](options)
 
 
 if __name__ == "__main__":

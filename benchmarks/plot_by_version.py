@@ -7,16 +7,33 @@ from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 from pathlib import Path
+
+from benchmarks.harness import TOY
+
+MADE_UP = {
+    "task": "Cartpole",
+    "episodes": [{"versions": [k // 3], "return": float(k)} for k in range(30)],
+    "swaps": [{"accepted": True}],
+}
 
 
 def main() -> None:
     """Reads results.json, writes a PNG. Needs matplotlib (extra `bench`)."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("results", type=Path)
-    parser.add_argument("picture", type=Path)
+    parser.add_argument("results", type=Path, nargs="?")
+    parser.add_argument("picture", type=Path, nargs="?")
+    parser.add_argument("--toy", action="store_true", help="draw made-up results, and keep nothing: does it run?")
     parser.add_argument("--window", type=int, default=20, help="episodes in the moving mean")
     options = parser.parse_args()
+    if options.toy:
+        print(TOY)
+        with tempfile.TemporaryDirectory(prefix="livegym-bench-") as folder:
+            draw(MADE_UP, Path(folder) / "picture.png", options.window)
+        return
+    if options.results is None or options.picture is None:
+        parser.error("name a results.json and a picture")
     draw(json.loads(options.results.read_text()), options.picture, options.window)
 
 

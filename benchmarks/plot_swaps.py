@@ -6,14 +6,19 @@ python -m benchmarks.plot_swaps runs/Ant_train_.../nn/Ant_v1_ep1.pth runs/Ant_tr
 from __future__ import annotations
 
 import argparse
+import tempfile
 from pathlib import Path
 
+from benchmarks.harness import TOY
 from livegym.cfg.compose import compose
 from livegym.cfg.saved import with_run_config
 from livegym.cfg.typed import to_typed
 from livegym.live.swap import LivePolicy
 from livegym.play.world import build_world
+from livegym.rl import training
 from livegym.rundir.checkpoint import read_checkpoint
+from livegym.rundir.provenance import Provenance
+from livegym.utils.signals import StopFlag
 from livegym.weights.candidate import Candidate
 from livegym.weights.sources import candidate_of
 
@@ -46,16 +51,40 @@ def actions(old: Candidate, new: Candidate, rule: str) -> tuple[list[float], flo
 def main() -> None:
     """Writes a PNG. Needs matplotlib (extra `bench`)."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("old", type=Path)
-    parser.add_argument("new", type=Path)
-    parser.add_argument("picture", type=Path)
+    parser.add_argument("old", type=Path, nargs="?")
+    parser.add_argument("new", type=Path, nargs="?")
+    parser.add_argument("picture", type=Path, nargs="?")
+    parser.add_argument("--toy", action="store_true", help="draw a tiny training, and keep nothing: does it run?")
     options = parser.parse_args()
+    if options.toy:
+        print(TOY)
+        with tempfile.TemporaryDirectory(prefix="livegym-bench-") as folder:
+            draw(*_trained(Path(folder)), Path(folder) / "picture.png")
+        return
+    if None in (options.old, options.new, options.picture):
+        parser.error("name two checkpoints and a picture")
+    draw(options.old, options.new, options.picture)
+
+
+def _trained(folder: Path) -> tuple[Path, Path]:
+    """The first and the last checkpoint of a training of two iterations."""
+    given = ["config=train_headless", "task=Ant", "numEnvs=2", "maxIterations=2", "saveFrequency=1", "seed=1"]
+    config = to_typed(compose([*given, "train.num_minibatches=1", f"runsDir={folder}"]))
+    with StopFlag() as stop:
+        training.run_training(config, Provenance("", "", [], []), stop, None)
+    (run,) = (path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())
+    last, *_, first = sorted(run.glob("nn/Ant_v*.pth"), reverse=True)
+    return first, last
+
+
+def draw(old_file: Path, new_file: Path, picture: Path) -> None:
+    """Draws a swap from one checkpoint to the other, by each rule."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    old, new = (candidate_of(file, read_checkpoint(file), 0.0) for file in (options.old, options.new))
+    old, new = (candidate_of(file, read_checkpoint(file), 0.0) for file in (old_file, new_file))
     figure, panels = pyplot.subplots(3, 1, figsize=(8, 5.4), dpi=150, sharex=True)
     for rule, axes in zip(("now", "blend", "reset"), panels, strict=True):
         seen, dt = actions(old, new, rule)
@@ -73,8 +102,8 @@ def main() -> None:
     )
     panels[-1].set_xlabel("s of simulated time since the swap")
     figure.tight_layout()
-    options.picture.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(options.picture)
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(picture)
 
 
 if __name__ == "__main__":

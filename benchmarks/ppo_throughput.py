@@ -15,14 +15,25 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.harness import Side, arguments, measure, ratios, refuse_busy_machine, report, summary
+from benchmarks.harness import Side, arguments, begin, effort, measure, present, ratios, report, rounds_of, summary
 from benchmarks.peers import EPOCHS, HORIZON, MINIBATCH, UNITS
-from benchmarks.trainings import OURS, PEERS, Training
+from benchmarks.trainings import OURS, PEERS, POLL, TOY_POLL, Training
 
-SECONDS = {True: 20.0, False: 60.0}  # of training after the first iterations, by --quick
-PROBE = 15.0  # s, to find the best mode
+
+@dataclass(frozen=True)
+class Plan:
+    """How much of everything is measured."""
+
+    seconds: float  # of training after the first iterations
+    probe: float = 15.0  # s, to find the best mode
+    modes: int | None = None  # how many are probed; None: all
+    poll: float = POLL  # s between looks at a curve
+
+
+PLANS = {"full": Plan(60.0), "quick": Plan(20.0), "toy": Plan(0.0, modes=1, poll=TOY_POLL)}
 WARM_UP = 240.0  # s that starting may take: with one core busy, compiling alone takes minutes
 SKIP = 3  # iterations that are not counted
 TAG = "performance/step_inference_rl_update_fps"  # ours and rl_games'
@@ -55,20 +66,22 @@ MODES: dict[str, tuple[str, list[Mode]]] = {  # side -> (tag of its curve, comma
 }
 
 
-def rate(tag: str, command: Mode, seconds: float) -> float:
+def rate(tag: str, command: Mode, seconds: float, poll: float) -> float:
     """Frames/s of one training over `seconds`, its start left out."""
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
-        training = Training(command, Path(name), tag)
-        curve = training.run(lambda c: len(c) > SKIP and c.wall[-1] - c.wall[SKIP] >= seconds, WARM_UP + 2 * seconds)
+        training = Training(command, Path(name), tag, poll=poll)
+        curve = training.run(
+            lambda c: len(c) > SKIP + 1 and c.wall[-1] - c.wall[SKIP] >= seconds, WARM_UP + 2 * seconds
+        )
         return curve.rate(SKIP)
 
 
-def best(side: str, seconds: float) -> float:
+def best(side: str, plan: Plan) -> float:
     """Frames/s of a side in its best mode."""
-    tag, commands = MODES[side]
-    chosen = commands[0] if len(commands) == 1 else max(commands, key=lambda c: rate(tag, c, PROBE))
+    tag, commands = MODES[side][0], MODES[side][1][: plan.modes]
+    chosen = commands[0] if len(commands) == 1 else max(commands, key=lambda c: rate(tag, c, plan.probe, plan.poll))
     print(f"{side}: {' '.join(chosen[1:])}", file=sys.stderr)
-    return rate(tag, chosen, seconds)
+    return rate(tag, chosen, plan.seconds, plan.poll)
 
 
 def main() -> None:
@@ -77,16 +90,16 @@ def main() -> None:
     parser.add_argument("--busy", action="store_true", help="also measure with one core taken by somebody else")
     options = parser.parse_args()
     if options.side:
-        print(json.dumps({"frames_per_s": best(options.side, SECONDS[options.quick])}))
+        print(json.dumps({"frames_per_s": best(options.side, PLANS[options.effort])}))
         return
-    refuse_busy_machine(options.force)
-    quick = ["--quick"] if options.quick else []
-    sides = {name: Side("benchmarks.ppo_throughput", quick) for name in MODES}
-    count = 1 if options.quick else options.rounds
+    begin(options)
+    needs = {"rl_games": "envpool", "rl_games_defaults": "envpool", "sb3": "stable_baselines3"}
+    all_sides = {name: Side("benchmarks.ppo_throughput", effort(options), needs=needs.get(name, "")) for name in MODES}
+    sides, count = present(options, all_sides), rounds_of(options)
     table, figures = [["with", "frames/s", "livegym /"]], {}
 
     def add(names: Iterable[str], words: str, key: str, quiet: bool) -> None:
-        rounds = measure({name: sides[name] for name in names}, count, quiet)
+        rounds = measure({name: sides[name] for name in names if name in sides}, count, quiet)
         for name, found in summary(rounds, "frames_per_s").items():
             ratio = ratios(rounds, "frames_per_s", "livegym", name)
             table.append([f"{name}{words}", str(found), str(ratio)])

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.harness import Side, arguments, measure, ratios, refuse_busy_machine, report, summary
+from benchmarks.harness import Side, arguments, begin, effort, measure, ratios, report, rounds_of, some, summary
 from livegym.cfg.compose import compose
 from livegym.cfg.typed import as_dict, to_typed
 from livegym.live.swap import LivePolicy
@@ -37,7 +37,9 @@ from livegym.weights.sources import CheckpointSource, candidate_of
 
 UNITS = {"0.2 MB": [256, 160, 64], "2 MB": [768, 512, 256]}
 PERIOD = 1 / 60  # s
-SECONDS = {True: 10.0, False: 60.0}
+SECONDS = {"full": 60.0, "quick": 10.0, "toy": 1.0}
+RELOADS = {"full": 10_000, "quick": 1000, "toy": 10}
+LOOKS = {"full": 1000, "quick": 200, "toy": 5}
 FILES = 40  # versions that the watcher goes through, again and again
 
 
@@ -191,12 +193,11 @@ def main() -> None:
     if options.side:
         print(json.dumps(_measured(options)))
         return
-    refuse_busy_machine(options.force)
+    begin(options)
     table, figures = [["what", "p50 ms", "p99 ms", "max ms"]], {}
-    quick = ["--quick"] if options.quick else []
-    count = 1 if options.quick else options.rounds
-    for size in UNITS:
-        extra = ["--size", size, *quick]
+    given, count = effort(options), rounds_of(options)
+    for size in some(options, list(UNITS)):
+        extra = ["--size", size, *given]
         sides = {name: Side("benchmarks.reload", extra) for name in ("quiet", "watcher", "in_loop", "file_to_action")}
         rounds = measure(sides, count, not options.force)
         for name in sides:
@@ -206,7 +207,7 @@ def main() -> None:
             figures[f"{key}_p99_ms"], figures[f"{key}_max_ms"] = found[1].median, found[2].high
         ratio = ratios(rounds, "p99_ms", "watcher", "quiet")
         figures[f"ratio_watcher_quiet_p99_{size.replace(' ', '').replace('.', '_').lower()}"] = ratio.median
-    found = measure({"memory": Side("benchmarks.reload", ["--size", "0.2 MB", *quick])}, 1, not options.force)[0][
+    found = measure({"memory": Side("benchmarks.reload", ["--size", "0.2 MB", *given])}, 1, not options.force)[0][
         "memory"
     ]
     growth = found["late_mb"] - found["early_mb"]
@@ -218,10 +219,10 @@ def main() -> None:
 
 def _measured(options: argparse.Namespace) -> dict[str, float]:
     if options.side == "memory":
-        return memory(1000 if options.quick else 10_000)
+        return memory(RELOADS[options.effort])
     if options.side == "file_to_action":
-        return file_to_action(options.size, 200 if options.quick else 1000)
-    return step_latency(options.side, options.size, SECONDS[options.quick])
+        return file_to_action(options.size, LOOKS[options.effort])
+    return step_latency(options.side, options.size, SECONDS[options.effort])
 
 
 if __name__ == "__main__":

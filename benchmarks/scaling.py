@@ -21,13 +21,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.env_throughput import env_rate
-from benchmarks.harness import Side, arguments, measure, refuse_busy_machine, report, summary
-from benchmarks.trainings import OURS, Training
+from benchmarks.env_throughput import PLANS, Plan, env_rate
+from benchmarks.harness import Side, arguments, begin, effort, measure, report, rounds_of, some, summary
+from benchmarks.trainings import OURS, POLL, TOY_POLL, Training
 
 ENVS = (1, 4, 16, 64, 256, 1024, 4096, 16384)
 HORIZON, MINIBATCH = 16, 2048
-SECONDS = {True: 3.0, False: 10.0}
+SECONDS = {"full": 10.0, "quick": 3.0, "toy": 0.2}
+STARTS = {"full": 5, "quick": 5, "toy": 1}
 
 
 def peak_mb() -> float:
@@ -35,9 +36,9 @@ def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
-def env_steps(num_envs: int, seconds: float) -> dict[str, float]:
+def env_steps(num_envs: int, seconds: float, plan: Plan) -> dict[str, float]:
     """Environment steps/s of Ant."""
-    return {"per_s": env_rate("ant", num_envs, seconds), "memory_mb": peak_mb()}
+    return {"per_s": env_rate("ant", num_envs, seconds, plan), "memory_mb": peak_mb()}
 
 
 def ppo_frames(num_envs: int, seconds: float) -> dict[str, float]:
@@ -65,10 +66,10 @@ def ppo_frames(num_envs: int, seconds: float) -> dict[str, float]:
     return {"per_s": sum(i.frames for i in seen[1:]) / sum(i.seconds for i in seen[1:]), "memory_mb": peak_mb()}
 
 
-def start_up() -> dict[str, float]:
+def start_up(poll: float) -> dict[str, float]:
     """Seconds from the command to the first point of the curves."""
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
-        training = Training([*OURS, "task=Cartpole", "maxIterations=1"], Path(name), "info/epochs")
+        training = Training([*OURS, "task=Cartpole", "maxIterations=1"], Path(name), "info/epochs", poll=poll)
         begun = time.time()
         curve = training.run(lambda c: False, 60.0)
         return {"first_iteration_s": curve.wall[0] - begun}
@@ -119,12 +120,14 @@ def shares(seconds: float) -> dict[str, float]:
 
 
 def _measured(options: argparse.Namespace) -> dict[str, float]:
-    seconds = SECONDS[options.quick]
+    seconds = SECONDS[options.effort]
     if options.side == "start_up":
-        return start_up()
+        return start_up(TOY_POLL if options.effort == "toy" else POLL)
     if options.side == "shares":
         return shares(seconds)
-    return {"env": env_steps, "ppo": ppo_frames}[options.side](options.envs, seconds)
+    if options.side == "env":
+        return env_steps(options.envs, seconds, PLANS[options.effort])
+    return ppo_frames(options.envs, seconds)
 
 
 def main() -> None:
@@ -135,12 +138,11 @@ def main() -> None:
     if options.side:
         print(json.dumps(_measured(options)))
         return
-    refuse_busy_machine(options.force)
-    quick = ["--quick"] if options.quick else []
-    count = 1 if options.quick else options.rounds
+    begin(options)
+    given, count = effort(options), rounds_of(options)
     table, figures = [["numEnvs", "env steps/s", "MB", "PPO frames/s", "MB"]], {}
-    for n in ENVS:
-        sides = {side: Side("benchmarks.scaling", ["--envs", str(n), *quick]) for side in ("env", "ppo")}
+    for n in some(options, ENVS):
+        sides = {side: Side("benchmarks.scaling", ["--envs", str(n), *given]) for side in ("env", "ppo")}
         rounds = measure(sides, count, not options.force)
         speed, memory = summary(rounds, "per_s"), summary(rounds, "memory_mb")
         row = [str(n)]
@@ -148,11 +150,11 @@ def main() -> None:
             row += [str(speed[side]), f"{memory[side].median:,.0f}"]
             figures[f"{side}_per_s_{n}"], figures[f"{side}_mb_{n}"] = speed[side].median, memory[side].median
         table.append(row)
-    found = measure({"start_up": Side("benchmarks.scaling", quick)}, 5, not options.force)
+    found = measure({"start_up": Side("benchmarks.scaling", given)}, STARTS[options.effort], not options.force)
     first = summary(found, "first_iteration_s")["start_up"]
     table.append(["command to first iteration, s", str(first), "", "", ""])
     figures["first_iteration_s"] = first.median
-    for key, value in measure({"shares": Side("benchmarks.scaling", quick)}, 1, not options.force)[0]["shares"].items():
+    for key, value in measure({"shares": Side("benchmarks.scaling", given)}, 1, not options.force)[0]["shares"].items():
         table.append([key.replace("_share", "") + ", share of training", f"{100 * value:.2f} %", "", "", ""])
         figures[key] = value
     report(options, table, figures)

@@ -18,12 +18,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.harness import ROOT, arguments, held_by, report
+from benchmarks.harness import ROOT, arguments, begin, held_by, report
 
 TRAIN = [sys.executable, str(ROOT / "train.py")]
 TRAINING = ["config=train_headless", "task=Ant", "numEnvs=256", "maxIterations=1000000", "saveInterval=2"]
 TEST = ["config=test", "testGamesNum=0", "checkpoint=latest", "reloadInterval=0.5"]
-PERIOD = 10.0  # s
+PERIOD = {"full": 10.0, "quick": 10.0, "toy": 1.0}  # s between looks
+MINUTES = {"quick": 2.0, "toy": 0.15}
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Watched:
             self.process.wait()
 
 
-def soak(minutes: float, cwd: Path) -> dict[str, Watched]:
+def soak(minutes: float, period: float, cwd: Path) -> dict[str, Watched]:
     """Runs both for some minutes; they have ended when this returns."""
     begun = time.monotonic()
     sides = {"training": Watched(TRAINING, cwd, "training")}
@@ -74,8 +75,9 @@ def soak(minutes: float, cwd: Path) -> dict[str, Watched]:
             time.sleep(1)
         sides["test"] = Watched(TEST, cwd, "test")
         sides["training"].samples.clear()
+        begun = time.monotonic()
         while time.monotonic() - begun < 60 * minutes:
-            time.sleep(PERIOD)
+            time.sleep(period)
             for side in sides.values():
                 side.look(time.monotonic() - begun)
     finally:
@@ -89,9 +91,11 @@ def main() -> None:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=30.0)
     options = parser.parse_args()
-    minutes = 2.0 if options.quick else options.minutes
+    minutes = MINUTES.get(options.effort, options.minutes)
+    if options.effort == "toy":
+        begin(options)
     with tempfile.TemporaryDirectory(prefix="livegym-soak-") as name:
-        sides = soak(minutes, Path(name))
+        sides = soak(minutes, PERIOD[options.effort], Path(name))
         reloads = (Path(name) / "test.log").read_text().count("now acting: version")
     table, figures = [["process", "what", "first", "last", "slope an hour"]], {"minutes": minutes, "reloads": reloads}
     for side, watched in sides.items():

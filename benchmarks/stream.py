@@ -22,13 +22,13 @@ import contextlib
 import functools
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,20 @@ import msgspec
 import viser
 import websockets.asyncio.client
 
-from benchmarks.harness import ROOT, Side, arguments, measure, refuse_busy_machine, report, summary
-from benchmarks.trainings import OURS, Training
+from benchmarks.harness import (
+    ROOT,
+    Side,
+    arguments,
+    begin,
+    effort,
+    free_port,
+    measure,
+    report,
+    rounds_of,
+    some,
+    summary,
+)
+from benchmarks.trainings import OURS, POLL, TOY_POLL, Training
 
 KEPT = ROOT / "docs" / "policies" / "BlindGrasping.pth"
 PLAYED = {
@@ -47,7 +59,21 @@ PLAYED = {
 }
 CLIENTS = ("nobody", "page", "mjpeg")
 METRICS = {"cpu": "cores in use", "kB_s": "kB/s", "updates_s": "updates/s", "real_time": "real time"}
-SETTLE = 3.0  # s until a client has all that there is at first
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much of everything is measured."""
+
+    seconds: float  # of serving; a training is measured for three times as long
+    settle: float = 3.0  # s until a client has all that there is at first
+    poll: float = POLL  # s between looks at a training's curve
+    clips_every: int = 20  # iterations
+    training: tuple[str, ...] = ()  # more settings of the training
+
+
+TOY_TRAINING = ("numEnvs=32", "train.horizon_length=16", "train.num_minibatches=1")
+PLANS = {"full": Plan(30.0), "quick": Plan(8.0), "toy": Plan(1.0, 0.5, TOY_POLL, 2, TOY_TRAINING)}
 MJPEG_FPS = 30.0
 CAMERA = {
     "type": "ViewerCameraMessage", "wxyz": (1.0, 0.0, 0.0, 0.0), "position": (3.0, 3.0, 3.0), "fov": 0.8,
@@ -72,9 +98,7 @@ class Server:
 
     def __init__(self, played: Sequence[str], folder: Path) -> None:
         """Serves on a free port; returns when it plays."""
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         command = [sys.executable, str(ROOT / "train.py"), "config=test_stream", f"streamPort={self.port}"]
         self.process = subprocess.Popen(
             [*command, "testGamesNum=0", *played], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -104,7 +128,7 @@ class Server:
         self.process.wait()
 
 
-async def read_page(port: int, seconds: float, began: Callable[[], None]) -> dict[str, float]:
+async def read_page(port: int, seconds: float, settle: float, began: Callable[[], None]) -> dict[str, float]:
     """Bytes of an open page in a second; `began` is called when what comes at first has come.
 
     Raises RuntimeError where the server ends the page.
@@ -117,7 +141,7 @@ async def read_page(port: int, seconds: float, began: Callable[[], None]) -> dic
     ):
         await frames.send(_as_viser(CAMERA))
         readers = [asyncio.create_task(_drain(socket)) for socket in (news, frames)]
-        await asyncio.sleep(SETTLE)
+        await asyncio.sleep(settle)
         began()
         Counting.received = 0
         start = time.perf_counter()
@@ -140,10 +164,10 @@ async def _drain(socket: websockets.asyncio.client.ClientConnection) -> None:
         pass
 
 
-def read_mjpeg(port: int, seconds: float, began: Callable[[], None]) -> dict[str, float]:
+def read_mjpeg(port: int, seconds: float, settle: float, began: Callable[[], None]) -> dict[str, float]:
     """Bytes of `/stream` in a second, pictures in a second, and bytes of a picture; `began` as in `read_page`."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/stream?fps=30") as stream:
-        deadline = time.perf_counter() + SETTLE
+        deadline = time.perf_counter() + settle
         while time.perf_counter() < deadline:
             stream.read1()
         began()
@@ -155,10 +179,10 @@ def read_mjpeg(port: int, seconds: float, began: Callable[[], None]) -> dict[str
     return {"kB_s": total / taken / 1000, "pictures_s": pictures / taken, "kB_picture": total / max(1, pictures) / 1000}
 
 
-def serve(client: str, task: str, seconds: float) -> dict[str, float]:
+def serve(client: str, task: str, plan: Plan) -> dict[str, float]:
     """One server with one kind of client."""
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as folder, Server(PLAYED[task], Path(folder)) as server:
-        time.sleep(SETTLE)
+        time.sleep(plan.settle)
         found: dict[str, float] = {"kB_s": 0.0}
         before: list[tuple[float, float]] = []
 
@@ -166,26 +190,27 @@ def serve(client: str, task: str, seconds: float) -> dict[str, float]:
             before.append((server.cpu(), time.perf_counter()))
 
         if client == "page":
-            found = asyncio.run(read_page(server.port, seconds, began))
+            found = asyncio.run(read_page(server.port, plan.seconds, plan.settle, began))
         elif client == "mjpeg":
-            found = read_mjpeg(server.port, seconds, began)
+            found = read_mjpeg(server.port, plan.seconds, plan.settle, began)
         else:
             began()
-            time.sleep(seconds)
+            time.sleep(plan.seconds)
         (cpu, start), stats = before[0], server.stats()
         share = (server.cpu() - cpu) / (time.perf_counter() - start)
         return {"cpu": share, "updates_s": stats["fps"], "real_time": stats["real_time"], **found}
 
 
-def train(beside: str, seconds: float) -> dict[str, float]:
+def train(beside: str, plan: Plan) -> dict[str, float]:
     """Frames/s of an Ant training, alone or beside a server."""
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name, _beside(beside, Path(name)):
         folder = Path(name) / "runs"
         folder.mkdir(exist_ok=True)
-        arguments = [*OURS, "task=Ant", "maxIterations=100000"]
-        arguments += ["trainVideoEvery=20"] if beside == "clips" else []
-        training = Training(arguments, folder, "rewards/step", 1)
-        curve = training.run(enough=lambda c: len(c) > 4 and c.wall[-1] - c.wall[2] > seconds, limit=20 * seconds)
+        arguments = [*OURS, "task=Ant", "maxIterations=100000", *plan.training]
+        arguments += [f"trainVideoEvery={plan.clips_every}"] if beside == "clips" else []
+        training = Training(arguments, folder, "rewards/step", 1, plan.poll)
+        seconds = 3 * plan.seconds
+        curve = training.run(enough=lambda c: len(c) > 4 and c.wall[-1] - c.wall[2] > seconds, limit=60 + 20 * seconds)
         return {"frames_s": curve.rate(skip=2)}
 
 
@@ -214,31 +239,29 @@ def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--task", default="Cartpole", choices=PLAYED, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    seconds = 8.0 if options.quick else 30.0
     if options.side is not None:
-        print(json.dumps(_side(options.side, options.task, seconds)))
+        print(json.dumps(_side(options.side, options.task, PLANS[options.effort])))
         return
-    refuse_busy_machine(options.force)
+    begin(options)
     table: list[list[str]] = [["", "nobody", "page", "mjpeg"]]
     figures: dict[str, float] = {}
-    for task in PLAYED:
+    for task in some(options, list(PLAYED)):
         _served(options, task, table, figures)
     _trained(options, table, figures)
     report(options, table, figures)
 
 
-def _side(side: str, task: str, seconds: float) -> dict[str, float]:
+def _side(side: str, task: str, plan: Plan) -> dict[str, float]:
     if side.startswith("reader:"):
-        return asyncio.run(read_page(int(side.partition(":")[2]), 1e6, lambda: None))
+        return asyncio.run(read_page(int(side.partition(":")[2]), 1e6, plan.settle, lambda: None))
     if side in CLIENTS:
-        return serve(side, task, seconds)
-    return train(side.removeprefix("train_"), 3 * seconds)
+        return serve(side, task, plan)
+    return train(side.removeprefix("train_"), plan)
 
 
 def _sides(options: argparse.Namespace, names: Sequence[str], extra: Sequence[str] = ()) -> list[dict]:
-    quick = ["--quick"] if options.quick else []
-    sides = {name: Side("benchmarks.stream", [*extra, *quick]) for name in names}
-    return measure(sides, 1 if options.quick else options.rounds, not options.force)
+    sides = {name: Side("benchmarks.stream", [*extra, *effort(options)]) for name in names}
+    return measure(sides, rounds_of(options), not options.force)
 
 
 def _served(options: argparse.Namespace, task: str, table: list[list[str]], figures: dict[str, float]) -> None:

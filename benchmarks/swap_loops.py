@@ -137,7 +137,7 @@ def ours(world: World, seconds: float, period: float) -> dict[str, float]:
             time.sleep(0.01)
         source = FollowSource(world.source(), "bus", 1e9)
         with Watcher(live, source, queue.SimpleQueue()):
-            times, at_swap = _loop(world, live.adopt, live.act, seconds, lambda: live.acting.published, waits)
+            times, at_swap = _loop(world, live.adopt, live.act, seconds, lambda: live.acting.made, waits)
     found = {**quantiles(times), "swaps": float(len(at_swap))}
     found["swap_p99_ms"] = quantiles(at_swap)["p99_ms"]
     return {**found, "to_act_p50_ms": quantiles(waits)["p50_ms"], "to_act_p99_ms": quantiles(waits)["p99_ms"]}
@@ -148,7 +148,7 @@ def _loop(
     adopt: Callable[[], Any],
     act: Callable[[torch.Tensor], torch.Tensor],
     seconds: float,
-    published: Callable[[], float | None] = lambda: None,
+    made: Callable[[], float | None] = lambda: None,
     waits: list[float] | None = None,
 ) -> tuple[list[float], list[float]]:
     """Milliseconds of each control step at 60 Hz, and of those that began with a swap."""
@@ -159,7 +159,7 @@ def _loop(
         start = time.perf_counter()
         swapped = adopt() is not None
         action = act(obs)
-        if swapped and waits is not None and (stamp := published()) is not None:
+        if swapped and waits is not None and (stamp := made()) is not None:
             waits.append(1000 * (time.time() - stamp))
         obs = world.env.step(action).obs["policy"]
         spent = 1000 * (time.perf_counter() - start)

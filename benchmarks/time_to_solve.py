@@ -16,11 +16,11 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.harness import Side, arguments, measure, ratios, refuse_busy_machine, report, summary
-from benchmarks.trainings import OURS, PEERS, Training
+from benchmarks.harness import Side, arguments, begin, effort, measure, present, ratios, report, summary
+from benchmarks.trainings import OURS, PEERS, POLL, TOY_POLL, Training
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,23 @@ PROBLEMS = {
 }
 
 
-def solve(problem: Problem, side: str, seed: int) -> dict[str, float]:
+NEEDS = {"sb3": "stable_baselines3", "rl_games": "envpool"}
+TOY_THRESHOLD = -1e6  # the first point of any curve reaches it
+
+
+def chosen(options: argparse.Namespace) -> dict[str, Problem]:
+    """The problems that are to be measured; with --toy, each is solved by its first point, with one seed."""
+    found = {name: problem for name, problem in PROBLEMS.items() if options.problem in (None, name)}
+    if options.effort == "toy":
+        return {name: replace(p, thresholds=(TOY_THRESHOLD,), seeds=1) for name, p in found.items()}
+    return {name: replace(p, seeds=1) for name, p in found.items()} if options.effort == "quick" else found
+
+
+def solve(problem: Problem, side: str, seed: int, poll: float) -> dict[str, float]:
     """`seconds_<threshold>` with the start, `training_seconds_<threshold>` without; the limit where it was missed."""
     command, tag = problem.commands[side]
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
-        training = Training(command, Path(name), tag, seed)
+        training = Training(command, Path(name), tag, seed, poll)
         goal = problem.thresholds[-1]
         curve = training.run(lambda c: any(value >= goal for value in c.value), problem.limit)
         found: dict[str, float] = {}
@@ -82,18 +94,21 @@ def main() -> None:
     parser.add_argument("--seed", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.side:
-        print(json.dumps(solve(PROBLEMS[options.problem], options.side, options.seed)))
+        poll = TOY_POLL if options.effort == "toy" else POLL
+        print(json.dumps(solve(chosen(options)[options.problem], options.side, options.seed, poll)))
         return
-    refuse_busy_machine(options.force)
+    begin(options)
     table, figures = [["to", "livegym s", "peer s", "ratio", "ratio without start"]], {}
-    for name, problem in PROBLEMS.items():
-        if options.problem not in (None, name):
-            continue
+    for name, problem in chosen(options).items():
         rounds = []
-        for seed in range(1, 1 + (1 if options.quick else problem.seeds)):
-            extra = ["--problem", name, "--seed", str(seed)]
-            sides = {s: Side("benchmarks.time_to_solve", extra) for s in problem.commands}
-            rounds += measure(sides, 1, not options.force)
+        for seed in range(1, 1 + problem.seeds):
+            extra = ["--problem", name, "--seed", str(seed), *effort(options)]
+            sides = {s: Side("benchmarks.time_to_solve", extra, needs=NEEDS.get(s, "")) for s in problem.commands}
+            rounds += measure(present(options, sides), 1, not options.force)
+        if options.effort == "toy":  # the start is all there is, and a peer may be missing
+            first = summary(rounds, f"seconds_{TOY_THRESHOLD:g}")
+            table.append([f"{name}, first point", *(str(first.get(s, "skipped")) for s in problem.commands), "", ""])
+            continue
         for threshold in problem.thresholds:
             key = f"{threshold:g}"
             missed = {s: sum(not r[s][f"reached_{key}"] for r in rounds) for s in problem.commands}

@@ -25,6 +25,7 @@ from benchmarks.harness import ROOT
 OURS = (sys.executable, "train.py", "config=train_headless")
 PEERS = (sys.executable, "-m", "benchmarks.peers")
 POLL = 5.0  # s between looks at the curves; reading them takes tens of milliseconds, on either side
+TOY_POLL = 0.5  # s
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class Training:
     folder: Path
     tag: str
     seed: int = 1
+    poll: float = POLL  # s between looks at the curve
     start: float = 0.0  # s, wall clock, when the process was started
 
     def run(self, enough: Callable[[Curve], bool], limit: float) -> Curve:
@@ -89,7 +91,7 @@ class Training:
             )
             try:
                 while process.poll() is None and time.time() - self.start < limit:
-                    time.sleep(POLL)
+                    time.sleep(self.poll)
                     if enough(read_curve(self.folder, self.tag)):
                         break
             finally:

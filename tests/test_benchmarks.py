@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from benchmarks.harness import Side, measure, ratios, run_side, spread, summary
+from benchmarks.harness import TOY, Side, arguments, begin, measure, present, ratios, run_side, spread, summary
 from benchmarks.tasks import BENCHES, make
 
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 ROUNDS = [
     {"ours": {"rate": 10.0}, "peer": {"rate": 5.0}},
     {"ours": {"rate": 30.0}, "peer": {"rate": 10.0}},
@@ -49,3 +52,37 @@ def test_a_bench_task_is_the_peers_environment(name):
     assert env.sim.control_dt == pytest.approx(peer.unwrapped.dt)
     assert env.task.action_spec.size == peer.action_space.shape[0]
     peer.close()
+
+
+TOYS = [
+    "env_throughput", "hot_swap", "online", "online_soak", "peers", "plot_by_version", "plot_swaps", "ppo_throughput",
+    "reload", "scaling", "soak", "stream", "time_to_solve",
+]  # fmt: skip
+
+
+def test_every_benchmark_has_a_toy_run():
+    programs = [file.stem for file in sorted(BENCHMARKS.glob("*.py")) if "\ndef main(" in file.read_text()]
+    assert programs == TOYS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TOYS)
+def test_a_benchmark_runs_at_toy_size(name):
+    """The whole program, with tiny counts: its figures mean nothing, but it ends, and well."""
+    command = [sys.executable, "-m", f"benchmarks.{name}", "--toy"]
+    done = subprocess.run(command, cwd=BENCHMARKS.parent, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith(TOY)
+
+
+def test_a_toy_run_writes_no_figures(tmp_path):
+    options = arguments("x").parse_args(["--toy", "--json", str(tmp_path / "figures.json")])
+    with pytest.raises(SystemExit, match="--toy writes no figures"):
+        begin(options)
+
+
+def test_a_toy_run_names_the_peer_that_is_not_installed(capsys):
+    sides = {"ours": Side("x"), "peer": Side("x", needs="no_such_package")}
+    assert list(present(arguments("x").parse_args(["--toy"]), sides)) == ["ours"]
+    assert capsys.readouterr().out == "peer: skipped: no_such_package is not installed\n"
+    assert list(present(arguments("x").parse_args(["--quick"]), sides)) == ["ours", "peer"]  # a result needs it
