@@ -97,7 +97,6 @@ def test_imports_go_one_way(path):
         assert theirs is None or theirs <= mine, f"{name_of(path)} imports {imported}, which is above it"
 
 
-@pytest.mark.xfail(reason="circles that are left")
 def test_no_file_imports_itself_through_others():
     """Imports inside functions count: one that hides a circle is no better than the circle."""
     names = {name_of(path) for path in MODULES}
