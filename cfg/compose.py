@@ -35,7 +35,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from livegym.cfg import overrides as ov
-from livegym.cfg.groups import CFG_DIR, GROUPS, check_group, refuse_bare_names
+from livegym.cfg.groups import CFG_DIR, GROUPS, check_group, file_parameters, refuse_bare_names
 from livegym.cfg.typed import params_class, plain
 from livegym.projects import registry
 from livegym.projects.commands import command
@@ -167,7 +167,8 @@ def prepare(arguments: Sequence[str], multirun: bool = False) -> Prepared:
 
 
 def _prepare(arguments: Sequence[str], loader: ConfigLoader, multirun: bool) -> Prepared:
-    arguments = [ov.spelt_out(argument) for argument in arguments]
+    files = file_parameters(arguments)
+    arguments = [ov.spelt_out(argument, files) for argument in arguments]
     refuse_bare_names(arguments, loader)
     parsed = ov.parse(arguments, loader)
     sweep = multirun or any(o.key_or_group == "hydra.mode" and o.value() == "MULTIRUN" for o in parsed)

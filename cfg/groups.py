@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 
 import yaml
@@ -12,10 +13,13 @@ from hydra.core.override_parser.types import Override
 import livegym
 from livegym.cfg import overrides as ov
 from livegym.projects import registry
+from livegym.schema.keys import Schema
 from livegym.schema.values import plain_text
+from livegym.tasks import TASKS
 from livegym.utils.errors import UserError, not_one_of
 
 CFG_DIR = livegym.ROOT / "cfg"
+PARAMS = "task.params."
 GROUPS = ("config", "task", "train", "sim", "physics")
 
 
@@ -60,6 +64,22 @@ def _refuse_wrong_task(name: str) -> None:
     named = (yaml.safe_load(file.read_text()) or {}).get("name") if file is not None else name
     if named != name:
         raise UserError(f"task={name}: {file} says name: {named}. A task's yaml says its own name: write name: {name}")
+
+
+def file_parameters(arguments: Iterable[str]) -> dict[str, str]:
+    """The parameters of the tasks in `arguments` that name a file: their names, short and in full -> in full.
+
+    A task that is unknown or cannot be loaded has none here: `check_group` refuses it.
+    """
+    found = {}
+    for argument in arguments:
+        if ov.split(argument)[1] != "task" or "=" not in argument:
+            continue
+        for name in map(plain_text, ov.values(ov.parse([argument])[0])):
+            with contextlib.suppress(UserError):
+                files = [k for k in Schema().keys(TASKS[name].Params, PARAMS).values() if k.doc.file]
+                found.update({typed: key.path for key in files for typed in (key.name, key.path)})
+    return found
 
 
 def refuse_bare_names(arguments: Iterable[str], loader: ConfigLoader) -> None:

@@ -40,7 +40,6 @@ EXAMPLES = (
     ("python train.py resume=true checkpoint=latest maxIterations=500", "go on where the newest run stopped"),
     ("python train.py train.learning_rate=1e-3 'train.network.units=[64,64]'", "keys of a section, a list"),
     ("python train.py train.network.recurrent.cell=gru", "a recurrent policy"),
-    ("python train.py task=BlindGrasping asset=my_hand.xml", "a hand of one's own: task.params.asset"),
     ("python train.py -m seed=1,2,3 task=Ant,Cartpole", "six runs, one after the other"),
     ("python train.py task=Ant --cfg job", "show the configuration and stop"),
     ("""python train.py 'checkpoint="/a b/ep=10.pth"'""", "a path with blanks, = or brackets: quoted twice"),

@@ -11,7 +11,7 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -21,7 +21,6 @@ from hydra.errors import HydraException
 from livegym.projects.commands import program
 from livegym.utils.errors import UserError
 
-ASSET, ASSET_KEY = "asset", "task.params.asset"  # of the tasks that take a model of one's own; short, and in full
 RANDOMIZATION = re.compile(r"task\.randomization\.\w+")
 KEY_SHAPE = re.compile(r"\w[\w$-]*([./]\w[\w$-]*)*(@[\w.:]*)?")
 
@@ -44,21 +43,22 @@ def split(argument: str) -> tuple[str, str, str]:
     return argument[: len(argument) - len(name)], key, equals + value
 
 
-def spelt_out(argument: str) -> str:
-    """`asset=hand.xml` as the key that it stands for, with a path that holds from wherever the run is looked at later.
+def spelt_out(argument: str, files: Mapping[str, str]) -> str:
+    """`asset=hand.xml` as `task.params.asset="/home/you/hand.xml"`, which holds wherever the run is opened later.
 
-    Raises UserError for an empty path.
+    `files`: what may be typed for a parameter that names a file -> its key. Raises UserError for an empty path.
     """
-    _, key, value = split(argument)
-    if key not in (ASSET, ASSET_KEY) or not value:
+    _, typed, value = split(argument)
+    if typed not in files or not value:
         return argument
+    key = files[typed]
     if value == "=null":
-        return f"{ASSET_KEY}=null"
+        return f"{key}=null"
     if value in ("=", '=""', "=''"):
-        raise UserError(f"{argument}: no value given. Allowed: the path of an MJCF; {ASSET}=null for the task's own.")
+        raise UserError(f"{argument}: no value given. Allowed: the path of a file; {typed}=null for the task's own.")
     paths = [v.text if isinstance(v, QuotedString) else str(v) for v in values(parse([argument])[0])]
     full = [quoted("", os.path.abspath(os.path.expanduser(path))) for path in paths]  # each begins with =
-    return f"{ASSET_KEY}={','.join(text.removeprefix('=') for text in full)}"
+    return f"{key}={','.join(text.removeprefix('=') for text in full)}"
 
 
 def parse(arguments: Sequence[str], loader: ConfigLoader | None = None) -> list[Override]:

@@ -36,7 +36,7 @@ C = TypeVar("C", bound=RootConfig)
 FROM_RUN = ("task", "train")
 SESSION: tuple[str, ...] = (  # keys that a resumed run takes from the command line where they are given there
     "maxIterations", "saveInterval", "saveFrequency", "keepLast", "keepEvery", "logLevel", "checks", "device",
-    "sim.threads", "publishInterval", "task.params.asset", "playSpeed", "simulator",
+    "sim.threads", "publishInterval", "playSpeed", "simulator",
     *(f"online.{f.name}" for f in dataclasses.fields(OnlineConfig) if f.name != "buffer_capacity"),
 )  # fmt: skip
 ALWAYS_SESSION = (
@@ -88,9 +88,11 @@ def resumed_config(config: RootConfig, saved: dict[str, Any], given: Iterable[st
     before = _typed(saved, name)
     saved = as_dict(before)  # what an old run lacks has the schema's default
     given = [path for path in given if path not in ("config", "train", *ALWAYS_SESSION)]
+    files = [key.path for key in Schema().keys(TASKS[name].Params, "task.params.").values() if key.doc.file]
+    free = (*SESSION, *files)  # a file may lie elsewhere by now
     for path in given:
         mine, theirs = (_identity(part, path, given) for part in (session, saved))
-        if path not in SESSION and mine != theirs:
+        if path not in free and mine != theirs:
             raise UserError(
                 f"{path}={_shown(mine)} contradicts the run, which has {_shown(theirs)}: "
                 f"resume=true continues it exactly. "
@@ -99,7 +101,7 @@ def resumed_config(config: RootConfig, saved: dict[str, Any], given: Iterable[st
     content = {**saved, **{part: session[part] for part in ALWAYS_SESSION}}
     for path in given:
         parent, _, leaf = path.rpartition(".")
-        if path in SESSION:
+        if path in free:
             (content[parent] if parent else content)[leaf] = _at(session, path)
     return _typed(content, name)
 

@@ -17,7 +17,8 @@ class KeyDoc:
     above: Optional[float] = None  # exclusive lower bound
     choices: tuple[str, ...] = ()
     example: str = ""
-    mode: str = ""  # the only mode in which the key has an effect; "": all
+    mode: str = ""  # the modes in which the key has an effect, with blanks between; "": all
+    file: bool = False  # (of a task) names a file: made absolute, may change on resume, may be typed by its name alone
 
 
 def key(default: Any, help: str, **doc: Any) -> Any:

@@ -130,7 +130,7 @@ def test_on_the_command_line_it_is_a_path_from_where_one_types(copy, monkeypatch
     for typed in ("asset=hand.xml", f'asset="{copy}"', "task.params.asset=hand.xml"):
         assert compose(["task=BlindGrasping", typed]).task.params.asset == str(copy)
     assert compose(["task=BaseTask", "asset=null"]).task.params.asset is None
-    with pytest.raises(UserError, match=r"asset=: no value given\. Allowed: the path of an MJCF"):
+    with pytest.raises(UserError, match=r"asset=: no value given\. Allowed: the path of a file"):
         compose(["task=BaseTask", "asset="])
-    with pytest.raises(UserError, match=r"task.params.asset=.*no such key"):
+    with pytest.raises(UserError, match=r"^asset=hand.xml: there is no such key"):
         compose(["task=Ant", "asset=hand.xml"])

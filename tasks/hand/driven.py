@@ -45,7 +45,12 @@ class HandParams:
     slide_speed: float = key(0.5, "the fastest that a target of the base moves", unit="m/s", above=0, high=100)
     turn_speed: float = key(2.0, "the same of the base's hinges", unit="rad/s", above=0, high=1000)
     finger_speed: float = key(5.0, "the same of the fingers", unit="rad/s", above=0, high=1000)
-    asset: Optional[str] = key(None, "an MJCF of one's own hand, with the names of tasks/hand/names.py; null: ours")
+    asset: Optional[str] = key(
+        None,
+        "an MJCF of a hand of your own, with the names of tasks/hand/names.py; null: ours",
+        example="asset=my_hand.xml",
+        file=True,
+    )
     contact_threshold: float = key(0.1, "force from which on a fingertip counts as touching", unit="N", low=0)
 
     @property
