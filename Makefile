@@ -26,10 +26,10 @@ train: $(READY)
 watch: $(READY)
 	$(RUN) train.py config=test_stream testGamesNum=0 checkpoint=latest
 
-test: $(READY) tools
+test: $(READY) programs
 	$(RUN) -m pytest -m "not slow" -n auto
 
-test-slow: $(READY) tools
+test-slow: $(READY) programs
 	$(RUN) -m pytest -m "slow and not alone" -n 2 --dist loadfile
 	$(RUN) -m pytest -m "slow and alone"
 
@@ -79,8 +79,8 @@ $(READY): setup.py constraints.txt clients/python/pyproject.toml
 	@touch $(READY)
 
 # Programs that the tests run for real.
-.PHONY: tools
-tools:
+.PHONY: programs
+programs:
 	@missing=; for tool in git rsync unison scp; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
 	if [ -n "$$missing" ]; then \
 	  echo "the tests also run:$$missing. Try: sudo apt-get install git rsync unison openssh-client" >&2; exit 1; fi

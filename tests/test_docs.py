@@ -12,7 +12,7 @@ import pytest
 
 from livegym.tasks.hand import names
 from tests.test_house import LAYERS
-from tools import architecture_picture
+from tools import architecture_picture, tasks_page
 from tools.tasks_page import OUT, page
 
 ROOT = Path(__file__).parent.parent
@@ -39,6 +39,17 @@ def test_it_has_every_name_that_a_hand_of_ones_own_needs():
 def test_the_readme_names_every_document():
     readme = (ROOT / "README.md").read_text()
     assert [page.name for page in (ROOT / "docs").glob("*.md") if f"docs/{page.name}" not in readme] == []
+
+
+def test_documents_are_at_most_120_columns_wide_but_for_tables():
+    tracked = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True)
+    wide = [
+        f"{name}:{number}"
+        for name in tracked.stdout.split()
+        for number, line in enumerate((ROOT / name).read_text().splitlines(), 1)
+        if len(line) > tasks_page.WIDTH and not line.lstrip().startswith("|")
+    ]
+    assert wide == []
 
 
 def test_the_map_has_every_room_in_the_order_of_the_layers():

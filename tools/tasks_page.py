@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from pathlib import Path
@@ -25,6 +26,7 @@ from livegym.tasks.hand.senses import HandSenses
 
 OUT = Path(__file__).parent.parent / "docs" / "tasks.md"
 TASKS = ("BaseTask", "BlindGrasping")
+WIDTH = 120  # columns of a document
 LINE = re.compile(r"^ *(\w+): (.+)$", re.MULTILINE)
 
 HEAD = """# The tasks of the dexterous hand
@@ -45,8 +47,8 @@ A right hand, palm down, sized like an adult's, without weight: six base joints 
 puts it. Every joint has a position actuator of its own name. A hand of one's own (`asset=my_hand.xml`) needs these
 joints and actuators, and
 
-- the bodies {bodies};
-- the sites {sites}.
+{bodies}
+{sites}
 
 An error lists what it lacks. Ours is `tasks/models/hand/hand.xml`, with the files that it includes: begin with a copy.
 The open hand above the box, from which BlindGrasping's rewards and easy starts take their poses, is written for its
@@ -72,6 +74,11 @@ def rows(lines: Iterable[Iterable[object]]) -> str:
     return "".join("| " + " | ".join(str(cell) for cell in line) + " |\n" for line in lines)
 
 
+def item(text: str) -> str:
+    """A list's item, wrapped as documents are."""
+    return textwrap.fill(text, WIDTH, initial_indent="- ", subsequent_indent="  ")
+
+
 def hand_text(env: Env) -> str:
     """The hand: names, coupling, ranges."""
     hand: DrivenHand = env.task.hand  # type: ignore[attr-defined]
@@ -86,7 +93,8 @@ def hand_text(env: Env) -> str:
     sites = ", ".join(f"`{n}`" for n in (names.PALM_SITE, names.GRASP_SITE, *names.TIP_SITES, *names.PAD_SITES))
     bodies = ", ".join(f"`{n}`" for n in (names.PALM, *names.DISTAL_BODIES))
     missing = [joint for joint in names.JOINTS if not any(joint in joints for joints in coupled.values())]
-    return HAND.format(sites=sites, bodies=bodies) + rows(lines) + f"\n`{'`, `'.join(missing)}` is held at 0.\n"
+    text = HAND.format(sites=item(f"the sites {sites}."), bodies=item(f"the bodies {bodies};"))
+    return text + rows(lines) + f"\n`{'`, `'.join(missing)}` is held at 0.\n"
 
 
 def task_text(env: Env) -> str:
