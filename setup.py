@@ -54,7 +54,7 @@ setup(
         "livegym.tasks": ["models/*.xml", "models/*/*.xml"],
     },
     install_requires=[
-        "hydra-core~=1.3",
+        "hydra-core~=1.3.0",
         "omegaconf~=2.3",
         "numpy>=1.26",
         "pyyaml",

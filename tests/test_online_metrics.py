@@ -227,4 +227,4 @@ def test_who_reads_while_points_are_added_sees_no_gap():
 def test_the_table_of_the_document_is_what_the_code_says():
     written = table()
     assert all(f"`{number.place}`" in written for number in NUMBERS)
-    assert written in DOCUMENT.read_text(), "put what online.metrics.table() returns into docs/continuous.md"
+    assert written in DOCUMENT.read_text(), "put what serve.metrics.table() returns into docs/continuous.md"

@@ -21,16 +21,16 @@ ROOMS = {
     "online": "gates, replay, trainer",
     "web": "one port, token, limits",
     "play": "a test and its control loop",
-    "live": "a policy that is exchanged",
+    "live": "a policy that is swapped",
     "weights": "bus and files",
-    "rl": "what improves a policy",
+    "rl": "learners",
     "cfg": "yaml and what composes it",
     "tasks": "what is learned; Env",
     "sim": "what moves the bodies",
     "rundir": "runs and checkpoints on disk",
     "schema": "keys, units, ranges",
-    "projects": "whose tasks there are",
-    "utils": "knows nothing of livegym",
+    "projects": "finds tasks and gates",
+    "utils": "helpers",
 }
 """Room -> what it holds, in a few words; the highest first."""
 
@@ -48,8 +48,8 @@ WAYS = (
     Way("weights", "trainer → acting policy", {
         "rl": "an iteration makes a version",
         "weights": "published: bus, or files",
+        "play": "a thread takes the newest",
         "live": "checked, then swapped in",
-        "play": "acts in the next step",
     }),
     Way("observation", "simulator → policy", {
         "sim": "state of N environments",
@@ -61,7 +61,7 @@ WAYS = (
         "train": "numEnvs=64",
         "cfg": "composed with the yaml",
         "schema": "type, range, near names",
-        "rl": "a mode takes RootConfig",
+        "rl": "a mode takes it, typed",
         "tasks": "make_env() builds the Env",
     }),
     Way("experience", "WebSocket → trainer", {
