@@ -110,7 +110,7 @@ def test_a_trainer_that_is_gone_is_said_and_its_age_goes_on(shown, state):
     shown.script.change(trainer={"state": state, "why": "killed by signal 9", "beat_age_s": 14.0})
     wait(page, lambda: text(page, "#trainer-state") == f"trainer: {state}")
     assert "killed by signal 9" in text(page, "#troubles")
-    assert "Version 41 goes on deciding" in text(page, "#troubles")
+    assert "Version 41 continues to decide" in text(page, "#troubles")
     assert state in text(page, "#spoken")
     assert "stale" in page.get_attribute("#trainer", "class")
     assert page.get_attribute("body", "data-fresh") == "yes"  # what decides is alive
@@ -160,11 +160,11 @@ def test_a_server_that_says_nothing_and_a_status_that_nobody_renews_are_told_apa
     with dashboards(script) as opened:
         door = opened()
         page = shown_at(browser, door.url)  # nobody changes the status
-        wait(page, lambda: "what decides has given no news" in text(page, "#troubles"), 20)
+        wait(page, lambda: "the decision loop is not responding" in text(page, "#troubles"), 20)
         assert text(page, "#connection") == "live"
         assert page.get_attribute("body", "data-fresh") == "no"
         monkeypatch.setattr("livegym.serve.dashboard.BEAT", 1e9)
-        wait(page, lambda: "connected but says nothing" in text(page, "#troubles"), 20)
+        wait(page, lambda: "connected but sends nothing" in text(page, "#troubles"), 20)
         assert text(page, "#connection") == "no news"
         wait(page, lambda: text(page, "#connection") == "reconnecting" or door.dashboard.open != 1, 20)
         monkeypatch.setattr("livegym.serve.dashboard.BEAT", 1.0)

@@ -187,14 +187,14 @@ function renderTrainer(t) {
   $("train-again").hidden = t.state !== "given up";
   for (const id of ["utilization", "trainer"]) $(id).classList.toggle("stale", !runs);
   facts("trainer", [
-    ["steps", count(t.training_steps), "trainings"], ["a second", short(t.training_steps_per_second)],
+    ["steps", count(t.training_steps), "update rounds"], ["a second", short(t.training_steps_per_second)],
     ["step time", unit(t.average_training_time_ms, "ms")], ["batches", count(t.total_batches_trained)],
     ["loss", short(t.loss)], ["mean loss", short(t.average_loss)],
     ["batch size", short(t.average_batch_size)], ["rate", short(t.learning_rate), "learning rate: it falls slowly, and by half with each roll back"],
     ["version", count(t.version), "published last"], ["gate agrees", percent(t.agreement)],
-    ["overruns", count(t.overruns), "trainings that took longer than the interval"], ["roll backs", count(t.rollbacks), "to the last good version"],
+    ["overruns", count(t.overruns), "update rounds that took longer than the interval"], ["roll backs", count(t.rollbacks), "to the last good version"],
     ["skipped", count(t.skipped_batches), "batches that were not learned from"], ["restarts", count(t.restarts)],
-    ["process", t.pid ?? "–"], ["sign of life", aged(t.beat_age_s)],
+    ["process", t.pid ?? "–"], ["heartbeat", aged(t.beat_age_s)],
   ]);
 }
 
@@ -350,12 +350,12 @@ function troubles(idle) {
   const found = [], linked = document.body.dataset.link;
   const old = Number.isFinite(stale()) ? `The numbers below are ${ago(stale()).replace("just now", "0 s")} old. ` : "";
   if (linked === "closed") found.push(["bad", `No connection to the server. ${old}Trying again.`, "no connection to the server"]);
-  else if (linked === "silent") found.push(["bad", `The server is connected but says nothing. ${old}`, "the server says nothing"]);
-  else if (stale() >= OLD) found.push(["bad", `The server answers, but what decides has given no news. ${old}`, "no news of what decides"]);
+  else if (linked === "silent") found.push(["bad", `The server is connected but sends nothing. ${old}`, "the server sends nothing"]);
+  else if (stale() >= OLD) found.push(["bad", `The server is up, but the decision loop is not responding. ${old}`, "the decision loop is not responding"]);
   if (found.length) return found; // what is known else is old
   if (["hung", "dead", "given up"].includes(trainer.state)) {
-    const goes = serving.version == null ? "" : ` Version ${serving.version} goes on deciding; it learns nothing.`;
-    const beat = trainer.beat_age_s == null ? "" : ` Its last sign of life was ${aged(trainer.beat_age_s)} ago.`.replace("just now ago", "just now");
+    const goes = serving.version == null ? "" : ` Version ${serving.version} continues to decide; it learns nothing.`;
+    const beat = trainer.beat_age_s == null ? "" : ` Its last heartbeat was ${aged(trainer.beat_age_s)} ago.`.replace("just now ago", "just now");
     const words = trainer.state === "given up" ? "The trainer was given up" : `The trainer is ${trainer.state}`;
     found.push(["bad", `${words}${trainer.why ? `: ${trainer.why}` : ""}.${beat}${goes}`.replace("..", "."), words]);
   }
