@@ -43,16 +43,16 @@ def test_the_table_has_every_kind_with_its_status():
 
 def test_the_limits_are_the_codes():
     table = {row[0]: row[1] for row in rows("Limits")}
-    assert table["bytes of a message"].startswith(f"{MAX_MESSAGE // 1024} KiB")
+    assert table["message size"].startswith(f"{MAX_MESSAGE // 1024} KiB")
     assert table["requests in a message"] == str(messages.MAX_ITEMS)
-    assert table["messages of a connection without an answer"].startswith(f"{talk.UNANSWERED};")
-    assert f"with {MAX_HELD // 1024} KiB more it is cut off" in table["messages of a connection without an answer"]
-    assert table["requests that wait, of all clients"].startswith(f"{CAPACITY};")
+    assert table["unanswered messages of a connection"].startswith(f"{talk.UNANSWERED};")
+    assert f"with {MAX_HELD // 1024} KiB more it closes" in table["unanswered messages of a connection"]
+    assert table["waiting requests of all clients"].startswith(f"{CAPACITY};")
     assert table["clients"] == f"{server.MAX_CLIENTS} WebSockets, {server.MAX_REQUESTS} HTTP requests"
-    assert table["connections that have asked for nothing yet"].startswith(f"{MAX_WAITING};")
+    assert table["connections without a request yet"].startswith(f"{MAX_WAITING};")
     assert table["streams"] == f"`online.max_streams`, {OnlineConfig().max_streams}"
-    assert f"for {talk.SEND_S:g} s" in table["answers that are not read"]
-    assert table["nonsense"].startswith(f"{talk.REFUSALS} ")
+    assert f"for {talk.SEND_S:g} s" in table["unread answers"]
+    assert table["meaningless messages"].startswith(f"{talk.REFUSALS} ")
     assert f"for {claims.LEASE_S:g} s after each request" in " ".join(TEXT.split())
     assert f"no answer within {server.ANSWER_S:g} s" in TEXT
 
