@@ -1,6 +1,6 @@
-"""The text of `python train.py --help` and `--list-tasks`, made from the schema and the yaml files.
+"""The text of `python train.py --help` and `--list-tasks`, generated from the schema and the yaml files.
 
-Help reads no task module, so it is there at once; the list of tasks does, and says more.
+Help imports no task module, so it prints at once. The list of tasks imports them, and says more.
 """
 
 from __future__ import annotations
@@ -29,39 +29,39 @@ from livegym.schema.values import allowed, show
 from livegym.tasks import TASKS
 from livegym.utils.errors import UserError
 
-MUJOCO_TIMESTEP = 0.002  # s, where a model names none
+MUJOCO_TIMESTEP = 0.002  # s, if a model sets none
 
 USAGE = "config=<preset> task=<Task> key=value ..."
 
 PROGRAM = "python train.py"
 EXAMPLES = (
     ("python train.py task=Ant numEnvs=256", "train Ant"),
-    ("python train.py config=test task=Ant checkpoint=latest", "watch the newest Ant, taking over new weights"),
-    ("python train.py resume=true checkpoint=latest maxIterations=500", "go on where the newest run stopped"),
-    ("python train.py train.learning_rate=1e-3 'train.network.units=[64,64]'", "keys of a section, a list"),
-    ("python train.py train.network.recurrent.cell=gru", "a recurrent policy"),
-    ("python train.py -m seed=1,2,3 task=Ant,Cartpole", "six runs, one after the other"),
-    ("python train.py task=Ant --cfg job", "show the configuration and stop"),
-    ("""python train.py 'checkpoint="/a b/ep=10.pth"'""", "a path with blanks, = or brackets: quoted twice"),
+    ("python train.py config=test task=Ant checkpoint=latest", "test the newest Ant policy, and adopt new weights"),
+    ("python train.py resume=true checkpoint=latest maxIterations=500", "continue the newest run"),
+    ("python train.py train.learning_rate=1e-3 'train.network.units=[64,64]'", "set keys of a section, and a list"),
+    ("python train.py train.network.recurrent.cell=gru", "train a recurrent policy"),
+    ("python train.py -m seed=1,2,3 task=Ant,Cartpole", "train six runs, one after the other"),
+    ("python train.py task=Ant --cfg job", "print the configuration and exit"),
+    ("""python train.py 'checkpoint="/a b/ep=10.pth"'""", "quote a path with blanks, = or brackets twice"),
 )
 
 
 def help_text(width: int | None = None, arguments: Sequence[str] = ()) -> str:
-    """What `--help` prints, wrapped to `width` columns (the terminal's, where None).
+    """What `--help` prints, wrapped to `width` columns (the terminal's if None).
 
-    With `task=<Task>` among the `arguments`, the task's own parameters too. Raises UserError for an unknown task.
+    If `task=<Task>` is among the `arguments`, it includes the parameters of that task. Raises UserError for an unknown task.
     """
     width = width or _terminal()
     parts = [
-        "livegym: train robot policies in simulation, and watch the policy that is learning right now.",
+        "livegym: train robot policies in simulation, and watch them while they learn.",
         f"usage: {program()} {USAGE}",
         _table("Presets (config=...)", _described("config"), width),
         _table("Tasks (task=...; more with --list-tasks)", _described("task"), width),
         _table("Simulation engines (sim=...)", _described("sim"), width),
         _table("Physics (physics=...)", _described("physics"), width),
-        _table("Learner settings (train=..., otherwise the task's own)", _described("train"), width),
+        _table("Learner settings (train=...; default: the task's own)", _described("train"), width),
         _table("Keys", _rows(k for k in Schema().keys(RootConfig).values() if section(k.hint) is None), width),
-        _table("Keys of a section, set as section.key=value: train.*", _rows(_below(PPOConfig, "train.")), width),
+        _table("Training: train.* (set as section.key=value)", _rows(_below(PPOConfig, "train.")), width),
         _table("Continuous training: online.*", _rows(_below(OnlineConfig, "online.")), width),
         _table("task.* (defaults are the task's own; with --help task=<Task>, its params too)", _task_rows(), width),
         _table("sim.* and physics.*", _rows([*_below(SimConfig, "sim."), *_below(PhysicsConfig, "physics.")]), width),
@@ -84,11 +84,11 @@ def _params_table(name: str, width: int) -> str:
 def _options() -> list[tuple[str, str]]:
     return [
         ("-m, --multirun", "run once for each combination of comma-separated values"),
-        ("--cfg job", "print the composed configuration; with --resolve, interpolations resolved"),
-        ("--info defaults", "print which yaml files were composed"),
-        ("new my_robot", "make a project of your own: a folder with a task that trains, to be turned into yours"),
+        ("--cfg job", "print the composed configuration; --resolve also resolves interpolations"),
+        ("--info defaults", "print the yaml files that were composed"),
+        ("new my_robot", "create your own project: a folder with a task that trains, for you to adapt"),
         ("--list-tasks", "print tasks with action spec, control rate and episode length"),
-        ("--hydra-help", "print Hydra's own options, tab completion among them"),
+        ("--hydra-help", "print Hydra's own options, including tab completion"),
     ]
 
 

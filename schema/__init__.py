@@ -30,10 +30,12 @@ from livegym.schema.watching import WatchingKeys
 class RecurrentConfig:
     """A recurrent layer after the MLP."""
 
-    cell: str = key("lstm", "kind of cell", choices=("lstm", "gru"))
+    cell: str = key("lstm", "type of the recurrent cell", choices=("lstm", "gru"))
     units: int = key(128, "size of the recurrent state", low=1)
-    layers: int = key(1, "stacked recurrent layers", low=1)
-    sequence_length: int = key(4, "control steps per truncated back-propagation; divides horizon_length", low=1)
+    layers: int = key(1, "number of stacked recurrent layers", low=1)
+    sequence_length: int = key(
+        4, "control steps of truncated backpropagation through time; must divide horizon_length", low=1
+    )
 
 
 @dataclass
@@ -44,9 +46,9 @@ class NetworkConfig:
     activation: str = key(
         "elu", "activation of the hidden layers", choices=("elu", "relu", "tanh", "selu", "swish", "gelu")
     )
-    separate: bool = key(False, "give the critic hidden layers of its own")
+    separate: bool = key(False, "give the critic its own hidden layers")
     initial_log_std: float = key(0.0, "log of the initial action standard deviation (Box actions)", low=-5, high=2)
-    recurrent: Optional[RecurrentConfig] = key(None, "a recurrent layer; null: none")
+    recurrent: Optional[RecurrentConfig] = key(None, "recurrent layer after the MLP; null: none")
 
 
 @dataclass
@@ -54,46 +56,50 @@ class PPOConfig:
     """How the policy is improved: proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347) by rl_games."""
 
     network: NetworkConfig = field(default_factory=NetworkConfig)
-    max_iterations: int = key(1000, "iterations where maxIterations is not given", low=1)
+    max_iterations: int = key(1000, "training iterations if maxIterations is not given", low=1)
     horizon_length: int = key(16, "control steps per environment and iteration", low=1)
-    num_minibatches: int = key(1, "minibatches per epoch; divides numEnvs x horizon_length", low=1)
+    num_minibatches: int = key(1, "minibatches per epoch; must divide numEnvs x horizon_length", low=1)
     mini_epochs: int = key(8, "passes over each batch", low=1)
     learning_rate: float = key(
-        3e-4, "step size of Adam; the starting value under lr_schedule=adaptive", above=0, high=1
+        3e-4, "step size of Adam; with lr_schedule=adaptive, only its initial value", above=0, high=1
     )
     lr_schedule: str = key(
         "adaptive",
-        "adaptive: follows kl_threshold; linear: to 0 at the last iteration",
+        "adaptive: follows kl_threshold; linear: decays to 0 at the last iteration",
         choices=("adaptive", "linear", "constant"),
     )
-    kl_threshold: float = key(0.008, "KL divergence per update that lr_schedule=adaptive aims at", above=0)
-    gamma: float = key(0.99, "discount per control step", low=0, high=1)
+    kl_threshold: float = key(0.008, "target KL divergence per update of lr_schedule=adaptive", above=0)
+    gamma: float = key(0.99, "discount factor per control step", low=0, high=1)
     tau: float = key(
         0.95, "lambda of generalised advantage estimation (Schulman et al. 2016, arXiv:1506.02438)", low=0, high=1
     )
     e_clip: float = key(0.2, "clip range of the probability ratio", above=0)
-    clip_value: bool = key(True, "clip the value loss like the policy loss")
+    clip_value: bool = key(True, "clip the value loss as the policy loss is clipped")
     entropy_coef: float = key(0.0, "weight of the entropy bonus", low=0)
     critic_coef: float = key(2.0, "weight of the value loss", low=0)
     bounds_loss_coef: float = key(1e-4, "weight of the penalty on means outside +-1.1 (Box actions)", low=0)
-    grad_norm: float = key(1.0, "gradients are clipped to this norm", above=0)
-    reward_scale: float = key(1.0, "factor on rewards before learning; reported returns are unscaled", above=0)
-    normalize_input: bool = key(True, "running mean and variance of observations, stored with the policy")
-    normalize_value: bool = key(True, "running mean and variance of returns")
-    normalize_advantage: bool = key(True, "advantages of a batch to mean 0, variance 1")
-    value_bootstrap: bool = key(True, "at a time limit, add the discounted value of the episode's last observation")
-    games_to_track: int = key(100, "episodes in the reported mean reward", low=1)
-    torch_threads: int = key(
-        1, "threads of one tensor operation in an update: 2 pay on two idle cores, and cost where one is busy", low=1
+    grad_norm: float = key(1.0, "maximum gradient norm; larger gradients are clipped to it", above=0)
+    reward_scale: float = key(1.0, "factor on rewards for learning; reported returns are unscaled", above=0)
+    normalize_input: bool = key(
+        True, "normalise observations by their running mean and variance, which are stored with the policy"
     )
-    compile: bool = key(False, "torch.compile the network: pays on a GPU with wide layers, costs seconds at start")
+    normalize_value: bool = key(True, "normalise returns by their running mean and variance")
+    normalize_advantage: bool = key(True, "normalise the advantages of a batch to mean 0, variance 1")
+    value_bootstrap: bool = key(True, "add the discounted value of the episode's last observation at a time limit")
+    games_to_track: int = key(100, "episodes over which the reported mean reward is taken", low=1)
+    torch_threads: int = key(
+        1, "threads per tensor operation in an update: 2 is faster if two cores are idle, slower if one is busy", low=1
+    )
+    compile: bool = key(
+        False, "compile the network with torch.compile: faster on a GPU with wide layers, costs seconds at startup"
+    )
 
 
 @dataclass
 class SimConfig:
     """Which engine moves the bodies."""
 
-    engine: str = key(MISSING, "simulation engine; sim=<name> sets it")
+    engine: str = key(MISSING, "simulation engine; set by sim=<name>")
     threads: int = key(0, "physics threads; 0: all cores. Results do not depend on it", low=0)
 
 
@@ -103,9 +109,9 @@ class PhysicsConfig:
 
     integrator: Optional[str] = key(None, "time integrator", choices=("euler", "implicitfast", "implicit", "rk4"))
     cone: Optional[str] = key(None, "friction cone", choices=("pyramidal", "elliptic"))
-    iterations: Optional[int] = key(None, "upper limit of solver iterations", low=1)
+    iterations: Optional[int] = key(None, "maximum number of solver iterations", low=1)
     tolerance: Optional[float] = key(None, "solver tolerance", above=0)
-    substeps: int = key(1, "each physics step is cut into this many; the control rate stays", low=1)
+    substeps: int = key(1, "number of parts into which each physics step is divided; the control rate stays", low=1)
 
 
 @dataclass
@@ -117,11 +123,11 @@ class MainKeys:
     sim: SimConfig = MISSING
     physics: PhysicsConfig = MISSING
     online: OnlineConfig = field(default_factory=OnlineConfig)
-    mode: str = key("train", "what is done; the presets set it", choices=("train", "test", "continuous", "runs"))
+    mode: str = key("train", "what to do; set by the preset", choices=("train", "test", "continuous", "runs"))
     checkpoint: Optional[str] = key(
         None,
-        "latest, latest_train, latest_test, best, a run directory, a unique part of a run's name, or a .pth. "
-        "In train mode without resume: a new run from these weights",
+        "checkpoint to load: latest, latest_train, latest_test, best, a run directory, a unique part of a run's "
+        "name, or a .pth file. In train mode without resume, a new run starts from its weights",
         example="checkpoint=latest",
     )
     resume: bool = key(
@@ -131,7 +137,7 @@ class MainKeys:
     )
     maxIterations: Optional[int] = key(
         None,
-        "learner iterations in all; null: the task's own",
+        "total number of learner iterations; null: the task's own",
         unit="iterations",
         low=1,
         example="maxIterations=500",
@@ -139,30 +145,41 @@ class MainKeys:
     )
     numEnvs: Optional[int] = key(
         None,
-        "environments; null: the task's own in training, 4 in a test",
+        "number of environments; null: the task's own in training, 4 in a test",
         low=1,
         high=1_000_000,
         example="numEnvs=256",
     )
     seed: Optional[int] = key(
-        42, "seed of everything random; 0 is a seed; null: drawn and recorded", low=0, high=2**31 - 1, example="seed=0"
+        42,
+        "seed of everything random; 0 is a seed; null: one is drawn and recorded",
+        low=0,
+        high=2**31 - 1,
+        example="seed=0",
     )
-    device: str = key("cpu", "where the learner's tensors live: cpu, cuda or cuda:<n>", example="device=cuda:0")
+    device: str = key("cpu", "device of the learner's tensors: cpu, cuda or cuda:<n>", example="device=cuda:0")
     testGamesNum: int = key(
         100,
-        "episodes of a test, exactly; 0: until Ctrl+C",
+        "exact number of episodes of a test; 0: run until Ctrl+C",
         unit="episodes",
         low=0,
         example="testGamesNum=0",
         mode="test",
     )
-    stochastic: bool = key(False, "test mode: sample actions rather than take the most likely", mode="test")
+    stochastic: bool = key(
+        False, "test mode: sample actions instead of taking the deterministic (most likely) one", mode="test"
+    )
     agent: str = key(
-        "policy", "test mode: who acts", choices=("policy", "zero", "random"), example="agent=random", mode="test"
+        "policy",
+        "test mode: what chooses the actions",
+        choices=("policy", "zero", "random"),
+        example="agent=random",
+        mode="test",
     )
     reloadInterval: float = key(
         30.0,
-        "time between looks at files; given explicitly also the least time between two swaps; 0: never",
+        "time between polls of checkpoint files; if given explicitly, also the minimum time between two swaps; 0: "
+        "follow nothing",
         unit="s",
         low=0,
         example="reloadInterval=2",
@@ -170,22 +187,22 @@ class MainKeys:
     )
     weights: str = key(
         "auto",
-        "where newer weights come from: bus (the memory of a training on this machine, within a second), files, or "
-        "auto: the bus where the run is live here, else files",
+        "source of new weights: bus (shared memory of a training run on this machine, within a second), files, or "
+        "auto: the bus if the run is live here, otherwise files",
         choices=("auto", "files", "bus"),
         mode="test continuous",
     )
     swap: str = key(
         "now",
-        "how new weights take over: now; reset, in each environment when its episode begins; "
-        "blend, over blendSeconds, in which actions are those of both",
+        "how new weights take over: now; reset: in each environment when its next episode begins; blend: over "
+        "blendSeconds, while actions mix both policies",
         choices=("now", "reset", "blend"),
         example="swap=blend",
         mode="test continuous",
     )
     blendSeconds: float = key(
         1.0,
-        "simulated time in which swap=blend goes from the old policy to the new",
+        "simulated time that swap=blend takes to go from the old policy to the new one",
         unit="s",
         above=0,
         high=3600,
@@ -193,34 +210,35 @@ class MainKeys:
     )
     minSwapInterval: float = key(
         0.0,
-        "least time between two swaps; the newest version waits, others are left out",
+        "minimum time between two swaps; the newest version waits, others are dropped",
         unit="s",
         low=0,
         mode="test continuous",
     )
     onMismatch: str = key(
         "refuse",
-        "a version of another shape: refuse it, or reinit: build network and environments anew from its run's "
-        "configuration, and begin fresh episodes",
+        "how to treat a version of a different shape: refuse it, or reinit: build a new network and new "
+        "environments from its run's configuration and start fresh episodes",
         choices=("refuse", "reinit"),
         mode="test",
     )
     historySize: int = key(
         8,
-        "versions kept in memory, to roll back to or to fill poolEnvs",
+        "number of versions kept in memory, for rollback and for poolEnvs",
         unit="versions",
         low=0,
         mode="test continuous",
     )
     poolEnvs: int = key(
         0,
-        "the last so many environments are played by older versions of the history, drawn at each episode's start",
+        "number of environments, the last ones, played by older versions from the history, drawn at the start of "
+        "each episode",
         low=0,
         mode="test",
     )
     swapGuard: int = key(
         0,
-        "a new version first plays so many episodes unseen, and takes over only if it is not worse; 0: no guard",
+        "number of episodes that a new version plays unseen first; it takes over only if it is no worse; 0: no guard",
         unit="episodes",
         low=0,
         example="swapGuard=20",
@@ -228,56 +246,83 @@ class MainKeys:
     )
     swapGuardMargin: float = key(0.0, "mean return by which swapGuard lets a version be worse", low=0, mode="test")
     swapGuardConfidence: float = key(
-        0.9, "confidence of swapGuard that a version is no worse than that", above=0, high=0.999, mode="test"
+        0.9,
+        "confidence that swapGuard requires that a version is worse by no more than the margin",
+        above=0,
+        high=0.999,
+        mode="test",
     )
     publishInterval: float = key(
-        1.0, "least time between publications on the weight bus; 0: none", unit="s", low=0, mode="train continuous"
+        1.0,
+        "minimum time between publications on the weight bus; 0: publish nothing",
+        unit="s",
+        low=0,
+        mode="train continuous",
     )
-    followLatest: bool = key(False, "test mode: also move to a newer run of the same task", mode="test")
+    followLatest: bool = key(False, "test mode: also switch to a newer run of the same task", mode="test")
     saveInterval: float = key(
         20.0, "time between checkpoints", unit="s", above=0, example="saveInterval=60", mode="train"
     )
     saveFrequency: Optional[int] = key(
-        None, "iterations between checkpoints; set: replaces saveInterval", unit="iterations", low=1, mode="train"
+        None, "iterations between checkpoints; if set, replaces saveInterval", unit="iterations", low=1, mode="train"
     )
     keepLast: Optional[int] = key(
-        5, "newest checkpoints that are kept; null or -1: all", low=-1, example="keepLast=null", mode="train continuous"
+        5,
+        "number of newest checkpoints to keep; null or -1: keep all",
+        low=-1,
+        example="keepLast=null",
+        mode="train continuous",
     )
     keepEvery: Optional[int] = key(
-        None, "also keep every n-th iteration's checkpoint for good", unit="iterations", low=1, mode="train continuous"
+        None,
+        "also keep the checkpoint of every n-th iteration permanently",
+        unit="iterations",
+        low=1,
+        mode="train continuous",
     )
-    runsDir: str = key("runs", "where run directories are, from where you typed", example="runsDir=/data/runs")
+    runsDir: str = key(
+        "runs",
+        "directory that holds the run directories, relative to the current directory",
+        example="runsDir=/data/runs",
+    )
     projectDir: Optional[str] = key(
         None,
-        "a folder of your own that holds cfg/ and tasks/: its tasks, gates, engines and yaml files are there as well; "
+        "folder of your own project with cfg/ and tasks/, which adds its tasks, gates, engines and yaml files; "
         "null: the current directory if its pyproject.toml has [tool.livegym]. Only on the command line",
         example="projectDir=../my_robot",
     )
     runsSelect: Optional[str] = key(
-        None, "a part of the names of the runs that are meant; null: all", mode="runs", example="runsSelect=Ant_train"
+        None,
+        "part of the names of the runs to list or plot; null: all runs",
+        mode="runs",
+        example="runsSelect=Ant_train",
     )
     runsPlot: Optional[str] = key(
-        None, "draw their curves into this picture (.png, .svg, .pdf)", mode="runs", example="runsPlot=curves.png"
+        None,
+        "file for a plot of the selected runs' curves (.png, .svg, .pdf)",
+        mode="runs",
+        example="runsPlot=curves.png",
     )
-    runsTag: str = key("rewards/step", "which curve is drawn; TensorBoard's name of it", mode="runs")
-    runsPin: Optional[str] = key(None, "pin a run against deletion, or take the pin off", mode="runs")
-    runsDelete: Optional[str] = key(None, "delete a run; never a live or a pinned one", mode="runs")
+    runsTag: str = key("rewards/step", "curve to plot, by its TensorBoard name", mode="runs")
+    runsPin: Optional[str] = key(None, "pin a run against deletion, or unpin it if it is pinned", mode="runs")
+    runsDelete: Optional[str] = key(None, "delete a run; a live or pinned run is never deleted", mode="runs")
     gate: str = key(
         "auto",
-        "who may veto an action of continuous training: cost (the task's cost function), lookahead (a copy of the "
-        "simulator, rolled forward), off, auto: cost where the task has one; or a project's own",
+        "gate that may veto actions in continuous training: cost (the task's cost function), lookahead (a copy of "
+        "the simulator, rolled forward), off, auto (cost if the task has one, otherwise off), or a gate of your "
+        "project",
         mode="continuous",
         example="gate=lookahead",
     )
     simulator: str = key(
         "builtin",
-        "where observations of continuous training come from: the task's own simulator, or clients only (external)",
+        "source of observations in continuous training: the task's own simulator (builtin), or clients only (external)",
         choices=("builtin", "external"),
         mode="continuous",
         example="simulator=external",
     )
-    checks: bool = key(False, "stop at the operation that first makes a NaN while learning; slow")
-    logLevel: str = key("info", "least severity that is shown", choices=("debug", "info", "warning", "error"))
+    checks: bool = key(False, "stop at the first operation that produces a NaN in learning; slow")
+    logLevel: str = key("info", "lowest severity that is logged", choices=("debug", "info", "warning", "error"))
 
 
 @dataclass

@@ -12,42 +12,56 @@ from livegym.schema.keydoc import key
 class OnlineConfig:
     """How a policy is served and learned at the same time."""
 
-    training_interval: float = key(1.0, "time from one update round to the next; 0: without a pause", unit="s", low=0)
-    batch_size: int = key(32, "experiences in a gradient step", low=1, high=65536)
-    min_batch_size: int = key(8, "least experiences to learn from", low=1)
-    updates: int = key(1, "gradient steps of one update round, each on a separate batch", low=1)
-    buffer_capacity: int = key(10_000, "experiences that are kept, the newest", low=8, high=10_000_000)
-    priority_sampling: bool = key(False, "draw rare and highly rewarded experiences, and great errors, more often")
+    training_interval: float = key(1.0, "time from one update round to the next; 0: no pause", unit="s", low=0)
+    batch_size: int = key(32, "experiences per gradient step", low=1, high=65536)
+    min_batch_size: int = key(8, "minimum number of experiences to learn from", low=1)
+    updates: int = key(1, "gradient steps per update round, each on its own batch", low=1)
+    buffer_capacity: int = key(
+        10_000, "number of experiences that the replay buffer keeps, the newest ones", low=8, high=10_000_000
+    )
+    priority_sampling: bool = key(
+        False, "sample experiences more often if they are rare, highly rewarded, or have a large error"
+    )
     max_age_s: Optional[float] = key(
-        None, "age beyond which an experience is not learned from, in time served; null: any", unit="s", above=0
+        None, "maximum age of an experience to learn from, in time served; null: any", unit="s", above=0
     )
-    pending_ttl_s: float = key(120.0, "time that a decision waits for its reward", unit="s", above=0)
-    pending_capacity: int = key(10_000, "decisions that wait at once; the oldest is given up", low=1)
-    max_streams: int = key(64, "streams that are served at once, the simulator's included", low=1, high=65536)
-    expected_weight: float = key(0.3, "weight of the reward that the re-evaluated gate expects", low=0, high=1)
-    actual_weight: float = key(0.7, "weight of the reward that came", low=0, high=1)
-    train_on_wait: bool = key(True, "learn the reward of what was done instead of an action that had to wait")
-    train_on_blocked: bool = key(True, "learn the gate's expectation of the action that had to wait")
-    wait_multiplier: float = key(0.5, "m: a reward after a WAIT counts r - (1 - m) |r|", low=0, high=1)
+    pending_ttl_s: float = key(
+        120.0, "time that a decision waits for its reward before it is given up", unit="s", above=0
+    )
+    pending_capacity: int = key(
+        10_000, "number of decisions that may wait for a reward at once; beyond it, the oldest is given up", low=1
+    )
+    max_streams: int = key(
+        64, "number of streams that are served at once, including the simulator's", low=1, high=65536
+    )
+    expected_weight: float = key(
+        0.3, "weight of the reward that the gate expects when it re-evaluates the experience", low=0, high=1
+    )
+    actual_weight: float = key(0.7, "weight of the reward that was received", low=0, high=1)
+    train_on_wait: bool = key(True, "after a WAIT, learn the reward of the action that was applied instead")
+    train_on_blocked: bool = key(True, "after a WAIT, learn the gate's expected reward of the blocked action")
+    wait_multiplier: float = key(0.5, "m: after a WAIT, a reward r counts as r - (1 - m) |r|", low=0, high=1)
     on_disagreement: str = key(
-        "skip", "what becomes of an experience that the gate now judges otherwise", choices=("penalty", "skip")
+        "skip", "how to treat an experience if the gate's verdict on it has changed", choices=("penalty", "skip")
     )
-    disagreement_penalty: float = key(0.5, "taken from its reward under on_disagreement=penalty", low=0)
+    disagreement_penalty: float = key(0.5, "amount that on_disagreement=penalty subtracts from its reward", low=0)
     gate_threshold: Optional[float] = key(
-        None, "least expected reward that is sent; null: the gate's own (cost: 0, lookahead: none)"
+        None, "minimum expected reward of an action that is sent; null: the gate's own (cost: 0, lookahead: none)"
     )
-    look_ahead: int = key(10, "control steps that gate=lookahead rolls a proposed action forward", low=1, high=1000)
-    learning_rate: float = key(1e-3, "step size of Adam at first", above=0, high=1)
-    lr_decay: float = key(0.99, "factor on it every 100 update rounds", above=0, high=1)
-    min_learning_rate: float = key(1e-4, "where it stays", above=0, high=1)
-    ratio_clip: float = key(1.0, "upper bound of importance ratios pi / mu", above=0)
+    look_ahead: int = key(10, "control steps for which gate=lookahead simulates a proposed action", low=1, high=1000)
+    learning_rate: float = key(1e-3, "initial step size of Adam", above=0, high=1)
+    lr_decay: float = key(0.99, "factor on the learning rate every 100 update rounds", above=0, high=1)
+    min_learning_rate: float = key(1e-4, "lower bound of the decaying learning rate", above=0, high=1)
+    ratio_clip: float = key(1.0, "upper bound of the importance ratio pi / mu", above=0)
     trust: float = key(
-        3.0, "ratio pi / mu, or its inverse, from which on an experience pushes the policy no further", above=1
+        3.0, "ratio pi / mu, or its inverse, beyond which an experience pushes the policy no further", above=1
     )
     entropy_coef: float = key(0.01, "weight of the entropy bonus", low=0)
     divergence_factor: float = key(
-        20.0, "a critic's loss so many times the median of the last hundred rolls back", above=1
+        20.0, "critic loss that triggers a rollback, as a multiple of the median of the last hundred", above=1
     )
     checkpoint_versions: int = key(20, "versions between two checkpoints", unit="versions", low=1)
-    hang_timeout_s: float = key(30.0, "silence after which the trainer counts as hung, and is restarted", above=1)
-    max_restarts: int = key(5, "restarts within ten minutes, after which the trainer stays dead", low=0)
+    hang_timeout_s: float = key(
+        30.0, "time without a heartbeat after which the trainer counts as hung and is restarted", above=1
+    )
+    max_restarts: int = key(5, "restarts within ten minutes after which the trainer is not restarted any more", low=0)

@@ -14,11 +14,13 @@ from livegym.schema.keydoc import key
 class ObservationGroups:
     """Which observation blocks make up which group, in the order in which they are concatenated."""
 
-    policy: list[str] = key(MISSING, "blocks that the policy sees")
+    policy: list[str] = key(MISSING, "observation blocks that the policy sees")
     privileged: list[str] = key(
-        [], "all that the critic sees, the policy's blocks among them (asymmetric critic); empty: what the policy sees"
+        [], "all blocks that the critic sees, including the policy's (asymmetric critic); empty: what the policy sees"
     )
-    unused: list[str] = key([], "blocks that the task offers and nobody sees; naming them here is deliberate")
+    unused: list[str] = key(
+        [], "blocks that neither policy nor critic sees; listing a block here marks that as intended"
+    )
 
 
 @dataclass
@@ -27,54 +29,59 @@ class RandomizationConfig:
 
     what: str = key(
         MISSING,
-        "mass of bodies (inertia with it), friction or size of geoms, gain of position actuators, damping of joints: "
-        "factors; observation_noise: a factor on task.noise; action_delay: control steps; push: N on bodies",
+        "quantity to randomise: mass of bodies (and with it inertia), friction or size of geoms, gain of position "
+        "actuators, damping of joints: by a factor; observation_noise: by a factor on task.noise; action_delay: in "
+        "control steps; push: in N on bodies",
         choices=("mass", "friction", "size", "gain", "damping", "observation_noise", "action_delay", "push"),
     )
-    names: list[str] = key([], "of which bodies, geoms, actuators or joints; * stands for any part of a name")
-    enabled: bool = key(True, "false: as if the entry were not there")
+    names: list[str] = key([], "names of the bodies, geoms, actuators or joints; * matches any part of a name")
+    enabled: bool = key(True, "use this entry; false: ignore it")
     distribution: str = key(
         "uniform",
-        "gaussian: about the range's middle, cut off at its ends, which are two standard deviations away",
+        "distribution in the range; gaussian: about its middle, clipped at its ends, two standard deviations away",
         choices=("uniform", "log_uniform", "gaussian"),
     )
-    range: list[float] = key(MISSING, "least and greatest value")
+    range: list[float] = key(MISSING, "lower and upper bound of the value")
     interval_s: Optional[list[float]] = key(
-        None, "least and greatest time after which it is drawn anew; null: once for each episode", unit="s", above=0
+        None, "shortest and longest time between two draws; null: one draw per episode", unit="s", above=0
     )
-    duration_s: float = key(0.1, "for how long a push lasts", unit="s", above=0)
-    curriculum: bool = key(False, "the range begins at no change, and widens with the level of task.curriculum")
+    duration_s: float = key(0.1, "duration of a push", unit="s", above=0)
+    curriculum: bool = key(False, "widen the range with the level of task.curriculum, from no change at level 0")
 
 
 @dataclass
 class CurriculumConfig:
     """How a task grows from an easy one (level 0) to the full one (level 1), by the success that was measured."""
 
-    level: float = key(0.0, "where a new run begins; it never falls below", low=0, high=1)
-    step: float = key(0.1, "by how much the level goes up or down", above=0, high=1)
-    raise_at: float = key(0.7, "success rate from which on the level goes up", low=0, high=1)
+    level: float = key(0.0, "level at which a new run begins; it never falls below", low=0, high=1)
+    step: float = key(0.1, "amount by which the level goes up or down", above=0, high=1)
+    raise_at: float = key(0.7, "success rate from which the level goes up", low=0, high=1)
     lower_at: float = key(0.2, "success rate below which the level goes down", low=0, high=1)
-    episodes: int = key(500, "ended episodes over which the success rate is measured", low=1)
-    params: dict[str, float] = key({}, "a number of task.params -> its value at level 0; at level 1 it is task.params'")
+    episodes: int = key(500, "number of finished episodes over which the success rate is measured", low=1)
+    params: dict[str, float] = key(
+        {}, "number in task.params -> its value at level 0; at level 1 it is the value in task.params"
+    )
 
 
 @dataclass
 class TaskConfig:
     """What is learned. Each task's yaml fills this in; `params` has the task's own dataclass."""
 
-    name: str = key(MISSING, "the task's name in the task table")
-    num_envs: int = key(MISSING, "environments in training where numEnvs is not given", low=1)
+    name: str = key(MISSING, "name of the task")
+    num_envs: int = key(MISSING, "number of environments in training if numEnvs is not given", low=1)
     episode_length_s: float = key(MISSING, "time limit of an episode (truncation)", unit="s", above=0, high=1e6)
     decimation: int = key(MISSING, "physics steps per control step at physics=default", low=1)
     observations: ObservationGroups = field(default_factory=ObservationGroups)
-    noise: dict[str, float] = key({}, "block -> standard deviation of Gaussian noise, in the block's unit", low=0)
-    delay: dict[str, int] = key({}, "block -> control steps by which the policy sees it late", low=1, high=1000)
+    noise: dict[str, float] = key({}, "block -> standard deviation of its Gaussian noise, in the block's unit", low=0)
+    delay: dict[str, int] = key({}, "block -> delay after which the policy sees it, in control steps", low=1, high=1000)
     history: dict[str, int] = key(
-        {}, "block -> how many of its last values the policy sees, oldest first", low=2, high=1000
+        {}, "block -> number of its last values that the policy sees, oldest first", low=2, high=1000
     )
-    rewards: dict[str, float] = key(MISSING, "reward term -> weight; 0 logs a term without counting it")
+    rewards: dict[str, float] = key(MISSING, "reward term -> weight; 0: logged, but not counted")
     terminations: dict[str, bool] = key(MISSING, "termination reason -> whether it ends the episode")
-    randomization: dict[str, RandomizationConfig] = key({}, "a name of one's own -> what differs between environments")
-    randomize: bool = key(True, "false: as if there were no task.randomization")
-    curriculum: Optional[CurriculumConfig] = key(None, "from an easy task to the full one; null: the full one at once")
-    params: Any = key(MISSING, "the task's own parameters")
+    randomization: dict[str, RandomizationConfig] = key({}, "name of your choice -> what differs between environments")
+    randomize: bool = key(True, "use task.randomization; false: ignore it")
+    curriculum: Optional[CurriculumConfig] = key(
+        None, "from an easy task to the full one; null: the full task from the start"
+    )
+    params: Any = key(MISSING, "parameters of the task")

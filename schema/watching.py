@@ -12,46 +12,53 @@ from livegym.schema.keydoc import key
 class WatchingKeys:
     """How a policy is shown. In train mode each of these is done by a process of its own, on the weight bus."""
 
-    viewer: bool = key(False, "a window of MuJoCo's own; config=test_viewer sets it", example="viewer=true")
-    watch: bool = key(False, "a page for browsers at streamPort; config=test_stream sets it", example="watch=true")
+    viewer: bool = key(False, "open MuJoCo's own window; set by config=test_viewer", example="viewer=true")
+    watch: bool = key(False, "serve a page for browsers at streamPort; set by config=test_stream", example="watch=true")
     playSpeed: float = key(
         1.0,
-        "simulated time for each second: where somebody watches, 1/16 to 8; of config=continuous, up to 1000; "
-        "0: as fast as possible",
+        "simulated time per second: 1/16 to 8 while someone watches; up to 1000 with config=continuous; 0: as fast "
+        "as possible",
         low=0,
         high=1000,
     )
-    streamPort: int = key(58080, "port of the page; the next free one where it is taken; 0: any", low=0, high=65535)
+    streamPort: int = key(58080, "port of the page; if it is taken, the next free one; 0: any", low=0, high=65535)
     streamBindAll: bool = key(
-        False, "let other machines reach the page, with a token; false: this machine only", example="streamBindAll=true"
+        False, "let other machines open the page, with a token; false: this machine only", example="streamBindAll=true"
     )
     streamToken: Optional[str] = key(
-        None, "the page's token; null: generated where streamBindAll; off: none, for whoever can reach the port"
+        None,
+        "access token of the page; null: generated with streamBindAll; off: none, so anyone who can reach the port "
+        "gets in",
     )
-    streamReadOnly: bool = key(False, "the page has no controls: it only shows")
+    streamReadOnly: bool = key(False, "serve the page without controls")
     streamHosts: list[str] = key(
-        [], "names under which the page may be asked for, beside this machine's own: those of a reverse proxy"
+        [],
+        "host names under which the page may be opened, in addition to this machine's own, such as a reverse proxy's",
     )
-    streamFps: int = key(60, "most updates of the page's scene in a second", unit="1/s", low=1, high=240)
-    videoRecord: bool = key(False, "record a video into the run's videos/; config=test_record sets it")
-    videoEpisodes: int = key(1, "episodes in one file", low=1)
+    streamFps: int = key(60, "maximum number of scene updates of the page per second", unit="1/s", low=1, high=240)
+    videoRecord: bool = key(False, "record a video into the run's videos/; set by config=test_record")
+    videoEpisodes: int = key(1, "episodes per video file", low=1)
     videoSeconds: Optional[float] = key(
-        None, "simulated time in one file; set: replaces videoEpisodes", unit="s", above=0, example="videoSeconds=30"
+        None,
+        "simulated time per video file; if set, replaces videoEpisodes",
+        unit="s",
+        above=0,
+        example="videoSeconds=30",
     )
-    videoEnv: Optional[int] = key(0, "which environment is recorded; null: all in one picture", low=0)
+    videoEnv: Optional[int] = key(0, "environment to record; null: all in one picture", low=0)
     videoWidth: int = key(640, "width of the picture", unit="pixels", low=16, high=7680)
     videoHeight: int = key(480, "height of the picture", unit="pixels", low=16, high=4320)
-    videoDir: Optional[str] = key(None, "where clips are written; null: videos/ of the test's directory")
+    videoDir: Optional[str] = key(None, "directory for clips; null: videos/ of the test's directory")
     videoEvery: int = key(
         0,
-        "test mode, where nobody watches: one episode of every so-many-th version only, at rest in between; 0: all",
+        "test mode, if nobody watches: record one episode of every n-th version and pause in between; 0: record all",
         unit="versions",
         low=0,
         mode="test",
     )
     trainVideoEvery: int = key(
         0,
-        "train mode: clips of the beginning of an episode, so many iterations apart or more; 0: none",
+        "train mode: minimum number of iterations between clips of the beginning of an episode; 0: no clips",
         low=0,
         mode="train",
     )
