@@ -1,9 +1,9 @@
 """BaseTask: bring a floating hand and its fingers into a commanded pose.
 
-The quick sanity check of the dexterous hand, and what new hand tasks are copied from. A hand of six base joints and
-five fingers hangs above the ground without weight; at the start of each episode a pose is drawn for all 18 controls.
-The policy moves the targets of the controls, at limited speeds, and senses its joints, its last targets and the goal.
-An episode ends in success once every control has been within `tolerance` of its goal (as a part of its range) for
+The quick sanity check of the dexterous hand, and the template for new hand tasks. A weightless hand with six base
+joints and five fingers floats above the ground. At the start of each episode, a goal pose is drawn for all 18 controls.
+The policy moves the targets of the controls at limited speeds. It senses its joints, its last targets and the goal. An
+episode ends in success once every control has been within `tolerance` of its goal (as a fraction of its range) for
 `hold_s`; otherwise it lasts 4 s.
 """
 
@@ -25,14 +25,18 @@ from livegym.tasks.hand.task import HandTask
 
 @dataclass(frozen=True)
 class BaseTaskParams(HandParams):
-    """What can be changed about BaseTask."""
+    """Parameters of BaseTask."""
 
     goal_range: float = key(
-        0.5, "part of each control's range, about its middle, from which goals are drawn", above=0, high=1
+        0.5, "fraction of each control's range, about its middle, from which goals are drawn", above=0, high=1
     )
-    start_range: float = key(0.2, "the same for the start pose", low=0, high=1)
-    tolerance: float = key(0.1, "part of a control's range within which a goal is reached", above=0, high=1)
-    hold_s: float = key(0.2, "how long all goals must be reached", unit="s", above=0)
+    start_range: float = key(
+        0.2, "fraction of each control's range, about its middle, from which start poses are drawn", low=0, high=1
+    )
+    tolerance: float = key(
+        0.1, "distance within which a goal counts as reached, as a fraction of the control's range", above=0, high=1
+    )
+    hold_s: float = key(0.2, "time for which all goals must be reached at once", unit="s", above=0)
 
 
 class BaseTask(HandTask):
@@ -71,8 +75,8 @@ class BaseTask(HandTask):
     def observe(self, state: Simulator) -> dict[str, Tensor]:
         """The hand's senses and targets, and
 
-        goal: the pose to take, 18 controls, as parts of their ranges about the middle
-        to_goal: how far each control is from it, as a part of its range
+        goal: goal pose of the 18 controls, as fractions of their ranges, measured from the middle
+        to_goal: difference from each control to its goal, as a fraction of its range
         """
         return {
             **self.hand.blocks(),
@@ -83,7 +87,7 @@ class BaseTask(HandTask):
     def reward(self, state: Simulator, action: Tensor) -> dict[str, Tensor]:
         """Come close, waste little, arrive:
 
-        closeness: exp(-4 x mean distance to the goal, as a part of the ranges)
+        closeness: exp(-4 x mean distance to the goal, as a fraction of the ranges)
         effort: mean square of the action
         reached: 1 in the step that ends the episode in success
         """
@@ -94,7 +98,7 @@ class BaseTask(HandTask):
         }
 
     def terminate(self, state: Simulator) -> dict[str, Tensor]:
-        """Where the goal was reached:
+        """Success, once the goal was held:
 
         reached: every control has been within `tolerance` of its goal for `hold_s`; success
         """

@@ -1,18 +1,20 @@
 """BlindGrasping: a floating hand grasps and lifts a box by touch alone.
 
-A box of 5 cm and 100 g lies on the ground, its middle within 2 cm of the origin on either axis. The hand starts up to
-0.2 m and 45 degrees from its place above, on every axis, its fingers anywhere in their ranges. It may sense its joints,
-its targets, its fingertips and touch, and which stage it is in; never the box. Three stages, forwards only:
+A box of 5 cm and 100 g lies on the ground, with its centre within 2 cm of the origin on either axis. The hand starts up
+to 0.2 m and 45 degrees away from its place above the box, on every axis, and its fingers start anywhere in their
+ranges. The policy senses its joints, its targets, its fingertips, contacts and its stage, but never the box. There are
+three stages, which only move forward:
 
-- `pre_grasp`, for at most 4 s: the hand level, not turned, open, its grasp point within 3 cm of where the box may be;
-- `grasp`, for at most 3 s: thumb and another finger touch something, for 0.1 s without a break;
-- `lift`: the box above 0.2 m, touched by two fingers or more, for 2 s without a break: success.
+- `pre_grasp`, at most 4 s: the hand is level, not turned and open, and its grasp point is within 3 cm of the origin, at
+  the box's height. The box lies near that point.
+- `grasp`, at most 3 s: the thumb and another finger touch something for 0.1 s without a break.
+- `lift`: the box is above 0.2 m and touched by at least two fingers for 2 s without a break. This is success.
 
-An episode fails where the stage takes longer (`pre_grasp_failed`, `contact_failed`), fingertips or palm hit the ground
-(`hit_ground`), the box is farther than 15 cm from the origin (`box_too_far`), or, while lifting, fewer than two fingers
-touch it for 0.5 s (`grasp_lost`). It lasts 10 s at the most.
+An episode fails if a stage takes longer (`pre_grasp_failed`, `contact_failed`), if fingertips or palm hit the ground
+(`hit_ground`), if the box is more than 15 cm from the origin (`box_too_far`), or if, in the lift, fewer than two
+fingers touch it for 0.5 s (`grasp_lost`). It lasts at most 10 s.
 
-Rewards: see `reward`, one sentence a term. Those of a stage are 0 in the others.
+Each reward term is described in `reward`. A stage's terms are 0 in the other stages.
 """
 
 from __future__ import annotations
@@ -39,32 +41,46 @@ EASY_SPREAD = 0.05  # of the whole start range, about the ready pose
 
 @dataclass(frozen=True)
 class BlindGraspingParams(HandParams):
-    """What can be changed about BlindGrasping."""
+    """Parameters of BlindGrasping."""
 
-    box_range: float = key(0.02, "how far from the origin the box begins, on either axis", unit="m", low=0)
-    box_turn: float = key(0.0, "how far it is turned then, to either side", unit="rad", low=0)
-    start_slide: float = key(0.2, "how far from its place the hand begins, on each axis", unit="m", low=0)
-    start_turn: float = key(0.785, "how far it is turned then, about each axis", unit="rad", low=0)
-    easy_start: float = key(0.0, "part of the episodes that begin with the open hand above the box", low=0, high=1)
-    reach_radius: float = key(0.03, "how near the grasp point must come to where the box may be", unit="m", above=0)
-    reach_turn: float = key(0.3, "how far the hand may be turned then, about each axis", unit="rad", above=0)
+    box_range: float = key(
+        0.02, "maximum distance of the box from the origin at the start, on either axis", unit="m", low=0
+    )
+    box_turn: float = key(0.0, "maximum rotation of the box at the start, to either side", unit="rad", low=0)
+    start_slide: float = key(
+        0.2, "maximum distance of the hand from its place at the start, on each axis", unit="m", low=0
+    )
+    start_turn: float = key(0.785, "maximum rotation of the hand at the start, about each axis", unit="rad", low=0)
+    easy_start: float = key(0.0, "fraction of episodes that start with the open hand above the box", low=0, high=1)
+    reach_radius: float = key(
+        0.03,
+        "maximum distance of the grasp point from the box's nominal place, to finish the pre-grasp",
+        unit="m",
+        above=0,
+    )
+    reach_turn: float = key(
+        0.3, "maximum rotation of the hand about each axis, to finish the pre-grasp", unit="rad", above=0
+    )
     reach_open: float = key(
         0.35,
-        "how far the fingers may be from the open hand then, mean",
+        "maximum mean distance of the fingers from the open hand, to finish the pre-grasp",
         unit="rad",
         above=0,
     )
-    pre_grasp_s: float = key(4.0, "time for the pre-grasp", unit="s", above=0)
-    grip_s: float = key(0.1, "how long thumb and a finger must touch before the lift", unit="s", above=0)
-    grasp_s: float = key(3.0, "time for the grasp", unit="s", above=0)
-    lift_height: float = key(0.2, "how high the box's middle has to be", unit="m", above=0.03)
-    hold_s: float = key(2.0, "how long it must be up and held", unit="s", above=0)
-    lost_s: float = key(0.5, "how long fewer than two fingers may touch it in the lift", unit="s", above=0)
-    far: float = key(0.15, "how far from the origin the box may get, over the ground", unit="m", above=0)
+    pre_grasp_s: float = key(4.0, "time limit of the pre-grasp", unit="s", above=0)
+    grip_s: float = key(0.1, "time for which the thumb and a finger must touch before the lift", unit="s", above=0)
+    grasp_s: float = key(3.0, "time limit of the grasp", unit="s", above=0)
+    lift_height: float = key(0.2, "height above which the box's centre counts as lifted", unit="m", above=0.03)
+    hold_s: float = key(2.0, "time for which the box must be up and held", unit="s", above=0)
+    lost_s: float = key(0.5, "time for which fewer than two fingers may touch the box in the lift", unit="s", above=0)
+    far: float = key(0.15, "maximum horizontal distance of the box from the origin", unit="m", above=0)
     hard_contact: float = key(
-        30.0, "force of the ground on a fingertip or the palm, beyond which the hand has hit it", unit="N", above=0
+        30.0,
+        "force of the ground on a fingertip or the palm above which the hand has hit the ground",
+        unit="N",
+        above=0,
     )
-    firm_force: float = key(15.0, "force on a fingertip, beyond which it is pressed in too far", unit="N", above=0)
+    firm_force: float = key(15.0, "force on a fingertip above which it is pressed in too far", unit="N", above=0)
 
 
 class BlindGrasping(HandTask):
@@ -122,10 +138,10 @@ class BlindGrasping(HandTask):
     def observe(self, state: Simulator) -> dict[str, Tensor]:
         """The hand's senses and targets, the box (`BesideHand.blocks`), and
 
-        stage: which of the three stages, one-hot
-        time_in_stage: for how long, s
-        progress: how far it is, 0 to 1, by what the hand senses: nearness, fingers that touch, height of the palm
-        held: for how long the box has been up and held, s; like all of the box, for the critic only
+        stage: the current one of the three stages, one-hot
+        time_in_stage: time since the stage began, s
+        progress: progress in the stage, 0 to 1, as sensed: nearness, fraction of fingers that touch, height of the palm
+        held: time for which the box has been up and held, s; for the critic only, as everything about the box
         """
         return {
             **self.hand.blocks(),
@@ -137,24 +153,24 @@ class BlindGrasping(HandTask):
         }
 
     def reward(self, state: Simulator, action: Tensor) -> dict[str, Tensor]:
-        """About 1 each at its best in a control step; those that happen once are 1 then:
+        """Each is at best about 1 per control step; events are 1 in the step in which they happen:
 
-        approach: until the lift, nearness of the grasp point to where the box may be
-        level: until the lift, exp(-3 x the largest of the hand's three turns in rad)
+        approach: before the lift, nearness of the grasp point to the box's nominal place
+        level: before the lift, exp(-3 x the largest of the hand's three rotations in rad)
         open: before the grasp, exp(-3 x mean distance of the finger controls to the open hand in rad)
-        enclose: in the grasp, nearness of the thumb's and the fingers' pads to the box, their geometric mean
-        touch: in the grasp, 0.2 for the thumb on the box, 0.2 for a finger, 0.6 more for both
-        grip: in the lift, the part of three fingers that touch the box
-        height: in the lift, how high the box is: 0 on the ground, 1 at `lift_height`, the first centimetres worth most
-        hold: in the lift, for how long it has been up and held, as a part of `hold_s`
-        stage: how many stages are behind
+        enclose: in the grasp, geometric mean of the thumb's and the fingers' pads' nearness to the box
+        touch: in the grasp, 0.2 if the thumb touches the box, 0.2 if a finger does, 0.6 more if both do
+        grip: in the lift, number of fingers on the box, at most 3, divided by 3
+        height: in the lift, height of the box: 0 on the ground, 1 at `lift_height`; the first centimetres count most
+        hold: in the lift, time for which the box has been up and held, divided by `hold_s`
+        stage: number of stages completed
         stage_entered: 1 in the step that enters a new stage
         success: 1 in the step that ends the episode in success
-        failure: 1 in the step that ends it in failure
+        failure: 1 in the step that ends the episode in failure
         effort: mean square of the action
-        push: before the lift, the box's speed over the ground, m/s
-        penetration: how far forces on fingertips are beyond `firm_force`, as a part of it
-        ground: forces of the ground on fingertips and palm, as a part of `hard_contact`
+        push: before the lift, horizontal speed of the box, m/s
+        penetration: sum of the forces on the fingertips beyond `firm_force`, divided by `firm_force`
+        ground: sum of the forces of the ground on fingertips and palm, divided by `hard_contact`
         """
         p = self.params
         pre, grasp, lift = (self.stages.at(name).float() for name in STAGES)
@@ -185,10 +201,10 @@ class BlindGrasping(HandTask):
     def episode_metrics(self, state: Simulator) -> dict[str, Tensor]:
         """How far an episode came:
 
-        reached_grasp: 1 where it came to the grasp
-        reached_lift: 1 where it came to the lift
-        stage: how many stages are behind
-        box_height: of the box's middle at the end, m
+        reached_grasp: 1 if the episode reached the grasp
+        reached_lift: 1 if the episode reached the lift
+        stage: number of stages completed
+        box_height: height of the box's centre at the end, m
         """
         reached = {f"reached_{name}": (self.stages.index >= i).float() for i, name in enumerate(STAGES) if i}
         return {**reached, "stage": self.stages.index.float(), "box_height": self.box.pos_w[:, 2]}
@@ -196,11 +212,11 @@ class BlindGrasping(HandTask):
     def terminate(self, state: Simulator) -> dict[str, Tensor]:
         """Success, or a failure by name:
 
-        success: the box has been up and held by two fingers or more for `hold_s`
+        success: the box has been up and held by at least two fingers for `hold_s`
         hit_ground: the ground pushes a fingertip or the palm with more than `hard_contact`
         box_too_far: the box is farther than `far` from the origin
-        pre_grasp_failed: the pre-grasp is not done after `pre_grasp_s`
-        contact_failed: the grasp is not done after `grasp_s`
+        pre_grasp_failed: the pre-grasp is not finished after `pre_grasp_s`
+        contact_failed: the grasp is not finished after `grasp_s`
         grasp_lost: in the lift, fewer than two fingers have touched the box for `lost_s`
         """
         p, dt = self.params, state.control_dt

@@ -1,6 +1,6 @@
-"""Writes docs/tasks.md out of the code: every name, width, weight, limit and meaning in it is the code's own.
+"""Generates docs/tasks.md from the code: every name, width, weight, limit and meaning in it is the code's own.
 
-    python -m tools.tasks_page            # a test holds that the file is what this would write
+    python -m tools.tasks_page            # a test checks that the file is up to date
 
 Meanings are the lines `name: meaning` in the docstrings of `observe`, `reward`, `terminate` and `episode_metrics`.
 """
@@ -31,8 +31,9 @@ LINE = re.compile(r"^ *(\w+): (.+)$", re.MULTILINE)
 
 HEAD = """# The tasks of the dexterous hand
 
-This page is written by `python -m tools.tasks_page` out of the code. Positions are in m, angles in rad, forces in N;
-`_w` is in the world, `_h` in the palm's frame. Other tasks: `python train.py --list-tasks`.
+`python -m tools.tasks_page` generates this page from the code. Positions are in m, angles in rad, forces in N. Names
+that end in `_w` are in the world frame, those in `_h` in the palm's frame. `python train.py --list-tasks` lists the
+other tasks.
 
 ```bash
 python train.py config=train_headless task=BlindGrasping          # learn to grasp
@@ -43,23 +44,23 @@ python train.py config=debug task=BlindGrasping asset=my_hand.xml  # does it hol
 
 HAND = """## The hand
 
-A right hand, palm down, sized like an adult's, without weight: six base joints carry it, relative to where the task
-puts it. Every joint has a position actuator of its own name. A hand of one's own (`asset=my_hand.xml`) needs these
-joints and actuators, and
+It is a right hand with the palm down and the size of an adult's. It has no weight: six base joints carry it, relative
+to its place in the task. Every joint has a position actuator of the same name. Your own hand (`asset=my_hand.xml`)
+needs these joints and actuators, and
 
 {bodies}
 {sites}
 
-An error lists what it lacks. Ours is `tasks/models/hand/hand.xml`, with the files that it includes: begin with a copy.
-The open hand above the box, from which BlindGrasping's rewards and easy starts take their poses, is written for its
-proportions (`tasks/hand/poses.py`).
+If anything is missing, an error lists it. The built-in hand is `tasks/models/hand/hand.xml`, with the files that it
+includes; start from a copy. The pose of the open hand above the box is set for the proportions of that hand
+(`tasks/hand/poses.py`). BlindGrasping uses it in its rewards and for its easy starts.
 
-A policy decides 18 controls at 50 Hz, which become the targets of 26 joints: as on a human hand, some joints move
-together. An action in [-1, 1] moves each control's target (`action_rule=position_delta`), or says where in its range
-the target is (`position`); targets move no faster and no farther than the table says. With
-`policy_controls_base=false` or `policy_controls_fingers=false`, the rest stays where it began.
+A policy sets 18 controls at 50 Hz, which become the targets of 26 joints: as in a human hand, some joints move
+together. An action in [-1, 1] moves each control's target (`action_rule=position_delta`) or sets the target's position
+in its range (`position`). Targets stay within the ranges and below the speeds of the table. With
+`policy_controls_base=false` or `policy_controls_fingers=false`, the base or the fingers stay where they began.
 
-| control | joints that it drives | range | fastest, per s |
+| control | driven joints | range | maximum speed, per s |
 | --- | --- | --- | --- |
 """
 
@@ -116,13 +117,13 @@ def task_text(env: Env) -> str:
     rewards, reasons = meanings(type(task).reward), meanings(type(task).terminate)
     text += "\n| reward term | weight | meaning |\n| --- | --- | --- |\n"
     text += rows((f"`{n}`", f"{w:g}", rewards[n]) for n, w in config.rewards.items())
-    text += "\n| end | ends the episode | meaning |\n| --- | --- | --- |\n"
+    text += "\n| termination | ends the episode | meaning |\n| --- | --- | --- |\n"
     text += rows((f"`{n}`", "yes" if on else "no", reasons[n]) for n, on in config.terminations.items())
     text += schedule_text(env)
     metrics = meanings(type(task).episode_metrics)
     told = task.episode_metrics(env.sim)
     if told:
-        text += "\n| logged at an episode's end | meaning |\n| --- | --- |\n"
+        text += "\n| metric, logged at the end of an episode | meaning |\n| --- | --- |\n"
         text += rows((f"`{n}`", metrics[n]) for n in told)
     text += "\n| parameter, `task.params.` | default | unit and meaning |\n| --- | --- | --- |\n"
     lines = []
@@ -134,13 +135,13 @@ def task_text(env: Env) -> str:
 
 
 def schedule_text(env: Env) -> str:
-    """Noise, randomisation and curriculum of a task; '' where it has none."""
+    """Noise, randomisation and curriculum of a task; '' if it has none."""
     config, text = env.config, ""
     if config.noise:
-        text += "\n| noise of what the policy sees | standard deviation |\n| --- | --- |\n"
+        text += "\n| observation noise (policy only) | standard deviation |\n| --- | --- |\n"
         text += rows((f"`{name}`", f"{std:g}") for name, std in config.noise.items())
     if config.randomization:
-        text += "\n| randomised | what | of | range | drawn |\n| --- | --- | --- | --- | --- |\n"
+        text += "\n| randomisation | quantity | of | range | drawn |\n| --- | --- | --- | --- | --- |\n"
         for name, entry in config.randomization.items():
             low, high = entry.range
             of = ", ".join(f"`{n}`" for n in entry.names) or "the environment"
@@ -150,11 +151,12 @@ def schedule_text(env: Env) -> str:
             text += rows([(f"`{name}`", entry.what, of, f"{low:g} to {high:g}", drawn)])
     if config.curriculum is not None:
         c = config.curriculum
-        text += (
-            f"\nCurriculum: a run begins at level {c.level:g}; the level goes up by {c.step:g} where "
-            f"{100 * c.raise_at:g} % of {c.episodes} episodes succeed, down below {100 * c.lower_at:g} %.\n\n"
-            "| parameter | at level 0 | at level 1 |\n| --- | --- | --- |\n"
+        fall = f", and falls by as much if fewer than {100 * c.lower_at:g} % do" if c.lower_at else "; it never falls"
+        told = (
+            f"Curriculum: a run starts at level {c.level:g}. The level rises by {c.step:g} if at least "
+            f"{100 * c.raise_at:g} % of {c.episodes} episodes succeed{fall}."
         )
+        text += f"\n{textwrap.fill(told, WIDTH)}\n\n| parameter | at level 0 | at level 1 |\n| --- | --- | --- |\n"
         text += rows((f"`{n}`", f"{v:g}", _shown(getattr(env.curriculum.full, n))) for n, v in c.params.items())
     return text
 

@@ -69,10 +69,10 @@ class BesideHand:
     def blocks(self) -> dict[str, Tensor]:
         """Name -> (N, width), for a critic only:
 
-        box_position_w: the box's middle in the world, m
-        box_position_h: the same in the palm's frame
-        box_rotation_w: its rotation, quaternion w, x, y, z
-        box_velocity_w: its velocity, m/s, then rad/s, world axes
+        box_position_w: position of the box's centre in the world, m
+        box_position_h: `box_position_w` in the palm's frame
+        box_rotation_w: rotation of the box in the world, quaternion w, x, y, z
+        box_velocity_w: velocity of the box, linear m/s, then angular rad/s, world axes
         box_contacts: 1 for each finger that touches the box
         """
         return {

@@ -33,25 +33,25 @@ BOUND = ("slide_speed", "turn_speed", "finger_speed", "contact_threshold")
 
 @dataclass(frozen=True)
 class HandParams:
-    """What can be changed about how a hand is driven."""
+    """Parameters of how a hand is driven."""
 
-    policy_controls_base: bool = key(True, "false: the base stays where it began")
-    policy_controls_fingers: bool = key(True, "the same of the fingers")
+    policy_controls_base: bool = key(True, "the policy moves the base; false: it stays where it began")
+    policy_controls_fingers: bool = key(True, "the policy moves the fingers; false: they stay where they began")
     action_rule: str = key(
         "position_delta",
-        "position_delta moves targets, position says where they are",
+        "meaning of an action: position_delta moves the targets, position sets them",
         choices=("position", "position_delta"),
     )
-    slide_speed: float = key(0.5, "the fastest that a target of the base moves", unit="m/s", above=0, high=100)
-    turn_speed: float = key(2.0, "the same of the base's hinges", unit="rad/s", above=0, high=1000)
-    finger_speed: float = key(5.0, "the same of the fingers", unit="rad/s", above=0, high=1000)
+    slide_speed: float = key(0.5, "maximum speed of the targets of the base's slides", unit="m/s", above=0, high=100)
+    turn_speed: float = key(2.0, "maximum speed of the targets of the base's hinges", unit="rad/s", above=0, high=1000)
+    finger_speed: float = key(5.0, "maximum speed of the targets of the fingers", unit="rad/s", above=0, high=1000)
     asset: Optional[str] = key(
         None,
-        "an MJCF of a hand of your own, with the names of tasks/hand/names.py; null: ours",
+        "MJCF file of your own hand, with the names of tasks/hand/names.py; null: the built-in hand",
         example="asset=my_hand.xml",
         file=True,
     )
-    contact_threshold: float = key(0.1, "force from which on a fingertip counts as touching", unit="N", low=0)
+    contact_threshold: float = key(0.1, "force above which a fingertip counts as touching", unit="N", low=0)
 
     @property
     def action_size(self) -> int:
@@ -107,10 +107,10 @@ class DrivenHand:
     def blocks(self) -> dict[str, Tensor]:
         """Name -> (N, width): the senses (`HandSenses.blocks`), and
 
-        contact_duration: for how long each finger has been touching, s, up to 1
-        base_targets: the targets of the six base controls, as parts of their ranges about the middle
-        finger_targets: the same of the twelve finger controls
-        last_action: the last action that acted
+        contact_duration: time for which each finger has been touching something, s, at most 1
+        base_targets: targets of the six base controls, as fractions of their ranges, measured from the middle
+        finger_targets: targets of the twelve finger controls, as fractions of their ranges, measured from the middle
+        last_action: the action that was applied last
         """
         targets = (self.targets - self.middle) / self.range
         return {

@@ -67,21 +67,21 @@ class HandSenses:
     def blocks(self) -> dict[str, Tensor]:
         """Name -> (N, width):
 
-        base_position: the six base joints, m and rad, relative to where the task puts the hand
-        base_velocity: their velocities, m/s and rad/s
+        base_position: the six base joints, m and rad, relative to the hand's place in the task
+        base_velocity: velocities of the six base joints, m/s and rad/s
         finger_position: the twenty finger joints, rad
-        finger_velocity: their velocities, rad/s
+        finger_velocity: velocities of the twenty finger joints, rad/s
         hand_position_w: the palm's origin in the world, m
         hand_rotation_w: the palm's rotation in the world, quaternion w, x, y, z
-        fingertips_w: the ends of the five fingers in the world, m, thumb first
-        fingertips_h: the same in the palm's frame
-        fingerpads_w: the middles of the five fingerpads in the world, m
-        fingerpads_h: the same in the palm's frame
-        finger_rotations_w: rotations of the five distal links, and so of tips and pads, in the world, w, x, y, z
-        finger_rotations_h: the same in the palm's frame
+        fingertips_w: positions of the five fingertips in the world, m, thumb first
+        fingertips_h: `fingertips_w` in the palm's frame
+        fingerpads_w: positions of the five fingerpads' centres in the world, m
+        fingerpads_h: `fingerpads_w` in the palm's frame
+        finger_rotations_w: rotations of the five distal links (and their tips and pads) in the world, w, x, y, z
+        finger_rotations_h: `finger_rotations_w` in the palm's frame
         contact_forces_w: net contact force on each distal link, N, world axes
-        contacts: 1 for each finger whose force is above `contact_threshold`, else 0
-        pad_distances: distances between the fingerpads of all pairs of fingers, m
+        contacts: 1 for each finger whose contact force is above `contact_threshold`, otherwise 0
+        pad_distances: distance between the fingerpads of each pair of fingers, m
         """
         sim, pads = self.sim, self.pads_w
         tips, rotations = sim.site_pos_w[:, self.tips], sim.body_quat_w[:, self.distal]
