@@ -1,10 +1,10 @@
 """BaseTask: bring a floating hand and its fingers into a commanded pose.
 
-The quick sanity check of the dexterous hand, and the template for new hand tasks. A weightless hand with six base
-joints and five fingers floats above the ground. At the start of each episode, a goal pose is drawn for all 18 controls.
-The policy moves the targets of the controls at limited speeds. It senses its joints, its last targets and the goal. An
-episode ends in success once every control has been within `tolerance` of its goal (as a fraction of its range) for
-`hold_s`; otherwise it lasts 4 s.
+This is the quick sanity check of the dexterous hand, and the template for new hand tasks. A weightless hand with six
+base joints and five fingers floats above the ground. At the start of each episode, a goal pose is drawn for all 18
+controls. The policy moves the targets of the controls at limited speeds. It senses its joints, its last targets and the
+goal. An episode ends in success once every control has been within `tolerance` of its goal (as a fraction of its range)
+for `hold_s`; otherwise it lasts 4 s.
 """
 
 from __future__ import annotations
