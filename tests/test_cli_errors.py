@@ -296,7 +296,7 @@ raise SystemExit(status)
 def test_help_with_a_task_has_its_parameters_with_unit_and_range():
     text = help_text(200, ["task=BlindGrasping"])
     assert "task.params.lift_height=0.2" in text
-    assert "how high the box's middle has to be [m] (a number above 0.03)" in text
+    assert "height above which the box's centre counts as lifted [m] (a number above 0.03)" in text
     assert "lift_height" not in help_text(200)
     assert "task.randomization.<name>.interval_s" in text
     assert "task.curriculum.params" in text
