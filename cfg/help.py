@@ -49,7 +49,8 @@ EXAMPLES = (
 def help_text(width: int | None = None, arguments: Sequence[str] = ()) -> str:
     """What `--help` prints, wrapped to `width` columns (the terminal's if None).
 
-    If `task=<Task>` is among the `arguments`, it includes the parameters of that task. Raises UserError for an unknown task.
+    If `task=<Task>` is among the `arguments`, it includes the parameters of that task. Raises UserError for an unknown
+    task.
     """
     width = width or _terminal()
     parts = [

@@ -51,7 +51,7 @@ class WatchingKeys:
     videoDir: Optional[str] = key(None, "directory for clips; null: videos/ of the test's directory")
     videoEvery: int = key(
         0,
-        "test mode without a window or page: record one episode of every n-th version and pause in between; 0: record all",
+        "test without window or page: record one episode of every n-th version and pause in between; 0: record all",
         unit="versions",
         low=0,
         mode="test",
