@@ -8,7 +8,7 @@ axis is frames.
 
 from __future__ import annotations
 
-from livegym.rl.agent import Iteration
+from livegym.rl.learner import Iteration
 from livegym.rl.scalars import ScalarWriter
 
 

@@ -125,7 +125,7 @@ def test_our_modules_are_imported_by_their_one_name():
 def test_only_one_module_spells_rl_games_keys_and_one_knows_engines():
     for path in MODULES:
         text = path.read_text()
-        if name_of(path) != "rl.config":
+        if name_of(path) != "rl.algorithms.ppo.params":
             assert '"minibatch_size_per_env"' not in text
             assert '"full_experiment_name"' not in text
         if not name_of(path).startswith("sim"):
