@@ -1,13 +1,12 @@
-"""What Hydra reads beside the yaml files of livegym: the schema, its parts that are made when they are chosen, and the
-yaml files of outside projects.
+"""What Hydra reads beside livegym's yaml files: the schema, what is made of it on demand, and other projects' yaml.
 
     register()                      # before Hydra composes
     node_of("Ant")                  # TaskConfig with Ant's parameters
     settings_node_of("ppo")         # PPOConfig
 
 Two parts of the schema are groups, because they depend on a choice: `schema/task/<Name>`, with `params` typed by the
-task's own dataclass, so only real tasks are options of `task=`; and `schema/train/<settings>`, the keys of the algorithm
-that `train=<settings>` is for.
+task's own dataclass, so only real tasks are options of `task=`; and `schema/train/<settings>`, the keys of the
+algorithm that `train=<settings>` is for.
 """
 
 from __future__ import annotations

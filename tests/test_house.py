@@ -122,6 +122,14 @@ def test_our_modules_are_imported_by_their_one_name():
                 assert imported.partition(".")[0] not in (*ROOMS, "train"), f"{name}: write livegym.{imported}"
 
 
+def test_only_one_folder_knows_rl_games():
+    """An algorithm and the library behind it are one folder; the rest of `rl/` speaks the contract."""
+    for path in MODULES:
+        if not name_of(path).startswith("rl.algorithms.ppo"):
+            found = [name for name in imports(tree_of(path)) if name.startswith(("rl_games", "livegym.rl.algorithms."))]
+            assert found == [], f"{name_of(path)} imports {found[0]}"
+
+
 def test_only_one_module_spells_rl_games_keys_and_one_knows_engines():
     for path in MODULES:
         text = path.read_text()
