@@ -52,7 +52,7 @@ CONTRACT = set(re.findall(r"def (\w+)", (ROOT / "sim" / "base.py").read_text()))
 
 
 def name_of(path: Path) -> str:
-    """The name without `livegym.` in front: rl.agent"""
+    """The name without `livegym.` in front: rl.saver"""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
