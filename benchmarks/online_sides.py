@@ -31,6 +31,7 @@ from livegym.online.saving import Keeper
 from livegym.online.service import Service
 from livegym.online.trainer import Trainer, rule_of
 from livegym.rl.actor_critic import ActorCritic
+from livegym.rl.algorithm import algorithm_of
 from livegym.rl.spec import spec_of
 from livegym.rundir.lock import RunLock
 from livegym.rundir.run import create_run
@@ -77,7 +78,8 @@ class World:
             c.online = replace(c.online, batch_size=1, min_batch_size=1)
         kind = Newest if single else ReplayReader
         reader = kind(self.run.replay_file, self.layout, c.online.buffer_capacity, c.online.priority_sampling)
-        learner = ActorCritic(self.spec, c.train, rule_of(c.online, c.train), c.online.learning_rate)
+        network = algorithm_of(c.train).actor_critic(self.spec, c.train)
+        learner = ActorCritic(self.spec, network, rule_of(c.online, network), c.online.learning_rate)
         learner.load_model(first_state(c, self.spec, None)["model"])
         return Trainer(learner, reader, None if seat is None else seat.gate, c.online, c.seed or 0)
 

@@ -26,11 +26,11 @@ from livegym.cfg.compose import compose
 from livegym.cfg.typed import as_dict, to_typed
 from livegym.live.swap import LivePolicy
 from livegym.play.watch import Watcher
+from livegym.rl.algorithms.ppo.settings import NetworkConfig
 from livegym.rl.policy import Policy
 from livegym.rl.spec import shape_hash, spec_of
 from livegym.rundir.checkpoint import CheckpointMeta, read_checkpoint, write_checkpoint
 from livegym.rundir.run import Run, create_run
-from livegym.schema import NetworkConfig
 from livegym.tasks.build import make_env
 from livegym.weights.candidate import Candidate
 from livegym.weights.sources import CheckpointSource, candidate_of

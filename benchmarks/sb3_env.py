@@ -11,7 +11,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from livegym.cfg.compose import compose
 from livegym.cfg.typed import to_typed
-from livegym.rl.adapter import action_space
+from livegym.rl.algorithms.ppo.adapter import action_space
 from livegym.tasks.build import make_env
 
 

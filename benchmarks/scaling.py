@@ -46,8 +46,9 @@ def ppo_frames(num_envs: int, seconds: float) -> dict[str, float]:
     import torch
 
     from benchmarks.tasks import make
-    from livegym.rl.agent import Iteration, create_agent
-    from livegym.schema import NetworkConfig, PPOConfig
+    from livegym.rl.algorithm import algorithm_of
+    from livegym.rl.algorithms.ppo.settings import NetworkConfig, PPOConfig
+    from livegym.rl.learner import Iteration
     from livegym.utils.signals import StopFlag
 
     torch.set_num_threads(1)
@@ -55,14 +56,14 @@ def ppo_frames(num_envs: int, seconds: float) -> dict[str, float]:
     network = NetworkConfig(units=[256, 128, 64])
     config = PPOConfig(network=network, horizon_length=HORIZON, num_minibatches=minibatches, mini_epochs=4)
     seen: list[Iteration] = []
-    agent = create_agent(make("ant", num_envs), config, 10**6, "cpu", StopFlag())
+    learner = algorithm_of(config).learner(make("ant", num_envs), config, 10**6, "cpu", StopFlag())
 
     def on_iteration(iteration: Iteration) -> None:
         seen.append(iteration)
         if len(seen) > 2 and sum(i.seconds for i in seen[1:]) > seconds:
-            agent.max_epochs = agent.epoch_num  # ends the training after this iteration
+            learner.max_iterations = learner.epoch  # ends the training after this iteration
 
-    agent.train(on_iteration)
+    learner.train(on_iteration)
     return {"per_s": sum(i.frames for i in seen[1:]) / sum(i.seconds for i in seen[1:]), "memory_mb": peak_mb()}
 
 

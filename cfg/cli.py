@@ -29,6 +29,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from livegym.cfg import compose
 from livegym.cfg.overrides import parse, split, values
+from livegym.cfg.schemas import register
 from livegym.cfg.typed import hide_secrets, redacted
 from livegym.cfg.validate import unused_keys, validate
 from livegym.projects import new, registry
@@ -75,7 +76,7 @@ def _run(job: Job, arguments: list[str]) -> int:
         return 0
     options = parse_options(arguments)
     if options.shell_completion or options.hydra_help:
-        compose.register()
+        register()
         return _hydra_main(_no_job, arguments)
     flags = [a for a in arguments if a not in options.overrides]
     prepared = compose.prepare(options.overrides, options.multirun)

@@ -2,137 +2,47 @@
 
     cfg = compose(["task=Ant", "config=debug", "train.learning_rate=1e-3"])
 
-`cfg/config.yaml` names the schema first and each group's yaml after it, so a misspelt key or a wrong type in a yaml
-file fails while Hydra merges it. The task-specific part (`schema/task/<Name>`, with `params` typed by the task's own
-dataclass) is a group of its own: only real tasks are options of `task=`. Arguments are judged before Hydra sees them
-(`prepare`), because its errors do not name what would be right.
+`cfg/config.yaml` names the schema first (`cfg/schemas.py`) and each group's yaml after it, so a misspelt key or a wrong
+type in a yaml file fails while Hydra merges it. Arguments are judged before Hydra sees them (`prepare`), because its
+errors do not name what would be right.
 """
 
 from __future__ import annotations
 
-import copy
-import dataclasses
-import functools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import hydra
 from hydra.core.config_loader import ConfigLoader
-from hydra.core.config_search_path import ConfigSearchPath
-from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.types import Override
-from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
-from hydra.plugins.config_source import ConfigResult, ConfigSource
-from hydra.plugins.search_path_plugin import SearchPathPlugin
-from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from livegym.cfg import overrides as ov
-from livegym.cfg.groups import CFG_DIR, GROUPS, check_group, file_parameters, refuse_bare_names
-from livegym.cfg.typed import params_class, plain
-from livegym.projects import registry
+from livegym.cfg.groups import (
+    CFG_DIR,
+    GROUPS,
+    check_group,
+    file_parameters,
+    refuse_bare_names,
+)
+from livegym.cfg.schemas import register
+from livegym.cfg.typed import plain, schema_of
 from livegym.projects.commands import command
-from livegym.schema import RootConfig, TaskConfig
 from livegym.schema.keys import Key, Schema, is_mapping, section, strip_optional
+from livegym.schema.train import settings_class
 from livegym.schema.values import check, plain_text
-from livegym.tasks import TASKS
 from livegym.utils.errors import UserError, did_you_mean
 
 VERSION_BASE = "1.3"
 FIXED = {"task.name": "task=<Name>"}  # keys that follow from a group
+ALGORITHM = "train.algorithm"
 NOISE = ("full_key:", "object_type=", "reference_type=", "See ", "To append")  # lines of Hydra that help nobody here
 COMPOSE_ERRORS = (HydraException, OmegaConfBaseException, YAMLError, AssertionError)
-
-
-def thawed(cls: type) -> type:
-    """A twin of a frozen parameter dataclass that OmegaConf can merge into (it makes frozen ones read-only)."""
-    members = []
-    for key in Schema().keys(cls).values():
-        hint, default = key.hint, key.default
-        inner = section(hint)
-        if inner is not None and not strip_optional(hint)[1]:
-            twin = thawed(inner)
-            given = vars(default) if isinstance(default, inner) else {}
-            members.append((key.name, twin, dataclasses.field(default_factory=functools.partial(twin, **given))))
-            continue
-        if not _omegaconf_knows(hint):
-            hint = Any
-        value = list(default) if isinstance(default, tuple) else MISSING if default == "???" else default
-        members.append((key.name, hint, dataclasses.field(default_factory=functools.partial(copy.copy, value))))
-    return dataclasses.make_dataclass(cls.__name__, members)
-
-
-def _omegaconf_knows(hint: Any) -> bool:
-    inner, _ = strip_optional(hint)
-    return inner in (int, float, str, bool, list[int], list[float], list[str], dict[str, float])
-
-
-def node_of(task: str) -> type:
-    """The schema of `task.*` with the task's own parameters. Raises UserError for a task that cannot be loaded."""
-    params = thawed(TASKS[task].Params)
-    member = ("params", params, dataclasses.field(default_factory=params))
-    return dataclasses.make_dataclass(f"{task}Config", [member], bases=(TaskConfig,))
-
-
-def register() -> None:
-    """Lets Hydra find the schema and the yaml files of all projects; may be called again."""
-    ConfigStore.instance().store(name="schema", node=RootConfig)
-    Plugins.instance().register(ProjectFolders)
-    Plugins.instance().register(TaskSchemas)
-
-
-class ProjectFolders(SearchPathPlugin):
-    """Adds the yaml folders of outside projects to Hydra's search path, and the source of task schemas."""
-
-    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        """Called by Hydra whenever it begins to compose."""
-        for project in registry.projects()[1:]:
-            search_path.append(project.name, f"file://{project.cfg}")
-        search_path.append("livegym", f"{TaskSchemas.scheme()}://")
-
-
-class TaskSchemas(ConfigSource):
-    """The group `schema/task`: an option for each task, made when it is chosen, so no other task's code is run."""
-
-    GROUP = "schema/task"
-
-    @staticmethod
-    def scheme() -> str:
-        """What Hydra knows it by."""
-        return "livegym"
-
-    def load_config(self, config_path: str) -> ConfigResult:
-        """The schema of one task. Raises UserError if its code cannot be loaded."""
-        node = OmegaConf.structured(node_of(Path(config_path).stem))
-        return ConfigResult(provider=self.provider, path=self.full_path(), config=node, header={"package": None})
-
-    def available(self) -> bool:
-        """Always there."""
-        return True
-
-    def is_group(self, config_path: str) -> bool:
-        """Whether it holds options."""
-        return config_path.strip("/") in ("", "schema", self.GROUP)
-
-    def is_config(self, config_path: str) -> bool:
-        """Whether it is one of the tasks."""
-        group, _, name = config_path.strip("/").rpartition("/")
-        return group == self.GROUP and name.removesuffix(".yaml") in registry.names("tasks")
-
-    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
-        """The names in it."""
-        path = config_path.strip("/")
-        if path == self.GROUP:
-            return [] if results_filter is ObjectType.GROUP else registry.names("tasks")
-        inner = {"": "schema", "schema": "task"}.get(path)
-        return [inner] if inner is not None and results_filter is not ObjectType.CONFIG else []
 
 
 @contextmanager
@@ -170,24 +80,56 @@ def _prepare(arguments: Sequence[str], loader: ConfigLoader, multirun: bool) -> 
     files = file_parameters(arguments)
     arguments = [ov.spelt_out(argument, files) for argument in arguments]
     refuse_bare_names(arguments, loader)
+    arguments, said = _with_settings(arguments, loader)
     parsed = ov.parse(arguments, loader)
     sweep = multirun or any(o.key_or_group == "hydra.mode" and o.value() == "MULTIRUN" for o in parsed)
     ours = [o for o in parsed if not o.is_hydra_override()]
-    settings = [o for o in ours if not check_group(o, loader, parsed)]
-    for override in ours if not sweep else ():
-        ov.refuse_sweep(override, override in settings and _holds_text(_find(override, Schema())))
-    _check_settings(settings, Schema(), {})
-    groups = [o for o in ours if o not in settings]
+    groups = [o for o in ours if check_group(o, loader, parsed)]
+    settings = [o for o in ours if o not in groups]
     bases = [_compose(job) for job in ov.jobs(groups)] if _depends_on_groups(settings) else []
+    schemas = [Schema(train=settings_class(str(base.train.algorithm))) for base in bases] or [Schema()]
+    for override in ours if not sweep else ():
+        ov.refuse_sweep(override, override in settings and _holds_text(_find(override, schemas[0])))
+    for schema in schemas:
+        _check_settings(settings, schema, {})
     for base in bases:
         _check_for_task(settings, base, any(o.key_or_group == "task" for o in groups))
-    typed = {_normalised(o): str(o.input_line) for o in parsed}
-    ready = [*_switched_on(settings, bases), *typed]
+    typed = {_normalised(o, schemas[0]): said.get(str(o.input_line), str(o.input_line)) for o in parsed}
+    ready = [*_switched_on(settings, bases, schemas[0]), *typed]
     reread = ov.OverridesParser.create(config_loader=loader).parse_overrides(ready)
     samples = [_compose(job) for job in ov.jobs(reread)]
     for sample in samples:
         plain(sample)
     return Prepared(ready, typed, sweep, ov.count_jobs(reread), samples)
+
+
+def _with_settings(arguments: list[str], loader: ConfigLoader) -> tuple[list[str], dict[str, str]]:
+    """The arguments with `train=x` for `train.algorithm=x`, unless the chosen settings are of x; what was typed for it.
+
+    Raises UserError for an unknown algorithm, several, and one that contradicts what `train=` chooses.
+    """
+    if all(ov.split(argument)[1] != ALGORITHM for argument in arguments):
+        return arguments, {}
+    parsed = ov.parse(arguments, loader)
+    typed = next(o for o in parsed if o.key_or_group == ALGORITHM)
+    if typed.is_sweep_override():
+        names = ",".join(plain_text(value) for value in ov.values(typed))
+        raise UserError(f"{typed.input_line}: other keys depend on it. Allowed: one. For several: -m train={names}")
+    _check_settings([typed], Schema(), {})
+    name = plain_text(ov.values(typed)[0])
+    groups = [o for o in parsed if not o.is_hydra_override() and check_group(o, loader, parsed)]
+    chosen = sorted({str(_compose(job).train.algorithm) for job in ov.jobs(groups)})
+    if chosen == [name]:
+        return arguments, {}
+    for given in groups:
+        if given.key_or_group == "train":
+            raise UserError(
+                f"{typed.input_line}: {given.input_line} has settings of {', '.join(chosen)}. Leave one of the two "
+                f"out; train={name} has those of {name}."
+            )
+    instead = f"train={name}"
+    said = str(typed.input_line)
+    return [instead if argument == said else argument for argument in arguments], {instead: said}
 
 
 def _find(override: Override, schema: Schema, names: dict[str, list[str]] | None = None) -> Key:
@@ -221,7 +163,7 @@ def _check_for_task(settings: Iterable[Override], base: DictConfig, task_given: 
     try:
         for override in settings:
             _refuse_half_an_entry(override, [str(name) for name in base.task.randomization])
-        _check_settings(settings, Schema(params_class({"task": base.task})), _names(base))
+        _check_settings(settings, schema_of({"task": base.task, "train": base.train}), _names(base))
     except UserError as error:
         if task_given:
             raise
@@ -251,40 +193,36 @@ def _names(base: DictConfig) -> dict[str, list[str]]:
     }
 
 
-def _normalised(override: Override) -> str:
+def _normalised(override: Override, schema: Schema) -> str:
     """The override as Hydra should see it: text stays text, and a known name may be new in its mapping."""
     if override.is_hydra_override() or override.key_or_group in GROUPS:
         return str(override.input_line)
-    key = Schema().find(override.key_or_group)
+    key = schema.find(override.key_or_group)
     text = ov.as_text(override) if _holds_text(key) else str(override.input_line)
     _, path, value = ov.split(text)
     parent, _, name = path.rpartition(".")
-    if parent and section(key.hint) and is_mapping(Schema().find(parent).hint):
+    if parent and section(key.hint) and is_mapping(schema.find(parent).hint):
         return f"++{parent}={{{name}:{value.removeprefix('=')}}}"  # a new section in a mapping cannot be set directly
-    return f"{'++' if _reaches_a_mapping(key) else ''}{path}{value}"
+    return f"{'++' if _reaches_a_mapping(key, schema) else ''}{path}{value}"
 
 
-def _reaches_a_mapping(key: Key) -> bool:
+def _reaches_a_mapping(key: Key, schema: Schema) -> bool:
     """Whether a name that the yaml chooses is on the path of a key, or inside it."""
     parts = key.path.split(".")
-    above = (Schema().find(".".join(parts[: i + 1])) for i in range(len(parts)))
+    above = (schema.find(".".join(parts[: i + 1])) for i in range(len(parts)))
     inner = section(key.hint)
-    return any(is_mapping(k.hint) for k in [*above, *(Schema().walk(inner) if inner else ())])
+    return any(is_mapping(k.hint) for k in [*above, *(schema.walk(inner) if inner else ())])
 
 
 def _depends_on_groups(settings: Iterable[Override]) -> bool:
-    """Whether what may be set depends on the chosen groups: on the task, or on what their yaml leaves null."""
-    return any(o.key_or_group.startswith("task.") or any(_sets_inside(o, k) for k in _optional()) for o in settings)
+    """Whether what may be set depends on the chosen groups: on the task, the algorithm, what their yaml leaves null."""
+    return any(o.key_or_group.startswith(("task.", "train.")) for o in settings)
 
 
-def _optional() -> list[Key]:
-    return [k for k in Schema().walk() if section(k.hint) and strip_optional(k.hint)[1]]
-
-
-def _switched_on(settings: Iterable[Override], bases: Sequence[DictConfig]) -> list[str]:
+def _switched_on(settings: Iterable[Override], bases: Sequence[DictConfig], schema: Schema) -> list[str]:
     """Overrides that make optional sections real where something in them is set: OmegaConf cannot merge into null."""
     found = []
-    for key in _optional():
+    for key in (k for k in schema.walk() if section(k.hint) and strip_optional(k.hint)[1]):
         touched = any(_sets_inside(o, key) for o in settings)
         if touched and any(OmegaConf.select(base, key.path) is None for base in bases):
             parent, _, name = key.path.rpartition(".")

@@ -14,6 +14,7 @@ import livegym
 from livegym.cfg import overrides as ov
 from livegym.projects import registry
 from livegym.schema.keys import Schema
+from livegym.schema.train import DEFAULT
 from livegym.schema.values import plain_text
 from livegym.tasks import TASKS
 from livegym.utils.errors import UserError, not_one_of
@@ -21,6 +22,18 @@ from livegym.utils.errors import UserError, not_one_of
 CFG_DIR = livegym.ROOT / "cfg"
 PARAMS = "task.params."
 GROUPS = ("config", "task", "train", "sim", "physics")
+
+
+def algorithm_of_settings(name: str) -> str:
+    """The algorithm that `train=<name>` is for: what its yaml says, the default one if it says none.
+
+    Without a yaml, it is the algorithm of this name, with its own defaults.
+    """
+    files = registry.yaml_files("train").get(name, [])
+    if not files:
+        return name if name in registry.names("algorithms") else DEFAULT
+    content = yaml.safe_load(files[0].read_text())
+    return str(content.get("algorithm", DEFAULT)) if isinstance(content, dict) else DEFAULT
 
 
 def check_group(override: Override, loader: ConfigLoader, parsed: Iterable[Override]) -> bool:

@@ -13,18 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from livegym.cfg.compose import compose
+from livegym.cfg.groups import algorithm_of_settings
 from livegym.projects import registry
 from livegym.projects.commands import program
 from livegym.schema import (
     OnlineConfig,
     PhysicsConfig,
-    PPOConfig,
     RandomizationConfig,
     RootConfig,
     SimConfig,
     TaskConfig,
 )
 from livegym.schema.keys import Key, Schema, is_mapping, section
+from livegym.schema.train import DEFAULT, settings_class
 from livegym.schema.values import allowed, show
 from livegym.tasks import TASKS
 from livegym.utils.errors import UserError
@@ -49,10 +50,11 @@ EXAMPLES = (
 def help_text(width: int | None = None, arguments: Sequence[str] = ()) -> str:
     """What `--help` prints, wrapped to `width` columns (the terminal's if None).
 
-    If `task=<Task>` is among the `arguments`, it includes the parameters of that task. Raises UserError for an unknown
-    task.
+    If `task=<Task>` is among the `arguments`, it includes the parameters of that task; with `train=` or
+    `train.algorithm=`, the keys of that algorithm. Raises UserError for an unknown task or algorithm.
     """
     width = width or _terminal()
+    algorithm = _algorithm(arguments)
     parts = [
         "livegym: train robot policies in simulation, and watch them while they learn.",
         f"usage: {program()} {USAGE}",
@@ -60,9 +62,9 @@ def help_text(width: int | None = None, arguments: Sequence[str] = ()) -> str:
         _table("Tasks (task=...; more with --list-tasks)", _described("task"), width),
         _table("Simulation engines (sim=...)", _described("sim"), width),
         _table("Physics (physics=...)", _described("physics"), width),
-        _table("Learner settings (train=...; default: the task's own)", _described("train"), width),
+        _table("Learner settings (train=...; default: the task's own)", [*_described("train"), *_defaults()], width),
         _table("Keys", _rows(k for k in Schema().keys(RootConfig).values() if section(k.hint) is None), width),
-        _table("Training: train.* (set as section.key=value)", _rows(_below(PPOConfig, "train.")), width),
+        _table(f"Keys of a section, set as section.key=value: {_whose(algorithm)}", _train_rows(algorithm), width),
         _table("Continuous training: online.*", _rows(_below(OnlineConfig, "online.")), width),
         _table("task.* (defaults are the task's own; with --help task=<Task>, its params too)", _task_rows(), width),
         _table("sim.* and physics.*", _rows([*_below(SimConfig, "sim."), *_below(PhysicsConfig, "physics.")]), width),
@@ -71,6 +73,33 @@ def help_text(width: int | None = None, arguments: Sequence[str] = ()) -> str:
         _table("Options", _options(), width),
     ]
     return "\n\n".join(parts)
+
+
+def _algorithm(arguments: Sequence[str]) -> str:
+    """Whose keys are shown."""
+    found = DEFAULT
+    for argument in arguments:
+        name, _, value = argument.partition("=")
+        if name == "train":
+            found = algorithm_of_settings(value)
+        elif name == "train.algorithm":
+            found = value
+    return found
+
+
+def _whose(algorithm: str) -> str:
+    others = "" if len(registry.names("algorithms")) == 1 else " (--help train.algorithm=<name>: another's)"
+    return f"train.* of {algorithm}{others}"
+
+
+def _train_rows(algorithm: str) -> list[tuple[str, str]]:
+    return _rows(_below(settings_class(algorithm), "train."))
+
+
+def _defaults() -> list[tuple[str, str]]:
+    """A row for each algorithm, whose name chooses it."""
+    taken = registry.yaml_files("train")
+    return [(name, f"{name} with its own defaults") for name in registry.names("algorithms") if name not in taken]
 
 
 def _task_rows() -> list[tuple[str, str]]:

@@ -20,10 +20,12 @@ from omegaconf import MISSING, OmegaConf
 
 from livegym.cfg.bodies import check_bodies
 from livegym.cfg.typed import as_dict, build
+from livegym.projects import registry
 from livegym.projects.record import PROJECT, no_such_task, remember_change
-from livegym.schema import OnlineConfig, PPOConfig, RootConfig, SimConfig, TaskConfig
+from livegym.schema import OnlineConfig, RootConfig, SimConfig, TaskConfig
 from livegym.schema.engines import BODILESS
 from livegym.schema.keys import Schema, section
+from livegym.schema.train import DEFAULT, TrainConfig, settings_class
 from livegym.schema.values import check
 from livegym.schema.watching import WatchingKeys
 from livegym.tasks import TASKS
@@ -34,6 +36,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 C = TypeVar("C", bound=RootConfig)
 FROM_RUN = ("task", "train")
+IDENTITIES = {"task": "name", "train": "algorithm", "sim": "engine"}
+"""A group -> the key in it that a resumed run cannot change."""
 SESSION: tuple[str, ...] = (  # keys that a resumed run takes from the command line where they are given there
     "maxIterations", "saveInterval", "saveFrequency", "keepLast", "keepEvery", "logLevel", "checks", "device",
     "sim.threads", "publishInterval", "playSpeed", "simulator",
@@ -87,7 +91,7 @@ def resumed_config(config: RootConfig, saved: dict[str, Any], given: Iterable[st
     name, session = _task_name(saved), as_dict(config)
     before = _typed(saved, name)
     saved = as_dict(before)  # what an old run lacks has the schema's default
-    given = [path for path in given if path not in ("config", "train", *ALWAYS_SESSION)]
+    given = [path for path in given if path not in ("config", *ALWAYS_SESSION)]
     files = [key.path for key in Schema().keys(TASKS[name].Params, "task.params.").values() if key.doc.file]
     free = (*SESSION, *files)  # a file may lie elsewhere by now
     for path in given:
@@ -109,6 +113,25 @@ def resumed_config(config: RootConfig, saved: dict[str, Any], given: Iterable[st
 def whole_config(saved: dict[str, Any]) -> RootConfig:
     """A configuration that `as_dict` gave, of a known task. Raises UserError where it cannot be used."""
     return _typed(saved, _task_name(saved))
+
+
+def algorithm_in(saved: Any) -> str:
+    """The algorithm of a run by its saved configuration; one that says none was made before there was a choice."""
+    train = saved.get("train") if isinstance(saved, dict) else None
+    return str(train.get("algorithm", DEFAULT)) if isinstance(train, dict) else DEFAULT
+
+
+def _settings_class(saved: dict[str, Any]) -> type[TrainConfig]:
+    """Raises UserError if the run's algorithm is not here."""
+    algorithm = algorithm_in(saved)
+    try:
+        return settings_class(algorithm)
+    except UserError as error:
+        if algorithm in registry.names("algorithms"):
+            raise
+        raise UserError(
+            f"the checkpoint's {error} An algorithm of your own is found with projectDir=<its folder>"
+        ) from error
 
 
 def _typed(content: dict[str, Any], task_name: str) -> RootConfig:
@@ -159,8 +182,8 @@ def _at(content: dict[str, Any], path: str) -> Any:
 def _identity(content: dict[str, Any], path: str, given: list[str]) -> Any:
     """What of a key must be equal: of a group the name that was chosen; keys inside count where they are given."""
     value = _at(content, path)
-    if path in ("task", "sim"):
-        return value["name" if path == "task" else "engine"]
+    if path in IDENTITIES:
+        return value[IDENTITIES[path]]
     if path == "physics":
         return {name: v for name, v in value.items() if f"physics.{name}" not in given}
     return value
@@ -177,13 +200,14 @@ def typed_parts(content: dict[str, Any], task_name: str) -> dict[str, Any]:
 
     Raises UserError where a key without a default is missing, or a value is not one.
     """
-    schema = Schema(TASKS[task_name].Params)
+    settings = _settings_class(content)
+    schema = Schema(TASKS[task_name].Params, settings)
     task = content["task"]
     if isinstance(task, dict) and task.get("params") is None:
         task = {**task, "params": {}}  # every parameter of a task has a default
     parts = {
         "task": _checked(task, TaskConfig, schema, "task"),
-        "train": _checked(content["train"], PPOConfig, schema, "train"),
+        "train": _checked(content["train"], settings, schema, "train"),
     }
     missing = [path for part, value in parts.items() for path in _missing(value, part)]
     if missing:

@@ -18,6 +18,7 @@ from livegym.projects.record import PROJECT, record
 from livegym.rundir.provenance import REDACTED, SECRET_WORDS
 from livegym.schema import RootConfig
 from livegym.schema.keys import Schema, section, strip_optional
+from livegym.schema.train import DEFAULT, settings_class
 from livegym.tasks import TASKS
 from livegym.utils.errors import UserError, not_one_of
 from livegym.utils.files import atomic_write_text
@@ -54,10 +55,18 @@ def params_class(content: dict[str, Any]) -> type:
     return TASKS[name].Params
 
 
+def schema_of(content: dict[str, Any]) -> Schema:
+    """The schema with the keys of the task and the algorithm that `content` names.
+
+    Raises UserError if one of them is unknown, or cannot be loaded.
+    """
+    return Schema(params_class(content), settings_class(content["train"].get("algorithm", DEFAULT)))
+
+
 def to_typed(cfg: DictConfig) -> RootConfig:
     """Plain dataclass instances, all interpolations resolved; keys that are missing take the schema's default."""
     content = plain(cfg)
-    return build(RootConfig, content, Schema(params_class(content)))
+    return build(RootConfig, content, schema_of(content))
 
 
 def build(cls: type[T], content: dict[str, Any], schema: Schema) -> T:

@@ -3,22 +3,21 @@
     validate(cfg)                  # UserError: the value, what is allowed, the next move
     num_envs_of(cfg)               # numEnvs, or what the mode and the task say
 
-Rules of training (how a batch is cut) are not applied to a test: one environment can always be watched.
+An algorithm's own rules (how a batch is cut) are not applied to a test: one environment can always be watched.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from livegym.cfg.bodies import check_bodies
-from livegym.cfg.typed import build, params_class, plain
+from livegym.cfg.typed import build, plain, schema_of, to_typed
 from livegym.projects import registry
-from livegym.schema import PPOConfig, RootConfig
+from livegym.schema import RootConfig
 from livegym.schema.keys import Schema, section, value_hint
 from livegym.schema.values import check
 from livegym.utils.errors import UserError
@@ -39,7 +38,7 @@ def validate(cfg: DictConfig) -> None:
     content = plain(cfg)
     content.pop("hydra", None)
     _require(Schema(), RootConfig, content, "")
-    schema = Schema(params_class(content))
+    schema = schema_of(content)
     _require(schema, RootConfig, content, "")
     known = schema.keys(RootConfig)
     for name, value in content.items():
@@ -67,7 +66,7 @@ def validate(cfg: DictConfig) -> None:
             f"{config.online.buffer_capacity}: nothing would ever be learned. Allowed: at most the buffer's capacity."
         )
     if config.mode == "train":
-        check_sizes(num_envs_of(config), config.train)
+        config.train.check(num_envs_of(config))
 
 
 def _require(schema: Schema, cls: type, content: dict[str, Any], prefix: str) -> None:
@@ -126,49 +125,6 @@ def _check_start(config: RootConfig) -> None:
         )
 
 
-def check_sizes(num_envs: int, train: PPOConfig) -> None:
-    """Raises UserError unless a batch of `num_envs` x horizon_length steps can be cut into equal minibatches."""
-    horizon, parts = train.horizon_length, train.num_minibatches
-    sequence = train.network.recurrent.sequence_length if train.network.recurrent else 1
-    if horizon % sequence:
-        raise UserError(
-            f"train.network.recurrent.sequence_length={sequence} does not divide train.horizon_length={horizon}. "
-            f"Allowed: {_join(_divisors(horizon))}, or train.horizon_length={_join(_multiples(horizon, sequence))}."
-        )
-    batch = num_envs * horizon
-    if batch % (parts * sequence) == 0:
-        return
-    unit = parts * sequence
-    enough_envs = _multiples(num_envs, unit // math.gcd(horizon, unit))
-    sequences = f" of whole sequences of {sequence} steps" if sequence > 1 else ""
-    raise UserError(
-        f"numEnvs={num_envs} x train.horizon_length={horizon} = {batch} steps cannot be cut into "
-        f"train.num_minibatches={parts} equal minibatches{sequences}.\n"
-        f"Nearest that fit: numEnvs={_join(enough_envs)}, "
-        f"or train.num_minibatches={_join(_around(parts, _divisors(batch // sequence)))}."
-    )
-
-
-def _join(numbers: Iterable[int]) -> str:
-    return " or ".join(map(str, numbers))
-
-
-def _divisors(n: int) -> list[int]:
-    small = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
-    return sorted({*small, *(n // d for d in small)})
-
-
-def _multiples(n: int, step: int) -> list[int]:
-    """The multiples of `step` next to `n`, at least one of them."""
-    below = n // step * step
-    return [m for m in (below, below + step) if m > 0]
-
-
-def _around(n: int, sorted_numbers: list[int]) -> list[int]:
-    below = [d for d in sorted_numbers if d < n][-1:]
-    return below + [d for d in sorted_numbers if d > n][:1]
-
-
 STRONGER = (  # (key, what replaces it)
     ("saveInterval", "saveFrequency"),
     ("train.max_iterations", "maxIterations"),
@@ -184,13 +140,17 @@ def unused_keys(cfg: DictConfig, is_explicit: Callable[[str], bool]) -> list[str
         if is_explicit(weak) and is_explicit(strong)
     ]
     for key, needed, holds in (
-        ("train.kl_threshold", "train.lr_schedule=adaptive", cfg.train.lr_schedule == "adaptive"),
         ("blendSeconds", "swap=blend", cfg.swap == "blend"),
         ("swapGuardMargin", "swapGuard", cfg.swapGuard > 0),
         ("swapGuardConfidence", "swapGuard", cfg.swapGuard > 0),
     ):
         if is_explicit(key) and not holds:
             beside.append(f"{key}={OmegaConf.select(cfg, key)} has no effect: it belongs to {needed}")
+    beside += [
+        f"train.{name}={OmegaConf.select(cfg, f'train.{name}')} has no effect: it belongs to {needed}"
+        for name, needed in to_typed(cfg).train.unused().items()
+        if is_explicit(f"train.{name}")
+    ]
     return beside + [
         f"{key.path}={cfg[key.name]} has no effect in mode={cfg.mode}: it belongs to mode={key.doc.mode}"
         for key in Schema().keys(RootConfig).values()

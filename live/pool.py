@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from livegym.live.seat import History, Kept, Seat
-from livegym.rl.policy import Distribution, Policy
+from livegym.rl.distribution import Distribution
+from livegym.rl.policy import Policy
 from livegym.utils.errors import UserError
 from livegym.weights.candidate import Label
 

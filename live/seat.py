@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
-from livegym.rl.policy import Distribution, Memory, Policy
+from livegym.rl.distribution import Distribution, Memory
+from livegym.rl.policy import Policy
 from livegym.utils.moments import Moments
 from livegym.weights.candidate import Candidate, Label
 

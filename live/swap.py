@@ -35,7 +35,8 @@ from torch import Tensor
 from livegym.live.pool import Pool
 from livegym.live.seat import History, Kept, Seat, kept_of
 from livegym.live.transition import Chooser, SwapRule, Transition
-from livegym.rl.policy import Distribution, Policy
+from livegym.rl.distribution import Distribution
+from livegym.rl.policy import Policy
 from livegym.utils.errors import UserError
 from livegym.weights.candidate import Candidate, Label, SwapEvent
 

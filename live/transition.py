@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from livegym.live.seat import Seat
-from livegym.rl.policy import Distribution
+from livegym.rl.distribution import Distribution
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from livegym.live.swap import LivePolicy
 from livegym.online.experience import Experience, Verdict, as_done
 from livegym.online.gate import Judgement, check_judgement
 from livegym.online.gates import GateSeat
-from livegym.rl.policy import Distribution
+from livegym.rl.distribution import Distribution
 from livegym.rl.spec import PolicySpec
 from livegym.utils.attempt import Attempts
 

@@ -29,7 +29,8 @@ from livegym.online.gate import Gate, Judgement, check_judgement
 from livegym.online.replay import ReplayReader, Sieve
 from livegym.online.rewards import Lessons, combine
 from livegym.rl.actor_critic import ActorCritic, OffPolicyRule, Outcome, Transitions
-from livegym.schema import OnlineConfig, PPOConfig
+from livegym.rl.algorithm import ActorCriticNetwork
+from livegym.schema import OnlineConfig
 
 WINDOW = 100  # trainings over which averages are taken
 HUGE = 1e15  # numbers beyond it are as good as not finite: their squares would be, in the normalisers
@@ -237,14 +238,14 @@ def sieve_of(rule: OnlineConfig, gated: bool) -> Sieve:
     )
 
 
-def rule_of(online: OnlineConfig, train: PPOConfig) -> OffPolicyRule:
-    """How updates are made."""
+def rule_of(online: OnlineConfig, network: ActorCriticNetwork) -> OffPolicyRule:
+    """How updates are made: by the keys of `online.*`, and what the network's algorithm says."""
     return OffPolicyRule(
-        discount=train.gamma,
+        discount=network.discount,
         ratio_clip=online.ratio_clip,
         trust=online.trust,
         entropy_coef=online.entropy_coef,
-        grad_norm=train.grad_norm,
+        grad_norm=network.grad_norm,
     )
 
 

@@ -30,6 +30,7 @@ from livegym.online.replay import ReplayReader
 from livegym.online.saving import Keeper
 from livegym.online.trainer import HUGE_REWARD, WINDOW, Trainer, rule_of
 from livegym.rl.actor_critic import ActorCritic
+from livegym.rl.algorithm import algorithm_of
 from livegym.rl.spec import PolicySpec
 from livegym.rundir.checkpoint import highest_version, meta_of, newest_usable
 from livegym.rundir.lock import lock_holder
@@ -70,8 +71,8 @@ class Worker:
         seat = make_gate(config, rule.batch_size)
         layout = layout_of(spec, seat)
         reader = ReplayReader(run.replay_file, layout, rule.buffer_capacity, rule.priority_sampling)
-        how = rule_of(config.online, config.train)
-        learner = ActorCritic(spec, config.train, how, rule.learning_rate)
+        network = algorithm_of(config.train).actor_critic(spec, config.train)
+        learner = ActorCritic(spec, network, rule_of(rule, network), rule.learning_rate)
         learner.load_model(state["model"])
         self.trainer = Trainer(
             learner, reader, seat.gate if seat is not None else None, rule, config.seed + meta.version

@@ -14,7 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 import livegym
-from livegym.projects.project import Project, make_importable, package_name, project_in, read_pyproject
+from livegym.projects.project import KINDS, Project, make_importable, package_name, project_in, read_pyproject
 from livegym.utils.errors import UserError
 
 LIVEGYM = Project(
@@ -22,13 +22,18 @@ LIVEGYM = Project(
     folder=livegym.ROOT,
     source="livegym",
     version=livegym.__version__,
-    folders={"tasks": "tasks", "gates": "online/gates", "simulators": "sim/engines"},
+    folders={
+        "tasks": "tasks",
+        "algorithms": "rl/algorithms",
+        "gates": "online/gates",
+        "simulators": "sim/engines",
+    },
 )
 
 
 @dataclass(frozen=True)
 class EntryPart:
-    """One entry point `livegym.gates` or `livegym.simulators`: a part without a place in a folder."""
+    """One entry point of a kind of part, such as `livegym.gates`: a part without a place in a folder."""
 
     kind: str
     name: str
@@ -99,7 +104,9 @@ def _source(point: EntryPoint) -> str:
 
 
 def _entry_parts(near: Project | None) -> Iterator[EntryPart]:
-    for kind in ("gates", "simulators"):
+    for kind in KINDS:
+        if kind == "tasks":  # a project, not a part
+            continue
         given = near.entry_points.get(kind, {}) if near is not None else {}
         for name, target in given.items():
             yield EntryPart(kind, name, target, near.source if near else "", near)

@@ -17,7 +17,7 @@ from livegym.utils.files import temporary_name
 
 TEMPLATE = Path(__file__).parent / "template"
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
-TAKEN = ("livegym", "livegym_client", "tests", "tasks", "cfg", "gates", "simulators")
+TAKEN = ("livegym", "livegym_client", "tests", "tasks", "cfg", "algorithms", "gates", "simulators")
 
 
 def main(arguments: list[str]) -> int:

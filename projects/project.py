@@ -23,7 +23,7 @@ from typing import Any
 
 from livegym.utils.errors import UserError, not_one_of
 
-KINDS = ("tasks", "gates", "simulators")
+KINDS = ("tasks", "algorithms", "gates", "simulators")
 """What a project can bring: the names of its folders, and of the entry points `livegym.<kind>`."""
 HASHED = ("cfg", *KINDS)
 KEYS = ("name", "folder")  # of the table [tool.livegym]
@@ -59,7 +59,7 @@ class Project:
         return {stem: f"{package}.{stem}" for stem in sorted(stems)}
 
     def digest(self) -> str:
-        """SHA-256 over its files in cfg/, tasks/, gates/ and simulators/: names and contents."""
+        """SHA-256 over its files in cfg/ and its folders of parts: names and contents."""
         total = hashlib.sha256()
         for path in self._hashed():
             content = hashlib.sha256(path.read_bytes()).hexdigest()

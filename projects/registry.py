@@ -1,12 +1,12 @@
-"""Names of tasks, gates and engines, and the way from a name to its code, which is imported only then.
+"""Names of tasks, algorithms, gates and engines, and the way from a name to its code, which is imported only then.
 
     use(project_dir=None)             # which projects count in this process; called once, by the command line
     names("tasks")                    # ["Ant", "BaseTask", ...]
     load("tasks", "Ant")              # the class
 
-A task `BlindGrasping` is `cfg/task/BlindGrasping.yaml` and the class of that name in `tasks/blind_grasping.py`. A gate
-or an engine `x` is a module `x.py` in the project's folder with a function or class `make`, or an entry point. A name
-that two projects have is refused when it is used.
+A task `BlindGrasping` is `cfg/task/BlindGrasping.yaml` and the class of that name in `tasks/blind_grasping.py`. An
+algorithm, a gate or an engine `x` is a module `x.py` in the project's folder with a function or class `make`, or an
+entry point. A name that two projects have is refused when it is used.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from livegym.projects.finding import Found, find, importable
 from livegym.projects.project import Project
 from livegym.utils.errors import UserError, not_one_of
 
-KEY = {"tasks": "task", "gates": "gate", "simulators": "sim.engine"}
+KEY = {"tasks": "task", "algorithms": "train.algorithm", "gates": "gate", "simulators": "sim.engine"}
 """What is typed to choose one."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A task, gate or engine that can be loaded."""
+    """A task, algorithm, gate or engine that can be loaded."""
 
     kind: str
     name: str

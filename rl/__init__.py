@@ -1,1 +1,1 @@
-"""What improves the policy: rl_games' PPO behind our own typed settings, checkpoints and hooks."""
+"""What improves a policy: the contract of an algorithm, the algorithms, and the training around them."""

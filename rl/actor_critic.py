@@ -1,9 +1,10 @@
 """An off-policy actor-critic: learns from single transitions that older policies made.
 
-    learner = ActorCritic(spec, train, OffPolicyRule(discount=0.0), learning_rate=1e-3)
+    network = algorithm_of(train).actor_critic(spec, train)
+    learner = ActorCritic(spec, network, OffPolicyRule(discount=network.discount), learning_rate=1e-3)
     learner.normalise(new.obs, learner.targets(new))   # each once, not once for each time that it is replayed
     outcome = learner.update(transitions)         # one gradient step
-    learner.model_state()                         # rl_games' own parameters: any policy here can take them over
+    learner.model_state()                         # what the network's policy can take over
 
 V-trace with one step (Espeholt et al. 2018, arXiv:1802.01561, equations 1 and 4), with mu the policy that acted and
 rho = min(clip, pi(a|s) / mu(a|s)):
@@ -34,10 +35,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from livegym.rl.policy import Distribution, build_model, think
+from livegym.rl.algorithm import ActorCriticNetwork
+from livegym.rl.distribution import Distribution
 from livegym.rl.spec import PolicySpec, shape_difference, shapes_of
-from livegym.schema import PPOConfig
-from livegym.tasks.base import Box
 from livegym.utils.errors import UserError
 
 LOG_RATIO = 20.0  # beyond which a ratio of probabilities is as good as infinite, or nothing
@@ -91,20 +91,13 @@ class Outcome:
 class ActorCritic:
     """A training copy of a policy with its critic, its normalisers and its optimizer. Never acts."""
 
-    def __init__(self, spec: PolicySpec, train: PPOConfig, rule: OffPolicyRule, learning_rate: float) -> None:
-        """Fresh weights from the global generator. Raises UserError for a recurrent policy.
-
-        Single transitions do not say what such a policy remembered.
-        """
-        if train.network.recurrent is not None:
-            raise UserError(
-                "train.network.recurrent: continuous training learns from single transitions, which do not say what a "
-                "recurrent policy remembered. Allowed: null. Give the observation a history instead: task.history"
-            )
+    def __init__(
+        self, spec: PolicySpec, network: ActorCriticNetwork, rule: OffPolicyRule, learning_rate: float
+    ) -> None:
+        """`network`: fresh, and nobody else's (`Algorithm.actor_critic`)."""
         self.spec, self.rule = spec, rule
-        self.model: Any = build_model(spec, train, 1).eval()  # eval: its normalisers change only where they are told
-        network: Any = self.model.a2c_network
-        self.log_std: Tensor | None = network.sigma if isinstance(spec.action, Box) else None
+        self.network = network
+        self.model = network.module.eval()  # eval: its normalisers change only when they are told
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=learning_rate)
 
     @property
@@ -120,10 +113,7 @@ class ActorCritic:
 
     def normalise(self, obs: Tensor, returns: Tensor) -> None:
         """Takes new observations (n, width) and returns or rewards (n,) into the normalisers, where there are any."""
-        if len(obs) and self.model.normalize_input:
-            _take_in(self.model.running_mean_std, obs)
-        if len(returns) and self.model.normalize_value:
-            _take_in(self.model.value_mean_std, returns[:, None])
+        self.network.take_in(obs, returns)
 
     def targets(self, t: Transitions) -> Tensor:
         """(n,) r + gamma V(s'): what values are made of, for `normalise`."""
@@ -132,16 +122,16 @@ class ActorCritic:
 
     def update(self, t: Transitions) -> Outcome:
         """One gradient step. One that is not finite is undone, and said so in the outcome."""
-        rule, model = self.rule, self.model
-        said, value = think(model, self.spec.action, t.obs)
+        rule, network = self.rule, self.network
+        said, value = network.think(t.obs)
         log_prob = said.log_prob(t.action)
         with torch.no_grad():
             ratio = (log_prob - t.log_prob).clamp(-LOG_RATIO, LOG_RATIO).exp()
             rho = ratio.clamp(max=rule.ratio_clip)
-            known = model.denorm_value(value).squeeze(1)
+            known = network.value_of(value)
             error = self.targets(t) - known
-            target = self._normal(known + rho * error)
-            surprise = error / self._value_std()
+            target = network.output_for(known + rho * error)
+            surprise = error / network.value_std()
             advantage = rho * surprise
             far = torch.where(advantage > 0, ratio > rule.trust, ratio < 1 / rule.trust)
         actor = -(t.weight * advantage * log_prob * ~far).mean()
@@ -150,7 +140,7 @@ class ActorCritic:
         loss = actor + rule.critic_coef * critic - rule.entropy_coef * _bonus(said)
         self.optimizer.zero_grad()
         loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), rule.grad_norm)
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), rule.grad_norm)
         finite = bool(torch.isfinite(loss)) and bool(torch.isfinite(norm)) and self._step()
         names = ("loss", "actor_loss", "critic_loss", "entropy", "ratio", "grad_norm")
         numbers = (loss, actor, critic, entropy, ratio.mean(), norm)
@@ -163,9 +153,9 @@ class ActorCritic:
         moments = [value for state in self.optimizer.state.values() for value in state.values()]
         before = [value.detach().clone() for value in (*weights, *moments)]
         self.optimizer.step()
-        if self.log_std is not None:
+        if self.network.log_std is not None:
             with torch.no_grad():
-                self.log_std.clamp_(max=WIDEST)
+                self.network.log_std.clamp_(max=WIDEST)
         if bool(torch.isfinite(torch.stack([value.detach().sum() for value in weights])).all()):
             return True
         with torch.no_grad():
@@ -175,22 +165,14 @@ class ActorCritic:
         return False
 
     def _value(self, obs: Tensor) -> Tensor:
-        return self.model.denorm_value(think(self.model, self.spec.action, obs)[1]).squeeze(1)
-
-    def _normal(self, value: Tensor) -> Tensor:
-        return self.model.value_mean_std(value[:, None]).squeeze(1) if self.model.normalize_value else value
-
-    def _value_std(self) -> Tensor | float:
-        if not self.model.normalize_value:
-            return 1.0
-        return (self.model.value_mean_std.running_var.float() + self.model.value_mean_std.epsilon).sqrt()
+        return self.network.value_of(self.network.think(obs)[1])
 
     def weights(self) -> dict[str, Tensor]:
         """Weights and normalisers, not copied. A normaliser's are bound anew by `normalise`: ask for them each time."""
         return dict(self.model.state_dict())
 
     def model_state(self) -> dict[str, Tensor]:
-        """A copy of weights and normalisers, under rl_games' names."""
+        """A copy of weights and normalisers, under the network's names."""
         return {name: value.clone() for name, value in self.model.state_dict().items()}
 
     def load_model(self, model: Mapping[str, Tensor]) -> None:
@@ -215,9 +197,3 @@ def _bonus(said: Distribution) -> Tensor:
     if said.log_std is None:
         return said.entropy().mean()
     return replace(said, log_std=said.log_std.clamp(max=WIDE)).entropy().mean()
-
-
-def _take_in(normaliser: Any, values: Tensor) -> None:
-    normaliser.train()
-    normaliser(values)
-    normaliser.eval()

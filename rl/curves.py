@@ -1,14 +1,14 @@
 """Which numbers of an iteration become TensorBoard curves, and under which names.
 
-The names are those that Isaac Gym users know from rl_games (`rewards/step`, `losses/a_loss`, ...), with the reward
-terms (`reward_terms/<name>`, `reward_terms_episode/<name>`), termination reasons (`ends/<name>`) and what a task tells
-of its episodes (`episodes/<name>`) by name. Each is exact over all steps or episodes since the last point. The step
-axis is frames.
+The names are those that Isaac Gym users know (`rewards/step`, `info/epochs`, ...), with the reward terms
+(`reward_terms/<name>`, `reward_terms_episode/<name>`), termination reasons (`ends/<name>`) and what a task tells of its
+episodes (`episodes/<name>`) by name; the algorithm adds its own (`Iteration.losses`). Each is exact over all steps or
+episodes since the last point. The step axis is frames.
 """
 
 from __future__ import annotations
 
-from livegym.rl.agent import Iteration
+from livegym.rl.learner import Iteration
 from livegym.rl.scalars import ScalarWriter
 
 

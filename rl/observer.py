@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from livegym.rl.agent import Agent, Iteration
+from livegym.rl.learner import Iteration, Learner
 from livegym.rl.spec import PolicySpec
 from livegym.rundir.run import Run
 
@@ -15,11 +15,11 @@ class TrainingObserver(Protocol):
     def highest_version(self, run: Run) -> int:
         """The highest policy version of `run` that this observer has given out before; 0 where it has not."""
 
-    def begin(self, run: Run, agent: Agent, spec: PolicySpec, config: dict[str, Any]) -> None:
+    def begin(self, run: Run, learner: Learner, spec: PolicySpec, config: dict[str, Any]) -> None:
         """The run is made, or held again; iterations follow."""
 
     def after_iteration(self, it: Iteration) -> None:
-        """One more iteration; the agent's weights are those of `it.version`."""
+        """One more iteration; the learner's weights are those of `it.version`."""
 
     def end(self, complete: bool) -> None:
-        """No more iterations come. `complete`: the agent is as the last iteration left it, not in the middle of one."""
+        """No more iterations come. `complete`: the learner is at the end of an iteration, not in the middle of one."""

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from livegym.rl.agent import Iteration
+from livegym.rl.learner import Iteration
 from livegym.tasks.stats import Report
 
 log = logging.getLogger(__name__)

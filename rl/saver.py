@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from livegym.projects.commands import command
-from livegym.rl.agent import Iteration
+from livegym.rl.learner import Iteration, Learner
 from livegym.rl.spec import PolicySpec, shape_hash
-from livegym.rl.state import capture_environment, capture_learner, not_finite, set_best_return
+from livegym.rl.state import capture_learner, not_finite
 from livegym.rundir.checkpoint import (
     CheckpointError,
     CheckpointMeta,
@@ -62,11 +62,17 @@ class SavePolicy:
 class Saver:
     """Writes one run's checkpoints."""
 
-    def __init__(self, run: Run, agent: Any, spec: PolicySpec, config: dict[str, Any], policy: SavePolicy) -> None:
+    def __init__(
+        self, run: Run, learner: Learner, spec: PolicySpec, config: dict[str, Any], policy: SavePolicy
+    ) -> None:
         """`config`: the run's resolved configuration, embedded in every checkpoint."""
-        self.run, self.agent, self.spec, self.config, self.policy = run, agent, spec, config, policy
+        self.run = run
+        self.learner = learner
+        self.spec = spec
+        self.config = config
+        self.policy = policy
         self.best_return: float | None = None
-        self.saved_version = agent.version  # nothing new to save before the first iteration
+        self.saved_version = learner.version  # nothing new to save before the first iteration
         self._saved_at: float | None = None
         self._tried_at: float | None = None
         self._failing = self._scarce = False
@@ -149,22 +155,23 @@ class Saver:
     def _diverged(self, it: Iteration, error: NotFinite) -> UserError:
         """Weights that are not finite cannot be learned back: going on would only waste the time."""
         last = newest_usable(self.run)
-        restart = f"checkpoint={last.path} train.learning_rate=<lower>" if last else "train.learning_rate=<lower>"
+        given = [f"task={self.spec.task}", *([f"checkpoint={last.path}"] if last else [])]
+        given += [self.learner.remedy] if self.learner.remedy else []
         return UserError(
             f"the policy diverged by iteration {it.epoch}: {error}. Training cannot go on from there. "
-            f"Start again from before it: {command(f'task={self.spec.task}', restart)}",
+            f"Start again from before it: {command(*given)}",
             exit_code=1,
         )
 
     def _capture(self) -> Captured:
-        return capture_learner(self.agent), capture_environment(self.agent)
+        return capture_learner(self.learner), self.learner.environment_state()
 
     def _write(self, it: Iteration) -> Path:
         state, environment = self._kept or self._capture()
         broken = not_finite(state)  # a critic or an optimizer, too, would make the next iteration's policy so
         if broken is not None:
             raise NotFinite(f"has NaN or Infinity in {broken}")
-        set_best_return(state, self.best_return)
+        self.learner.note_best_return(state, self.best_return)
         state["config"], state["spec"] = self.config, self.spec.to_dict()
         meta = CheckpointMeta(
             task=self.spec.task,

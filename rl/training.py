@@ -17,17 +17,18 @@ from typing import Any
 
 import torch
 
-from livegym.cfg.saved import resumed_config
+from livegym.cfg.saved import algorithm_in, resumed_config
 from livegym.cfg.typed import as_dict
 from livegym.projects.commands import command
-from livegym.rl.agent import Agent, Iteration, IterationAbandoned, create_agent
+from livegym.rl.algorithm import algorithm_of
 from livegym.rl.curves import write_curves
+from livegym.rl.learner import Iteration, IterationAbandoned, Learner
 from livegym.rl.observer import TrainingObserver
 from livegym.rl.progress import Progress
 from livegym.rl.saver import SavePolicy, Saver
 from livegym.rl.scalars import ScalarWriter
 from livegym.rl.spec import PolicySpec, difference, spec_of
-from livegym.rl.state import load_weights, restore_environment, restore_learner
+from livegym.rl.state import restore_learner
 from livegym.rundir.checkpoint import (
     CheckpointError,
     clean_temporaries,
@@ -41,9 +42,9 @@ from livegym.rundir.provenance import Provenance, redact_arguments
 from livegym.rundir.run import Run, begin_run, open_run
 from livegym.rundir.select import read_selected
 from livegym.schema.settled import SettledConfig, settled
+from livegym.schema.train import TrainConfig
 from livegym.sim.recorder import StateRecorder
 from livegym.tasks.build import make_env
-from livegym.tasks.env import Env
 from livegym.utils.errors import UserError
 from livegym.utils.files import atomic_write_text, strict_json
 from livegym.utils.log import console, file_log
@@ -87,8 +88,8 @@ class Parent:
             )
         return settled(resumed_config(config, self.state["config"], given))
 
-    def check_fits(self, spec: PolicySpec) -> None:
-        """Raises UserError where the weights are of another task, or see or do other things than `spec` says."""
+    def check_fits(self, spec: PolicySpec, train: TrainConfig) -> None:
+        """Raises UserError if the weights are of another task or algorithm, or see or do other things than `spec`."""
         if not self.state.get("spec"):
             return  # a plain rl_games file: its shapes are all that can be checked
         theirs = PolicySpec.from_dict(self.state["spec"])
@@ -100,6 +101,12 @@ class Parent:
         differs = difference(spec, {}, theirs, {})
         if differs is not None:
             raise UserError(f"{self.file} does not fit: {differs}.")
+        algorithm = algorithm_in(self.state.get("config"))
+        if algorithm != train.algorithm:
+            raise UserError(
+                f"{self.file} is of train.algorithm={algorithm}, this run trains by {train.algorithm}. "
+                f"Choose settings of {algorithm}, such as train={algorithm}, or another checkpoint."
+            )
 
     def reread(self) -> Parent:
         """The same choice again, now that nobody else writes: the newest may have become another."""
@@ -132,8 +139,8 @@ def run_training(
     env = make_env(config.task, config.sim, config.physics, config.numEnvs, config.seed)
     max_iterations = config.maxIterations or config.train.max_iterations
     env.curriculum.follow_success()
-    agent = create_agent(env, config.train, max_iterations, config.device, stop)
-    training = _Training(config, env, agent, stop, observers)
+    learner = algorithm_of(config.train).learner(env, config.train, max_iterations, config.device, stop)
+    training = _Training(config, learner, stop, observers)
     try:
         if config.resume and parent is not None and parent.run is not None:
             return training.resume(parent.run, parent, provenance)
@@ -146,15 +153,19 @@ class _Training:
     """One training, in a directory that nobody else writes."""
 
     def __init__(
-        self, config: SettledConfig, env: Env, agent: Agent, stop: StopFlag, observers: Sequence[TrainingObserver]
+        self, config: SettledConfig, learner: Learner, stop: StopFlag, observers: Sequence[TrainingObserver]
     ) -> None:
-        self.config, self.env, self.agent, self.stop, self.observers = config, env, agent, stop, observers
+        self.config = config
+        self.learner = learner
+        self.env = learner.env
+        self.stop = stop
+        self.observers = observers
 
     def start(self, parent: Parent | None, provenance: Provenance) -> int:
         """A new run, from the parent's weights and normaliser where there is one; made once everything fits."""
         if parent is not None:
-            parent.check_fits(spec_of(self.env))
-            load_weights(self.agent, parent.state)
+            parent.check_fits(spec_of(self.env), self.config.train)
+            self.learner.load_weights(parent.state)
         run = begin_run(Path(self.config.runsDir), self.config.task.name, "train", provenance)
         with RunLock(run), file_log(run.log_file):
             if parent is not None:
@@ -170,8 +181,8 @@ class _Training:
             clean_temporaries(run.nn)
             given_out = (observer.highest_version(run) for observer in self.observers)
             version = max(parent.version or 0, highest_version(run), *given_out)
-            best_return = restore_learner(self.agent, parent.state, version)
-            done, total = self.agent.epoch_num, self.agent.max_epochs
+            best_return = restore_learner(self.learner, parent.state, version)
+            done, total = self.learner.epoch, self.learner.max_iterations
             if done >= total:
                 raise UserError(
                     f"{run.path} has done {done} iterations of maxIterations={total}, which is the total. "
@@ -190,7 +201,7 @@ class _Training:
             if state is None:
                 log.warning("no environment state for version %s: episodes start anew.", parent.version)
                 return
-            restore_environment(self.agent, state)
+            self.learner.load_environment_state(state)
         except (ValueError, LookupError, TypeError, CheckpointError) as error:
             log.warning("the environment state cannot be used (%s): episodes start anew.", error)
 
@@ -198,12 +209,12 @@ class _Training:
         c = self.config
         self.env.watch(StateRecorder(self.env.sim, run.unstable))
         policy = SavePolicy(c.saveInterval, c.saveFrequency, c.keepLast, c.keepEvery)
-        return Saver(run, self.agent, spec_of(self.env), as_dict(c), policy)
+        return Saver(run, self.learner, spec_of(self.env), as_dict(c), policy)
 
     def _run(self, verb: str, saver: Saver) -> int:
         title = f"{verb} {self.config.task.name}, {self.env.num_envs} environments"
         log.info("%s; %s", title, saver.run.path)
-        writer = ScalarWriter(saver.run.summaries, start_step=self.agent.frame)
+        writer = ScalarWriter(saver.run.summaries, start_step=self.learner.frame)
         start, complete = time.monotonic(), False
 
         def end(observer: TrainingObserver) -> None:
@@ -212,9 +223,9 @@ class _Training:
         with contextlib.ExitStack() as ends:
             ends.callback(writer.close)
             for observer in self.observers:
-                observer.begin(saver.run, self.agent, saver.spec, saver.config)
+                observer.begin(saver.run, self.learner, saver.spec, saver.config)
                 ends.callback(end, observer)
-            with Progress(title, self.agent.max_epochs, saver.age, self.env.success_reason, console) as progress:
+            with Progress(title, self.learner.max_iterations, saver.age, self.env.success_reason, console) as progress:
                 complete = self._iterate(saver, writer, progress)
             return self._finish(saver, time.monotonic() - start)
 
@@ -230,7 +241,7 @@ class _Training:
                 observer.after_iteration(it)
 
         try:
-            self.agent.train(on_iteration)
+            self.learner.train(on_iteration)
         except IterationAbandoned:
             saver.abandon_iteration()
             return False
@@ -239,13 +250,13 @@ class _Training:
     def _finish(self, saver: Saver, seconds: float) -> int:
         """The last save, the closing line and the exit status."""
         if not saver.save():
-            log.error("the last state (iteration %d) could not be saved in %s", self.agent.epoch_num, saver.run.nn)
+            log.error("the last state (iteration %d) could not be saved in %s", self.learner.epoch, saver.run.nn)
             return 1
         log.info(
             "%s after %d iterations, %s frames, %.1f s; best mean return %s; %s",
             "stopped" if self.stop.requested else "finished",
-            self.agent.epoch_num,
-            f"{self.agent.frame:,}",
+            self.learner.epoch,
+            f"{self.learner.frame:,}",
             seconds,
             "none yet" if saver.best_return is None else f"{saver.best_return:.2f}",
             saver.run.path,

@@ -5,8 +5,8 @@ configuration is composed. Root keys are camelCase and are what code reads; ever
 
     python train.py config=train_headless task=Ant numEnvs=256 train.learning_rate=1e-3
 
-What is learned is in `schema/task.py`. `key(...)` attaches the unit, the range and the sentence that
-`python train.py --help` prints.
+What is learned is in `schema/task.py`, how in `schema/train.py` and with each algorithm. `key(...)` attaches the unit,
+the range and the sentence that `python train.py --help` prints.
 """
 
 from __future__ import annotations
@@ -23,76 +23,8 @@ from livegym.schema.task import CurriculumConfig as CurriculumConfig
 from livegym.schema.task import ObservationGroups as ObservationGroups
 from livegym.schema.task import RandomizationConfig as RandomizationConfig
 from livegym.schema.task import TaskConfig
+from livegym.schema.train import TrainConfig
 from livegym.schema.watching import WatchingKeys
-
-
-@dataclass
-class RecurrentConfig:
-    """A recurrent layer after the MLP."""
-
-    cell: str = key("lstm", "type of the recurrent cell", choices=("lstm", "gru"))
-    units: int = key(128, "size of the recurrent state", low=1)
-    layers: int = key(1, "number of stacked recurrent layers", low=1)
-    sequence_length: int = key(
-        4, "control steps of truncated backpropagation through time; must divide horizon_length", low=1
-    )
-
-
-@dataclass
-class NetworkConfig:
-    """The shape of policy and critic."""
-
-    units: list[int] = key([64, 64], "hidden layer sizes", low=1, high=65536)
-    activation: str = key(
-        "elu", "activation of the hidden layers", choices=("elu", "relu", "tanh", "selu", "swish", "gelu")
-    )
-    separate: bool = key(False, "give the critic its own hidden layers")
-    initial_log_std: float = key(0.0, "log of the initial action standard deviation (Box actions)", low=-5, high=2)
-    recurrent: Optional[RecurrentConfig] = key(None, "recurrent layer after the MLP; null: none")
-
-
-@dataclass
-class PPOConfig:
-    """How the policy is improved: proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347) by rl_games."""
-
-    network: NetworkConfig = field(default_factory=NetworkConfig)
-    max_iterations: int = key(1000, "training iterations if maxIterations is not given", low=1)
-    horizon_length: int = key(16, "control steps per environment and iteration", low=1)
-    num_minibatches: int = key(1, "minibatches per epoch; must divide numEnvs x horizon_length", low=1)
-    mini_epochs: int = key(8, "passes over each batch", low=1)
-    learning_rate: float = key(
-        3e-4, "step size of Adam; with lr_schedule=adaptive, only its initial value", above=0, high=1
-    )
-    lr_schedule: str = key(
-        "adaptive",
-        "adaptive: follows kl_threshold; linear: decays to 0 at the last iteration",
-        choices=("adaptive", "linear", "constant"),
-    )
-    kl_threshold: float = key(0.008, "target KL divergence per update of lr_schedule=adaptive", above=0)
-    gamma: float = key(0.99, "discount factor per control step", low=0, high=1)
-    tau: float = key(
-        0.95, "lambda of generalised advantage estimation (Schulman et al. 2016, arXiv:1506.02438)", low=0, high=1
-    )
-    e_clip: float = key(0.2, "clip range of the probability ratio", above=0)
-    clip_value: bool = key(True, "clip the value loss as the policy loss is clipped")
-    entropy_coef: float = key(0.0, "weight of the entropy bonus", low=0)
-    critic_coef: float = key(2.0, "weight of the value loss", low=0)
-    bounds_loss_coef: float = key(1e-4, "weight of the penalty on means outside +-1.1 (Box actions)", low=0)
-    grad_norm: float = key(1.0, "maximum gradient norm; larger gradients are clipped to it", above=0)
-    reward_scale: float = key(1.0, "factor on rewards for learning; reported returns are unscaled", above=0)
-    normalize_input: bool = key(
-        True, "normalise observations by their running mean and variance, which are stored with the policy"
-    )
-    normalize_value: bool = key(True, "normalise returns by their running mean and variance")
-    normalize_advantage: bool = key(True, "normalise the advantages of a batch to mean 0, variance 1")
-    value_bootstrap: bool = key(True, "add the discounted value of the episode's last observation at a time limit")
-    games_to_track: int = key(100, "episodes over which the reported mean reward is taken", low=1)
-    torch_threads: int = key(
-        1, "threads per tensor operation in an update: 2 is faster if two cores are idle, slower if one is busy", low=1
-    )
-    compile: bool = key(
-        False, "compile the network with torch.compile: faster on a GPU with wide layers, costs seconds at startup"
-    )
 
 
 @dataclass
@@ -119,7 +51,7 @@ class MainKeys:
     """What is trained or tested, and how."""
 
     task: TaskConfig = MISSING
-    train: PPOConfig = MISSING
+    train: TrainConfig = MISSING
     sim: SimConfig = MISSING
     physics: PhysicsConfig = MISSING
     online: OnlineConfig = field(default_factory=OnlineConfig)

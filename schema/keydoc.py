@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
+from livegym.projects import registry
+
 
 @dataclass(frozen=True)
 class KeyDoc:
@@ -19,6 +21,13 @@ class KeyDoc:
     example: str = ""
     mode: str = ""  # the modes in which the key has an effect, with blanks between; "": all
     file: bool = False  # (of a task) names a file: made absolute, may change on resume, may be typed by its name alone
+    part: str = ""  # a kind of part of the projects (algorithms), whose names are the choices
+    aliases: tuple[str, ...] = ()  # what other tools of this kind call it, without case and underscores
+
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """The names that may stand in the key; (): others than names, or any."""
+        return tuple(registry.names(self.part)) if self.part else self.choices
 
 
 def key(default: Any, help: str, **doc: Any) -> Any:

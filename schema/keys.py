@@ -1,6 +1,6 @@
 """The schema as a tree of named keys, and the way from a mistyped name to the right one.
 
-schema = Schema(params=CartpoleParams)
+schema = Schema(params=CartpoleParams, train=PPOConfig)
 [k.path for k in schema.walk()]        # ["mode", "checkpoint", ..., "train.learning_rate", ...]
 schema.find("task.params.max_push")    # Key(path=..., hint=float, ...)
 """
@@ -16,6 +16,7 @@ from typing import Any, Optional
 
 from livegym.projects.commands import command
 from livegym.schema import KeyDoc, RootConfig, TaskConfig
+from livegym.schema.train import DEFAULT, TrainConfig, settings_class
 from livegym.utils.errors import UserError, did_you_mean
 
 NO_DOC = KeyDoc(help="")
@@ -25,10 +26,7 @@ ALIASES = {  # what other tools of this kind call it, folded -> what to type her
     "env": "task",
     "experiment": "runsDir",
     "headless": "config=train_headless or config=test",
-    "learningrate": "train.learning_rate",
-    "lr": "train.learning_rate",
     "maxepochs": "maxIterations",
-    "minibatchsize": "train.num_minibatches",
     "numactors": "numEnvs",
     "play": "config=test",
     "preset": "config",
@@ -86,15 +84,21 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 @dataclass(frozen=True)
 class Schema:
-    """The keys of `RootConfig`, with `task.params` of the chosen task's dataclass where that is known."""
+    """The keys of `RootConfig`, with `task.params` of the chosen task's dataclass if that is known.
+
+    `train`: the chosen algorithm's keys; None: those of the default one.
+    """
 
     params: Optional[type] = None
+    train: Optional[type[TrainConfig]] = None
 
     def keys(self, cls: type, prefix: str = "") -> dict[str, Key]:
         """name -> Key of one dataclass; `prefix` is the path of the place where it stands."""
         hints = typing.get_type_hints(cls)
         if cls is TaskConfig and self.params is not None:
             hints["params"] = self.params
+        if issubclass(cls, RootConfig):
+            hints["train"] = self.train or settings_class(DEFAULT)
         return {
             f.name: Key(
                 path=f"{prefix}{f.name}",
@@ -164,6 +168,9 @@ class Schema:
             return f"{where}.{same[0]}" if where else same[0]
         if fold(leaf) in ALIASES:
             return ALIASES[fold(leaf)]
+        called = [k.path for k in self.walk() if fold(leaf) in k.doc.aliases]
+        if called:
+            return called[0]
         elsewhere = [k.path for k in self.walk() if fold(k.name) == fold(leaf)]
         return min(elsewhere, key=lambda p: p.count("."), default="")
 

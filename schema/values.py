@@ -45,8 +45,8 @@ def allowed(key: Key) -> str:
 
 
 def _kind(key: Key, inner: Any) -> str:
-    if key.doc.choices:
-        return ", ".join(key.doc.choices)
+    if key.doc.allowed:
+        return ", ".join(key.doc.allowed)
     if inner is bool:
         return "true, false"
     if inner in (int, float):
@@ -159,7 +159,7 @@ def _text(key: Key, value: Any) -> str:
         return "no value given"
     if strip_optional(key.hint)[1] and text.casefold() in NULL_WORDS:
         return "text, not null"
-    return "unknown" if key.doc.choices and text not in key.doc.choices else ""
+    return "unknown" if key.doc.allowed and text not in key.doc.allowed else ""
 
 
 _SCALARS = {bool: _bool, int: _whole, float: _number, str: _text}
@@ -168,7 +168,7 @@ _SCALARS = {bool: _bool, int: _whole, float: _number, str: _text}
 def refuse(key: Key, value: Any, problem: str, typed: str | None = None) -> UserError:
     """The error for a value: what it is, what is allowed, what to type instead."""
     shown = show(value) if typed is None else typed
-    hint = did_you_mean(plain_text(value), key.doc.choices) or _next_move(key, value, shown)
+    hint = did_you_mean(plain_text(value), key.doc.allowed) or _next_move(key, value, shown)
     return UserError(f"{key.path}={shown}: {problem}. Allowed: {allowed(key)}.{hint}")
 
 

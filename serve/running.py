@@ -31,6 +31,7 @@ from livegym.online.service import Service
 from livegym.play.watch import Watcher
 from livegym.projects.commands import command
 from livegym.rl.actor_critic import ActorCritic, OffPolicyRule
+from livegym.rl.algorithm import algorithm_of
 from livegym.rl.policy import Policy
 from livegym.rl.spec import PolicySpec, spec_of
 from livegym.rl.training import Parent
@@ -106,7 +107,8 @@ class _Plan:
 
 
 def _check(config: SettledConfig, env: Env) -> None:
-    """Raises UserError for settings that continuous training cannot mean."""
+    """Raises UserError for settings that continuous training cannot mean, and algorithms that it cannot use."""
+    algorithm_of(config.train).actor_critic(spec_of(env), config.train)
     if config.swap == "reset":
         raise UserError(
             "swap=reset: a live stream need not have episodes, and would keep the old weights for ever. "
@@ -133,9 +135,10 @@ def _check(config: SettledConfig, env: Env) -> None:
 def first_state(config: SettledConfig, spec: PolicySpec, parent: Parent | None) -> dict[str, Any]:
     """Weights and optimizer that a new run begins with. Raises UserError where the parent's do not fit."""
     online = config.online
-    learner = ActorCritic(spec, config.train, OffPolicyRule(config.train.gamma), online.learning_rate)
+    network = algorithm_of(config.train).actor_critic(spec, config.train)
+    learner = ActorCritic(spec, network, OffPolicyRule(network.discount), online.learning_rate)
     if parent is not None:
-        parent.check_fits(spec)
+        parent.check_fits(spec, config.train)
         learner.load_model(parent.state["model"])
     return learner.state()
 

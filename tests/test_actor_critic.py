@@ -14,9 +14,11 @@ import torch
 from torch.distributions import Categorical, Independent, Normal
 
 from livegym.rl.actor_critic import ActorCritic, OffPolicyRule, Transitions
-from livegym.rl.policy import Distribution, Policy
+from livegym.rl.algorithm import algorithm_of
+from livegym.rl.algorithms.ppo.settings import NetworkConfig, PPOConfig, RecurrentConfig
+from livegym.rl.distribution import Distribution
+from livegym.rl.policy import Policy
 from livegym.rl.spec import PolicySpec
-from livegym.schema import NetworkConfig, PPOConfig, RecurrentConfig
 from livegym.tasks.base import Box, Discrete, MultiDiscrete
 from livegym.utils.errors import UserError
 
@@ -35,7 +37,8 @@ def spec_of(action, width: int = 2) -> PolicySpec:
 
 def learner_of(action, rule=OffPolicyRule(0.0), rate=1e-2, width=2, seed=0, **train) -> ActorCritic:  # noqa: B008
     torch.manual_seed(seed)
-    return ActorCritic(spec_of(action, width), train_of(**train), rule, rate)
+    spec, config = spec_of(action, width), train_of(**train)
+    return ActorCritic(spec, algorithm_of(config).actor_critic(spec, config), rule, rate)
 
 
 def tiny(action=Discrete(2), rule=OffPolicyRule(0.5, 1.0, 0.0, 0.5, LIMIT), **train) -> ActorCritic:  # noqa: B008
@@ -182,11 +185,11 @@ def test_a_box_action_is_no_wider_than_its_range_and_what_is_wide_earns_nothing(
 
     def pushed(start: float) -> float:
         learner = learner_of(Box(1), OffPolicyRule(0.0, entropy_coef=1.0), rate=0.1)
-        learner.log_std.data.fill_(start)
+        learner.network.log_std.data.fill_(start)
         batch = random_batch(Box(1))
         for _ in range(20):
             learner.update(dataclasses.replace(batch, weight=torch.zeros(len(batch))))  # only the bonus is left
-        return learner.log_std.item()
+        return learner.network.log_std.item()
 
     assert pushed(-1.0) > -0.9
     assert pushed(-0.5) == -0.5

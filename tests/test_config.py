@@ -11,11 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from livegym.cfg.compose import compose, config_loader, prepare, register, thawed
+from livegym.cfg.compose import compose, config_loader, prepare
 from livegym.cfg.overrides import quoted
+from livegym.cfg.schemas import register, thawed
 from livegym.cfg.typed import build, plain, resolved_dict, to_typed, yaml_text
-from livegym.cfg.validate import check_sizes, num_envs_of, validate
-from livegym.schema import PPOConfig, RecurrentConfig, RootConfig, TaskConfig
+from livegym.cfg.validate import num_envs_of, validate
+from livegym.rl.algorithms.ppo.settings import PPOConfig, RecurrentConfig, check_sizes
+from livegym.schema import RootConfig, TaskConfig
 from livegym.schema.keys import Key, Schema, is_mapping, section
 from livegym.tasks import TASKS
 from livegym.utils.errors import UserError

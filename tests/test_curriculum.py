@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from livegym.rl.agent import create_agent
-from livegym.rl.state import capture_learner, restore_learner, set_best_return
+from livegym.rl.algorithm import algorithm_of
+from livegym.rl.state import capture_learner, restore_learner
 from livegym.schema import CurriculumConfig
 from livegym.tasks.curriculum import Curriculum
 from livegym.utils.errors import UserError
@@ -142,14 +142,14 @@ def test_the_level_is_part_of_the_state_of_the_environments():
 
 def test_the_level_is_part_of_the_learners_state_too():
     """Where the state of the environments is lost, episodes begin anew, but the level does not."""
-    agents = [create_agent(env_of(num_envs=4), TINY, 3, "cpu", StopFlag()) for _ in range(2)]
-    agents[0].env.set_level(0.5)
-    agents[0].train(lambda _: None)
-    state = capture_learner(agents[0])
-    set_best_return(state, None)
-    restore_learner(agents[1], state, 3)
-    assert agents[1].env.curriculum.level == agents[0].env.curriculum.level == 0.5
-    assert agents[1].env.task.params.reward_per_step == pytest.approx(2.0)
+    learners = [algorithm_of(TINY).learner(env_of(num_envs=4), TINY, 3, "cpu", StopFlag()) for _ in range(2)]
+    learners[0].env.set_level(0.5)
+    learners[0].train(lambda _: None)
+    state = capture_learner(learners[0])
+    learners[0].note_best_return(state, None)
+    restore_learner(learners[1], state, 3)
+    assert learners[1].env.curriculum.level == learners[0].env.curriculum.level == 0.5
+    assert learners[1].env.task.params.reward_per_step == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from livegym.rl.agent import Iteration
 from livegym.rl.curves import scalars
+from livegym.rl.learner import Iteration
 from livegym.rl.progress import EpisodeTally
 from livegym.tasks.stats import Report
 from livegym.utils.errors import UserError

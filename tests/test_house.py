@@ -52,7 +52,7 @@ CONTRACT = set(re.findall(r"def (\w+)", (ROOT / "sim" / "base.py").read_text()))
 
 
 def name_of(path: Path) -> str:
-    """The name without `livegym.` in front: rl.agent"""
+    """The name without `livegym.` in front: rl.saver"""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -122,10 +122,18 @@ def test_our_modules_are_imported_by_their_one_name():
                 assert imported.partition(".")[0] not in (*ROOMS, "train"), f"{name}: write livegym.{imported}"
 
 
+def test_only_one_folder_knows_rl_games():
+    """An algorithm and the library behind it are one folder; the rest of `rl/` speaks the contract."""
+    for path in MODULES:
+        if not name_of(path).startswith("rl.algorithms.ppo"):
+            found = [name for name in imports(tree_of(path)) if name.startswith(("rl_games", "livegym.rl.algorithms."))]
+            assert found == [], f"{name_of(path)} imports {found[0]}"
+
+
 def test_only_one_module_spells_rl_games_keys_and_one_knows_engines():
     for path in MODULES:
         text = path.read_text()
-        if name_of(path) != "rl.config":
+        if name_of(path) != "rl.algorithms.ppo.params":
             assert '"minibatch_size_per_env"' not in text
             assert '"full_experiment_name"' not in text
         if not name_of(path).startswith("sim"):

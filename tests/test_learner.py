@@ -1,4 +1,4 @@
-"""The learner's side of the weight bus: what is published is what the agent has, when it is due, and at the end."""
+"""The learner's side of the weight bus: what is published is what the learner has, when it is due, and at the end."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import pytest
 import torch
 
 from livegym.rl.spec import shape_hash, spec_of
-from livegym.rl.state import policy_state
 from livegym.rundir.run import bus_file, create_run
 from livegym.weights.bus_reader import BusReader
 from livegym.weights.learner import BusObserver
 from tests.bus_weights import left_by_a_dead_writer
 from tests.dummy import counting_env
-from tests.test_learning import agent_of
+from tests.test_learning import learner_of
 
 
 @pytest.fixture
@@ -22,27 +21,27 @@ def run(tmp_path):
     bus_file(made.run_id).unlink(missing_ok=True)
 
 
-def begun(run, agent, interval=1e-9) -> BusObserver:
+def begun(run, learner, interval=1e-9) -> BusObserver:
     observer = BusObserver(interval)
-    observer.begin(run, agent, spec_of(counting_env()), {"numEnvs": 2})
+    observer.begin(run, learner, spec_of(counting_env()), {"numEnvs": 2})
     return observer
 
 
 def test_each_iteration_is_published_as_the_agent_has_it(run):
-    agent = agent_of(iterations=3)
-    observer = begun(run, agent)
+    learner = learner_of(iterations=3)
+    observer = begun(run, learner)
     reader, seen = BusReader(bus_file(run.run_id)), []
     assert reader.description["config"] == {"numEnvs": 2}
-    assert reader.shape_hash == shape_hash(spec_of(counting_env()), policy_state(agent))
+    assert reader.shape_hash == shape_hash(spec_of(counting_env()), learner.policy_state())
 
     def after(it):
         observer.after_iteration(it)
         found = reader.look(len(seen))
-        state = policy_state(agent)
+        state = learner.policy_state()
         assert all(torch.equal(found.model[name], value) for name, value in state.items())
         seen.append((found.version, found.frame, found.model["running_mean_std.count"].item()))
 
-    agent.train(after)
+    learner.train(after)
     observer.end(complete=True)
     assert [version for version, _, _ in seen] == [1, 2, 3]
     assert [frame for _, frame, _ in seen] == sorted(frame for _, frame, _ in seen)
@@ -51,10 +50,10 @@ def test_each_iteration_is_published_as_the_agent_has_it(run):
 
 
 def test_it_publishes_no_more_often_than_asked_and_the_last_version_at_the_end(run):
-    agent = agent_of(iterations=5)
-    observer = begun(run, agent, interval=1000.0)
+    learner = learner_of(iterations=5)
+    observer = begun(run, learner, interval=1000.0)
     reader = BusReader(bus_file(run.run_id))
-    agent.train(observer.after_iteration)
+    learner.train(observer.after_iteration)
     assert reader.look(0).version == 1
     observer.end(complete=True)
     assert (reader.look(1).version, reader.count) == (5, 2)
@@ -62,33 +61,33 @@ def test_it_publishes_no_more_often_than_asked_and_the_last_version_at_the_end(r
 
 
 def test_weights_in_the_middle_of_an_update_are_not_published_at_the_end(run):
-    agent = agent_of(iterations=5)
-    observer = begun(run, agent, interval=1000.0)
+    learner = learner_of(iterations=5)
+    observer = begun(run, learner, interval=1000.0)
     reader = BusReader(bus_file(run.run_id))
-    agent.train(observer.after_iteration)
+    learner.train(observer.after_iteration)
     observer.end(complete=False)
     assert reader.look(0).version == 1
     assert reader.ended
 
 
 def test_without_an_interval_there_is_no_bus(run):
-    observer = begun(run, agent_of(), interval=0.0)
+    observer = begun(run, learner_of(), interval=0.0)
     assert not bus_file(run.run_id).exists()
     observer.end(complete=True)
 
 
 def test_weights_that_are_not_finite_are_not_published(run):
-    agent = agent_of(iterations=2)
-    observer = begun(run, agent)
+    learner = learner_of(iterations=2)
+    observer = begun(run, learner)
     reader = BusReader(bus_file(run.run_id))
 
     def after(it):
         if it.version == 2:
             with torch.no_grad():
-                agent.model.a2c_network.mu.bias.fill_(float("nan"))
+                learner.agent.model.a2c_network.mu.bias.fill_(float("nan"))
         observer.after_iteration(it)
 
-    agent.train(after)
+    learner.train(after)
     assert reader.look(0).version == 1
     observer.end(complete=True)
     assert reader.count == 1
@@ -96,9 +95,9 @@ def test_weights_that_are_not_finite_are_not_published(run):
 
 def test_without_memory_for_a_bus_training_goes_on_and_says_so(run, caplog, monkeypatch):
     monkeypatch.setattr("livegym.weights.learner.bus_file", lambda run_id: run.path / "nowhere" / run_id)
-    agent = agent_of(iterations=1)
-    observer = begun(run, agent)
-    agent.train(observer.after_iteration)
+    learner = learner_of(iterations=1)
+    observer = begun(run, learner)
+    learner.train(observer.after_iteration)
     observer.end(complete=True)
     assert caplog.text.count("no weight bus") == 1
 
@@ -119,6 +118,6 @@ def test_a_new_writer_removes_what_dead_ones_left(run, tmp_path, monkeypatch):
     left = tmp_path / "livegym.0.left"
     left_by_a_dead_writer(left, 41)
     assert left.exists()
-    observer = begun(run, agent_of())
+    observer = begun(run, learner_of())
     assert not left.exists()
     observer.end(complete=True)

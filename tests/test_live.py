@@ -14,9 +14,10 @@ from livegym.live.transition import SwapRule
 from livegym.play.play import Player, ScriptedActor, quotas
 from livegym.play.report import Reporter
 from livegym.play.results import EPISODES_KEPT, Results, VersionTrace
-from livegym.rl.policy import Distribution, Policy
+from livegym.rl.algorithms.ppo.settings import NetworkConfig, PPOConfig, RecurrentConfig
+from livegym.rl.distribution import Distribution
+from livegym.rl.policy import Policy
 from livegym.rl.spec import PolicySpec, shape_hash
-from livegym.schema import NetworkConfig, PPOConfig, RecurrentConfig
 from livegym.tasks.base import Box, Discrete, MultiDiscrete
 from livegym.tasks.stats import EpisodeEnds
 from livegym.utils.errors import UserError

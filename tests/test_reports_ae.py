@@ -20,7 +20,7 @@ from livegym.cfg import cli
 from livegym.cfg.compose import compose
 from livegym.cfg.typed import yaml_text
 from livegym.cfg.validate import unused_keys, validate
-from livegym.rl.state import capture_learner, load_weights, not_finite, restore_learner, set_best_return
+from livegym.rl.state import capture_learner, not_finite, restore_learner
 from livegym.rundir.checkpoint import list_checkpoints, meta_of, read_checkpoint, set_best, sidecar_of, write_env_state
 from livegym.rundir.run import point_latest
 from livegym.schema import ObservationGroups
@@ -28,7 +28,7 @@ from livegym.tasks import TASKS
 from livegym.utils.errors import UserError
 from tests.checkpoint_samples import new_run, save
 from tests.processes import SMALL, TRAIN, results, run, runs, scalars
-from tests.test_learning import agent_of, trained
+from tests.test_learning import learner_of, trained
 
 PRIVILEGED = ObservationGroups(["episode", "step"], ["episode", "step"])
 
@@ -53,17 +53,17 @@ def test_the_reward_beside_a_checkpoint_is_the_one_inside(tmp_path):
 )
 def test_a_resumed_network_lacks_nothing_and_has_nothing_in_addition(change, needle):
     """C7"""
-    state = capture_learner(agent_of())
+    state = capture_learner(learner_of())
     change(state["model"])
     with pytest.raises(UserError, match=needle):
-        restore_learner(agent_of(), state, 1)
+        restore_learner(learner_of(), state, 1)
 
 
 def _learned(**changes):
-    agent = agent_of(iterations=1, **changes)
-    trained(agent)
-    state = capture_learner(agent)
-    set_best_return(state, None)
+    learner = learner_of(iterations=1, **changes)
+    trained(learner)
+    state = capture_learner(learner)
+    learner.note_best_return(state, None)
     return state
 
 
@@ -84,11 +84,11 @@ def test_a_learner_that_is_not_whole_is_not_resumed_and_nothing_is_changed(chang
     """C7"""
     state = _learned()
     change(state)
-    agent = agent_of(iterations=1)
-    before = {name: value.clone() for name, value in agent.model.state_dict().items()}
+    learner = learner_of(iterations=1)
+    before = {name: value.clone() for name, value in learner.agent.model.state_dict().items()}
     with pytest.raises(UserError, match=needle):
-        restore_learner(agent, state, 1)
-    assert all(torch.equal(value, before[name]) for name, value in agent.model.state_dict().items())
+        restore_learner(learner, state, 1)
+    assert all(torch.equal(value, before[name]) for name, value in learner.agent.model.state_dict().items())
 
 
 @pytest.mark.parametrize("place", ["assymetric_vf_nets", "optimizer", "assymetric_vf_optimizer"])
@@ -104,12 +104,12 @@ def test_no_part_of_a_learner_may_be_saved_with_nan(place):
 def test_a_new_run_takes_the_critic_along(caplog):
     """C3"""
     state = _learned(observations=PRIVILEGED)
-    agent = agent_of(iterations=1, seed=5, observations=PRIVILEGED)
-    load_weights(agent, state)
-    critic = agent.central_value_net.state_dict()
+    learner = learner_of(iterations=1, seed=5, observations=PRIVILEGED)
+    learner.load_weights(state)
+    critic = learner.agent.central_value_net.state_dict()
     assert all(torch.equal(critic[name], value) for name, value in state["assymetric_vf_nets"].items())
     del state["assymetric_vf_nets"]
-    load_weights(agent, state)
+    learner.load_weights(state)
     assert "critic" in caplog.text
 
 
@@ -140,15 +140,15 @@ def test_of_two_keys_the_one_without_effect_is_named(given, needle):
 
 def test_a_resumed_normaliser_is_moved_by_an_outlier_no_more_than_an_unbroken_one():
     """C4: the count of samples comes back, so a batch of a thousand times the usual weighs what it should."""
-    unbroken = agent_of(iterations=20)
+    unbroken = learner_of(iterations=20)
     trained(unbroken)
     state = capture_learner(unbroken)
     state["learner"]["best_return"] = None
-    resumed = agent_of(iterations=20, seed=5)
+    resumed = learner_of(iterations=20, seed=5)
     restore_learner(resumed, state, 20)
     shifts = []
-    for agent in (unbroken, resumed, agent_of(seed=5)):
-        normaliser = agent.model.running_mean_std
+    for learner in (unbroken, resumed, learner_of(seed=5)):
+        normaliser = learner.agent.model.running_mean_std
         before = normaliser.running_mean.clone()
         normaliser.train()
         normaliser(torch.full((2, 2), 1000.0))
@@ -213,13 +213,13 @@ def python(cwd: Path, program: str, *arguments: str) -> str:
 SLOW_START = """
 import time
 from livegym import train
-import livegym.rl.training
 from livegym.cfg import cli
-create = livegym.rl.training.create_agent
+from livegym.rl.algorithms.ppo import PPO
+create = PPO.learner
 def late(*args):
     time.sleep(2.1)
     return create(*args)
-livegym.rl.training.create_agent = late
+PPO.learner = late
 raise SystemExit(cli.run(train.job))
 """
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from livegym.rl.adapter import RlGamesEnv
+from livegym.rl.algorithms.ppo.adapter import RlGamesEnv
 from livegym.rl.curves import scalars as curves_of
 from livegym.rl.scalars import ScalarWriter
 from livegym.rundir.checkpoint import list_checkpoints, read_checkpoint
@@ -18,25 +18,25 @@ from livegym.tasks import TASKS
 from livegym.tasks.build import make_env
 from livegym.utils.signals import StopFlag
 from tests.processes import SMALL, Running, run, scalars, until
-from tests.test_learning import TINY, agent_of, trained
+from tests.test_learning import TINY, learner_of, trained
 from tests.test_live import OBS, candidate, live_of
 from tests.test_saver import saving  # noqa: F401  a fixture
 
 
 def test_five_means_one_in_training_and_in_play():
     """G3: both paths hand the environment the same action, whatever the network says."""
-    agent = agent_of(length=100)
-    agent.obs = agent.env_reset()
+    learner = learner_of(length=100)
+    learner.agent.obs = learner.agent.env_reset()
     live = live_of(candidate(1, bias=5.0))
     moved = []
     for step in (
-        lambda: agent.env_step(torch.full((2, 1), 5.0)),
-        lambda: agent.env.step(live.act(OBS)),
-        lambda: agent.env_step(torch.full((2, 1), -5.0)),
+        lambda: learner.agent.env_step(torch.full((2, 1), 5.0)),
+        lambda: learner.env.step(live.act(OBS)),
+        lambda: learner.agent.env_step(torch.full((2, 1), -5.0)),
     ):
-        before = agent.env.sim.qvel.clone()
+        before = learner.env.sim.qvel.clone()
         step()
-        moved.append((agent.env.sim.qvel - before).flatten().tolist())
+        moved.append((learner.env.sim.qvel - before).flatten().tolist())
     assert moved == [pytest.approx([1.0, 1.0])] * 2 + [pytest.approx([-1.0, -1.0])]
 
 
@@ -73,10 +73,10 @@ def test_a_signal_before_training_has_begun_is_no_traceback(tmp_path, loaded):
 
 def test_training_draws_many_actions_for_one_observation():
     """M1: the counterpart of deterministic play."""
-    agent = agent_of()
-    obs = agent.env_reset()
-    agent.set_eval()
-    drawn = {agent.get_action_values(obs)["actions"][0].item() for _ in range(50)}
+    learner = learner_of()
+    obs = learner.agent.env_reset()
+    learner.agent.set_eval()
+    drawn = {learner.agent.get_action_values(obs)["actions"][0].item() for _ in range(50)}
     assert len(drawn) == 50
 
 
@@ -128,7 +128,7 @@ def test_the_learner_is_told_of_time_limits_and_of_no_failure_in_that_step(confi
 @pytest.mark.parametrize("num_envs", [1, 2, 7])
 def test_any_number_of_environments_trains(num_envs):
     """O1: sizes that nobody chose on purpose, down to a batch of one environment."""
-    iterations = trained(agent_of(dataclasses.replace(TINY, num_minibatches=1), num_envs=num_envs))
+    iterations = trained(learner_of(dataclasses.replace(TINY, num_minibatches=1), num_envs=num_envs))
     assert [it.frames for it in iterations] == [8 * num_envs] * 3
     assert all(torch.isfinite(torch.tensor(list(it.losses.values()))).all() for it in iterations)
 
@@ -149,8 +149,8 @@ def test_curves_of_a_run_that_goes_on_from_an_earlier_step_never_go_back(tmp_pat
 
 def test_curves_have_no_reward_before_an_episode_has_ended():
     """Q4: neither 0 nor NaN."""
-    (*_, waiting) = trained(agent_of(length=1000))
-    (*_, ended) = trained(agent_of(length=5))
+    (*_, waiting) = trained(learner_of(length=1000))
+    (*_, ended) = trained(learner_of(length=5))
     late = {"rewards/step", "episode_lengths/step", "reward_terms_episode/alive", "ends/time_limit"}
     assert late & set(curves_of(waiting)) == set()
     assert late <= set(curves_of(ended))

@@ -15,8 +15,8 @@ from rl_games.torch_runner import Runner
 
 from livegym.cfg.compose import compose
 from livegym.cfg.typed import to_typed
-from livegym.rl.adapter import RlGamesEnv
-from livegym.rl.config import learner_params
+from livegym.rl.algorithms.ppo.adapter import RlGamesEnv
+from livegym.rl.algorithms.ppo.params import learner_params
 from livegym.rundir.checkpoint import read_checkpoint
 from livegym.tasks.build import make_env
 from tests.processes import results, run

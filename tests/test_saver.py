@@ -14,7 +14,7 @@ from livegym.rundir.checkpoint import list_checkpoints, read_checkpoint, read_en
 from livegym.rundir.run import create_run, open_run, read_latest
 from livegym.utils.errors import UserError
 from tests.disk_fixtures import tmpfs
-from tests.test_learning import agent_of
+from tests.test_learning import learner_of
 
 
 @pytest.fixture
@@ -23,16 +23,16 @@ def saving(tmp_path):
 
     class Saving:
         def __init__(self, interval=1e9, frequency=None, keep_last=None, keep_every=None):
-            self.agent = agent_of(iterations=1000)
+            self.learner = learner_of(iterations=1000)
             self.run = create_run(tmp_path / "runs", "Counting", "train")
             policy = SavePolicy(interval, frequency, keep_last, keep_every)
-            self.saver = Saver(self.run, self.agent, spec_of(self.agent.env), {"task": {}}, policy)
-            self.agent.obs = self.agent.env_reset()
+            self.saver = Saver(self.run, self.learner, spec_of(self.learner.env), {"task": {}}, policy)
+            self.learner.agent.obs = self.learner.agent.env_reset()
 
         def step(self, **changes):
             from dataclasses import replace
 
-            return self.saver.after_iteration(replace(self.agent._iterate(), **changes))
+            return self.saver.after_iteration(replace(self.learner.iterate(), **changes))
 
         @property
         def saved(self):
@@ -114,9 +114,9 @@ def test_a_name_that_exists_is_a_failed_save_and_not_a_diverged_policy(saving):
 def test_a_diverged_policy_ends_training_and_names_the_last_good_checkpoint(saving):
     s = saving(frequency=1)
     s.step()
-    it = s.agent._iterate()
+    it = s.learner.iterate()
     with torch.no_grad():
-        next(iter(s.agent.model.parameters())).fill_(float("nan"))
+        next(iter(s.learner.agent.model.parameters())).fill_(float("nan"))
     with pytest.raises(UserError, match=r"diverged by iteration 2.*checkpoint=.*Counting_v1_ep1.pth") as error:
         s.saver.after_iteration(it)
     assert error.value.exit_code == 1
@@ -127,8 +127,8 @@ def test_a_stop_in_a_long_iteration_saves_the_state_before_it(saving):
     s = saving()
     s.step(seconds=LONG_ITERATION + 1)
     s.step(seconds=LONG_ITERATION + 1)
-    weights = {k: v.clone() for k, v in s.agent.model.state_dict().items()}
-    s.agent._iterate()  # stands for an iteration that was abandoned: the agent is beyond version 2
+    weights = {k: v.clone() for k, v in s.learner.agent.model.state_dict().items()}
+    s.learner.iterate()  # stands for an iteration that was abandoned: the learner is beyond version 2
     s.saver.abandon_iteration()
     assert s.saver.save()
     state = read_checkpoint(s.run.nn / "Counting_v2_ep2.pth")
@@ -141,7 +141,7 @@ def test_each_long_iteration_is_saved_with_its_own_weights(saving):
     s = saving(frequency=1)
     for version in (1, 2, 3):
         s.step(seconds=LONG_ITERATION + 1)
-        now = s.agent.model.state_dict()
+        now = s.learner.agent.model.state_dict()
         saved = read_checkpoint(s.run.nn / f"Counting_v{version}_ep{version}.pth")["model"]
         assert all(torch.equal(saved[k], v) for k, v in now.items())
 
@@ -150,7 +150,7 @@ def test_a_stop_in_a_short_iteration_does_not_save_the_middle_of_it(saving):
     s = saving()
     s.step()
     s.step()
-    s.agent._iterate()
+    s.learner.iterate()
     s.saver.abandon_iteration()
     assert s.saver.save()
     assert s.saved == [1]

@@ -11,7 +11,8 @@ from livegym.live.swap import LivePolicy
 from livegym.live.transition import SwapRule, mixed_mode, mixed_sample
 from livegym.play.play import quotas
 from livegym.play.results import VersionTrace
-from livegym.rl.policy import Distribution, Policy
+from livegym.rl.distribution import Distribution
+from livegym.rl.policy import Policy
 from livegym.rl.spec import spec_of
 from livegym.schema import PhysicsConfig, SimConfig
 from livegym.tasks.base import Discrete, MultiDiscrete

@@ -19,8 +19,10 @@ from livegym.online.replay import ALPHA, BETA, FLOOR, ReplayReader, ReplayWriter
 from livegym.online.ring import Mapped, checks_of, factors_of
 from livegym.online.trainer import Trainer
 from livegym.rl.actor_critic import ActorCritic, OffPolicyRule, Transitions
+from livegym.rl.algorithm import algorithm_of
+from livegym.rl.algorithms.ppo.settings import NetworkConfig, PPOConfig
 from livegym.rl.spec import PolicySpec
-from livegym.schema import NetworkConfig, OnlineConfig, PPOConfig
+from livegym.schema import OnlineConfig
 from livegym.tasks.base import Discrete
 from tests.test_actor_critic import finite, same
 
@@ -76,7 +78,8 @@ class World:
 
     def another(self, seed: int) -> Trainer:
         torch.manual_seed(seed)
-        learner = Recording(SPEC, self.train, OffPolicyRule(self.discount), self.rule.learning_rate)
+        network = algorithm_of(self.train).actor_critic(SPEC, self.train)
+        learner = Recording(SPEC, network, OffPolicyRule(self.discount), self.rule.learning_rate)
         reader = ReplayReader(self.path, LAYOUT, CAPACITY, self.prioritised)
         return Trainer(learner, reader, self.gate, self.rule, seed)
 

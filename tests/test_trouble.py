@@ -26,7 +26,7 @@ from livegym.utils.log import file_log
 from tests.disk_fixtures import tmpfs
 from tests.dummy import CountingParams, counting_env
 from tests.processes import scalars
-from tests.test_learning import agent_of
+from tests.test_learning import learner_of
 from tests.test_live import EpisodeEnds
 
 
@@ -41,11 +41,11 @@ class Gone(io.StringIO):
 
 
 def test_a_terminal_that_goes_away_takes_the_display_along_and_nothing_else(caplog):
-    agent = agent_of(iterations=3)
+    learner = learner_of(iterations=3)
     console = Console(file=Gone(), force_terminal=True)
     with Progress("training", 3, lambda: None, None, console) as progress:
-        agent.train(progress.update)
-    assert agent.epoch_num == 3
+        learner.train(progress.update)
+    assert learner.epoch == 3
     assert sum("display is gone" in r.message for r in caplog.records) == 1
 
 

@@ -25,7 +25,7 @@ from typing import Any
 from livegym.cfg.overrides import quoted
 from livegym.cfg.typed import plain_dict
 from livegym.projects.commands import PROGRAM, command, program
-from livegym.rl.agent import Agent, Iteration
+from livegym.rl.learner import Iteration, Learner
 from livegym.rl.spec import PolicySpec
 from livegym.rundir.run import Run
 from livegym.schema import RootConfig
@@ -64,7 +64,7 @@ class Companions:
         """It gives out none."""
         return 0
 
-    def begin(self, run: Run, agent: Agent, spec: PolicySpec, config: dict[str, Any]) -> None:
+    def begin(self, run: Run, learner: Learner, spec: PolicySpec, config: dict[str, Any]) -> None:
         """Starts what was asked for; what cannot be started is said, and missed."""
         self._run = run.path
         for name, config_of_it in configs_of(self._config, run).items():

@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from livegym.rl.agent import Agent, Iteration
+from livegym.rl.learner import Iteration, Learner
 from livegym.rl.spec import PolicySpec, shape_hash
-from livegym.rl.state import not_finite, policy_state
+from livegym.rl.state import not_finite
 from livegym.rundir.run import Run, bus_file
 from livegym.utils.errors import UserError
 from livegym.weights.bus_reader import BusReader
@@ -136,24 +136,25 @@ class BusObserver:
     def __init__(self, interval: float) -> None:
         """`interval`: least s between publications; 0: no bus."""
         self._bus = WeightBus(interval)
-        self._agent: Agent | None = None
+        self._learner: Learner | None = None
 
     def highest_version(self, run: Run) -> int:
         """What a writer that died had published: a resumed run goes on counting after it."""
         return self._bus.highest_version(run)
 
-    def begin(self, run: Run, agent: Agent, spec: PolicySpec, config: dict[str, Any]) -> None:
+    def begin(self, run: Run, learner: Learner, spec: PolicySpec, config: dict[str, Any]) -> None:
         """Makes the bus."""
-        self._agent = agent
-        self._bus.open(run, spec, config, policy_state(agent), agent.version)
+        self._learner = learner
+        self._bus.open(run, spec, config, learner.policy_state(), learner.version)
 
     def after_iteration(self, it: Iteration) -> None:
         """Publishes where it is due."""
-        self._bus.publish(policy_state(self._agent), it.version, it.epoch, it.frame, it.mean_return)
+        assert self._learner is not None  # begun
+        self._bus.publish(self._learner.policy_state(), it.version, it.epoch, it.frame, it.mean_return)
 
     def end(self, complete: bool) -> None:
         """Publishes the last version, if it is whole and was not published yet, and closes the bus."""
-        self._bus.close(policy_state(self._agent) if complete else None)
+        self._bus.close(self._learner.policy_state() if complete and self._learner is not None else None)
 
 
 def _publisher(file: Path, pattern: Path, said: dict[str, Any], digest: str, model: dict[str, Tensor]) -> Publisher:

@@ -1,12 +1,12 @@
-"""rl_games' PPO agent with a training loop that can be watched, stopped, saved and resumed exactly.
+"""rl_games' PPO agent, an iteration at a time.
 
-The library's own agents are subclassed at the seams that they offer: `env_step`, `env_reset`, `train`, and the
-constructor's parameters. Nothing is replaced at run time. What differs from the library, and why:
+The library's own agents are subclassed at the seams that they offer: `env_step`, `env_reset`, and the constructor's
+parameters. Nothing is replaced at run time. What differs from the library, and why:
 
-- The loop counts policy versions, ends on request between two iterations, and hands each iteration to a callback.
+- There is no loop: `learner.py` beside this file makes iterations, and can give one up in its middle.
 - At a time limit, the discounted value of the episode's *last observation* is added to the reward; the library adds
   the value of the observation before it (Pardo et al. 2018, arXiv:1712.00378).
-- Everything that decides the next iteration can be captured and put back (`rl/state.py`).
+- Everything that decides the next iteration can be captured and put back (`learner.py`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ import contextlib
 import io
 import logging
 import tempfile
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,41 +26,17 @@ from rl_games.algos_torch.a2c_discrete import DiscreteA2CAgent
 from rl_games.common.a2c_common import A2CBase
 from torch import Tensor
 
-from livegym.rl.adapter import RlGamesEnv
-from livegym.rl.config import learner_params
-from livegym.schema import PPOConfig
+from livegym.rl.algorithms.ppo.adapter import RlGamesEnv
+from livegym.rl.algorithms.ppo.params import learner_params
+from livegym.rl.algorithms.ppo.settings import PPOConfig
+from livegym.rl.learner import IterationAbandoned
 from livegym.tasks.base import Box
 from livegym.tasks.env import Env
-from livegym.tasks.stats import Report
 from livegym.utils.errors import UserError
-from livegym.utils.signals import StopFlag
 
 log = logging.getLogger(__name__)
 
 _SHARED = "/dev/shm"
-PATIENCE = 5.0  # s, how long a stop waits for an iteration to end before it is abandoned
-
-
-class IterationAbandoned(Exception):
-    """A stop was asked for and the running iteration takes too long to wait for its end."""
-
-
-@dataclass(frozen=True)
-class Iteration:
-    """What one learner iteration gave. Times in s; `mean_return` is None until an episode has ended."""
-
-    version: int
-    epoch: int
-    frame: int
-    frames: int
-    seconds: float
-    step_seconds: float
-    update_seconds: float
-    mean_return: float | None
-    mean_length: float | None
-    mean_is_full: bool  # over as many episodes as the mean is meant to be, not over the first and shortest ones
-    losses: dict[str, float] = field(default_factory=dict)
-    report: Report = field(default_factory=Report)
 
 
 class BootstrappingShaper:
@@ -88,57 +62,44 @@ def _torch_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def _wait() -> None:
+    """The patience of an agent that nobody stops."""
+
+
 class _Learning(A2CBase):
     """What both agents have in common; a mixin before rl_games' class."""
 
-    version: int
     env: Env
-    stop: StopFlag
+    check_patience: Callable[[], None]  # raises IterationAbandoned; called before each step and minibatch
     bootstrap: bool
     restored_obs: dict[str, Tensor] | None
 
-    def begin(self, env: Env, stop: StopFlag, bootstrap: bool) -> None:
-        """Names the environment and the flag that ends training; called once after construction."""
-        self.env, self.stop, self.bootstrap = env, stop, bootstrap
-        self.version = 0
+    def prepare(self, env: Env, bootstrap: bool) -> None:
+        """Names the environment; called once after construction."""
+        self.env = env
+        self.bootstrap = bootstrap
+        self.check_patience = _wait
         self.restored_obs = None
         self.init_tensors()
 
-    def train(self, on_iteration: Callable[[Iteration], None]) -> None:
-        """Iterates until `max_epochs` or a stop. Raises IterationAbandoned where a stop could not wait."""
+    def begin(self) -> None:
+        """First observations, or those that were put back."""
         self.obs = self.env_reset() if self.restored_obs is None else self.restored_obs
         self.restored_obs = None
-        while self.epoch_num < self.max_epochs and not self.stop.requested:
-            on_iteration(self._iterate())
 
-    def _iterate(self) -> Iteration:
-        start = time.perf_counter()
+    def run_epoch(self) -> tuple[Any, ...]:
+        """One rollout and its updates; what the library tells of them. May raise IterationAbandoned."""
         self.update_epoch()
         try:
-            result = self.train_epoch()
+            result: tuple[Any, ...] = self.train_epoch()
         except IterationAbandoned:
             self.epoch_num -= 1
             raise
         self.dataset.update_values_dict(None)  # frees the batch
-        self.version += 1
         self.frame += self.curr_frames
-        has_episodes = self.game_rewards.current_size > 0
-        return Iteration(
-            version=self.version,
-            epoch=self.epoch_num,
-            frame=self.frame,
-            frames=self.curr_frames,
-            seconds=time.perf_counter() - start,
-            step_seconds=result[0],
-            update_seconds=result[2],
-            mean_return=float(self.game_rewards.get_mean().item()) if has_episodes else None,
-            mean_length=float(self.game_lengths.get_mean().item()) if has_episodes else None,
-            mean_is_full=bool(self.game_rewards.current_size >= self.games_to_track),
-            losses=self._losses(result),
-            report=self.env.drain_report(),
-        )
+        return result
 
-    def _losses(self, result: tuple[Any, ...]) -> dict[str, float]:
+    def losses(self, result: tuple[Any, ...]) -> dict[str, float]:
         """The named losses out of the library's tuple, whose middle part depends on the action space."""
         names = ["losses/a_loss", "losses/c_loss"]
         names += ["losses/bounds_loss"] if not self.is_discrete else []
@@ -158,19 +119,15 @@ class _Learning(A2CBase):
 
     def env_step(self, actions: Tensor) -> tuple[dict[str, Tensor], Tensor, Tensor, dict[str, Any]]:
         """One step, with the value of cut-off episodes left for the reward shaper."""
-        self._check_patience()
+        self.check_patience()
         obs, rewards, dones, infos = super().env_step(actions)
         self.rewards_shaper.bonus = self._cut_off_value(infos) if self.bootstrap else None
         return obs, rewards, dones, infos
 
     def train_actor_critic(self, input_dict: dict[str, Any]) -> Any:
         """One minibatch."""
-        self._check_patience()
+        self.check_patience()
         return super().train_actor_critic(input_dict)
-
-    def _check_patience(self) -> None:
-        if self.stop.requested and self.stop.seconds_since() > PATIENCE:
-            raise IterationAbandoned
 
     def _cut_off_value(self, infos: dict[str, Any]) -> Tensor | None:
         """(N, 1): gamma * V(last observation) where the time limit ended the episode, else 0."""
@@ -195,7 +152,7 @@ class DiscreteAgent(_Learning, DiscreteA2CAgent):
 Agent = ContinuousAgent | DiscreteAgent
 
 
-def create_agent(env: Env, train: PPOConfig, max_iterations: int, device: str, stop: StopFlag) -> Agent:
+def create_agent(env: Env, train: PPOConfig, max_iterations: int, device: str) -> Agent:
     """An agent over `env`, freshly initialised from the global generator.
 
     The library makes directories and an event file of its own when it is constructed; it is given a temporary one, as
@@ -221,5 +178,5 @@ def create_agent(env: Env, train: PPOConfig, max_iterations: int, device: str, s
     log.debug("rl_games: %s", " | ".join(said.getvalue().split("\n")))
     if train.compile:
         agent.model = torch.compile(agent.model)
-    agent.begin(env, stop, bootstrap=train.value_bootstrap)
+    agent.prepare(env, bootstrap=train.value_bootstrap)
     return agent

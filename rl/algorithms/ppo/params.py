@@ -5,10 +5,10 @@ whole of it is written out here from a typed `PPOConfig`, and nothing else reach
 
 Choices that are not settings, and why:
 
-- `save_frequency` 0 and `save_best_after` out of reach: its saves are not atomic; `rl/agent.py` saves.
+- `save_frequency` 0 and `save_best_after` out of reach: its saves are not atomic; `rl/saver.py` saves.
 - `seq_length` 1 without a recurrent layer: the library otherwise wants batches divisible by 4.
-- `torch_compile` is read by its Runner, which is not used; `rl/agent.py` compiles where `train.compile` says so.
-- `value_bootstrap` false towards the library: it would add gamma * V(s_t) at a time limit; `rl/agent.py` adds the
+- `torch_compile` is read by its Runner, which is not used; `agent.py` compiles where `train.compile` says so.
+- `value_bootstrap` false towards the library: it would add gamma * V(s_t) at a time limit; `agent.py` adds the
   value of the episode's real last observation instead.
 """
 
@@ -19,8 +19,8 @@ from typing import Any
 
 from rl_games.common.algo_observer import AlgoObserver
 
-from livegym.rl.adapter import RlGamesEnv
-from livegym.schema import NetworkConfig, PPOConfig
+from livegym.rl.algorithms.ppo.adapter import RlGamesEnv
+from livegym.rl.algorithms.ppo.settings import NetworkConfig, PPOConfig
 from livegym.tasks.base import ActionSpec, Box, Discrete
 
 NEVER = 10**12  # iterations; an age that no training reaches

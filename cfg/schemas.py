@@ -1,0 +1,142 @@
+"""What Hydra reads beside livegym's yaml files: the schema, what is made of it on demand, and other projects' yaml.
+
+    register()                      # before Hydra composes
+    node_of("Ant")                  # TaskConfig with Ant's parameters
+    settings_node_of("ppo")         # PPOConfig
+
+Two parts of the schema are groups, because they depend on a choice: `schema/task/<Name>`, with `params` typed by the
+task's own dataclass, so only real tasks are options of `task=`; and `schema/train/<settings>`, the keys of the
+algorithm that `train=<settings>` is for.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+from typing import Any
+
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.config_store import ConfigStore
+from hydra.core.object_type import ObjectType
+from hydra.core.plugins import Plugins
+from hydra.plugins.config_source import ConfigResult, ConfigSource
+from hydra.plugins.search_path_plugin import SearchPathPlugin
+from omegaconf import MISSING, OmegaConf
+
+from livegym.cfg.groups import algorithm_of_settings
+from livegym.projects import registry
+from livegym.schema import RootConfig, TaskConfig
+from livegym.schema.keys import Schema, section, strip_optional
+from livegym.schema.train import settings_class
+from livegym.tasks import TASKS
+
+
+def thawed(cls: type) -> type:
+    """A twin of a frozen parameter dataclass that OmegaConf can merge into (it makes frozen ones read-only)."""
+    members = []
+    for key in Schema().keys(cls).values():
+        hint, default = key.hint, key.default
+        inner = section(hint)
+        if inner is not None and not strip_optional(hint)[1]:
+            twin = thawed(inner)
+            given = vars(default) if isinstance(default, inner) else {}
+            members.append((key.name, twin, dataclasses.field(default_factory=functools.partial(twin, **given))))
+            continue
+        if not _omegaconf_knows(hint):
+            hint = Any
+        value = list(default) if isinstance(default, tuple) else MISSING if default == "???" else default
+        members.append((key.name, hint, dataclasses.field(default_factory=functools.partial(copy.copy, value))))
+    return dataclasses.make_dataclass(cls.__name__, members)
+
+
+def _omegaconf_knows(hint: Any) -> bool:
+    inner, _ = strip_optional(hint)
+    return inner in (int, float, str, bool, list[int], list[float], list[str], dict[str, float])
+
+
+def node_of(task: str) -> type:
+    """The schema of `task.*` with the task's own parameters. Raises UserError for a task that cannot be loaded."""
+    params = thawed(TASKS[task].Params)
+    member = ("params", params, dataclasses.field(default_factory=params))
+    return dataclasses.make_dataclass(f"{task}Config", [member], bases=(TaskConfig,))
+
+
+def settings_node_of(algorithm: str) -> type:
+    """The schema of `train.*` of an algorithm. Raises UserError if it cannot be loaded."""
+    settings = settings_class(algorithm)
+    member = ("algorithm", str, dataclasses.field(default=algorithm))
+    return dataclasses.make_dataclass(settings.__name__, [member], bases=(settings,))
+
+
+OPTIONS = {"schema/task": "tasks", "train": "algorithms"}
+"""A group -> the kind of part that its options are. Of `schema/train` every name is one: Hydra looks for its yaml."""
+
+
+def _group_and_name(config_path: str) -> tuple[str, str]:
+    group, _, name = config_path.strip("/").rpartition("/")
+    return group, name.removesuffix(".yaml")
+
+
+class ProjectFolders(SearchPathPlugin):
+    """Adds the yaml folders of outside projects to Hydra's search path, and the source of what has no yaml."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        """Called by Hydra whenever it begins to compose."""
+        for project in registry.projects()[1:]:
+            search_path.append(project.name, f"file://{project.cfg}")
+        search_path.append("livegym", f"{PartSchemas.scheme()}://")
+
+
+class PartSchemas(ConfigSource):
+    """Groups whose options are made when they are chosen, so no other task's or algorithm's code is run.
+
+    `schema/task` has an option for each task, `schema/train` for all settings that `train=` can choose, and `train`
+    itself one for each algorithm, with the algorithm's own defaults.
+    """
+
+    GROUPS = ("", "schema", "schema/task", "schema/train", "train")
+
+    @staticmethod
+    def scheme() -> str:
+        """What Hydra knows it by."""
+        return "livegym"
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        """One option. Raises UserError if its code cannot be loaded."""
+        group, name = _group_and_name(config_path)
+        if group == "train":
+            node = OmegaConf.create({"algorithm": name})
+        elif group == "schema/train":
+            node = OmegaConf.structured(settings_node_of(algorithm_of_settings(name)))
+        else:
+            node = OmegaConf.structured(node_of(name))
+        return ConfigResult(provider=self.provider, path=self.full_path(), config=node, header={"package": None})
+
+    def available(self) -> bool:
+        """Always there."""
+        return True
+
+    def is_group(self, config_path: str) -> bool:
+        """Whether it holds options."""
+        return config_path.strip("/") in self.GROUPS
+
+    def is_config(self, config_path: str) -> bool:
+        """Whether it is one of the options."""
+        group, name = _group_and_name(config_path)
+        return group == "schema/train" or (group in OPTIONS and name in registry.names(OPTIONS[group]))
+
+    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
+        """The names in it."""
+        path = config_path.strip("/")
+        if path in OPTIONS:
+            return [] if results_filter is ObjectType.GROUP else registry.names(OPTIONS[path])
+        inner = {"": ["schema", "train"], "schema": ["task", "train"]}.get(path, [])
+        return inner if results_filter is not ObjectType.CONFIG else []
+
+
+def register() -> None:
+    """Lets Hydra find the schema and the yaml files of all projects; may be called again."""
+    ConfigStore.instance().store(name="schema", node=RootConfig)
+    Plugins.instance().register(ProjectFolders)
+    Plugins.instance().register(PartSchemas)
