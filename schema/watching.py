@@ -1,4 +1,7 @@
-"""The root keys that are about watching: window, browser page, video."""
+"""The root keys that are about watching: window, browser page, video.
+
+Whoever needs some of them takes their class, such as `PageKeys`, and is given the whole configuration, which is one.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ from livegym.schema.keydoc import key
 
 
 @dataclass
-class WatchingKeys:
-    """How a policy is shown. In train mode each of these is done by a process of its own, on the weight bus."""
+class ShowKeys:
+    """What is opened to watch, and how fast it goes there."""
 
     viewer: bool = key(False, "a window of MuJoCo's own; config=test_viewer sets it", example="viewer=true")
     watch: bool = key(False, "a page for browsers at streamPort; config=test_stream sets it", example="watch=true")
@@ -21,6 +24,12 @@ class WatchingKeys:
         low=0,
         high=1000,
     )
+
+
+@dataclass
+class PageKeys:
+    """Where a page is served, and to whom: that of a test, and the dashboard of continuous training."""
+
     streamPort: int = key(58080, "port of the page; the next free one where it is taken; 0: any", low=0, high=65535)
     streamBindAll: bool = key(
         False, "let other machines reach the page, with a token; false: this machine only", example="streamBindAll=true"
@@ -33,6 +42,12 @@ class WatchingKeys:
         [], "names under which the page may be asked for, beside this machine's own: those of a reverse proxy"
     )
     streamFps: int = key(60, "most updates of the page's scene in a second", unit="1/s", low=1, high=240)
+
+
+@dataclass
+class VideoKeys:
+    """What is recorded."""
+
     videoRecord: bool = key(False, "record a video into the run's videos/; config=test_record sets it")
     videoEpisodes: int = key(1, "episodes in one file", low=1)
     videoSeconds: Optional[float] = key(
@@ -55,3 +70,8 @@ class WatchingKeys:
         low=0,
         mode="train",
     )
+
+
+@dataclass
+class WatchingKeys(VideoKeys, PageKeys, ShowKeys):
+    """How a policy is shown. In train mode each of these is done by a process of its own, on the weight bus."""

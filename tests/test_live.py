@@ -179,10 +179,10 @@ def recorded(env, player_quota, tmp_path, actor=None):
     results = Results({"task": "Counting"})
     actor = actor or ScriptedActor(env, "zero", 0)
     reporter = Reporter(results, tmp_path / "results.json", endless=player_quota is None)
-    reporter.begin(env, actor if isinstance(actor, LivePolicy) else None)
+    counting = reporter.begin(env, actor if isinstance(actor, LivePolicy) else None)
     results.begin(env.reason_names, "failed")  # this world calls failing a success
     player = Player(env, actor, player_quota)
-    player.attach(reporter)
+    player.attach(counting)
     player.run(lambda: False)
     return results, reporter
 

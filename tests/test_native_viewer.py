@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import glfw
 import pytest
 
+from livegym.cfg.session import Session
 from livegym.play import requests as ask_for
 from livegym.play.audience import Audience
 from livegym.play.board import Board
@@ -58,9 +59,9 @@ class Watched:
         self.status: int | None = None
         self._ask = self.controls.ask
         self.controls.ask = self._note  # type: ignore[method-assign]
-        self.audience = Audience((), self.controls)
-        self.window = Window(self.controls, self.audience.board)
-        self.audience.viewers.append(self.window)
+        board = Board()
+        self.window = Window(self.controls, board)
+        self.audience = Audience([self.window], self.controls, board)
         self.thread = threading.Thread(target=self._play, daemon=True)
         self.thread.start()
 
@@ -69,8 +70,8 @@ class Watched:
         return self._ask(request)
 
     def _play(self) -> None:
-        provenance = Provenance("", "", [], [])
-        self.status = run_test(self.config, provenance, self.stop, None, [], lambda config: self.audience)
+        session = Session(self.config, Provenance("", "", [], []))
+        self.status = run_test(session, self.stop, self.audience)
 
     @property
     def state(self) -> dict:
@@ -234,10 +235,10 @@ class TestOnX:
         window = Window(controls, Board())
         for task, bodies in (("Cartpole", 3), ("Ant", 14)):
             world = build_world(config("config=test", f"task={task}", "agent=random", "numEnvs=2"), None)
-            window.begin(world, None)
+            show = window.begin(world, None)
             until(lambda: window._show._handle is not None, 20)
             assert window._show._handle.m.nbody == bodies
-            window.on_rest(SimpleNamespace(env=world.env))
+            show.on_rest(SimpleNamespace(env=world.env))
             world.close()
         window.close()
         window.close()
