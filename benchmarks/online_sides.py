@@ -237,7 +237,7 @@ def sockets(streams: int, seconds: float) -> dict[str, float]:
             text=True,
         ) as served:
             try:
-                assert served.stdout is not None
+                assert served.stdout is not None  # a pipe was asked for
                 url = next(line.split()[-1] for line in served.stdout if "dashboard at" in line)
                 obs = {f"stream-{i}": [0.1 * (i % 7), 0.0, 0.01, 0.0] for i in range(streams)}
                 rewards = dict.fromkeys(obs, 1.0)
@@ -269,7 +269,7 @@ def buffer_ours(seconds: float) -> dict[str, float]:
         writer, made = _writer(Path(name) / "replay.bin")
         command = [sys.executable, "-c", sampler, str(writer.path), str(seconds)]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
+            assert process.stdout is not None  # a pipe was asked for
             process.stdout.readline()
             added, end = 0, time.perf_counter() + seconds
             while time.perf_counter() < end:

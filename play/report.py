@@ -168,7 +168,7 @@ class _Counting(Listener):
     def _count(self, ends: EpisodeEnds, player: Player) -> None:
         for index, env_id in enumerate(ends.env_ids.tolist()):
             versions, version = self._trace.close(env_id, int(ends.lengths[index]))
-            self._results.played_by[env_id] = version
+            self._results.note_player(env_id, version)
             if player.counts(env_id):
                 self._results.add(ends, index, versions, version)
                 if self._live is not None:
