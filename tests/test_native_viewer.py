@@ -17,9 +17,10 @@ import pytest
 
 from livegym.cfg.session import Session
 from livegym.play import requests as ask_for
-from livegym.play.audience import Audience
+from livegym.play.audience import Audience, Viewer
 from livegym.play.board import Board
 from livegym.play.controls import Controls
+from livegym.play.play import Listener
 from livegym.play.testing import run_test
 from livegym.play.world import build_world
 from livegym.rundir.provenance import Provenance
@@ -48,6 +49,18 @@ def screen():
     made.close()
 
 
+class Counter(Viewer, Listener):
+    """Counts control steps."""
+
+    steps = 0
+
+    def begin(self, world, run) -> Listener:
+        return self
+
+    def on_step(self, step, player) -> None:
+        self.steps += 1
+
+
 class Watched:
     """A test with a window, in a thread; what the window asked for is in `asked`."""
 
@@ -61,7 +74,8 @@ class Watched:
         self.controls.ask = self._note  # type: ignore[method-assign]
         board = Board()
         self.window = Window(self.controls, board)
-        self.audience = Audience([self.window], self.controls, board)
+        self.counter = Counter()
+        self.audience = Audience([self.window, self.counter], self.controls, board)
         self.thread = threading.Thread(target=self._play, daemon=True)
         self.thread.start()
 
@@ -119,8 +133,8 @@ def play(runs: str) -> None:
     time.sleep(1.0)
     print("shown", flush=True)
     time.sleep(2.0)
-    steps = watched.audience.board._steps
-    watched.until(lambda: watched.audience.board._steps > steps + 60)
+    steps = watched.counter.steps
+    watched.until(lambda: watched.counter.steps > steps + 60)
     print("went on", flush=True)
     watched.end()
     sys.exit(watched.status)
