@@ -44,7 +44,7 @@ def job(cfg: DictConfig) -> int:
 
 def _run(cfg: DictConfig, stop: StopFlag) -> int:
     from livegym.cfg import cli
-    from livegym.cfg.overrides import split
+    from livegym.cfg.session import Session
     from livegym.cfg.typed import to_typed, yaml_text
     from livegym.cfg.validate import num_envs_of
     from livegym.rundir.provenance import Provenance
@@ -57,13 +57,13 @@ def _run(cfg: DictConfig, stop: StopFlag) -> int:
     config = settled(to_typed(cfg))
     setup_logging(config.logLevel)
     overrides = cli.explicit_overrides()
-    task = config.task.name if cli.is_explicit("task") else None
     provenance = Provenance(yaml_text(cfg), yaml_text(cfg, resolve=False), overrides, list(sys.orig_argv))
+    session = Session(config, provenance)
     if config.mode == "test":
         from livegym.play.testing import run_test
         from livegym.viewers.opening import open_audience
 
-        status = run_test(config, provenance, stop, task, overrides, open_audience)
+        status = run_test(session, stop, open_audience(config, config.numEnvs))
         if stop.requested and cli.in_sweep():
             raise KeyboardInterrupt  # a test ends well on Ctrl+C, but the sweep must not go on
         return status
@@ -71,12 +71,12 @@ def _run(cfg: DictConfig, stop: StopFlag) -> int:
         from livegym.rundir.overview import manage_runs
         from livegym.utils.log import console
 
-        return manage_runs(config, task, console)
+        return manage_runs(config, session.task, console)
     from livegym.rl.training import load_parent, run_training
 
-    parent = load_parent(config, task)
+    parent = load_parent(config, session.task)
     if config.resume and parent is not None:
-        config = parent.resumed(config, [split(override)[1] for override in overrides])
+        config = parent.resumed(config, session.keys)
     if config.mode == "continuous":
         from livegym.serve.running import run_continuous
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import queue
 import random
 import signal
 import statistics
@@ -23,6 +24,8 @@ import torch
 from benchmarks.harness import ROOT
 from livegym.cfg.compose import compose
 from livegym.cfg.typed import as_dict, to_typed
+from livegym.live.swap import LivePolicy
+from livegym.live.transition import SwapRule
 from livegym.online.decider import Decider, Slots
 from livegym.online.gates import layout_of, make_gate
 from livegym.online.memory import Memory
@@ -30,19 +33,23 @@ from livegym.online.replay import ALL, ReplayReader
 from livegym.online.saving import Keeper
 from livegym.online.service import Service
 from livegym.online.trainer import Trainer, rule_of
+from livegym.play.watch import Watcher
 from livegym.rl.actor_critic import ActorCritic
 from livegym.rl.algorithm import algorithm_of
+from livegym.rl.policy import Policy
 from livegym.rl.spec import spec_of
 from livegym.rundir.lock import RunLock
 from livegym.rundir.run import create_run
 from livegym.schema import RootConfig
-from livegym.serve.running import first_state, followed, live_policy
+from livegym.serve.running import first_state, live_policy
 from livegym.serve.simulator import BuiltIn, streams_of
 from livegym.serve.streams import features_of, reward_of
 from livegym.serve.watchdog import Watchdog
 from livegym.tasks.build import make_env
 from livegym.utils.seeding import seed_everything
 from livegym.weights.candidate import Candidate
+from livegym.weights.follow import FollowSource
+from livegym.weights.sources import CheckpointSource
 
 RATE = 60.0  # Hz of the control loop whose latency is looked at
 STREAMS = 16  # of `learning`
@@ -64,11 +71,22 @@ class World:
         self.seat = make_gate(c, self.env.num_envs)
         self.layout = layout_of(self.spec, self.seat)
 
-    def serve(self, live: Any) -> BuiltIn:
+    def live(self, slots: int) -> LivePolicy:
+        """The run's newest version, acting in so many environments."""
+        c = self.config
+        rule = SwapRule(history=c.historySize)
+        return live_policy(self.run, lambda: Policy(self.spec, c.train, slots, c.device), rule, c.seed or 0)
+
+    def watcher(self, live: LivePolicy) -> Watcher:
+        """What brings it newer versions."""
+        files = CheckpointSource(self.run, "newest", self.run.path.parent, self.spec.task, False)
+        return Watcher(live, FollowSource(files, "auto", self.config.reloadInterval), queue.SimpleQueue())
+
+    def serve(self, live: LivePolicy) -> BuiltIn:
         """The simulator of a service in which `live` acts."""
-        self.memory = Memory(self.run, self.layout, self.config.online)
+        memory = Memory(self.run, self.layout, self.config.online)
         decider = Decider(live, self.seat, Slots(live.num_envs, 60.0), self.spec)
-        service = Service(decider, self.memory, features_of(self.env), reward_of(self.env), streams_of(self.env))
+        service = Service(decider, memory, features_of(self.env), reward_of(self.env), streams_of(self.env))
         return BuiltIn(self.env, service, 0.0)
 
     def trainer(self, single: bool = False) -> Trainer:
@@ -103,8 +121,8 @@ def latency(side: str, task: str, seconds: float, filled: int) -> dict[str, floa
     interval = {"1 Hz": 1.0}.get(side, 0.0)
     with world(f"task={task}", f"online.training_interval={interval}") as w, contextlib.ExitStack() as ends:
         ends.enter_context(RunLock(w.run))
-        live, watcher = followed(w.config, w.run, w.spec, 64)
-        simulator = w.serve(live)
+        live = w.live(64)
+        watcher, simulator = w.watcher(live), w.serve(live)
         for _ in range(filled):
             simulator.turn(0.0)
         ends.enter_context(watcher)
@@ -164,7 +182,7 @@ def learning(side: str, seed: int, turns: int) -> dict[str, Any]:
     """Mean rewards, turn by turn, of Territory in 16 streams: coupled single samples, replay, replay with the gate."""
     gate = "cost" if side == "gated" else "off"
     with world("task=Territory", f"gate={gate}", f"seed={seed}", f"numEnvs={STREAMS}") as w:
-        live = live_policy(w.config, w.run, w.spec, STREAMS)
+        live = w.live(STREAMS)
         simulator, trainer = w.serve(live), w.trainer(single=side == "coupled")
         rewards, version = [], 1
         for _ in range(turns):
@@ -197,7 +215,7 @@ class Newest(ReplayReader):
 def throughput(streams: int, seconds: float) -> dict[str, float]:
     """Decisions in a second that the serving process makes for so many built-in streams, as fast as it can."""
     with world("task=Territory", f"numEnvs={streams}", f"online.max_streams={streams}") as w:
-        simulator = w.serve(live_policy(w.config, w.run, w.spec, streams))
+        simulator = w.serve(w.live(streams))
         took, turns = [], 0
         end = time.perf_counter() + seconds
         while time.perf_counter() < end:
@@ -221,7 +239,7 @@ def sockets(streams: int, seconds: float) -> dict[str, float]:
             text=True,
         ) as served:
             try:
-                assert served.stdout is not None
+                assert served.stdout is not None  # a pipe was asked for
                 url = next(line.split()[-1] for line in served.stdout if "dashboard at" in line)
                 obs = {f"stream-{i}": [0.1 * (i % 7), 0.0, 0.01, 0.0] for i in range(streams)}
                 rewards = dict.fromkeys(obs, 1.0)
@@ -253,7 +271,7 @@ def buffer_ours(seconds: float) -> dict[str, float]:
         writer, made = _writer(Path(name) / "replay.bin")
         command = [sys.executable, "-c", sampler, str(writer.path), str(seconds)]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
+            assert process.stdout is not None  # a pipe was asked for
             process.stdout.readline()
             added, end = 0, time.perf_counter() + seconds
             while time.perf_counter() < end:

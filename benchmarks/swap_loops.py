@@ -60,7 +60,7 @@ def _write(file: Path, count: int, begin: Any) -> None:
 def _read(kind: type[BusReader], file: Path, out: Any) -> None:
     reader, seen, torn, whole = kind(file), 0, 0, 0
     while not reader.ended:
-        found: Publication | None = reader.look(seen)
+        found: Publication | None = reader.read(seen)
         if found is not None:
             seen = found.number
             ok = is_whole(found.model, float(found.number))

@@ -3,6 +3,7 @@
     seat = Seat(policy)
     seat.take(candidate)          # copies the weights; the recurrent state stays
     out = seat.think(obs)         # Distribution
+    loaded = load(seat, candidate)  # the same, for whoever has to know which version the seat has
 
 A live policy acts with a few seats; `History` holds copies of the versions that acted lately, with what they achieved:
 to go back to, or to act beside the newest.
@@ -42,29 +43,12 @@ class Seat:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self.candidate: Candidate | None = None  # without weights: those are the policy's by now
-        self._kept: Kept | None = None  # on its way into the history
         self._first_memory = policy.first_memory()
         self.memory: Memory = tuple(m.clone() for m in self._first_memory)
 
-    def take(self, candidate: Candidate, kept: Kept | None = None) -> None:
-        """Copies the weights of a version that fits; the recurrent state stays.
-
-        `kept`: the version's place in the history, which it takes when it acts.
-        """
+    def take(self, candidate: Candidate) -> None:
+        """Copies the weights of a version that fits; the recurrent state stays."""
         self.policy.copy(candidate.model)
-        self.candidate = replace(candidate, model={})
-        self._kept = kept
-
-    def take_kept(self) -> Kept | None:
-        """What belongs into the history; None if there is nothing, or it was asked for before."""
-        kept, self._kept = self._kept, None
-        return kept
-
-    def label(self, first_run: str) -> Label:
-        """The label of its version; see `Candidate.label`."""
-        assert self.candidate is not None
-        return self.candidate.label(first_run)
 
     def think(self, obs: Tensor) -> Distribution:
         """obs (N, width) -> what it would do; the recurrent state moves on."""
@@ -80,6 +64,25 @@ class Seat:
         """The recurrent state of environments (n,) is that of an episode's start again."""
         for memory, first in zip(self.memory, self._first_memory, strict=True):
             memory[:, env_ids] = first[:, env_ids]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A seat with the version that it has now."""
+
+    seat: Seat
+    candidate: Candidate  # without weights: those are the seat's by now
+    kept: Kept | None  # for the history, once the version acts; None if there is no history
+
+    def label(self, first_run: str) -> Label:
+        """The label of the version; see `Candidate.label`."""
+        return self.candidate.label(first_run)
+
+
+def load(seat: Seat, candidate: Candidate, kept: Kept | None = None) -> Loaded:
+    """Copies the weights of a version that fits into a seat; see `Loaded.kept`."""
+    seat.take(candidate)
+    return Loaded(seat, replace(candidate, model={}), kept)
 
 
 class History:

@@ -5,7 +5,7 @@ control steps by exchanging references. So nothing is reset, no action comes of 
 waits.
 
     live = LivePolicy(make_policy, first, rule=SwapRule("blend", blend_steps=75))
-    live.prepare(candidate)          # watching thread; raises UserError if the weights do not fit
+    live.prepare(candidate)          # watching thread; raises Misfit if the weights do not fit
     event = live.adopt()             # control loop, between two steps; None if nothing is ready
     action = live.act(obs)           # or live.decide(obs): with the distribution that it came from
 
@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 
 from livegym.live.pool import Pool
-from livegym.live.seat import History, Kept, Seat, kept_of
+from livegym.live.seat import History, Kept, Loaded, Seat, kept_of, load
 from livegym.live.transition import Chooser, SwapRule, Transition
 from livegym.rl.distribution import Distribution
 from livegym.rl.policy import Policy
@@ -44,6 +44,10 @@ log = logging.getLogger(__name__)
 
 Change = tuple[list[int], Label]
 """Environments, and the version that acts in them from the next step on."""
+
+
+Judge = Callable[[Candidate], bool]
+"""Whether a version that fits may take over; raises UserError with the reason if it may not."""
 
 
 class Decision(NamedTuple):
@@ -65,7 +69,7 @@ class LivePolicy:
         rule: SwapRule | None = None,
         first_run: str | None = None,
     ) -> None:
-        """`make_policy` builds one empty model. Raises UserError if `first` does not fit.
+        """`make_policy` builds one empty model. Raises Misfit if `first` does not fit.
 
         `first_run`: whose versions are labelled by their number alone; None: the run of `first`.
         """
@@ -73,10 +77,10 @@ class LivePolicy:
         self.first_run = first.run if first_run is None else first_run
         self.pinned = False
         self._commands: queue.SimpleQueue[Callable[[], SwapEvent | None]] = queue.SimpleQueue()
-        self._acting, *others = (Seat(make_policy()) for _ in range(3))
+        seat, *others = (Seat(make_policy()) for _ in range(3))
         self._free = deque(others)
-        self._ready = deque[Seat]()
-        policy = self._acting.policy
+        self._ready = deque[Loaded]()
+        policy = seat.policy
         self.device = policy.device
         self._transition = Transition(policy.num_envs, self.device)
         self._swapped_at = -math.inf  # s, monotonic
@@ -86,33 +90,24 @@ class LivePolicy:
         self.pool = Pool(self.rule.pool_envs, policy.num_envs, make_policy, self.history, seed, self._note)
         self._choose = Chooser(stochastic, torch.Generator(self.device).manual_seed(seed))
         policy.check(first.model, first.spec)
-        self._acting.take(first, self._kept_of(first))
+        self._acting = load(seat, first, self._kept_of(first))
         self._remember(self._acting)
         self.newest = self.acting  # offered, whether it acts already or waits
 
     @property
     def num_envs(self) -> int:
         """N: environments that it acts in."""
-        return self._acting.policy.num_envs
+        return self._acting.seat.policy.num_envs
 
     @property
     def acting(self) -> Candidate:
         """Whose weights act, without the weights; while two act, the new one's."""
-        assert self._acting.candidate is not None
         return self._acting.candidate
 
     @property
     def label(self) -> Label:
         """The acting version's label."""
         return self._acting.label(self.first_run)
-
-    def fits(self, candidate: Candidate) -> bool:
-        """Whether a version has the shape of what acts."""
-        try:
-            self._acting.policy.check(candidate.model, candidate.spec)
-        except UserError:
-            return False
-        return True
 
     @property
     def swapping(self) -> bool:
@@ -165,16 +160,20 @@ class LivePolicy:
 
     # the watching thread's part
 
-    def prepare(self, candidate: Candidate) -> None:
-        """Makes a version ready, in the place of one that still waits. Raises UserError if it does not fit."""
-        self._acting.policy.check(candidate.model, candidate.spec)  # before a waiting one is given up for it
-        seat = self._take_seat()
-        seat.take(candidate, self._kept_of(candidate))
-        assert seat.candidate is not None
-        self.newest = seat.candidate
+    def prepare(self, candidate: Candidate, judge: Judge | None = None) -> None:
+        """Makes a version ready, in the place of one that still waits.
+
+        `judge` is asked once it is known to fit. Raises Misfit if it does not, and UserError if the judge does.
+        Nothing is changed then.
+        """
+        self._acting.seat.policy.check(candidate.model, candidate.spec)
+        if judge is not None and not judge(candidate):
+            return
+        ready = load(self._take_seat(), candidate, self._kept_of(candidate))
+        self.newest = ready.candidate
         with contextlib.suppress(IndexError):  # an older one that waits is given up
-            self._free.append(self._ready.pop())
-        self._ready.append(seat)  # from here on the control loop may own it
+            self._free.append(self._ready.pop().seat)
+        self._ready.append(ready)  # from here on the control loop may own it
 
     def _kept_of(self, candidate: Candidate) -> Kept | None:
         return kept_of(candidate, self.first_run) if self.rule.history else None
@@ -182,18 +181,17 @@ class LivePolicy:
     def _take_seat(self) -> Seat:
         """A seat that does not act: a free one, or the one that waits. There is always one, if not at every moment."""
         while True:
-            for seats in (self._free, self._ready):
-                try:
-                    return seats.pop()
-                except IndexError:
-                    continue
+            with contextlib.suppress(IndexError):
+                return self._free.pop()
+            with contextlib.suppress(IndexError):
+                return self._ready.pop().seat
 
     def weights(self) -> tuple[Label, dict[str, Tensor]]:
         """The acting version and a copy of its weights."""
         while True:
-            seat = self._acting
-            label, weights = seat.label(self.first_run), seat.policy.state()
-            if seat is self._acting:  # it was not exchanged, and perhaps loaded anew, meanwhile
+            acting = self._acting
+            label, weights = acting.label(self.first_run), acting.seat.policy.state()
+            if acting is self._acting:  # its seat was not given up, and perhaps loaded anew, meanwhile
                 return label, weights
 
     # the control loop's part: between two steps
@@ -209,10 +207,10 @@ class LivePolicy:
         if time.monotonic() - self._swapped_at < self.rule.min_interval:
             return None
         try:
-            seat = self._ready.pop()
+            ready = self._ready.pop()
         except IndexError:  # just now given up for a newer one
             return None
-        return self._begin(seat, self.rule)
+        return self._begin(ready, self.rule)
 
     def _run(self, command: Callable[[], SwapEvent | None]) -> SwapEvent | None:
         try:
@@ -231,10 +229,9 @@ class LivePolicy:
         kept = self._kept_or_refused(label)
         rule = replace(self.rule, how="now") if self.swapping else self.rule  # of three versions, two can act
         self._end_transition()
-        seat = self._take_seat()
-        seat.take(replace(kept.candidate, source="history", load_ms=0.0), kept)
+        earlier = load(self._take_seat(), replace(kept.candidate, source="history", load_ms=0.0), kept)
         self.pinned = True
-        event = self._begin(seat, rule, "rolled back")
+        event = self._begin(earlier, rule, "rolled back")
         self.newest = self.acting
         return event
 
@@ -246,26 +243,25 @@ class LivePolicy:
             raise UserError(f"rollback: {wanted}. Kept: {labels} (historySize={self.rule.history})")
         return kept
 
-    def _begin(self, seat: Seat, rule: SwapRule, reason: str = "") -> SwapEvent:
-        """The version in `seat` takes over."""
-        seat.copy_memory(self._acting)
-        leaving, self._acting = self._acting, seat
+    def _begin(self, ready: Loaded, rule: SwapRule, reason: str = "") -> SwapEvent:
+        """A version takes over."""
+        ready.seat.copy_memory(self._acting.seat)
+        leaving, self._acting = self._acting, ready
         self._swapped_at = time.monotonic()
         if rule.how == "now":
             taken = self._transition.everywhere
-            self._free.append(leaving)  # from here on the watching thread may own it
+            self._free.append(leaving.seat)  # from here on the watching thread may own it
         else:
             self._transition.begin(leaving, rule)
             taken = self._transition.taken()
             self._end_where_done()
         self._note_acting(taken)
-        self._remember(seat)
+        self._remember(ready)
         return SwapEvent.of(self.acting, accepted=True, reason=reason)
 
-    def _remember(self, seat: Seat) -> None:
-        kept = seat.take_kept()
-        if kept is not None:
-            self.history.add(kept)
+    def _remember(self, acting: Loaded) -> None:
+        if acting.kept is not None:
+            self.history.add(acting.kept)
 
     def _end_where_done(self) -> None:
         if self._transition.done:
@@ -274,7 +270,7 @@ class LivePolicy:
     def _end_transition(self) -> None:
         left = self._transition.end()
         if left is not None:
-            self._free.append(left)  # from here on the watching thread may own it
+            self._free.append(left.seat)  # from here on the watching thread may own it
 
     def _note(self, env_ids: list[int], label: Label) -> None:
         if env_ids:
@@ -301,12 +297,9 @@ class LivePolicy:
         Of a policy without memory, the first environments alone may be asked for: obs (n, width), n <= N.
         """
         obs = obs.to(self.device)
-        said = self._acting.think(obs)
-        if self.swapping:
-            action = self._transition.act(obs, said, self._choose)
-            self._end_where_done()
-        else:
-            action = self._choose(said)
+        said = self._acting.seat.think(obs)
+        action = self._transition.act(obs, said, self._choose)
+        self._end_where_done()
         self._transition.stepped()
         self._note_acting(self._joining)
         self._joining = []
@@ -314,7 +307,7 @@ class LivePolicy:
 
     def forget(self, env_ids: Tensor) -> None:
         """Episodes of environments (n,) begin anew."""
-        self._acting.forget(env_ids)
+        self._acting.seat.forget(env_ids)
         joined = self._transition.forget(env_ids)
         if self._transition.blends and self._transition.leaving is not None:
             joining = self.pool.without(env_ids.tolist())  # both play the new episodes: the old one is named first

@@ -33,14 +33,15 @@ def main() -> int:
 
 
 def _test(config: SettledConfig, request: dict[str, Any]) -> int:
+    from livegym.cfg.session import Session
     from livegym.play.testing import run_test
     from livegym.viewers.opening import open_audience
 
     text = to_yaml(as_dict(config))
-    provenance = Provenance(text, text, [], list(sys.orig_argv))
+    session = Session(config, Provenance(text, text, [], list(sys.orig_argv)))
     with StopFlag() as stop:
         end_with_parent(stop)
-        return run_test(config, provenance, stop, None, [], open_audience)
+        return run_test(session, stop, open_audience(config, config.numEnvs))
 
 
 def _trainer(config: SettledConfig, request: dict[str, Any]) -> int:

@@ -51,6 +51,11 @@ class Divergence:
         self._losses: deque[float] = deque(maxlen=WINDOW)
         self._strikes = self._calm = 0
 
+    def resume(self, rate_factor: float, good: Good) -> None:
+        """Goes on as an earlier process had it: with its factor on the learning rate, from its state."""
+        self.rate_factor = rate_factor
+        self.good = good
+
     def found_in(self, critic_loss: float, broken: bool) -> bool:
         """Whether a training diverged. `broken`: no step of it was finite; a loss of NaN says nothing."""
         self._strikes = self._strikes + 1 if broken else 0

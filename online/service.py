@@ -218,5 +218,5 @@ class Service:
         if seat is None:
             return Sight(request.stream, obs, np.zeros(0, np.float32), request.raw)
         seen = request.raw if seat.what is Sees.RAW else obs
-        assert seen is not None, "asked for at the start"
+        assert seen is not None, "clients without raw rows were turned away: GateSeat.for_clients"
         return Sight(request.stream, obs, seen, request.raw)

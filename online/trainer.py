@@ -217,7 +217,6 @@ class Trainer:
         self.counts = Counts(**saved["counts"])
         for name in ("learned_until", "looked_until"):  # it may be another buffer
             setattr(self.counts, name, min(getattr(self.counts, name), self.reader.added))
-        self.divergence.rate_factor = float(saved["rate_factor"])
         word, step, has_uint32, uinteger = saved["rng"]
         self.rng.bit_generator.state = {
             "bit_generator": "PCG64",
@@ -225,7 +224,7 @@ class Trainer:
             "has_uint32": has_uint32,
             "uinteger": uinteger,
         }
-        self.divergence.good = self._good_state()
+        self.divergence.resume(float(saved["rate_factor"]), self._good_state())
 
 
 def sieve_of(rule: OnlineConfig, gated: bool) -> Sieve:

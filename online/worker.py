@@ -64,9 +64,8 @@ class Worker:
         if usable is None or meta is None:
             raise UserError(f"{run.path}: no checkpoint that the trainer could begin with")
         state = usable.state
-        self.config = config
         spec = PolicySpec.from_dict(state["spec"])
-        rule = self.config.online
+        rule = self._rule = config.online
         torch.manual_seed(config.seed)
         seat = make_gate(config, rule.batch_size)
         layout = layout_of(spec, seat)
@@ -106,7 +105,7 @@ class Worker:
             sound = attempt(self._turn)
             self.failures = 0 if sound else self.failures + 1
             took = time.monotonic() - start
-            interval = self.config.online.training_interval
+            interval = self._rule.training_interval
             self.trainer.counts.overruns += interval > 0 and took > interval
             due = max(due + interval, time.monotonic()) if sound else time.monotonic() + PAUSE
             self._rest(stop, due)
@@ -134,7 +133,7 @@ class Worker:
         if report is None:
             if time.monotonic() - self._beat_at >= PULSE:
                 self.beat("waiting")
-            if not self.config.online.training_interval:
+            if not self._rule.training_interval:
                 time.sleep(0.01)  # nothing to learn from: no reason to look for it all the time
             return
         if report.batches or report.rolled_back:
@@ -157,7 +156,7 @@ class Worker:
             frame=self.trainer.reader.added,
             score=self.score(),
         )
-        if self.version - self._saved_at >= self.config.online.checkpoint_versions:
+        if self.version - self._saved_at >= self._rule.checkpoint_versions:
             self._saved_at = self.version
             self.save()
 

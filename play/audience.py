@@ -1,36 +1,42 @@
 """Those who watch a test: viewers with one set of controls and one board between them.
 
-`train.py` hands `run_test` a function that opens the viewers which the configuration asks for; a test that nobody
-watches has an `Audience()` without viewers and controls, plays as fast as it can, and does nothing for them.
+`train.py` opens the viewers which the configuration asks for (`viewers/opening.py`) and hands them to `run_test`. A
+test that nobody watches has an `Audience()` without viewers and controls, plays as fast as it can, and does nothing for
+them.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from livegym.play.board import Board
+from livegym.play.board import Board, BoardWriter
 from livegym.play.controls import Controls
 from livegym.play.play import Listener, Player
 from livegym.play.results import Results
 from livegym.play.world import World
 from livegym.rundir.run import Run
-from livegym.schema import RootConfig
 
 
-class Viewer(Listener):
+class Viewer:
     """A way to watch. Calls come in the test's own thread and must not block; they do nothing by themselves."""
 
-    gone = False
-    """The person has closed it, which ends the test."""
+    @property
+    def gone(self) -> bool:
+        """The person has closed it, which ends the test."""
+        return False
 
     @property
     def failed(self) -> bool:
         """It could not do what it was there for; final after `close`."""
         return False
 
-    def begin(self, world: World, run: Run) -> None:
-        """Environments that are to be shown from now on, with the directory of this test."""
+    def begin(self, world: World, run: Run) -> Listener:
+        """Environments that are to be shown from now on, with the directory of this test.
+
+        What is returned is attached to their control loop.
+        """
+        return Listener()
 
     def close(self) -> None:
         """The test is over."""
@@ -39,10 +45,13 @@ class Viewer(Listener):
 class Audience:
     """The viewers of one test."""
 
-    def __init__(self, viewers: Sequence[Viewer] = (), controls: Controls | None = None) -> None:
-        """`controls`: the viewers' own; None where nobody can take part."""
-        self.viewers, self.controls = list(viewers), controls
-        self.board = Board()
+    def __init__(
+        self, viewers: Sequence[Viewer] = (), controls: Controls | None = None, board: Board | None = None
+    ) -> None:
+        """`controls`, `board`: those that the viewers were made with. `controls` None: nobody can take part."""
+        self.viewers = list(viewers)
+        self.controls = controls
+        self.board = Board() if board is None else board
 
     @property
     def gone(self) -> bool:
@@ -62,12 +71,10 @@ class Audience:
         """A world is about to be played."""
         if self.controls is None:
             return
-        self.controls.begin(world.env)
-        self.board.begin(world, results, self.controls)
-        player.attach(self.board)
+        self.controls.begin()
+        player.attach(BoardWriter(self.board, world, results, self.controls))
         for viewer in self.viewers:
-            viewer.begin(world, run)
-            player.attach(viewer)
+            player.attach(viewer.begin(world, run))
 
     def close(self) -> None:
         """The test is over: every viewer is closed, also where another cannot be."""
@@ -75,6 +82,3 @@ class Audience:
         with contextlib.ExitStack() as stack:
             for viewer in self.viewers:
                 stack.callback(viewer.close)
-
-
-OpenAudience = Callable[[RootConfig], Audience]

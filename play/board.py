@@ -1,26 +1,29 @@
 """What is shown to those who watch: where the test stands, its policy's history, and the points of the plots.
 
-    board.begin(world, results, controls)
-    player.attach(board)
+    board = Board()
+    player.attach(BoardWriter(board, world, results, controls))
     board.state                       # any thread: the newest snapshot, plain values for strict JSON
     board.since(seq)                  # any thread: what was added to the plots after number `seq`
 
-The control loop makes a new snapshot a few times a second and exchanges one reference; readers never wait for it, nor
-it for them. Lists are bounded: a page that is opened after a week gets the last part.
+There is one board for a test, and a writer for each world that it plays in. The control loop makes a new snapshot a few
+times a second and exchanges one reference; readers never wait for it, nor it for them. Lists are bounded: a page that
+is opened after a week gets the last part.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 from livegym.live.swap import LivePolicy
 from livegym.play.controls import Controls
-from livegym.play.play import Listener, Player
+from livegym.play.play import Listener, Player, ScriptedActor
 from livegym.play.results import Results
 from livegym.play.world import World
 from livegym.tasks.env import Step
+from livegym.tasks.stats import EpisodeEnds
 from livegym.weights.candidate import Label, SwapEvent
 
 SNAPSHOT_INTERVAL = 0.25  # s
@@ -32,16 +35,15 @@ Point = tuple[int, str, dict[str, Any]]
 """(number, kind: episode, swap or terms; its values)"""
 
 
-class Board(Listener):
-    """Follows one control loop for its viewers."""
+class Board:
+    """What the viewers of one test read."""
 
     def __init__(self) -> None:
         self.state: dict[str, Any] = {"phase": "waiting", "text": "starting"}
         self._points = {"episode": deque[Point](maxlen=EPISODES), "swap": deque[Point](maxlen=SWAPS)}
         self._points["terms"] = deque[Point](maxlen=TERMS)
-        self._seq = self._steps = self._refused = 0
-        self._made = [0.0, 0.0]  # s, monotonic: the last snapshot and the last point of reward terms
-        self._rate = _Rate()
+        self._seq = 0
+        self._refused = 0  # number of the last refusal that is a point
 
     # any thread
 
@@ -68,19 +70,46 @@ class Board(Listener):
         """The test is over; its last state stays."""
         self.state = {**self.state, "phase": "ended", "text": "the test has ended"}
 
-    def begin(self, world: World, results: Results, controls: Controls) -> None:
-        """New environments, or the first ones."""
-        self._env, self._live, self._results, self._controls = world.env, world.live, results, controls
-        self._acting: Label = world.live.label if world.live is not None else world.config.agent
+    def show(self, state: dict[str, Any]) -> None:
+        """A new snapshot: plain values, which nobody changes any more."""
+        self.state = state
+
+    def add(self, kind: str, values: dict[str, Any]) -> None:
+        """A new point of the plots."""
+        self._points[kind].append((self._seq + 1, kind, values))
+        self._seq += 1
+
+    def add_refusals(self, refusals: Iterable[tuple[int, SwapEvent]]) -> None:
+        """A point for each of these numbered refusals that has none yet."""
+        for number, event in refusals:
+            if number > self._refused:
+                self._refused = number
+                values = {"version": event.version, "epoch": event.epoch, "source": event.source}
+                values |= {"label": None, "reason": event.reason}
+                self.add("swap", {"t": round(event.time, 2), **values})
+
+
+class BoardWriter(Listener):
+    """Follows the control loop of one world, and writes on the board how it goes."""
+
+    def __init__(self, board: Board, world: World, results: Results, controls: Controls) -> None:
+        self._board, self._results, self._controls = board, results, controls
+        self._env, self._live = world.env, world.live
+        actor = world.actor
+        self._acting: Label = actor.kind if isinstance(actor, ScriptedActor) else actor.label
         self._labels: dict[int, Label] = dict.fromkeys(range(world.env.num_envs), self._acting)
+        self._steps = 0
+        self._shown_at = 0.0  # s, monotonic: the last snapshot
+        self._terms_at = 0.0  # s, monotonic: the last point of reward terms
+        self._rate = _Rate()
         self._snapshot(None)
 
     def on_swap(self, event: SwapEvent, player: Player) -> None:
         """New weights act from the next step on."""
         self._acting = self._live.label if self._live is not None else self._acting
         values = {"version": event.version, "epoch": event.epoch, "source": event.source, "reason": event.reason}
-        self._add("swap", {"t": round(event.time, 2), "label": self._acting, **values})
-        self._made[0] = 0.0
+        self._board.add("swap", {"t": round(event.time, 2), "label": self._acting, **values})
+        self._shown_at = 0.0
 
     def on_change(self, env_ids: list[int], label: Label, player: Player) -> None:
         """Version `label` acts in these environments from the next step on."""
@@ -90,15 +119,15 @@ class Board(Listener):
         """One control step was made."""
         self._steps += 1
         if step.ended is not None:
-            self._add_episodes(step, player)
-        self._add_refusals()
+            self._add_episodes(step.ended, player)
+        self._board.add_refusals(list(self._results.refusals))
         now = time.monotonic()
-        if now - self._made[1] >= TERMS_INTERVAL:
-            self._made[1] = now
+        if now - self._terms_at >= TERMS_INTERVAL:
+            self._terms_at = now
             report = self._env.drain_report()
             if report.steps:
                 means = {name: round(value, 5) for name, value in report.term_step_mean.items()}
-                self._add("terms", {"t": round(time.time(), 2), "terms": means})
+                self._board.add("terms", {"t": round(time.time(), 2), "terms": means})
         self._refresh(player, now)
 
     def on_rest(self, player: Player) -> None:
@@ -106,25 +135,11 @@ class Board(Listener):
         self._refresh(player, time.monotonic())
 
     def _refresh(self, player: Player, now: float) -> None:
-        if now - self._made[0] >= SNAPSHOT_INTERVAL:
-            self._made[0] = now
+        if now - self._shown_at >= SNAPSHOT_INTERVAL:
+            self._shown_at = now
             self._snapshot(player)
 
-    def _add(self, kind: str, values: dict[str, Any]) -> None:
-        self._points[kind].append((self._seq + 1, kind, values))
-        self._seq += 1
-
-    def _add_refusals(self) -> None:
-        for number, event in list(self._results.refusals):
-            if number > self._refused:
-                self._refused = number
-                values = {"version": event.version, "epoch": event.epoch, "source": event.source}
-                values |= {"label": None, "reason": event.reason}
-                self._add("swap", {"t": round(event.time, 2), **values})
-
-    def _add_episodes(self, step: Step, player: Player) -> None:
-        ends = step.ended
-        assert ends is not None
+    def _add_episodes(self, ends: EpisodeEnds, player: Player) -> None:
         for index, env_id in enumerate(ends.env_ids.tolist()):
             values = {
                 "t": round(time.time(), 2),
@@ -135,13 +150,13 @@ class Board(Listener):
                 "label": self._results.played_by.get(env_id, self._labels[env_id]),
                 "counts": player.counts(env_id),
             }
-            self._add("episode", values)
+            self._board.add("episode", values)
 
     def _snapshot(self, player: Player | None) -> None:
         env, controls, results = self._env, self._controls, self._results
         comparing = controls.comparing
         played = results.returns.count
-        self.state = {
+        state = {
             "phase": "playing",
             "now": round(time.time(), 2),
             "task": env.config.name,
@@ -163,6 +178,7 @@ class Board(Listener):
             "policy": _policy(self._live) if self._live is not None else None,
             "agent": self._acting if self._live is None else "policy",
         }
+        self._board.show(state)
 
 
 class _Rate:

@@ -21,7 +21,6 @@ from typing import Protocol
 from livegym.play.play import LoopControl, Player
 from livegym.play.pushes import Pushes
 from livegym.sim.base import Simulator
-from livegym.tasks.env import Env
 from livegym.utils.errors import UserError
 from livegym.weights.candidate import Label
 
@@ -45,12 +44,19 @@ class Request(Protocol):
 class Controls(LoopControl):
     """Requests of people to one control loop, and what they set."""
 
-    def __init__(self, speed: float | None = 1.0) -> None:
-        """`speed`: multiple of real time; None: as fast as possible."""
+    def __init__(
+        self, speed: float | None = 1.0, recording: bool = False, no_recording: str = "nobody records here"
+    ) -> None:
+        """`speed`: multiple of real time; None: as fast as possible. `recording`: from the first step on.
+
+        `no_recording`: why nothing can be recorded; empty: recordings can be made. Raises UserError if the speed is
+        not on offer.
+        """
+        self._check_speed(speed)
         self.speed = speed
         self.paused = False
-        self.recording = False
-        self.no_recording = "nobody records here"  # why; empty: recordings can be made
+        self.recording = recording
+        self._no_recording = no_recording
         self.comparing: tuple[Label, Label] | None = None  # in even and in odd environments
         self.pushes = Pushes()
         self.notices: deque[tuple[int, str]] = deque(maxlen=NOTICES)  # (number, text) for people, the newest last
@@ -78,11 +84,10 @@ class Controls(LoopControl):
         self._said += 1
         self.notices.append((self._said, text))
 
-    def begin(self, env: Env) -> None:
+    def begin(self) -> None:
         """New environments: what was done to the former ones is over."""
         self.pushes = Pushes()
         self.comparing = None
-        env.push = self.pushes.apply
         self._due_at = time.monotonic()
 
     def obey(self, player: Player) -> None:
@@ -104,6 +109,10 @@ class Controls(LoopControl):
     def before_step(self, sim: Simulator) -> None:
         """Takes back what pushes added in the last step."""
         self.pushes.clear(sim)
+
+    def push(self, sim: Simulator) -> None:
+        """Adds the open pushes."""
+        self.pushes.apply(sim)
 
     def after_step(self, control_dt: float) -> None:
         """One control step of `control_dt` s was made: sets when the next one is due."""
@@ -139,8 +148,26 @@ class Controls(LoopControl):
 
     def set_speed(self, factor: float | None) -> None:
         """Raises UserError if that is no speed on offer."""
+        self._check_speed(factor)
+        self.speed = factor
+        self._due_at = time.monotonic()
+
+    @staticmethod
+    def _check_speed(factor: float | None) -> None:
         if factor is not None and not (math.isfinite(factor) and SPEEDS[0] <= factor <= SPEEDS[-1]):
             least, most = SPEEDS[0], SPEEDS[-1]
             raise UserError(f"playSpeed={factor:g}: allowed: {least:g} to {most:g}, or 0: as fast as possible.")
-        self.speed = factor
-        self._due_at = time.monotonic()
+
+    def record(self, on: bool) -> None:
+        """Begins or ends a recording. Raises UserError if nothing can be recorded."""
+        if on and self._no_recording:
+            raise UserError(f"nothing can be recorded: {self._no_recording}")
+        self.recording = on
+
+    def compare(self, first: Label, second: Label) -> None:
+        """Two versions are compared from now on, in even and in odd environments."""
+        self.comparing = (first, second)
+
+    def end_comparison(self) -> None:
+        """No versions are compared any more."""
+        self.comparing = None

@@ -59,8 +59,7 @@ class Guard:
         self._env.sim.close()
 
     def judge(self, candidate: Candidate, live: LivePolicy, ended: Callable[[], bool]) -> None:
-        """Raises UserError where the candidate does not fit, or is not shown to be as good as what acts."""
-        self._policy.check(candidate.model, candidate.spec)
+        """Raises UserError if the candidate, which fits, is not shown to be as good as what acts."""
         if self._known is None or self._known[0] != live.label:
             label, weights = live.weights()
             self._known = (label, self._returns(weights, ended))
@@ -79,8 +78,8 @@ class Guard:
         self._known = (candidate.label(live.first_run), new)
 
     def _returns(self, model: Mapping[str, Tensor], ended: Callable[[], bool]) -> np.ndarray:
-        """(K,) undiscounted returns, always from the same start."""
-        self._policy.load(model)
+        """(K,) undiscounted returns of weights that fit, always from the same start."""
+        self._policy.copy(model)
         self._env.load_state_dict(self._start)
         actor = _Alone(Seat(self._policy), self._stochastic)
         player = Player(self._env, actor, quotas(self._rule.episodes, self._env.num_envs))

@@ -80,6 +80,9 @@ class LoopControl:
     def before_step(self, sim: Simulator) -> None:
         """A control step is about to be made."""
 
+    def push(self, sim: Simulator) -> None:
+        """Within a step, before the physics: may add forces on bodies."""
+
     def after_step(self, control_dt: float) -> None:
         """One control step of `control_dt` s was made."""
 
@@ -91,9 +94,9 @@ class ScriptedActor:
     """`agent=zero` and `agent=random`: tries a task before anything is trained."""
 
     def __init__(self, env: Env, kind: str, seed: int) -> None:
+        self.kind = kind
         self._zero = env.zero_action()
         self._spec = env.task.action_spec
-        self._random = kind == "random"
         self._rng = torch.Generator(self._zero.device).manual_seed(seed)
 
     def adopt(self) -> SwapEvent | None:
@@ -106,7 +109,7 @@ class ScriptedActor:
 
     def act(self, obs: Tensor) -> Tensor:
         """The zero action, or one drawn uniformly from the action space."""
-        if not self._random:
+        if self.kind != "random":
             return self._zero
         shape, device = self._zero.shape, self._zero.device
         uniform = torch.rand(shape, generator=self._rng, device=device)
@@ -195,7 +198,8 @@ class Player:
 
     def _advance(self) -> None:
         self._control.before_step(self.env.sim)
-        step = self.env.step(self.actor.act(self._obs["policy"]).to(self.env.sim.device))
+        action = self.actor.act(self._obs["policy"]).to(self.env.sim.device)
+        step = self.env.step(action, self._control.push)
         for listener in self._listeners:
             listener.on_step(step, self)
         self._obs = step.obs

@@ -14,6 +14,7 @@ from livegym.live.swap import LivePolicy
 from livegym.play.play import Listener, Player
 from livegym.play.results import Results, VersionTrace
 from livegym.tasks.env import Env, Step
+from livegym.tasks.stats import EpisodeEnds
 from livegym.utils.files import atomic_write_text, strict_json
 from livegym.weights.candidate import Label, SwapEvent
 
@@ -24,47 +25,32 @@ VERSIONS_SHOWN = 10
 RECENT = 20  # episodes in the moving mean of an endless test
 
 
-class Reporter(Listener):
-    """A listener of the control loop that keeps a test's results and tells of them."""
+class Reporter:
+    """Keeps a test's results and tells of them."""
 
     def __init__(self, results: Results, file: Path, endless: bool) -> None:
         """`endless`: tell how it goes now and then."""
         self.results, self.file = results, file
         self.refusals: queue.SimpleQueue[SwapEvent] = queue.SimpleQueue()
         self._endless = endless
-        self._live: LivePolicy | None = None
-        self._acting: Label = 0
-        self._trace = VersionTrace(0, 0)
         self._told = time.monotonic()
 
-    def begin(self, env: Env, live: LivePolicy | None) -> None:
-        """Fresh episodes of `env`, played by `live`, or by a scripted agent where that is None."""
-        self._live = live
-        self._acting = live.label if live is not None else 0
-        self._trace = VersionTrace(env.num_envs, self._acting)
+    def begin(self, env: Env, live: LivePolicy | None) -> Listener:
+        """Fresh episodes of `env`, played by `live`, or by a scripted agent if that is None. Returns what counts them.
+
+        It belongs to one control loop, which it is to be attached to.
+        """
         self.results.begin(env.reason_names, env.success_reason)
+        return _Counting(self, env.num_envs, live)
 
     def note_new_world(self, live: LivePolicy) -> None:
         """A version that did not fit acts in environments that were built for it."""
-        self._note_refusals()
+        self.note_refusals()
         self.results.note(SwapEvent.of(live.acting, accepted=True, reason="reinit"))
 
-    def on_change(self, env_ids: list[int], label: Label, player: Player) -> None:
-        """Version `label` acts in these environments from the next step on."""
-        lengths = player.env.episode_length[env_ids].tolist()
-        for env_id, length in zip(env_ids, lengths, strict=True):
-            self._trace.change(env_id, label, length)
-
-    def on_restart(self, env_ids: list[int], player: Player) -> None:
-        """Somebody began these environments' episodes anew: what was open is nobody's."""
-        for env_id in env_ids:
-            self._trace.close(env_id, int(player.env.episode_length[env_id]))
-
-    def on_swap(self, event: SwapEvent, player: Player) -> None:
-        """New weights act from the next step on: note it, and how the last version did."""
-        if self._live is not None:
-            self._acting = self._live.label
-        self._note_refusals()
+    def note_swap(self, event: SwapEvent) -> None:
+        """New weights act from the next step on."""
+        self.note_refusals()
         self.results.note(event)
         log.info(
             "now acting: version %s, epoch %s, reward in training %s (%s%s)",
@@ -75,23 +61,11 @@ class Reporter(Listener):
             f", loaded in {event.load_ms:.3g} ms" if event.load_ms else "",
         )
 
-    def on_step(self, step: Step, player: Player) -> None:
-        """One control step was made."""
-        self._note_refusals()
-        ends = step.ended
-        if ends is not None:
-            for index, env_id in enumerate(ends.env_ids.tolist()):
-                versions, version = self._trace.close(env_id, int(ends.lengths[index]))
-                self.results.played_by[env_id] = version
-                if player.counts(env_id):
-                    self.results.add(ends, index, versions, version)
-                    if self._live is not None:
-                        self._live.history.note(version, float(ends.returns[index]))
-        if self._endless and time.monotonic() - self._told >= REPORT_INTERVAL:
-            self._told = time.monotonic()
-            self._tell()
-
-    def _tell(self) -> None:
+    def tell(self, acting: Label) -> None:
+        """How an endless test goes, a line now and then; `acting`: the version."""
+        if not self._endless or time.monotonic() - self._told < REPORT_INTERVAL:
+            return
+        self._told = time.monotonic()
         if not self.results.by_version:
             log.info("no episode has ended yet")
             return
@@ -102,12 +76,12 @@ class Reporter(Listener):
             _number(self.results.returns.mean),
             len(recent),
             _number(sum(recent) / len(recent)),
-            self._acting,
+            acting,
         )
 
     def write(self) -> bool:
         """Writes results.json, atomically; False (and a warning) where that failed."""
-        self._note_refusals()
+        self.note_refusals()
         try:
             atomic_write_text(self.file, strict_json(self.results.to_dict()))
         except OSError as error:
@@ -115,7 +89,8 @@ class Reporter(Listener):
             return False
         return True
 
-    def _note_refusals(self) -> None:
+    def note_refusals(self) -> None:
+        """Takes in what the watching thread could not use."""
         while not self.refusals.empty():
             self.results.note(self.refusals.get())
 
@@ -155,6 +130,49 @@ class Reporter(Listener):
         for version, m in sorted(self.results.by_version.items(), key=_in_order)[-VERSIONS_SHOWN:]:
             table.add_row(str(version), str(m.count), _number(m.mean), _number(m.stderr))
         return table
+
+
+class _Counting(Listener):
+    """Counts the episodes of one world, and which version played how much of each."""
+
+    def __init__(self, reporter: Reporter, num_envs: int, live: LivePolicy | None) -> None:
+        self._reporter, self._results = reporter, reporter.results
+        self._live = live
+        self._acting: Label = live.label if live is not None else 0
+        self._trace = VersionTrace(num_envs, self._acting)
+
+    def on_change(self, env_ids: list[int], label: Label, player: Player) -> None:
+        """Version `label` acts in these environments from the next step on."""
+        lengths = player.env.episode_length[env_ids].tolist()
+        for env_id, length in zip(env_ids, lengths, strict=True):
+            self._trace.change(env_id, label, length)
+
+    def on_restart(self, env_ids: list[int], player: Player) -> None:
+        """Somebody began these environments' episodes anew: what was open is nobody's."""
+        for env_id in env_ids:
+            self._trace.close(env_id, int(player.env.episode_length[env_id]))
+
+    def on_swap(self, event: SwapEvent, player: Player) -> None:
+        """New weights act from the next step on."""
+        if self._live is not None:
+            self._acting = self._live.label
+        self._reporter.note_swap(event)
+
+    def on_step(self, step: Step, player: Player) -> None:
+        """One control step was made."""
+        self._reporter.note_refusals()
+        if step.ended is not None:
+            self._count(step.ended, player)
+        self._reporter.tell(self._acting)
+
+    def _count(self, ends: EpisodeEnds, player: Player) -> None:
+        for index, env_id in enumerate(ends.env_ids.tolist()):
+            versions, version = self._trace.close(env_id, int(ends.lengths[index]))
+            self._results.note_player(env_id, version)
+            if player.counts(env_id):
+                self._results.add(ends, index, versions, version)
+                if self._live is not None:
+                    self._live.history.note(version, float(ends.returns[index]))
 
 
 def _in_order(item: tuple[Label, object]) -> tuple[str, int]:

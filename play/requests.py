@@ -161,7 +161,7 @@ class Compare:
         if player.env.num_envs < 2:
             raise UserError("two versions side by side need two environments. Start with numEnvs=2 or more.")
         _live(player).compare(self.first, self.second)
-        controls.comparing = (self.first, self.second)
+        controls.compare(self.first, self.second)
         player.restart(torch.arange(player.env.num_envs))
 
 
@@ -173,7 +173,7 @@ class EndCompare:
         """See `Request`."""
         if controls.comparing:
             _live(player).end_comparison()
-            controls.comparing = None
+            controls.end_comparison()
             player.restart(torch.arange(player.env.num_envs))
 
 
@@ -185,9 +185,7 @@ class Record:
 
     def carry_out(self, controls: Controls, player: Player) -> None:
         """See `Request`."""
-        if self.on and controls.no_recording:
-            raise UserError(f"nothing can be recorded: {controls.no_recording}")
-        controls.recording = self.on
+        controls.record(self.on)
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,10 @@ class Results:
             number = self.refusals[-1][0] + 1 if self.refusals else 1
             self.refusals.append((number, event))
 
+    def note_player(self, env_id: int, version: Label) -> None:
+        """An episode ended in this environment, most of which `version` played."""
+        self.played_by[env_id] = version
+
     def add(self, ends: EpisodeEnds, index: int, versions: list[Label], version: Label) -> None:
         """Counts the ended episode at `index` of `ends`."""
         value, length = float(ends.returns[index]), int(ends.lengths[index])

@@ -7,6 +7,7 @@ session: simulator, physics, device, number of environments, seed, how weights a
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import time
 from collections.abc import Callable
@@ -16,15 +17,14 @@ from typing import Any
 
 import torch
 
-from livegym.cfg.saved import with_run_config
+from livegym.cfg.session import Session
 from livegym.cfg.typed import as_dict, to_yaml
-from livegym.play.audience import Audience, OpenAudience
+from livegym.play.audience import Audience
 from livegym.play.play import Player, quotas
 from livegym.play.report import Reporter
 from livegym.play.results import Results
 from livegym.play.watch import Watcher
-from livegym.play.world import Session, World, build_world, world_for
-from livegym.rundir.provenance import Provenance
+from livegym.play.world import World, build_world, patience_of, world_for
 from livegym.rundir.run import Run, begin_run, open_run, point_latest
 from livegym.rundir.select import NothingYet, Selection, read_selected
 from livegym.schema.settled import SettledConfig
@@ -52,84 +52,73 @@ class Found:
     load_ms: float
 
 
-def run_test(
-    config: SettledConfig,
-    provenance: Provenance,
-    stop: StopFlag,
-    task: str | None,
-    overrides: list[str],
-    open_audience: OpenAudience = lambda config: Audience(),
-) -> int:
+def run_test(session: Session, stop: StopFlag, audience: Audience) -> int:
     """Tests a policy; returns the exit status, 0 also after Ctrl+C.
 
-    `task`: the task where it was given explicitly; `overrides`: the command line's keys, of which those inside
-    `task.` are applied to the run's configuration; `open_audience` opens the viewers. Raises UserError where nothing
-    can be tested.
+    What the session gives inside `task.` is applied to the run's configuration. The audience is closed at the end.
+    Raises UserError if nothing can be tested.
     """
-    audience = open_audience(config)
     with contextlib.closing(audience):
-        status = _test(config, provenance, stop, task, overrides, audience)
+        status = _test(session, stop, audience)
     return status or int(audience.failed)
 
 
-def _test(
-    config: SettledConfig,
-    provenance: Provenance,
-    stop: StopFlag,
-    task: str | None,
-    overrides: list[str],
-    audience: Audience,
-) -> int:
-    found, unmerged = None, config
+def _test(session: Session, stop: StopFlag, audience: Audience) -> int:
+    found, config = None, session.config
     if config.agent == "policy":
-        found = wait_for_policy(config, stop, task, audience.wait)
+        found = _find(session, stop, audience)
         if found is None:
             log.info("stopped before there was a policy to test.")
             return 0
-        config = with_run_config(config, found.state.get("config"), task, overrides)
+        config = session.config_for(found.state.get("config"))
     seed_everything(config.seed)
     torch.set_num_threads(1)  # more would wait in the way of the physics' own threads
     first = candidate_of(found.selection.file, found.state, found.load_ms) if found is not None else None
-    if first is not None and config.task.curriculum is not None and _is_given("task.curriculum.level", overrides):
+    if first is not None and config.task.curriculum is not None and session.gives("task.curriculum.level"):
         first = replace(first, level=config.task.curriculum.level)
-    patience = config.reloadInterval if _is_given("reloadInterval", overrides) else 0.0
-    world = build_world(config, first, patience)
+    world = build_world(config, first, patience_of(session))
     source = _source(config, found)
-
-    session = Session(unmerged, task, overrides, patience)
 
     def build_for(candidate: Candidate) -> World:
         return world_for(candidate, session, first.run if first is not None else "")
 
-    provenance = replace(provenance, config_yaml=to_yaml(as_dict(config)))  # with what came from the run
+    text = to_yaml(as_dict(config))  # with what came from the run
+    provenance = replace(session.provenance, config_yaml=text)
     run = begin_run(Path(config.runsDir), config.task.name, "test", provenance)
     point_latest(run.path.parent, "test", run)
     with file_log(run.log_file):
         follow = Following(source, build_for if config.onMismatch == "reinit" else None)
         results = Results(_header(config, found, world.env.curriculum.level))
-        return _play(world, follow, results, Stage(run, stop, audience))
+        return _play(world, follow, results, config.testGamesNum, Stage(run, stop, audience))
 
 
-def wait_for_policy(
-    config: SettledConfig, stop: StopFlag, task: str | None, say: Callable[[str], None] = lambda text: None
-) -> Found | None:
-    """The policy that `checkpoint` names. An endless test waits for it to appear; None where it was stopped.
-
-    `say` is told what is waited for. Raises UserError where there is none and the test is not endless, or where what
-    was named cannot be used.
-    """
+def _find(session: Session, stop: StopFlag, audience: Audience) -> Found | None:
+    """The policy that `checkpoint` names; None if the test was stopped. Raises UserError if there is none."""
+    config = session.config
     if config.checkpoint is None:
         raise UserError(
             "config=test needs checkpoint=...: latest, best, a run or a .pth (or agent=zero|random to try a task)."
         )
-    endless = config.testGamesNum == 0 and config.reloadInterval > 0
+    patient = config.testGamesNum == 0 and config.reloadInterval > 0
+    look = functools.partial(find_policy, config.checkpoint, Path(config.runsDir), session.task)
+    return wait_for_policy(look, patient, stop, audience.wait)
+
+
+def wait_for_policy(
+    look: Callable[[], Found], patient: bool, stop: StopFlag, say: Callable[[str], None]
+) -> Found | None:
+    """What `look` finds, as `find_policy` does; if it is `patient`, once that is there. None if it was stopped.
+
+    `say` is told what is waited for. Raises UserError if what was named cannot be used, or is not there yet and nobody
+    is patient.
+    """
     told: str | None = None
     told_at = 0.0
     while not stop.requested:
         try:
-            return find_policy(config.checkpoint, Path(config.runsDir), task)
+            return look()
         except NothingYet as error:
-            if not endless:
+            if not patient:
                 raise
             say(f"waiting for a policy: {error}")
             if str(error) != told or time.monotonic() - told_at > REMIND_INTERVAL:
@@ -146,10 +135,6 @@ def find_policy(checkpoint: str, runs_dir: Path, task: str | None) -> Found:
     if selection.note:
         log.info("%s", selection.note)
     return Found(selection, state, 1000 * (time.perf_counter() - start))
-
-
-def _is_given(key: str, overrides: list[str]) -> bool:
-    return any(override.lstrip("+").startswith(f"{key}=") for override in overrides)
 
 
 def _header(config: SettledConfig, found: Found | None, level: float) -> dict[str, Any]:
@@ -226,24 +211,24 @@ class Stage:
         return self.stop.requested or self.audience.gone
 
 
-def _play(world: World, follow: Following, results: Results, stage: Stage) -> int:
+def _play(world: World, follow: Following, results: Results, episodes: int, stage: Stage) -> int:
+    """Plays so many episodes, 0: without end, and reports; returns the exit status."""
     run, audience = stage.run, stage.audience
-    endless = world.config.testGamesNum == 0
+    endless = episodes == 0
     reporter = Reporter(results, run.results_file, endless)
-    left = None if endless else quotas(world.config.testGamesNum, world.env.num_envs)
+    left = None if endless else quotas(episodes, world.env.num_envs)
     while True:
         world.env.watch(StateRecorder(world.env.sim, run.unstable))
-        reporter.begin(world.env, world.live)
         player = Player(world.env, world.actor, left, audience.controls)
-        player.attach(reporter)
+        player.attach(reporter.begin(world.env, world.live))
         with contextlib.closing(world):
             audience.begin(world, player, results, run)
             successor = _play_in(world, follow, player, reporter, stage.ended)
         if successor is None:
             break
         world, left = successor, player.left
-        assert world.live is not None
-        reporter.note_new_world(world.live)
+        if world.live is not None:
+            reporter.note_new_world(world.live)
     written = reporter.write()
     try:
         reporter.print_table(console)

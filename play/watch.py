@@ -20,6 +20,7 @@ from types import TracebackType
 from livegym.live.swap import LivePolicy
 from livegym.play.guard import Guard
 from livegym.play.world import World
+from livegym.rl.policy import Misfit
 from livegym.utils.errors import UserError
 from livegym.weights.candidate import Candidate, SwapEvent
 from livegym.weights.sources import Source
@@ -66,19 +67,31 @@ class Watcher:
 
     def _offer(self, candidate: Candidate) -> None:
         try:
-            if self._build_for is not None and not self._live.fits(candidate):
-                if not self._live.pinned:  # else it is looked at again when it may take over
-                    self.successor = self._build_for(candidate)
-                return
-            if self._guard is not None:
-                self._guard.judge(candidate, self._live, self._end.is_set)
-            if not self._end.is_set():
-                self._live.prepare(candidate)
+            self._live.prepare(candidate, self._judge)
+        except Misfit as misfit:
+            self._offer_misfit(candidate, misfit)
         except UserError as error:
-            self._source.refuse(candidate, for_good=not self._live.fits(candidate))
-            hint = "" if self._build_for is not None or self._live.fits(candidate) else HINT
-            log.warning("refused %s: %s. The old policy keeps acting%s.", candidate.file or candidate.name, error, hint)
-            self._refusals.put(SwapEvent.of(candidate, accepted=False, reason=str(error)))
+            self._refuse(candidate, str(error))
+
+    def _judge(self, candidate: Candidate) -> bool:
+        if self._guard is not None:
+            self._guard.judge(candidate, self._live, self._end.is_set)
+        return not self._end.is_set()
+
+    def _offer_misfit(self, candidate: Candidate, misfit: Misfit) -> None:
+        """Builds a world for a version that does not fit this one, or refuses it."""
+        if self._build_for is None:
+            self._refuse(candidate, str(misfit), for_good=True, hint=HINT)
+        elif not self._live.pinned:  # else it is looked at again when it may take over
+            try:
+                self.successor = self._build_for(candidate)
+            except UserError as error:
+                self._refuse(candidate, str(error), for_good=True)
+
+    def _refuse(self, candidate: Candidate, why: str, for_good: bool = False, hint: str = "") -> None:
+        self._source.refuse(candidate, for_good)
+        log.warning("refused %s: %s. The old policy keeps acting%s.", candidate.file or candidate.name, why, hint)
+        self._refusals.put(SwapEvent.of(candidate, accepted=False, reason=why))
 
     def _watch(self) -> None:
         while not self._end.is_set() and self.successor is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from livegym.cfg.saved import with_run_config
+from livegym.cfg.session import Session
 from livegym.live.swap import LivePolicy
 from livegym.live.transition import SwapRule
 from livegym.play.guard import Guard, GuardRule
@@ -26,9 +26,8 @@ SHADOW_ENVS = 16  # spare environments of swapGuard, at most
 
 @dataclass(frozen=True)
 class World:
-    """Environments and who acts there. `config` has what came from the policy's run."""
+    """Environments and who acts there."""
 
-    config: SettledConfig
     env: Env
     actor: LivePolicy | ScriptedActor
     guard: Guard | None
@@ -48,10 +47,11 @@ class World:
 def build_world(
     config: SettledConfig, first: Candidate | None, patience: float = 0.0, first_run: str | None = None
 ) -> World:
-    """Environments for `first`, or for a scripted agent where that is None.
+    """Environments for `first`, or for a scripted agent if that is None.
 
+    `config`: the test's, with what comes from the policy's run; most of its keys say something about a world.
     `patience`: least s between two swaps that the command line asks for, beside `minSwapInterval`; `first_run`: see
-    `LivePolicy`. Raises UserError where the policy does not fit.
+    `LivePolicy`. Raises UserError if the policy does not fit.
     """
     fields = (APPLIED,) if config.viewer or config.watch else ()  # whoever watches may push
     env = make_env(config.task, config.sim, config.physics, config.numEnvs, config.seed, fields)
@@ -67,7 +67,7 @@ def _world_in(
 ) -> World:
     if first is None:
         env.set_level(1.0)
-        return World(config, env, ScriptedActor(env, config.agent, config.seed), None)
+        return World(env, ScriptedActor(env, config.agent, config.seed), None)
     spec = spec_of(env)
     _check_spec(spec, first)
     _set_level(env, first)
@@ -87,7 +87,7 @@ def _world_in(
     log.info("testing %s: version %d, epoch %d, %s actions", first.file or first.name, first.version, first.epoch, mode)
     if config.poolEnvs:
         log.info("the last %d environments are played by older versions, as soon as there are any", config.poolEnvs)
-    return World(config, env, live, _guard(config, spec, env.curriculum.level) if config.swapGuard else None)
+    return World(env, live, _guard(config, spec, env.curriculum.level) if config.swapGuard else None)
 
 
 def _set_level(env: Env, first: Candidate) -> None:
@@ -104,25 +104,19 @@ def _set_level(env: Env, first: Candidate) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Session:
-    """What the command line asks for, whatever policy it is about."""
-
-    config: SettledConfig  # before anything came from a run
-    task: str | None  # where it was given
-    overrides: list[str]
-    patience: float  # s
+def patience_of(session: Session) -> float:
+    """The least s between two swaps that the command line asks for by its `reloadInterval`; 0: it does not."""
+    return session.config.reloadInterval if session.gives("reloadInterval") else 0.0
 
 
 def world_for(candidate: Candidate, session: Session, first_run: str) -> World:
     """A world for a version that does not fit the present one, from its run's own configuration.
 
-    Raises UserError where it does not bring that, or is of another task.
+    `first_run`: see `LivePolicy`. Raises UserError if it does not bring that, or is of another task.
     """
     if candidate.config is None:
         raise UserError(f"{candidate.name} does not bring its run's configuration, so nothing can be built for it")
-    config = with_run_config(session.config, candidate.config, session.task, session.overrides)
-    world = build_world(config, candidate, session.patience, first_run)
+    world = build_world(session.config_for(candidate.config), candidate, patience_of(session), first_run)
     log.info("network and environments were built anew for %s; episodes begin afresh.", candidate.name)
     return world
 

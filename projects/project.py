@@ -155,7 +155,7 @@ def make_importable(project: Project) -> None:
     initial = project.folder / "__init__.py"
     if initial.is_file():
         spec = importlib.util.spec_from_file_location(package, initial, submodule_search_locations=[folder])
-        assert spec is not None
+        assert spec is not None  # it is None only for a suffix that Python does not load
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[package] = module

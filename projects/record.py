@@ -18,7 +18,7 @@ PROJECT = "project"
 def record(task: str) -> dict[str, Any]:
     """Name and version of the task's project; of an outside one also the digest of its files."""
     project = registry.part("tasks", task).project
-    assert project is not None
+    assert project is not None  # a gate or an engine may be nobody's, a task never is
     found = {"name": project.name, "version": project.version}
     return found if project is registry.projects()[0] else {**found, "digest": registry.digest(project)}
 

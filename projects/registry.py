@@ -42,7 +42,7 @@ class Part:
     def load(self) -> Any:
         """Imports it. Raises UserError, with the traceback, for whatever its code raises."""
         if not self.target:
-            assert self.project is not None
+            assert self.project is not None  # only a project's yaml names a part without a target
             raise UserError(
                 f"{KEY[self.kind]}={self.name}: {self.where} is there, but {self.project.folder / 'tasks'} has not "
                 f"exactly one module for it. Write the class {self.name} in {snake(self.name)}.py there, or take the "

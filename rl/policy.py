@@ -23,6 +23,10 @@ from livegym.schema.train import TrainConfig
 from livegym.utils.errors import UserError
 
 
+class Misfit(UserError):
+    """Weights of another shape, or for another task, than the policy they were offered to."""
+
+
 class Policy:
     """The actor and its normaliser for N environments."""
 
@@ -39,7 +43,7 @@ class Policy:
         self._layout = [(name, value.dtype, value.shape) for name, value in self._tensors.items()]
 
     def load(self, model: Mapping[str, Tensor], other: PolicySpec | None = None) -> None:
-        """Takes over weights and normaliser. Raises UserError with a readable difference where they do not fit.
+        """Takes over weights and normaliser. Raises Misfit with a readable difference if they do not fit.
 
         `other` is what the weights were trained for, where that is known. Nothing is changed on refusal.
         """
@@ -51,12 +55,12 @@ class Policy:
         torch._foreach_copy_(list(self._tensors.values()), [model[name] for name in self._tensors])
 
     def check(self, model: Mapping[str, Tensor], other: PolicySpec | None = None) -> None:
-        """Raises UserError with a readable difference where weights do not fit; see `load`."""
+        """Raises Misfit with a readable difference if weights do not fit; see `load`."""
         if other in (None, self.spec) and [(n, v.dtype, v.shape) for n, v in model.items()] == self._layout:
             return  # most are exchanged for their like: no need to look for differences
         differs = difference(self.spec, self.shapes, other, shapes_of(model))
         if differs is not None:
-            raise UserError(f"the policy does not fit: {differs}")
+            raise Misfit(f"the policy does not fit: {differs}")
 
     def state(self) -> dict[str, Tensor]:
         """A copy of weights and normaliser."""

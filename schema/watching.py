@@ -1,4 +1,7 @@
-"""The root keys that are about watching: window, browser page, video."""
+"""The root keys that are about watching: window, browser page, video.
+
+Whoever needs some of them takes their class, such as `PageKeys`, and is given the whole configuration, which is one.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ from livegym.schema.keydoc import key
 
 
 @dataclass
-class WatchingKeys:
-    """How a policy is shown. In train mode each of these is done by a process of its own, on the weight bus."""
+class ShowKeys:
+    """What is opened to watch, and how fast it goes there."""
 
     viewer: bool = key(False, "open MuJoCo's own window; set by config=test_viewer", example="viewer=true")
     watch: bool = key(False, "serve a page for browsers at streamPort; set by config=test_stream", example="watch=true")
@@ -21,6 +24,12 @@ class WatchingKeys:
         low=0,
         high=1000,
     )
+
+
+@dataclass
+class PageKeys:
+    """Where a page is served, and to whom: that of a test, and the dashboard of continuous training."""
+
     streamPort: int = key(58080, "port of the page; if it is taken, the next free one; 0: any", low=0, high=65535)
     streamBindAll: bool = key(
         False, "let other machines open the page, with a token; false: this machine only", example="streamBindAll=true"
@@ -36,6 +45,12 @@ class WatchingKeys:
         "host names under which the page may be opened, in addition to this machine's own, such as a reverse proxy's",
     )
     streamFps: int = key(60, "maximum number of scene updates of the page per second", unit="1/s", low=1, high=240)
+
+
+@dataclass
+class VideoKeys:
+    """What is recorded."""
+
     videoRecord: bool = key(False, "record a video into the run's videos/; set by config=test_record")
     videoEpisodes: int = key(1, "episodes per video file", low=1)
     videoSeconds: Optional[float] = key(
@@ -62,3 +77,8 @@ class WatchingKeys:
         low=0,
         mode="train",
     )
+
+
+@dataclass
+class WatchingKeys(VideoKeys, PageKeys, ShowKeys):
+    """How a policy is shown. In train mode each of these is done by a process of its own, on the weight bus."""

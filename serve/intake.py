@@ -54,7 +54,7 @@ class Intake:
             self._claims.check(owner, message.streams)
             future = self._ask(message)
         except Refused as refused:
-            refused.id = message.id if message else None
+            refused.about(message.id if message else None)
             self.refused += refused.kind not in ("busy", "closing")
             raise
         return Waiting(message, future, owner, self._claims.take(owner, message.streams))
@@ -91,19 +91,16 @@ async def _answers_to(waiting: Waiting, timeout: float | None = None) -> list[di
     finally:
         left = not future.done() and future.cancel()  # the shield only: nobody will look at what comes
     if left:
-        raise _about(waiting, Refused("busy", f"No answer within {timeout:g} s. {AGAIN}", retry_after=1.0))
+        refused = Refused("busy", f"No answer within {timeout:g} s. {AGAIN}", retry_after=1.0)
+        raise refused.about(waiting.message.id)
     error = future.exception()
     if isinstance(error, Closed):
-        raise _about(waiting, _closing())
+        raise _closing().about(waiting.message.id)
     if error is not None:
         log.error("a message was not answered", exc_info=error)
-        raise _about(waiting, Refused("failed", f"The server could not decide, and has logged why. {AGAIN}"))
+        refused = Refused("failed", f"The server could not decide, and has logged why. {AGAIN}")
+        raise refused.about(waiting.message.id)
     return answers_of(waiting.message.requests, future.result())
-
-
-def _about(waiting: Waiting, refused: Refused) -> Refused:
-    refused.id = waiting.message.id
-    return refused
 
 
 def _closing() -> Refused:

@@ -40,6 +40,11 @@ class Refused(ValueError):
         self.kind, self.message, self.retry_after, self.details = kind, message, retry_after, details
         self.id: int | None = None  # of the message, where it could be read
 
+    def about(self, message_id: int | None) -> Refused:
+        """Itself, now known to refuse this message."""
+        self.id = message_id
+        return self
+
     @property
     def status(self) -> int:
         """Of the answer over HTTP."""

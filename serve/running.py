@@ -12,6 +12,7 @@ import logging
 import queue
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,9 +41,16 @@ from livegym.rundir.lock import RunLock
 from livegym.rundir.provenance import Provenance
 from livegym.rundir.run import Run, begin_run
 from livegym.schema.settled import SettledConfig
+from livegym.serve.dashboard import Dashboard
+from livegym.serve.front import control_of, served
+from livegym.serve.inbox import Inbox
 from livegym.serve.loop import Loop
-from livegym.serve.simulator import streams_of
-from livegym.serve.streams import check_external, features_of, reward_of
+from livegym.serve.metrics import Curves
+from livegym.serve.picture import pictures_of
+from livegym.serve.server import OnlineApi
+from livegym.serve.simulator import BuiltIn, streams_of
+from livegym.serve.status import Status
+from livegym.serve.streams import check_external, describe, features_of, reward_of
 from livegym.serve.watchdog import Watchdog
 from livegym.tasks.build import make_env
 from livegym.tasks.env import Env
@@ -51,7 +59,7 @@ from livegym.utils.files import atomic_write_text, strict_json
 from livegym.utils.log import file_log
 from livegym.utils.seeding import seed_everything
 from livegym.utils.signals import StopFlag
-from livegym.web.opening import access_of
+from livegym.web.opening import address_of
 from livegym.weights.follow import FollowSource
 from livegym.weights.sources import CheckpointSource, candidate_of
 
@@ -105,6 +113,35 @@ class _Plan:
         """What is kept of each experience."""
         return layout_of(self.spec, self.seat)
 
+    @property
+    def rule(self) -> SwapRule:
+        """How new versions take over."""
+        config = self.config
+        steps = max(1, round(config.blendSeconds / self.env.sim.control_dt))
+        return SwapRule(config.swap, steps, config.minSwapInterval, config.historySize)
+
+    def policy(self, slots: int) -> Policy:
+        """An empty model for so many environments."""
+        return Policy(self.spec, self.config.train, slots, self.config.device)
+
+    def source(self, run: Run) -> FollowSource:
+        """What brings newer versions of a run."""
+        config = self.config
+        files = CheckpointSource(run, "newest", Path(config.runsDir), config.task.name, False)
+        return FollowSource(files, "files" if config.weights == "files" else "auto", config.reloadInterval)
+
+    def facts(self, run: Run) -> dict[str, Any]:
+        """What does not change while it is served; see `Status`."""
+        config = self.config
+        return {
+            "task": config.task.name,
+            "run": run.name,
+            "simulator": config.simulator,
+            "gate": gate_of(config.gate, config.task.name),
+            "playSpeed": config.playSpeed,
+            "capacity": config.online.buffer_capacity,
+        }
+
 
 def _check(config: SettledConfig, env: Env) -> None:
     """Raises UserError for settings that continuous training cannot mean, and algorithms that it cannot use."""
@@ -129,7 +166,7 @@ def _check(config: SettledConfig, env: Env) -> None:
         )
     if config.reloadInterval == 0:
         raise UserError("reloadInterval=0: what is learned would never be served. Allowed: more than 0 s")
-    access_of(config)
+    address_of(config)
 
 
 def first_state(config: SettledConfig, spec: PolicySpec, parent: Parent | None) -> dict[str, Any]:
@@ -178,47 +215,42 @@ def _begin(
     return run, memory
 
 
-def live_policy(config: SettledConfig, run: Run, spec: PolicySpec, slots: int) -> LivePolicy:
-    """The run's newest version, acting in so many environments. Raises UserError where there is none."""
+def live_policy(run: Run, make_policy: Callable[[], Policy], rule: SwapRule, seed: int) -> LivePolicy:
+    """The run's newest version, acting in models that `make_policy` builds. Raises UserError if there is none."""
     start = time.perf_counter()
     usable = newest_usable(run)
     if usable is None:
         raise UserError(f"{run.path}: no checkpoint that could be served")
     first = candidate_of(usable.path, usable.state, 1000 * (time.perf_counter() - start))
-
-    def make_policy() -> Policy:
-        return Policy(spec, config.train, slots, config.device)
-
-    steps = max(1, round(config.blendSeconds / spec.control_dt))
-    rule = SwapRule(config.swap, steps, config.minSwapInterval, config.historySize)
-    return LivePolicy(make_policy, first, True, config.seed, rule)  # stochastic: or nothing new would ever be tried
-
-
-def followed(config: SettledConfig, run: Run, spec: PolicySpec, slots: int) -> tuple[LivePolicy, Watcher]:
-    """The run's newest version, and what brings it newer ones."""
-    live = live_policy(config, run, spec, slots)
-    files = CheckpointSource(run, "newest", Path(config.runsDir), config.task.name, False)
-    source = FollowSource(files, "files" if config.weights == "files" else "auto", config.reloadInterval)
-    return live, Watcher(live, source, queue.SimpleQueue())
+    return LivePolicy(make_policy, first, True, seed, rule)  # stochastic: or nothing new would ever be tried
 
 
 def _serve(plan: _Plan, run: Run, memory: Memory, stop: StopFlag) -> int:
-    config, env, spec, online = plan.config, plan.env, plan.spec, plan.config.online
+    config, env, online, facts = plan.config, plan.env, plan.config.online, plan.facts(run)
     slots = max(online.max_streams, env.num_envs)
     own = streams_of(env) if config.simulator == "builtin" else []
+    address, inbox = address_of(config), Inbox()
     with contextlib.ExitStack() as ends:
         ends.callback(lambda: memory.save(without=frozenset(own)))
-        live, watcher = followed(config, run, spec, slots)
-        decider = Decider(live, plan.seat, Slots(slots, online.pending_ttl_s), spec)
+        live = live_policy(run, lambda: plan.policy(slots), plan.rule, config.seed)
+        watcher = Watcher(live, plan.source(run), queue.SimpleQueue())
+        decider = Decider(live, plan.seat, Slots(slots, online.pending_ttl_s), plan.spec)
         service = Service(decider, memory, features_of(env), reward_of(env), own)
         watchdog = Watchdog(run, config)
-        loop = Loop(config, run, env, service, memory, watchdog)
-        log.info("continuous training of %s, gate %s; %s", config.task.name, gate_of(config), run.path)
-        ends.enter_context(loop.served())
+        simulator = BuiltIn(env, service, config.playSpeed) if own else None
+        api = OnlineApi(inbox, describe(env), address.access, online.max_streams)
+        status = Status(facts, service, watchdog, api.counts)
+        loop = Loop(service, memory, simulator, inbox, status)
+        log.info("continuous training of %s, gate %s; %s", facts["task"], facts["gate"], run.path)
+        pictures, control = pictures_of(env.task, service.tally), control_of(live, watchdog)
+        dashboard = Dashboard(status.reading, loop.points.since, pictures, control, address.access)
+        ends.enter_context(served(address, api, dashboard, status.reading))
+        ends.callback(inbox.close)
         watchdog.start()
         ends.callback(watchdog.stop)
         ends.enter_context(watcher)
-        loop.run(stop)
+        curves = Curves(run.summaries, max(service.writer.added, live.newest.epoch))
+        loop.run(stop, ends.enter_context(contextlib.closing(curves)))
     _report(run, service)
     return 0
 

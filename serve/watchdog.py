@@ -24,7 +24,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from typing import Any
+from typing import IO, Any
 
 from livegym.cfg.typed import plain_dict
 from livegym.projects.commands import PROGRAM, program
@@ -187,7 +187,7 @@ class Watchdog:
                 "pulse": writing,
                 "after": after,
             }
-            self._process = start_child(request, {PROGRAM: program()}, pass_fds=(writing,))
+            self._process, words = start_child(request, {PROGRAM: program()}, pass_fds=(writing,))
         except OSError:
             os.close(reading)
             raise
@@ -197,8 +197,7 @@ class Watchdog:
         self._pulse, self._buffer = reading, b""
         self._state = "starting"
         self._beat_at = time.monotonic()
-        process = self._process
-        threading.Thread(target=_pass_on, args=(process,), name="trainer-words", daemon=True).start()
+        threading.Thread(target=_pass_on, args=(words,), name="trainer-words", daemon=True).start()
 
     def _listen(self, timeout: float) -> None:
         """Takes what the trainer has told meanwhile."""
@@ -232,11 +231,10 @@ class Watchdog:
             self._pulse = -1
 
 
-def _pass_on(process: subprocess.Popen[str]) -> None:
+def _pass_on(words: IO[str]) -> None:
     """What the trainer says, into our log, to its end: or it would wait for ever to be read."""
-    assert process.stdout is not None
     level = logging.INFO
-    with process.stdout as lines:
+    with words as lines:
         for line in lines:
             said = LOGGED.match(line)  # lines of a traceback are as grave as what they come after
             if said:

@@ -85,7 +85,6 @@ class Env:
         self.randomizer.start()
         self.episode_length = torch.zeros(sim.num_envs, dtype=torch.int64, device=sim.device)
         self.stability = StabilityWatch(config.name, sim.num_envs)
-        self.push: Callable[[Simulator], None] | None = None  # what a viewer's user applies to bodies
         self._reset_envs(torch.arange(sim.num_envs, device=sim.device))
         self._measure()
 
@@ -167,13 +166,16 @@ class Env:
         self._reset_envs(env_ids)
         return self._renewed(obs, env_ids)
 
-    def step(self, action: Tensor) -> Step:
-        """Advances by one control step. action: (N, size) in [-1, 1], or (N,) / (N, k) int64 choices."""
+    def step(self, action: Tensor, push: Callable[[Simulator], None] | None = None) -> Step:
+        """Advances by one control step. action: (N, size) in [-1, 1], or (N,) / (N, k) int64 choices.
+
+        `push` may add to the forces on bodies that randomisation has just written, before the physics.
+        """
         if isinstance(self.task.action_spec, Box):
             action = self.randomizer.late(action.clamp(-1.0, 1.0))
         self.randomizer.step(self.rng, self.curriculum.level)
-        if self.push is not None:
-            self.push(self.sim)
+        if push is not None:
+            push(self.sim)
         self.sim.ctrl.copy_(self.task.control(action))
         self.sim.step()
         self.episode_length += 1

@@ -34,15 +34,15 @@ def test_what_is_published_comes_out_once(file):
     with publisher_of(file, {"task": "Ant"}) as publisher:
         reader = BusReader(file)
         assert (reader.description["task"], reader.shape_hash) == ("Ant", "0123456789abcdef")
-        assert (reader.count, reader.look(0)) == (0, None)
+        assert (reader.count, reader.read(0)) == (0, None)
         publish(publisher, 1)
-        first = reader.look(0)
+        first = reader.read(0)
         assert is_whole(first)
         assert (first.version, first.epoch, first.frame, first.number, first.score) == (1, 1, 10, 1, None)
-        assert reader.look(1) is None
+        assert reader.read(1) is None
         publish(publisher, 2)
         publish(publisher, 3)
-        third = reader.look(1)
+        third = reader.read(1)
         assert is_whole(third)
         assert (third.version, third.number, third.score) == (3, 3, 3.0)
         assert time.time() - third.time < 60
@@ -50,7 +50,7 @@ def test_what_is_published_comes_out_once(file):
         assert reader.writer_lives
     assert reader.ended
     assert not file.exists()
-    assert is_whole(reader.look(0))  # what was mapped can still be read
+    assert is_whole(reader.read(0))  # what was mapped can still be read
 
 
 def test_only_its_owner_may_read_it_and_nobody_who_reads_can_write(file):
@@ -123,7 +123,7 @@ def test_what_a_dead_writer_left_is_known_and_removed(tmp_path, file):
         dead = BusReader(left)
         assert not dead.writer_lives
         assert not dead.ended
-        assert is_whole(dead.look(0))
+        assert is_whole(dead.read(0))
         remove_left_overs(pattern, older_than=3600.0)
         assert left.exists()  # its run may be resumed, and goes on counting from what was published
         remove_left_overs(pattern, older_than=0.0)
@@ -155,13 +155,13 @@ def test_a_full_memory_is_an_error_now_and_leaves_nothing(small_disk):
 def test_a_waiting_reader_is_woken(file):
     with publisher_of(file) as publisher:
         reader, woken = BusReader(file), []
-        thread = threading.Thread(target=lambda: woken.append(reader.wait(0, 30.0)))
+        thread = threading.Thread(target=lambda: woken.append(reader.wait_past(0, 30.0)))
         thread.start()
         publish(publisher, 1)
         thread.join(timeout=10)
         assert woken == [True]
-        assert reader.wait(0, 30.0)  # at once: it is there already
-        assert not reader.wait(1, 0.01)
+        assert reader.wait_past(0, 30.0)  # at once: it is there already
+        assert not reader.wait_past(1, 0.01)
 
 
 def test_a_reader_that_is_ahead_of_the_count_waits_like_any_other(file):
@@ -171,9 +171,9 @@ def test_a_reader_that_is_ahead_of_the_count_waits_like_any_other(file):
         publish(publisher, 2)
         reader = BusReader(file)
         publisher._map.count[0] = 1
-        assert reader.look(0).number == 2
-        assert reader.look(2) is None
-        assert not reader.wait(2, 0.01)
+        assert reader.read(0).number == 2
+        assert reader.read(2) is None
+        assert not reader.wait_past(2, 0.01)
         assert reader.overtaken == 0
 
 
@@ -209,5 +209,5 @@ def test_every_kind_of_array_comes_back(file):
     }
     with Publisher(file, {}, "", model) as publisher:
         publisher.publish(model, 1, 1, 1, None)
-        found = BusReader(file).look(0).model
+        found = BusReader(file).read(0).model
     assert all(found[name].dtype == value.dtype and torch.equal(found[name], value) for name, value in model.items())

@@ -71,13 +71,13 @@ def test_wherever_the_writer_is_killed_the_active_slot_is_whole(tmp_path):
         child.join()
         reader = BusReader(file)
         assert not reader.writer_lives
-        found = reader.look(0)
+        found = reader.read(0)
         assert is_whole(found), line
         versions.append(found.version)
         with Publisher(file, {}, "", weights(0)) as publisher:  # and the next writer can begin
             publish(publisher, 4)
             assert reader.replaced
-            assert is_whole(BusReader(file).look(0))
+            assert is_whole(BusReader(file).read(0))
         if child.exitcode == 0:
             break
         assert child.exitcode == -signal.SIGKILL
@@ -103,7 +103,7 @@ def test_a_bus_is_there_complete_or_not_at_all(tmp_path):
         child.join()
         seen.add(file.exists())
         if file.exists():
-            assert BusReader(file).look(0) is None
+            assert BusReader(file).read(0) is None
         publish_module.remove_left_overs(tmp_path / "livegym.*", older_than=0.0)
         if child.exitcode == 0:
             break
@@ -180,7 +180,7 @@ class Protocol(RuleBasedStateMachine):
     @rule(plan=st.lists(st.integers(0, 14), max_size=12))
     def a_reader_looks_while_the_writer_goes_on(self, plan: list[int]) -> None:
         before, self.plan = self.published, plan
-        found = self.reader.look(self.seen)
+        found = self.reader.read(self.seen)
         self.plan = []
         if found is None:
             assert self.seen >= before  # nothing was new; a hundred attempts outlast every plan
@@ -193,7 +193,7 @@ class Protocol(RuleBasedStateMachine):
     @invariant()
     def what_was_counted_can_be_read(self) -> None:
         if self.published:
-            assert is_whole(BusReader(self.publisher.file).look(0))
+            assert is_whole(BusReader(self.publisher.file).read(0))
 
     def teardown(self) -> None:
         self.publisher.close()
@@ -233,7 +233,7 @@ def _write_hard(file: Path, count: int, size: int, ready) -> None:
 def _read_hard(kind: type[BusReader], file: Path, out) -> None:
     reader, seen, whole, torn = kind(file), 0, 0, 0
     while not reader.ended:
-        found = reader.look(seen)
+        found = reader.read(seen)
         if found is not None:
             assert found.number >= seen
             seen = found.number

@@ -11,7 +11,7 @@ import torch
 
 from livegym.cfg.compose import compose
 from livegym.cfg.typed import to_typed
-from livegym.play.board import EPISODES, Board
+from livegym.play.board import EPISODES, Board, BoardWriter
 from livegym.play.controls import QUEUED, Controls
 from livegym.play.play import Listener, Player, ScriptedActor, quotas
 from livegym.play.report import Reporter
@@ -30,6 +30,7 @@ from livegym.play.requests import (
     TakeOver,
 )
 from livegym.play.results import Results
+from livegym.play.world import World
 from livegym.schema import PhysicsConfig, SimConfig
 from livegym.sim.base import APPLIED
 from livegym.tasks.build import make_env
@@ -64,7 +65,7 @@ class Script(Listener):
 def play(env, at, steps=10, actor=None, controls=None, quota=None, listeners=()):
     """Plays until `steps` steps are made, or the loop has rested twenty times."""
     controls = controls or Controls(speed=None)
-    controls.begin(env)
+    controls.begin()
     script = Script(controls, at)
     player = Player(env, actor or ScriptedActor(env, "zero", 0), quota, controls)
     for listener in (script, *listeners):
@@ -116,7 +117,7 @@ def test_a_request_wakes_a_loop_that_rests():
     """At 1/16 of real time the next step may be a second away; a pause must not wait for it."""
     env = counting_env(num_envs=1, length=50)
     controls = Controls(speed=1 / 16)
-    controls.begin(env)
+    controls.begin()
     controls.after_step(1000.0)
     threading.Timer(0.01, controls.ask, [Speed(None)]).start()
     player = Player(env, ScriptedActor(env, "zero", 0), quotas(1, 1), controls)
@@ -128,8 +129,7 @@ def test_restarting_one_environment_leaves_the_others_and_its_episode_does_not_c
     env = counting_env(num_envs=2, length=6)
     results = Results({"task": "Counting"})
     reporter = Reporter(results, tmp_path / "r.json", endless=False)
-    reporter.begin(env, None)
-    script, _, _ = play(env, {2: [Restart(1)]}, steps=8, listeners=[reporter])
+    script, _, _ = play(env, {2: [Restart(1)]}, steps=8, listeners=[reporter.begin(env, None)])
     assert script.restarted == [[1]]
     assert [(e["env"], e["length"], e["return"]) for e in results.episodes] == [(0, 6, 6.0), (1, 6, 6.0)]
     assert env.sim.qpos[:, 1].tolist() == [2.0, 0.0]
@@ -207,9 +207,8 @@ def test_two_versions_act_side_by_side_in_neighbouring_environments(tmp_path):
     env = counting_env(num_envs=4, length=3)
     results = Results({"task": "Counting"})
     reporter = Reporter(results, tmp_path / "r.json", endless=False)
-    reporter.begin(env, live)
     at = {1: [Compare(1, 2)], 8: [EndCompare()]}
-    script, _, controls = play(env, at, steps=9, actor=live, listeners=[reporter])
+    script, _, controls = play(env, at, steps=9, actor=live, listeners=[reporter.begin(env, live)])
     assert script.actions[0] == [0.5] * 4
     assert script.actions[1:8] == [[0.25, 0.5, 0.25, 0.5]] * 7
     assert script.actions[8] == [0.5] * 4
@@ -309,12 +308,11 @@ def board_of(env, live, at, steps=10):
     board, controls = Board(), Controls(speed=None)
     results = Results({"task": "Counting"})
     reporter = Reporter(results, None, endless=False)
-    reporter.begin(env, live)
-    board.begin(SimpleNamespace(env=env, live=live, config=SimpleNamespace(agent="zero")), results, controls)
     actor = live or ScriptedActor(env, "zero", 0)
-    play(env, at, steps, actor, controls, listeners=[reporter, board])
-    board._made[0] = 0.0
-    board.on_rest(SimpleNamespace(left=None))
+    writer = BoardWriter(board, World(env, actor, None), results, controls)
+    play(env, at, steps, actor, controls, listeners=[reporter.begin(env, live), writer])
+    writer._shown_at = 0.0
+    writer.on_rest(SimpleNamespace(left=None))
     return board
 
 
@@ -344,14 +342,14 @@ def test_the_board_names_the_version_that_plays_an_episode_not_the_newest():
     live = live_of(candidate(1), history=4, how="reset")
     env, controls, results = counting_env(num_envs=2, length=3), Controls(speed=None), Results({"task": "Counting"})
     board = Board()
-    board.begin(SimpleNamespace(env=env, live=live, config=None), results, controls)
+    writer = BoardWriter(board, World(env, live, None), results, controls)
 
     class Publishes(Listener):
         def on_step(self, step, player):
             if player.env.episode_length[0] == 1 and live.newest.version == 1:
                 live.prepare(candidate(2))
 
-    play(env, {}, steps=7, actor=live, controls=controls, listeners=[board, Publishes()])
+    play(env, {}, steps=7, actor=live, controls=controls, listeners=[writer, Publishes()])
     labels = [v["label"] for _, kind, v in board.since(0) if kind == "episode"]
     assert labels == [1, 1, 2, 2]
 
@@ -359,11 +357,11 @@ def test_the_board_names_the_version_that_plays_an_episode_not_the_newest():
 def test_the_board_tells_of_a_refused_version_once():
     env, results = counting_env(num_envs=2, length=50), Results({"task": "Counting"})
     board, controls = Board(), Controls(speed=None)
-    board.begin(SimpleNamespace(env=env, live=None, config=SimpleNamespace(agent="zero")), results, controls)
+    writer = BoardWriter(board, World(env, ScriptedActor(env, "zero", 0), None), results, controls)
     results.note(SwapEvent.of(candidate(7), accepted=False, reason="of another shape"))
-    play(env, {}, steps=3, controls=controls, listeners=[board])
+    play(env, {}, steps=3, controls=controls, listeners=[writer])
     results.note(SwapEvent.of(candidate(8), accepted=False, reason="not finite"))
-    play(env, {}, steps=3, controls=controls, listeners=[board])
+    play(env, {}, steps=3, controls=controls, listeners=[writer])
     told = [
         (values["version"], values["label"], values["reason"]) for _, kind, values in board.since(0) if kind == "swap"
     ]

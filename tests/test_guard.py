@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import queue
+
 import numpy as np
 import pytest
 import torch
 
 from livegym.play.guard import Guard, GuardRule, lower_bound
+from livegym.play.watch import Watcher
+from livegym.rl.policy import Misfit, Policy
 from livegym.utils.errors import UserError
 from tests.dummy import CountingParams, counting_env
 from tests.test_live import candidate, live_of, policy_of, spec_with
+from tests.test_sources import Offers
 
 
 def test_the_bound_by_hand():
@@ -48,12 +53,35 @@ def test_a_version_may_be_worse_by_the_margin():
 
 
 def test_what_does_not_fit_is_refused_before_it_plays():
-    with pytest.raises(UserError, match="does not fit"):
-        guard_of().judge(
-            candidate(2, spec=spec_with(task="Other")),
-            live_of(),
-            lambda: False,
-        )
+    live, asked = live_of(candidate(1, bias=0.25)), []
+    with pytest.raises(Misfit, match="does not fit"):
+        live.prepare(candidate(2, spec=spec_with(task="Other")), asked.append)
+    assert asked == []
+
+
+def test_what_the_guard_refuses_changes_nothing():
+    live, guard = live_of(candidate(1, bias=0.25)), guard_of()
+    live.prepare(candidate(2, bias=0.5))
+
+    def judge(offered):
+        guard.judge(offered, live, lambda: False)
+        return True
+
+    with pytest.raises(UserError, match="swapGuard"):
+        live.prepare(candidate(3, bias=0.125), judge)
+    assert live.newest.version == 2
+    assert live.adopt().version == 2
+
+
+def test_a_version_is_compared_with_the_acting_one_once_on_its_way(monkeypatch):
+    """It was, up to four times: for a new world, by the guard, as its spare model was loaded, and to be made ready."""
+    live, guard, checked = live_of(candidate(1, bias=0.25)), guard_of(), []
+    check = Policy.check
+    monkeypatch.setattr(Policy, "check", lambda *given: checked.append(1) or check(*given))
+    watcher = Watcher(live, Offers(candidate(2, bias=0.5)), queue.SimpleQueue(), guard, lambda offered: None)
+    watcher.look()
+    assert live.adopt().version == 2
+    assert len(checked) == 1
 
 
 def test_a_stop_ends_shadow_episodes():

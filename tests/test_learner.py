@@ -36,7 +36,7 @@ def test_each_iteration_is_published_as_the_agent_has_it(run):
 
     def after(it):
         observer.after_iteration(it)
-        found = reader.look(len(seen))
+        found = reader.read(len(seen))
         state = learner.policy_state()
         assert all(torch.equal(found.model[name], value) for name, value in state.items())
         seen.append((found.version, found.frame, found.model["running_mean_std.count"].item()))
@@ -54,9 +54,9 @@ def test_it_publishes_no_more_often_than_asked_and_the_last_version_at_the_end(r
     observer = begun(run, learner, interval=1000.0)
     reader = BusReader(bus_file(run.run_id))
     learner.train(observer.after_iteration)
-    assert reader.look(0).version == 1
+    assert reader.read(0).version == 1
     observer.end(complete=True)
-    assert (reader.look(1).version, reader.count) == (5, 2)
+    assert (reader.read(1).version, reader.count) == (5, 2)
     observer.end(complete=True)  # twice is no harm
 
 
@@ -66,7 +66,7 @@ def test_weights_in_the_middle_of_an_update_are_not_published_at_the_end(run):
     reader = BusReader(bus_file(run.run_id))
     learner.train(observer.after_iteration)
     observer.end(complete=False)
-    assert reader.look(0).version == 1
+    assert reader.read(0).version == 1
     assert reader.ended
 
 
@@ -88,7 +88,7 @@ def test_weights_that_are_not_finite_are_not_published(run):
         observer.after_iteration(it)
 
     learner.train(after)
-    assert reader.look(0).version == 1
+    assert reader.read(0).version == 1
     observer.end(complete=True)
     assert reader.count == 1
 

@@ -129,11 +129,11 @@ def test_deterministic_play_repeats_itself_and_stochastic_play_draws_from_its_ow
 
 def test_acting_changes_neither_the_observation_nor_the_normaliser():
     live = live_of(candidate(1))
-    obs, before = OBS.clone(), live._acting.policy.state()
+    obs, before = OBS.clone(), live._acting.seat.policy.state()
     for _ in range(50):
         live.act(obs)
     assert torch.equal(obs, OBS)
-    assert all(torch.equal(before[k], v) for k, v in live._acting.policy.state().items())
+    assert all(torch.equal(before[k], v) for k, v in live._acting.seat.policy.state().items())
 
 
 def test_memory_goes_on_over_a_swap_and_is_forgotten_at_an_episodes_start():
@@ -141,13 +141,13 @@ def test_memory_goes_on_over_a_swap_and_is_forgotten_at_an_episodes_start():
     live = live_of(candidate(1, spec, RECURRENT), RECURRENT, spec=spec)
     live.act(OBS)
     live.act(OBS)
-    before = [m.clone() for m in live._acting.memory]
+    before = [m.clone() for m in live._acting.seat.memory]
     assert all(m.abs().sum() > 0 for m in before)
     live.prepare(candidate(2, spec, RECURRENT))
     live.adopt()
-    assert all(torch.equal(a, b) for a, b in zip(before, live._acting.memory, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(before, live._acting.seat.memory, strict=True))
     live.forget(torch.tensor([1]))
-    for memory, old in zip(live._acting.memory, before, strict=True):
+    for memory, old in zip(live._acting.seat.memory, before, strict=True):
         assert torch.equal(memory[:, 0], old[:, 0])
         assert memory[:, 1].abs().sum() == 0
 
@@ -180,10 +180,10 @@ def recorded(env, player_quota, tmp_path, actor=None):
     results = Results({"task": "Counting"})
     actor = actor or ScriptedActor(env, "zero", 0)
     reporter = Reporter(results, tmp_path / "results.json", endless=player_quota is None)
-    reporter.begin(env, actor if isinstance(actor, LivePolicy) else None)
+    counting = reporter.begin(env, actor if isinstance(actor, LivePolicy) else None)
     results.begin(env.reason_names, "failed")  # this world calls failing a success
     player = Player(env, actor, player_quota)
-    player.attach(reporter)
+    player.attach(counting)
     player.run(lambda: False)
     return results, reporter
 

@@ -15,10 +15,12 @@ from types import SimpleNamespace
 import glfw
 import pytest
 
+from livegym.cfg.session import Session
 from livegym.play import requests as ask_for
-from livegym.play.audience import Audience
+from livegym.play.audience import Audience, Viewer
 from livegym.play.board import Board
 from livegym.play.controls import Controls
+from livegym.play.play import Listener
 from livegym.play.testing import run_test
 from livegym.play.world import build_world
 from livegym.rundir.provenance import Provenance
@@ -47,6 +49,18 @@ def screen():
     made.close()
 
 
+class Counter(Viewer, Listener):
+    """Counts control steps."""
+
+    steps = 0
+
+    def begin(self, world, run) -> Listener:
+        return self
+
+    def on_step(self, step, player) -> None:
+        self.steps += 1
+
+
 class Watched:
     """A test with a window, in a thread; what the window asked for is in `asked`."""
 
@@ -58,9 +72,10 @@ class Watched:
         self.status: int | None = None
         self._ask = self.controls.ask
         self.controls.ask = self._note  # type: ignore[method-assign]
-        self.audience = Audience((), self.controls)
-        self.window = Window(self.controls, self.audience.board)
-        self.audience.viewers.append(self.window)
+        board = Board()
+        self.window = Window(self.controls, board)
+        self.counter = Counter()
+        self.audience = Audience([self.window, self.counter], self.controls, board)
         self.thread = threading.Thread(target=self._play, daemon=True)
         self.thread.start()
 
@@ -69,8 +84,8 @@ class Watched:
         return self._ask(request)
 
     def _play(self) -> None:
-        provenance = Provenance("", "", [], [])
-        self.status = run_test(self.config, provenance, self.stop, None, [], lambda config: self.audience)
+        session = Session(self.config, Provenance("", "", [], []))
+        self.status = run_test(session, self.stop, self.audience)
 
     @property
     def state(self) -> dict:
@@ -118,8 +133,8 @@ def play(runs: str) -> None:
     time.sleep(1.0)
     print("shown", flush=True)
     time.sleep(2.0)
-    steps = watched.audience.board._steps
-    watched.until(lambda: watched.audience.board._steps > steps + 60)
+    steps = watched.counter.steps
+    watched.until(lambda: watched.counter.steps > steps + 60)
     print("went on", flush=True)
     watched.end()
     sys.exit(watched.status)
@@ -234,10 +249,10 @@ class TestOnX:
         window = Window(controls, Board())
         for task, bodies in (("Cartpole", 3), ("Ant", 14)):
             world = build_world(config("config=test", f"task={task}", "agent=random", "numEnvs=2"), None)
-            window.begin(world, None)
+            show = window.begin(world, None)
             until(lambda: window._show._handle is not None, 20)
             assert window._show._handle.m.nbody == bodies
-            window.on_rest(SimpleNamespace(env=world.env))
+            show.on_rest(SimpleNamespace(env=world.env))
             world.close()
         window.close()
         window.close()

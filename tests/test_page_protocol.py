@@ -248,7 +248,7 @@ def test_a_page_is_sent_what_has_changed(pages):
         assert line.read()
         assert line.messages[-1]["state"] == {"now": 3.0, "b": [1, 3]}
         assert "hello" not in line.messages[-1]
-        pages.board._add("swap", {"t": 1.0})
+        pages.board.add("swap", {"t": 1.0})
         assert line.read()
         assert (line.messages[-1]["state"], line.messages[-1]["points"]) == ({}, [[1, "swap", {"t": 1.0}]])
     until(lambda: pages.routes.open == 0, 10)

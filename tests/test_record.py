@@ -24,8 +24,8 @@ from livegym.schema import RootConfig
 from livegym.utils.errors import UserError
 from livegym.viewers.companions import Companions
 from livegym.viewers.opening import open_audience
-from livegym.viewers.record import Recorder, clip_name
-from livegym.web.opening import access_of
+from livegym.viewers.record import Recorder, check_recording, clip_name
+from livegym.web.opening import address_of
 from tests.processes import Running, run, runs, until
 from tests.screen import Screen
 
@@ -50,14 +50,12 @@ def record(
     config: RootConfig, tmp_path: Path, steps: int, watched=False, controls=None, at=None
 ) -> tuple[list[int], Recorder]:
     """Plays and returns the pictures in each clip."""
-    controls = controls or Controls(speed=None)
+    controls = controls or Controls(None, config.videoRecord, no_recording="")
     recorder = Recorder(config, controls, watched)
-    controls.no_recording = ""
     world = build_world(config, None)
     player = Player(world.env, world.actor, None, controls)
     directory = create_run(tmp_path / "runs", "Cartpole", "test")
-    recorder.begin(world, directory)
-    player.attach(recorder)
+    player.attach(recorder.begin(world, directory))
     left = iter(range(steps))
     at = at or {}
 
@@ -116,11 +114,11 @@ def test_a_clip_is_named_by_the_version_that_acts():
 )
 def test_what_cannot_be_recorded_is_refused_before_anything_is_begun(override, envs, words):
     with pytest.raises(UserError, match=words):
-        Recorder(config_of(override, envs=envs), Controls(), watched=False)
+        check_recording(config_of(override, envs=envs), envs)
 
 
 def test_a_test_that_nobody_watches_has_no_viewers():
-    audience = open_audience(to_typed(compose(["config=test"])))
+    audience = open_audience(to_typed(compose(["config=test"])), 4)
     assert (audience.viewers, audience.controls) == ([], None)
 
 
@@ -134,12 +132,12 @@ def test_a_test_that_nobody_watches_has_no_viewers():
     ],
 )
 def test_the_token_is_what_was_asked_for(overrides, token):
-    assert access_of(to_typed(compose(["config=test_stream", *overrides]))).token == token
+    assert address_of(to_typed(compose(["config=test_stream", *overrides]))).access.token == token
 
 
 def test_a_page_for_everybody_has_a_token_of_its_own_each_time():
     config = to_typed(compose(["config=test_stream", "streamBindAll=true"]))
-    tokens = {access_of(config).token for _ in range(3)}
+    tokens = {address_of(config).access.token for _ in range(3)}
     assert len(tokens) == 3
     assert all(token is not None and len(token) >= 16 for token in tokens)
 
@@ -147,7 +145,7 @@ def test_a_page_for_everybody_has_a_token_of_its_own_each_time():
 def test_a_token_too_short_to_keep_anybody_out_is_refused_without_being_shown():
     config = to_typed(compose(["config=test_stream", "streamToken=abc123"]))
     with pytest.raises(UserError, match="6 characters are too few") as error:
-        access_of(config)
+        address_of(config)
     assert "abc123" not in str(error.value)
 
 

@@ -8,7 +8,9 @@ import dataclasses
 import pytest
 
 from livegym.cfg.saved import resumed_config, with_run_config
+from livegym.cfg.session import Session
 from livegym.cfg.typed import as_dict
+from livegym.rundir.provenance import Provenance
 from livegym.schema.settled import settled
 from livegym.utils.errors import UserError
 
@@ -47,6 +49,20 @@ def test_what_contradicts_a_test_is_refused(session, saved, task, overrides, wor
     with pytest.raises(UserError) as error:
         with_run_config(session, saved, task, overrides)
     assert all(word in str(error.value) for word in words)
+
+
+def test_a_session_knows_what_was_typed_and_applies_it_to_a_run(config, saved):
+    typed = ["seed=5", "++task.rewards.control=0"]
+    asked = Session(config("config=test", "seed=5"), Provenance("", "", typed, []))
+    assert asked.keys == ["seed", "task.rewards.control"]
+    assert asked.gives("seed")
+    assert not asked.gives("reloadInterval")
+    assert asked.task is None  # Cartpole is a default, which contradicts no run
+    merged = asked.config_for(saved)
+    assert (merged.task.name, merged.task.rewards["control"], merged.seed) == ("Ant", 0, 5)
+    named = Session(asked.config, Provenance("", "", ["task=Cartpole"], []))
+    with pytest.raises(UserError, match="task=Cartpole"):
+        named.config_for(saved)
 
 
 def test_a_plain_file_needs_its_task_named(session):

@@ -117,7 +117,7 @@ def newest(run) -> int:
 
 
 def published(run) -> int:
-    found = BusReader(bus_file(run.run_id)).look(0)
+    found = BusReader(bus_file(run.run_id)).read(0)
     return 0 if found is None else found.version
 
 
@@ -197,7 +197,7 @@ def test_what_is_trained_is_published_saved_and_told(made):
         assert alive(pid)
     reading = watchdog.reading()
     assert (reading["state"], reading["pid"], alive(pid)) == ("stopped", None, False)
-    assert newest(run) == reading["version"] == reading["saved"] == reader.look(0).version  # when it was stopped
+    assert newest(run) == reading["version"] == reading["saved"] == reader.read(0).version  # when it was stopped
     assert reader.ended
     assert not bus_file(run.run_id).exists()
     versions = [int(path.name.split("_v")[1].split("_")[0]) for path in run.nn.glob("*_v*.pth")]
@@ -343,7 +343,7 @@ def test_it_ends_with_the_one_that_serves_and_saves(made):
         finally:
             parent.kill()
     until(lambda: not alive(pid), 30)
-    assert newest(run) == reader.look(0).version >= 10
+    assert newest(run) == reader.read(0).version >= 10
 
 
 @pytest.mark.slow

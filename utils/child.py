@@ -1,6 +1,6 @@
 """Starts livegym in a process of its own: a viewer, a recorder, the trainer of a continuous run.
 
-    process = start_child({"job": "test", "config": plain_dict(config)}, environment={})
+    process, words = start_child({"job": "test", "config": plain_dict(config)}, environment={})
 
 All are started the same way: the running interpreter, `-m livegym --child`, and one JSON object on standard input,
 with the whole configuration in it. So no key is forgotten on the way, no secret is seen in a list of processes, and
@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 from livegym.utils.companion import PARENT
 from livegym.utils.files import strict_json
@@ -26,8 +26,8 @@ CHILD = "--child"
 
 def start_child(
     request: Mapping[str, Any], environment: Mapping[str, str], pass_fds: Sequence[int] = ()
-) -> subprocess.Popen[str]:
-    """The process; its standard output and error are one pipe of text, which must be read to its end.
+) -> tuple[subprocess.Popen[str], IO[str]]:
+    """The process, and its standard output and error as one pipe of text, which must be read to its end.
 
     `request`: plain values; `job` says which child it is. `environment` is added to this process's. It ends when this
     process does (`utils.companion`); Ctrl+C reaches this process only. Raises OSError if it cannot be started.
@@ -43,8 +43,9 @@ def start_child(
         start_new_session=True,
         env={**child_environment(), PARENT: str(os.getpid()), **environment},
     )
-    assert process.stdin is not None
+    assert process.stdin is not None  # pipes were asked for, of which Popen's type does not know
+    assert process.stdout is not None
     with contextlib.suppress(OSError):  # it is dead already: whoever looks after it says so
         process.stdin.write(strict_json(request, indent=None))
         process.stdin.close()
-    return process
+    return process, process.stdout

@@ -20,7 +20,7 @@ import subprocess
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from livegym.cfg.overrides import quoted
 from livegym.cfg.typed import plain_dict
@@ -52,9 +52,9 @@ class Companions:
 
             check_display()
         if config.watch:
-            from livegym.web.opening import access_of
+            from livegym.web.opening import address_of
 
-            access_of(config)
+            address_of(config)
         if config.trainVideoEvery or config.videoRecord:
             from livegym.viewers.video import check_video
 
@@ -128,19 +128,19 @@ class Companion:
     def __init__(self, name: str, config: RootConfig, background: bool = False) -> None:
         """`background`: it gets what processor time nobody else wants."""
         self._name = name
-        self._process = start_child({"job": "test", "config": plain_dict(config)}, {PROGRAM: program()})
+        request = {"job": "test", "config": plain_dict(config)}
+        self._process, words = start_child(request, {PROGRAM: program()})
         if background:
             with contextlib.suppress(OSError):  # not allowed here: then it shares the processor as any other
                 os.setpriority(os.PRIO_PROCESS, self._process.pid, 19)
                 if hasattr(os, "SCHED_IDLE"):
                     os.sched_setscheduler(self._process.pid, os.SCHED_IDLE, os.sched_param(0))
         self._ending = False
-        self._said = threading.Thread(target=self._pass_on, name=name, daemon=True)
+        self._said = threading.Thread(target=self._pass_on, args=(words,), name=name, daemon=True)
         self._said.start()
 
-    def _pass_on(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:  # to its end, or it would wait for ever to be read
+    def _pass_on(self, words: IO[str]) -> None:
+        for line in words:  # to its end, or it would wait for ever to be read
             if not self._ending:
                 with contextlib.suppress(OSError):  # this terminal is gone
                     console.print(f"{self._name}: {line.rstrip()}", markup=False, highlight=False, soft_wrap=True)

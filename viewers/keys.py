@@ -21,7 +21,7 @@ import mujoco
 
 from livegym.play.board import Board
 from livegym.play.controls import Controls
-from livegym.play.requests import CONTROLS, Control, Situation
+from livegym.play.requests import CONTROLS, Control, Press, Situation
 from livegym.viewers.view import PRESETS, View
 
 MODIFIERS = (
@@ -118,12 +118,11 @@ def _help(desk: Desk, _: int) -> None:
     desk.help_open = not desk.help_open
 
 
-def _key_of(control: Control) -> Key:
+def _key_of(control: Control, press: Press) -> Key:
     """The window's key for something that is asked of the control loop."""
 
     def act(desk: Desk, place: int) -> None:
-        assert control.press is not None
-        asked = control.press(Situation(desk.controls, desk.board.state, desk.view.env_id), place)
+        asked = press(Situation(desk.controls, desk.board.state, desk.view.env_id), place)
         if isinstance(asked, str):
             desk.word = asked
         else:
@@ -133,7 +132,7 @@ def _key_of(control: Control) -> Key:
 
 
 KEYS = (
-    *(_key_of(control) for control in CONTROLS if control.press is not None),
+    *(_key_of(control, control.press) for control in CONTROLS if control.press is not None),
     Key(("Up", "Down"), "other environment", _choose),
     Key(("A",), "show all, one", _show_all),
     Key(("T",), "camera: track the robot, free", _follow),

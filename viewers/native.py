@@ -34,7 +34,7 @@ import torch
 from livegym.play.audience import Viewer
 from livegym.play.board import Board
 from livegym.play.controls import Controls
-from livegym.play.play import Player
+from livegym.play.play import Listener, Player
 from livegym.play.requests import Push
 from livegym.play.world import World
 from livegym.rundir.run import Run
@@ -65,23 +65,16 @@ class Window(Viewer):
         self._controls, self._board = controls, board
         self._show: Show | None = None
 
-    def begin(self, world: World, run: Run) -> None:
+    @property
+    def gone(self) -> bool:
+        """The person has closed it."""
+        return self._show is not None and self._show.gone
+
+    def begin(self, world: World, run: Run) -> Listener:
         """Opens a window on these environments, in the place of one on others."""
         self.close()
         self._show = Show(self._controls, self._board, world.env.sim)
-
-    def on_step(self, step: Step, player: Player) -> None:
-        """One control step was made."""
-        self._look(player)
-
-    def on_rest(self, player: Player) -> None:
-        """The loop is paused, or ahead of its clock."""
-        self._look(player)
-
-    def _look(self, player: Player) -> None:
-        if self._show is not None:
-            self._show.offer(player.env.sim)
-            self.gone = self.gone or self._show.gone
+        return self._show
 
     def close(self) -> None:
         """Closes the window; takes 3 s at most, and leaves one that does not answer to the end of the process."""
@@ -100,7 +93,7 @@ class State:
     ctrl: np.ndarray  # (nu,) of the chosen one
 
 
-class Show:
+class Show(Listener):
     """A window on one model, and the thread that feeds it."""
 
     def __init__(self, controls: Controls, board: Board, sim: Simulator) -> None:
@@ -118,13 +111,22 @@ class Show:
         self._arrived = threading.Event()
         self._ended = False
         self._handle: mujoco.viewer.Handle | None = None
+        self._on_lost: object = None  # what the window system calls if the display goes; to be kept meanwhile
         self._thread = threading.Thread(target=self._work, name="window", daemon=True)
         self._thread.start()
 
     # the control loop's thread
 
-    def offer(self, sim: Simulator) -> None:
-        """Copies the state where the window wants one."""
+    def on_step(self, step: Step, player: Player) -> None:
+        """One control step was made."""
+        self._offer(player.env.sim)
+
+    def on_rest(self, player: Player) -> None:
+        """The loop is paused, or ahead of its clock."""
+        self._offer(player.env.sim)
+
+    def _offer(self, sim: Simulator) -> None:
+        """Copies the state if the window wants one."""
         if self._wanted:
             self._wanted = False
             self._state = _state_of(sim, self._desk.view)
@@ -146,7 +148,7 @@ class Show:
             self.gone = True  # nobody would see what is played
 
     def _run(self) -> None:
-        self._kept = _on_lost_display(self._lose)
+        self._on_lost = _on_lost_display(self._lose)
         handle = mujoco.viewer.launch_passive(
             self._model, self._data, key_callback=self._on_key, show_left_ui=False, show_right_ui=False
         )

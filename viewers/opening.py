@@ -3,58 +3,58 @@
 from __future__ import annotations
 
 from livegym.play.audience import Audience, Viewer
+from livegym.play.board import Board
 from livegym.play.controls import Controls
-from livegym.schema import RootConfig
+from livegym.schema.watching import PageKeys, VideoKeys, WatchingKeys
 from livegym.utils.errors import UserError
 from livegym.utils.log import console
-from livegym.web.opening import access_of, host_of, warn_of_others
+from livegym.web.opening import address_of
 
 
-def open_audience(config: RootConfig) -> Audience:
-    """The viewers of a test; nobody where none is asked for.
+def open_audience(keys: WatchingKeys, num_envs: int) -> Audience:
+    """The viewers of a test of so many environments; nobody if none is asked for.
 
-    Raises UserError where one cannot be had: no display, no port, no encoder.
+    Raises UserError if one cannot be had: no display, no port, no encoder.
     """
-    if not (config.viewer or config.watch or config.videoRecord):
+    if not (keys.viewer or keys.watch or keys.videoRecord):
         return Audience()
-    watched = config.viewer or config.watch
-    controls = Controls(None)
-    if watched:
-        controls.set_speed(config.playSpeed or None)
-    audience = Audience((), controls)
-    recorder = _recorder(config, controls, watched)
-    if recorder is not None:
-        audience.viewers.append(recorder)
-    if config.viewer:
+    watched = keys.viewer or keys.watch
+    no_recording = _no_recording(keys, num_envs)
+    controls = Controls((keys.playSpeed or None) if watched else None, keys.videoRecord, no_recording)
+    board = Board()
+    viewers: list[Viewer] = []
+    if not no_recording:
+        from livegym.viewers.record import Recorder
+
+        viewers.append(Recorder(keys, controls, watched))
+    if keys.viewer:
         from livegym.viewers.native import Window  # imports a window system: only where a window is wanted
 
-        audience.viewers.append(Window(controls, audience.board))
-    if config.watch:  # last: it serves at once, and nothing after it can be refused
-        audience.viewers.append(_page(config, controls, audience, video=recorder is not None))
-    return audience
+        viewers.append(Window(controls, board))
+    if keys.watch:  # last: it serves at once, and nothing after it can be refused
+        size = keys.videoHeight, keys.videoWidth
+        viewers.append(_page(keys, controls, board, size, video=not no_recording))
+    return Audience(viewers, controls, board)
 
 
-def _recorder(config: RootConfig, controls: Controls, watched: bool) -> Viewer | None:
-    """Raises UserError where recording was asked for and cannot be done; else only those who watch miss it."""
-    from livegym.viewers.record import Recorder, SparingRecorder
+def _no_recording(keys: VideoKeys, num_envs: int) -> str:
+    """Why nothing can be recorded; empty: it can. Raises UserError instead if that was asked for."""
+    from livegym.viewers.record import check_recording
 
     try:
-        sparing = config.videoEvery and not watched
-        recorder = SparingRecorder(config, controls) if sparing else Recorder(config, controls, watched)
+        check_recording(keys, num_envs)
     except UserError as error:
-        if config.videoRecord:
+        if keys.videoRecord:
             raise
-        controls.no_recording = str(error)
-        return None
-    controls.no_recording = ""
-    return recorder
+        return str(error)
+    return ""
 
 
-def _page(config: RootConfig, controls: Controls, audience: Audience, video: bool) -> Viewer:
-    from livegym.viewers.browser.viewer import Address, Page  # imports viser: only where a page is wanted
+def _page(keys: PageKeys, controls: Controls, board: Board, size: tuple[int, int], video: bool) -> Viewer:
+    from livegym.viewers.browser.viewer import Page  # imports viser: only where a page is wanted
 
-    address = Address(access_of(config), host_of(config), config.streamPort)
-    page = Page(controls, audience.board, address, config.streamFps, (config.videoHeight, config.videoWidth), video)
-    warn_of_others(config, address.access)
+    address = address_of(keys)
+    page = Page(controls, board, address, keys.streamFps, size, video)
+    address.warn_of_others()
     console.print(f"watch at {page.door.url}", style="bold", soft_wrap=True, highlight=False)
     return page

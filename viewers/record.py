@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from torch import Tensor
@@ -17,11 +18,12 @@ from torch import Tensor
 from livegym.live.swap import LivePolicy
 from livegym.play.audience import Viewer
 from livegym.play.controls import Controls
-from livegym.play.play import Player
+from livegym.play.play import Actor, Listener, Player
 from livegym.play.requests import Pause, Restart
 from livegym.play.world import World
 from livegym.rundir.run import Run
-from livegym.schema import RootConfig
+from livegym.schema.watching import VideoKeys
+from livegym.sim.base import Simulator
 from livegym.tasks.env import Step
 from livegym.utils.errors import UserError
 from livegym.viewers.video import VideoWriter, check_video
@@ -31,66 +33,93 @@ RESTS = 25.0  # times as long as a clip took: drawing halves a training's speed 
 MOST_TILES = 16  # environments in one picture: each costs about 10 ms where a CPU draws it
 
 
+def check_recording(keys: VideoKeys, num_envs: int) -> None:
+    """Raises UserError if there is no encoder or no OpenGL, or for an environment that there is not."""
+    check_video()
+    if keys.videoEnv is not None and keys.videoEnv >= num_envs:
+        raise UserError(f"videoEnv={keys.videoEnv}: there are environments 0 to {num_envs - 1} (numEnvs={num_envs}).")
+    if keys.videoEnv is None and num_envs > MOST_TILES:
+        raise UserError(
+            f"videoEnv=null draws all {num_envs} environments, at most {MOST_TILES}. Give numEnvs or videoEnv."
+        )
+
+
 class Recorder(Viewer):
-    """Clips of one environment, or of all in one picture."""
+    """Clips of one environment, or of all in one picture, of each world that the test plays in."""
 
-    def __init__(self, config: RootConfig, controls: Controls, watched: bool) -> None:
-        """`watched`: somebody watches, so the loop keeps its clock and pictures may be left out; else none is.
-
-        Raises UserError where there is no encoder or no OpenGL, or for an environment that there is not.
-        """
-        check_video()
-        num_envs = config.numEnvs or 1
-        if config.videoEnv is not None and config.videoEnv >= num_envs:
-            raise UserError(
-                f"videoEnv={config.videoEnv}: there are environments 0 to {num_envs - 1} (numEnvs={num_envs})."
-            )
-        if config.videoEnv is None and num_envs > MOST_TILES:
-            raise UserError(
-                f"videoEnv=null draws all {num_envs} environments, at most {MOST_TILES}. Give numEnvs or videoEnv."
-            )
-        self._config, self._controls, self._watched = config, controls, watched
-        controls.recording = config.videoRecord
-        self._by_hand = watched and not config.videoRecord
-        self._shown = slice(None) if config.videoEnv is None else slice(config.videoEnv, config.videoEnv + 1)
-        self._writer: VideoWriter | None = None
-        self._errors: list[Exception] = []
-        self._clip: tuple[int, int] | None = None  # steps and episodes of the open clip
-        self._first: Tensor | None = None
+    def __init__(self, keys: VideoKeys, controls: Controls, watched: bool) -> None:
+        """`watched`: somebody watches, so the loop keeps its clock and pictures may be left out; else none is."""
+        self._keys, self._controls, self._watched = keys, controls, watched
         self._names = itertools.count(1)
+        self._reel: Reel | None = None
+        self._failed = False  # in a world that is over
 
     @property
     def failed(self) -> bool:
         """A clip could not be drawn or written."""
-        return bool(self._errors) or (self._writer is not None and self._writer.error is not None)
+        return self._failed or (self._reel is not None and self._reel.failed)
 
-    def begin(self, world: World, run: Run) -> None:
+    def begin(self, world: World, run: Run) -> Listener:
         """Records these environments from now on."""
-        self._close_writer()
-        self._first = None
-        self._videos = Path(self._config.videoDir) if self._config.videoDir is not None else run.videos
-        size = (self._config.videoHeight, self._config.videoWidth)
-        sim = world.env.sim
-        self._writer = VideoWriter(sim.model_xml(), sim.control_dt, size, block=not self._watched)
+        self.close()
+        kind = SparingReel if self._keys.videoEvery and not self._watched else Reel
+        self._reel = kind(self._keys, self._controls, self._watched, self._names, world.env.sim, run.videos)
+        return self._reel
+
+    def close(self) -> None:
+        """Ends the open clip, and waits for what is still to be drawn."""
+        if self._reel is not None:
+            self._reel.close()
+            self._failed = self.failed
+            self._reel = None
+
+
+class Reel(Listener):
+    """The clips of one world."""
+
+    def __init__(
+        self,
+        keys: VideoKeys,
+        controls: Controls,
+        watched: bool,
+        names: Iterator[int],
+        sim: Simulator,
+        folder: Path,
+    ) -> None:
+        """`names`: the numbers of clips; `folder`: where they go, unless the keys say where; others: see `Recorder`."""
+        self._keys = keys
+        self._controls = controls
+        self._names = names
+        self._folder = folder if keys.videoDir is None else Path(keys.videoDir)
+        self._by_hand = watched and not keys.videoRecord
+        self._shown = slice(None) if keys.videoEnv is None else slice(keys.videoEnv, keys.videoEnv + 1)
         self._longest = self._steps_of(sim.control_dt)
+        size = (keys.videoHeight, keys.videoWidth)
+        self._writer = VideoWriter(sim.model_xml(), sim.control_dt, size, block=not watched)
+        self._clip: tuple[int, int] | None = None  # steps and episodes of the open clip
+        self._first: Tensor | None = None  # the first state of the next clip, if it was seen already
+
+    @property
+    def failed(self) -> bool:
+        """A clip could not be drawn or written; final after `close`."""
+        return self._writer.error is not None
 
     def _steps_of(self, control_dt: float) -> int | None:
-        seconds = self._config.videoSeconds
+        seconds = self._keys.videoSeconds
         return None if seconds is None else max(1, round(seconds / control_dt))
 
     def on_step(self, step: Step, player: Player) -> None:
         """One control step was made; where an episode ended in it, the next one's first state is seen already."""
-        assert self._writer is not None
         if not self._controls.recording:
             self._end()
             return
         qpos = player.env.sim.qpos[self._shown].cpu()
         if self._clip is None:
-            self._begin(player)
+            self._begin(player.actor)
         else:
             steps, episodes = self._clip
             self._clip = steps + 1, episodes + self._ended(step)
-            if self._full():
+            if self._is_full(*self._clip):
                 self._end()
                 self._first = qpos.clone()  # of the next clip, if another step is made
                 return
@@ -99,72 +128,61 @@ class Recorder(Viewer):
     def _ended(self, step: Step) -> int:
         if step.ended is None:
             return 0
-        return len(step.ended.env_ids) if self._config.videoEnv is None else self._config.videoEnv in step.ended.env_ids
+        return len(step.ended.env_ids) if self._keys.videoEnv is None else self._keys.videoEnv in step.ended.env_ids
 
-    def _full(self) -> bool:
-        assert self._clip is not None
-        steps, episodes = self._clip
+    def _is_full(self, steps: int, episodes: int) -> bool:
         if self._by_hand:
             return False
-        return steps >= self._longest if self._longest is not None else episodes >= self._config.videoEpisodes
+        return steps >= self._longest if self._longest is not None else episodes >= self._keys.videoEpisodes
 
-    def _begin(self, player: Player) -> None:
-        assert self._writer is not None
-        actor = player.actor
+    def _begin(self, actor: Actor) -> None:
         acting = str(actor.label) if isinstance(actor, LivePolicy) else "scripted"
-        path = self._videos / clip_name(acting, next(self._names))
+        path = self._folder / clip_name(acting, next(self._names))
         self._writer.begin(path)
         if self._by_hand:
-            self._controls.say(f"recording environment {_shown(self._config.videoEnv)} into {path}")
+            self._controls.say(f"recording environment {_shown(self._keys.videoEnv)} into {path}")
         self._clip = (0, 0)
         if self._first is not None:
             self._writer.add(self._first)
             self._clip, self._first = (1, 0), None
 
     def _end(self) -> None:
-        if self._clip is not None and self._writer is not None:
+        if self._clip is not None:
             self._writer.end()
             self._clip = None
 
-    def _close_writer(self) -> None:
-        if self._writer is not None:
-            self._end()
-            self._writer.close()
-            self._errors += [self._writer.error] if self._writer.error is not None else []
-            self._writer = None
-
     def close(self) -> None:
         """Ends the open clip, and waits for what is still to be drawn."""
-        self._close_writer()
+        self._end()
+        self._writer.close()
 
 
-class SparingRecorder(Recorder):
+class SparingReel(Reel):
     """The beginning of one episode of every so-many-th version; in between the loop is paused, and costs little.
 
-    For clips of a training: a policy that is learning is judged by its first seconds.
+    For clips of a training: a policy that is learning is judged by its first seconds. The number is `videoEvery`.
     """
 
-    def __init__(self, config: RootConfig, controls: Controls) -> None:
-        """See `Recorder`; the number is `config.videoEvery`."""
-        super().__init__(config, controls, watched=False)
-        self._due = 0  # version
-        self._began = time.monotonic()  # the clip
-        self._rests_until = 0.0
+    _due = 0  # version
+    _began = 0.0  # s, monotonic: the clip
+    _rests_until = 0.0  # s, monotonic
+
+    def _begin(self, actor: Actor) -> None:
+        self._began = time.monotonic()
+        super()._begin(actor)
 
     def on_step(self, step: Step, player: Player) -> None:
         """One control step was made; after an episode, the loop rests until its time has come again."""
         super().on_step(step, player)
         if self._clip is None and isinstance(player.actor, LivePolicy):
-            every = self._config.videoEvery
+            every = self._keys.videoEvery
             self._due = (player.actor.acting.version // every + 1) * every
             self._first = None
             now = time.monotonic()
             self._rests_until = now + RESTS * (now - self._began)
             self._controls.pause(True)
 
-    def _full(self) -> bool:
-        assert self._clip is not None
-        steps, episodes = self._clip
+    def _is_full(self, steps: int, episodes: int) -> bool:
         return episodes > 0 or steps >= (self._longest or 0)
 
     def _steps_of(self, control_dt: float) -> int:
@@ -174,7 +192,6 @@ class SparingRecorder(Recorder):
         """Begins a new episode where a version is due that acts by now, and the last clip was long enough ago."""
         rested = time.monotonic() >= self._rests_until
         if rested and isinstance(player.actor, LivePolicy) and player.actor.acting.version >= self._due:
-            self._began = time.monotonic()
             self._controls.ask(Restart(None))
             self._controls.ask(Pause(False))
 

@@ -46,8 +46,7 @@ def world_of(checkpoint: str, runs_dir: Path, seed: int) -> World:
 
 def successful_episode(world: World) -> np.ndarray:
     """(steps, nq) positions of the first episode that succeeds. Raises UserError where none does."""
-    env, live = world.env, world.live
-    assert live is not None
+    env, actor = world.env, world.actor
     if env.success_reason is None:
         raise UserError(f"{env.config.name} has no success, so there is no successful episode to draw.")
     obs = env.reset()["policy"]
@@ -55,11 +54,11 @@ def successful_episode(world: World) -> np.ndarray:
     for _ in range(TRIES):
         for path, qpos in zip(paths, env.sim.qpos.double().numpy(), strict=True):
             path.append(qpos.copy())
-        step = env.step(live.act(obs))
+        step = env.step(actor.act(obs))
         obs = step.obs["policy"]
         if step.ended is None:
             continue
-        live.forget(step.ended.env_ids)
+        actor.forget(step.ended.env_ids)
         for index, reason in zip(step.ended.env_ids.tolist(), step.ended.reasons.tolist(), strict=True):
             if env.reason_names[reason] == env.success_reason:
                 return np.array(paths[index])

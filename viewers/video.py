@@ -139,7 +139,7 @@ class VideoWriter:
                     self._room.release()
                 self._studio.obey(order)
         except BaseException as error:  # a bug: threading reports it whole, the owner sees that a clip failed
-            self._studio.error = self._studio.error or RuntimeError(f"the video thread ended: {error!r}")
+            self._studio.note(RuntimeError(f"the video thread ended: {error!r}"))
             raise
         finally:
             self._studio.close()
@@ -193,8 +193,12 @@ class _Studio:
         if order.dropped:
             log.warning("%s lacks %d of its pictures: they could not be drawn in time", path, order.dropped)
 
-    def _fail(self, error: Exception) -> None:
+    def note(self, error: Exception) -> None:
+        """Something went wrong; the first error is the one that is told."""
         self.error = self.error or error
+
+    def _fail(self, error: Exception) -> None:
+        self.note(error)
         log.warning("the video %s ends early: %s", self._clip.path if self._clip else self._path, error)
         clip, self._clip, self._path = self._clip, None, None
         if clip is not None and clip.abandon():

@@ -37,6 +37,10 @@ class Frames:
         """Whether anybody looks."""
         return self.viewers > 0
 
+    def give_up(self, why: str) -> None:
+        """No pictures will come any more; the first reason is the one that is told. From any thread."""
+        self.unavailable = self.unavailable or why
+
     def publish(self, jpeg: bytes) -> None:
         """Replaces the newest picture, from any thread."""
         if self._loop is not None:

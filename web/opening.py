@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import secrets
+from dataclasses import dataclass
 
-from livegym.schema import RootConfig
+from livegym.schema.watching import PageKeys
 from livegym.utils.errors import UserError
 from livegym.web.access import Access
 
@@ -16,37 +17,44 @@ SHORTEST = 8  # characters of a token
 LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"
 
 
-def access_of(config: RootConfig) -> Access:
-    """Who may open the page. Raises UserError for a token that would keep nobody out."""
-    token = config.streamToken
-    if token == OPEN or (token is None and not config.streamBindAll):
-        token = None
-    elif token is None:
-        token = secrets.token_urlsafe(12)
-    elif len(token) < SHORTEST:
+@dataclass(frozen=True)
+class Address:
+    """Where a page is served, and to whom."""
+
+    access: Access
+    host: str  # that is listened on
+    port: int  # the next free one if it is taken; 0: any
+
+    def warn_of_others(self) -> None:
+        """Says who else can come in, if others can."""
+        if self.host != EVERYWHERE:
+            return
+        token = self.access.token
+        who = "whoever has the token" if token is not None else "EVERYBODY who reaches this machine (streamToken=off)"
+        may = "watch" if self.access.read_only else "watch and control"
+        log.warning(
+            "security: streamBindAll=true lets %s %s this, over plain HTTP. docs/streaming.md has an SSH tunnel and a "
+            "reverse proxy.",
+            who,
+            may,
+        )
+
+
+def address_of(keys: PageKeys) -> Address:
+    """Where the page is; a token is made anew each time if one is needed. Raises UserError for one that is no help."""
+    host = EVERYWHERE if keys.streamBindAll else LOOPBACK
+    return Address(Access(_token(keys), keys.streamReadOnly, frozenset(keys.streamHosts)), host, keys.streamPort)
+
+
+def _token(keys: PageKeys) -> str | None:
+    token = keys.streamToken
+    if token == OPEN or (token is None and not keys.streamBindAll):
+        return None
+    if token is None:
+        return secrets.token_urlsafe(12)
+    if len(token) < SHORTEST:
         raise UserError(
             f"streamToken: {len(token)} characters are too few to keep anybody out. Give {SHORTEST} or more, leave it "
             "out to have one made, or streamToken=off for none."
         )
-    return Access(token, config.streamReadOnly, frozenset(config.streamHosts))
-
-
-def host_of(config: RootConfig) -> str:
-    """The address that is listened on."""
-    return EVERYWHERE if config.streamBindAll else LOOPBACK
-
-
-def warn_of_others(config: RootConfig, access: Access) -> None:
-    """Says who else can come in, where others can."""
-    if not config.streamBindAll:
-        return
-    who = (
-        "whoever has the token" if access.token is not None else "EVERYBODY who reaches this machine (streamToken=off)"
-    )
-    may = "watch" if access.read_only else "watch and control"
-    log.warning(
-        "security: streamBindAll=true lets %s %s this, over plain HTTP. docs/streaming.md has an SSH tunnel and a "
-        "reverse proxy.",
-        who,
-        may,
-    )
+    return token

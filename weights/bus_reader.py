@@ -1,8 +1,8 @@
 """The weight bus, read: the newest publication, whole, or nothing.
 
     reader = BusReader(bus_file(run.run_id))
-    publication = reader.look(seen=41)       # None where nothing after publication 41 is there
-    reader.wait(seen=42, timeout=1.0)        # sleeps until there is
+    publication = reader.read(seen=41)       # None where nothing after publication 41 is there
+    reader.wait_past(seen=42, timeout=1.0)   # sleeps until there is
 
 The hole of a plain double buffer: a reader that is slow, or put to sleep in the middle, copies out of a slot that the
 writer has meanwhile left, come back to and begun to overwrite. So this one copies first and believes after: the
@@ -39,7 +39,7 @@ from livegym.weights.bus import (
     writer_lives,
 )
 
-ATTEMPTS = 100  # copies that the writer overtakes, before the next look
+ATTEMPTS = 100  # copies that the writer overtakes, before it is asked again
 
 
 def _without_links(path: str, flags: int) -> int:
@@ -48,7 +48,7 @@ def _without_links(path: str, flags: int) -> int:
 
 @dataclass(frozen=True)
 class Publication:
-    """One version, copied out whole. The tensors are the reader's, and are overwritten by its next `look`."""
+    """One version, copied out whole. The tensors are the reader's, and are overwritten by its next `read`."""
 
     model: dict[str, Tensor]
     number: int  # of the publication, from 1
@@ -127,11 +127,11 @@ class BusReader:
         except OSError:
             return True
 
-    def wait(self, seen: int, timeout: float) -> bool:
+    def wait_past(self, seen: int, timeout: float) -> bool:
         """Sleeps until there is something after publication `seen`, `timeout` s at most; whether there is."""
         return futex.wait(self._map.count, seen, timeout)
 
-    def look(self, seen: int) -> Publication | None:
+    def read(self, seen: int) -> Publication | None:
         """The newest publication after number `seen`, whole; None where there is none, or the writer was faster."""
         if self.count <= seen:  # below it where the writer has flipped, but not counted yet, or never will
             return None

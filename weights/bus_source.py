@@ -22,13 +22,13 @@ def bus_of(run: Run) -> Path | None:
     return file if file is not None and file.exists() else None
 
 
-class BusSource:
-    """What the writer of one bus publishes. Raises UserError where the bus cannot be read."""
+class BusSource(BusReader):
+    """A reader of one run's bus that offers what is published there. Raises UserError if the bus cannot be read."""
 
     def __init__(self, run: Run, file: Path) -> None:
+        super().__init__(file)
         self.run = run
-        self._reader = BusReader(file)
-        said = self._reader.description
+        said = self.description
         self._spec = PolicySpec.from_dict(said["spec"]) if "spec" in said else None
         self._config = said.get("config")
         self._done = 0  # number of the newest publication that needs no second look
@@ -38,28 +38,28 @@ class BusSource:
     @property
     def over(self) -> str | None:
         """Why nothing more will come; None while something may."""
-        if self._reader.ended:
+        if self.ended:
             return "the training has ended"
-        if not self._reader.writer_lives:
+        if not self.writer_lives:
             return "the training has died"
-        return "its weight bus was removed or replaced" if self._reader.replaced else None
+        return "its weight bus was removed or replaced" if self.replaced else None
 
     def wait(self, timeout: float) -> None:
         """Sleeps until there is a new publication, `timeout` s at most."""
-        self._reader.wait(self._done, timeout)
+        self.wait_past(self._done, timeout)
 
     def look(self, acting: Candidate) -> Candidate | None:
         """The newest publication, where it should act instead of `acting`. Raises UserError where it is not finite."""
         if self._misfit:
             return None
         start = time.perf_counter()
-        publication = self._reader.look(self._seen(acting))
+        publication = self.read(self._seen(acting))
         if publication is None:
             return None
         self._done = publication.number
         if not self._is_due(publication, acting):
             return None
-        broken = self._reader.not_finite()
+        broken = self.not_finite()
         if broken is not None:
             raise UserError(f"version {publication.version} on the weight bus has NaN or Infinity in {broken}")
         return Candidate(
@@ -73,15 +73,15 @@ class BusSource:
             source="bus",
             load_ms=1000 * (time.perf_counter() - start),
             run_name=self.run.name,
-            publication=(self._reader.writer, publication.number),
+            publication=(self.writer, publication.number),
             made=publication.time,
             config=self._config,
         )
 
     def _seen(self, acting: Candidate) -> int:
         """Numbers up to this one are nothing new. What acted before a roll back is: it may take over again."""
-        mine = acting.publication is not None and acting.publication[0] == self._reader.writer
-        return max(self._refused, acting.publication[1] if mine and acting.publication else 0)
+        writer, number = acting.publication or (None, 0)
+        return max(self._refused, number if writer == self.writer else 0)
 
     def _is_due(self, publication: Publication, acting: Candidate) -> bool:
         """Whether it is newer; of another writer than what acts, whatever its version says."""

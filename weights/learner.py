@@ -70,7 +70,7 @@ class WeightBus:
                 "what was published last is not known (%s): versions go on after the newest checkpoint's.", error
             )
             return 0
-        found = reader.look(0)
+        found = reader.read(0)
         return max(found.version if found is not None else 0, int(reader.description.get("after", 0)))
 
     def open(self, run: Run, spec: PolicySpec, config: dict[str, Any], model: dict[str, Tensor], after: int) -> None:

@@ -116,8 +116,8 @@ class CheckpointSource:
 
     def refuse(self, candidate: Candidate, for_good: bool) -> None:
         """Not again until the file changes; other files may fit."""
-        assert candidate.file is not None
-        self._bad[candidate.file] = checkpoint_fingerprint(candidate.file)
+        if candidate.file is not None:  # else it is not from here
+            self._bad[candidate.file] = checkpoint_fingerprint(candidate.file)
 
     def refusals(self) -> list[SwapEvent]:
         """Files that could not be used since the last call."""

@@ -62,22 +62,23 @@ def raw_rows(env: Env) -> np.ndarray:
     return task.pack(task.raw(env.sim)).cpu().numpy()
 
 
-def gate_of(config: SettledConfig) -> str:
-    """The name of the gate that is meant: `auto` is cost where the task has one, else off."""
+def gate_of(gate: str, task: str) -> str:
+    """The name of the gate that is meant for a task: `auto` is cost if the task has one, else off."""
     gates = registry.names("gates")
-    if config.gate not in ("auto", "off", *gates):
-        raise not_one_of("gate", config.gate, ("auto", "off", *gates))
-    if config.gate != "auto":
-        return config.gate
-    return "cost" if issubclass(TASKS[config.task.name], CostTask) else "off"
+    if gate not in ("auto", "off", *gates):
+        raise not_one_of("gate", gate, ("auto", "off", *gates))
+    if gate != "auto":
+        return gate
+    return "cost" if issubclass(TASKS[task], CostTask) else "off"
 
 
 def make_gate(config: SettledConfig, size: int) -> GateSeat | None:
-    """The configured gate, for `size` actions at once; None where there is none.
+    """The configured gate, for `size` actions at once; None if there is none.
 
-    Raises UserError where the task does not have what it needs.
+    A gate is made from the whole configuration: one of somebody's own may need any key. Raises UserError if the task
+    does not have what it needs.
     """
-    name = gate_of(config)
+    name = gate_of(config.gate, config.task.name)
     if name == "off":
         return None
     seat: GateSeat = registry.load("gates", name)(config, size)

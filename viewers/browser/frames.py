@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from livegym.play.play import Player
+from livegym.play.play import Listener, Player
+from livegym.tasks.env import Step
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,8 @@ class Frame:
     time: float  # s, monotonic, when it was copied
 
 
-class Slot:
-    """One frame, replaced by a newer one: nobody waits, and none grows old in a queue."""
+class Slot(Listener):
+    """One frame, replaced by a newer one: nobody waits, and none grows old in a queue. Listens to the control loop."""
 
     def __init__(self, fps: float, shown: int) -> None:
         """`fps`: most frames in a second; `shown`: environments in a frame, the first ones."""
@@ -42,6 +43,14 @@ class Slot:
             self._wanted_by = self._wanted_by | {who} if wanted else self._wanted_by - {who}
             self._moved = self._moved or wanted
         self.wake.set()
+
+    def on_step(self, step: Step, player: Player) -> None:
+        """One control step was made."""
+        self.offer(player, moved=True)
+
+    def on_rest(self, player: Player) -> None:
+        """The loop is paused, or ahead of its clock."""
+        self.offer(player, moved=False)
 
     def offer(self, player: Player, moved: bool) -> None:
         """Copies the state, if somebody looks, it is time, and it has changed. From the control loop."""

@@ -35,7 +35,7 @@ class Pictures:
         try:
             choose_backend()
         except UserError as error:
-            self.frames.unavailable = str(error)
+            self.frames.give_up(str(error))
         self._thread = threading.Thread(target=self._work, name="pictures", daemon=True)
         self._thread.start()
 
@@ -50,7 +50,7 @@ class Pictures:
 
     def _work(self) -> None:
         if not attempt("drawing pictures for /stream", self._run):
-            self.frames.unavailable = self.frames.unavailable or "drawing them failed; the server's log says how"
+            self.frames.give_up("drawing them failed; the server's log says how")
         self._slot.want("pictures", False)
 
     def _run(self) -> None:
@@ -64,7 +64,7 @@ class Pictures:
                 self._serve(self._model_xml)
             except UserError as error:
                 log.warning("no pictures at /stream: %s", error)
-                self.frames.unavailable = str(error)
+                self.frames.give_up(str(error))
                 return
 
     def _serve(self, model_xml: str) -> None:

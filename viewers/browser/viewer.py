@@ -8,33 +8,22 @@ are ready for one.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from livegym.play.audience import Viewer
 from livegym.play.board import Board
 from livegym.play.controls import SPEEDS, Controls
-from livegym.play.play import Player
+from livegym.play.play import Listener
 from livegym.play.world import World
 from livegym.rundir.run import Run
-from livegym.tasks.env import Step
 from livegym.viewers.browser.pages import Pages
 from livegym.viewers.browser.pictures import Pictures
 from livegym.viewers.browser.stage import Stage
-from livegym.web.access import Access
 from livegym.web.door import FrontDoor
 from livegym.web.metrics import Reading
 from livegym.web.mjpeg import stream_router
+from livegym.web.opening import Address
 from livegym.web.scene_proxy import SceneProxy
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where the page is served, and to whom."""
-
-    access: Access
-    host: str
-    port: int
 
 
 class Page(Viewer):
@@ -57,18 +46,11 @@ class Page(Viewer):
             self.door.app.include_router(router)
         self.door.start()
 
-    def begin(self, world: World, run: Run) -> None:
+    def begin(self, world: World, run: Run) -> Listener:
         """Shows other environments, or the first ones."""
         self._stage.begin(world)
         self._pictures.begin(world)
-
-    def on_step(self, step: Step, player: Player) -> None:
-        """One control step was made."""
-        self._stage.slot.offer(player, moved=True)
-
-    def on_rest(self, player: Player) -> None:
-        """The loop is paused, or ahead of its clock."""
-        self._stage.slot.offer(player, moved=False)
+        return self._stage.slot
 
     def close(self) -> None:
         """The test is over: pages that stay open go on asking for a server."""

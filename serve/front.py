@@ -1,0 +1,55 @@
+"""The front of continuous training: dashboard, clients, `/stats` and `/metrics`, all behind one port."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from livegym.live.swap import LivePolicy
+from livegym.serve.dashboard import Dashboard
+from livegym.serve.metrics import Readings
+from livegym.serve.server import OnlineApi
+from livegym.serve.watchdog import Watchdog
+from livegym.utils.errors import UserError
+from livegym.utils.log import console
+from livegym.web.door import FrontDoor
+from livegym.web.opening import Address
+
+
+@contextlib.contextmanager
+def served(
+    address: Address, api: OnlineApi, dashboard: Dashboard, reading: Callable[[], dict[str, Any]]
+) -> Iterator[None]:
+    """All of it is served meanwhile; `reading`: the state of the moment. Raises UserError without a port."""
+    door = FrontDoor(address.access, address.host, address.port, reading, Readings(reading))
+    door.app.include_router(dashboard.router)
+    api.mount(door.app)
+    address.warn_of_others()
+    door.start()
+    console.print(f"dashboard at {door.url}", style="bold", soft_wrap=True, highlight=False)
+    try:
+        yield
+    finally:
+        door.stop()
+
+
+def control_of(live: LivePolicy, watchdog: Watchdog) -> Callable[[dict[str, Any]], str | None]:
+    """Does what people at the dashboard want, from any thread; returns why it is not done, or None."""
+
+    def control(asked: dict[str, Any]) -> str | None:
+        what = asked["do"]
+        try:
+            if what == "pin":
+                live.pin()
+            elif what == "follow":
+                live.follow()
+            elif what == "train":
+                watchdog.start_again()
+            else:
+                live.rollback(asked.get("version") if what == "rollback" else None)
+        except UserError as error:
+            return str(error)
+        return None
+
+    return control
