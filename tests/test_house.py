@@ -166,15 +166,17 @@ def crowded_lines(source: str) -> list[int]:
     crowded, brackets = set(), []
     pairs = {")": "(", "]": "[", "}": "{"}
     for number, line in enumerate(without_text(source).splitlines(), 1):
-        declares = re.match(r"\s*(?:export )?(?:const|let|var) ", line) and len(brackets)
+        declares = re.match(r"\s*(?:export )?(?:const|let|var) ", line) is not None
+        depth = len(brackets)
         for place, sign in enumerate(line):
+            ends = sign == ";" and brackets[-1:] != ["("]
             if sign in pairs.values():
                 brackets.append(sign)
             elif sign in pairs:
                 assert brackets.pop() == pairs[sign], f"line {number}: brackets that do not match"
-            elif sign == ";" and brackets[-1:] != ["("] and line[place + 1 :].strip(" });,"):
+            if ends and line[place + 1 :].strip(" });,"):
                 crowded.add(number)
-            elif sign == "," and declares == len(brackets) and declares is not None:
+            if declares and sign == "," and len(brackets) == depth:
                 crowded.add(number)
     return sorted(crowded)
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from tests.online_status import Script, dashboards, running
 from tests.page_fixtures import browser, needs_chromium, new_page, text, wait
+from tests.page_fixtures import pixels as pixels_of
 
 __all__ = ["browser"]
 pytestmark = [pytest.mark.slow, needs_chromium]
@@ -53,8 +52,7 @@ def number(words):
 
 def pixels(page):
     """The territory's picture, (height, width, 3)."""
-    page.locator("#picture-canvas").scroll_into_view_if_needed()
-    return np.asarray(Image.open(io.BytesIO(page.locator("#picture-canvas").screenshot())).convert("RGB")).astype(int)
+    return pixels_of(page, "#picture-canvas")
 
 
 def drawn(page):

@@ -4,7 +4,7 @@ import { drawPlots, renderPlots } from "./curves.js";
 import { byId } from "./dom.js";
 import { renderHeader } from "./header.js";
 import { hideNotice, notice } from "./notice.js";
-import { chooseStream, drawPicture, hasPicture, startPictureCard, usePicture } from "./picture_card.js";
+import { chooseStream, drawPicture, hasPicture, recolourPicture, startPictures, usePicture } from "./picture_card.js";
 import { forget, remember, server } from "./state.js";
 import { renderStreams } from "./streams.js";
 import { ask, connect } from "./talk.js";
@@ -45,9 +45,9 @@ function showStreams() {
   renderStreams(hasPicture() ? chooseStream : null);
 }
 
-useTheme(drawPicture);
+useTheme(recolourPicture);
 startVersions();
-startPictureCard();
+startPictures();
 byId("train").onclick = () => ask("train");
 addEventListener("resize", () => {
   drawPlots();

@@ -21,7 +21,7 @@ let busy = false; // a picture is on its way
 const shown = { text: null, data: null, at: null }; // as it came, read, and when it changed (s, the page's clock)
 
 /** Begins to fetch pictures. */
-export function startPictureCard() {
+export function startPictures() {
   const watcher = new IntersectionObserver((entries) => {
     visible = entries.at(-1).isIntersecting;
   });
@@ -54,9 +54,11 @@ export async function usePicture(path, server) {
   byId("picture").hidden = path === null;
   byId("picture-view").hidden = picture === null;
   say("picture-title", picture?.title ?? "Picture");
+  say("picture-text", "");
   byId("picture-canvas").style.aspectRatio = picture?.aspectRatio ?? 1;
+  byId("picture-canvas").classList.add("stale"); // until one has come
   if (error !== null) fail("cannot be loaded", error);
-  drawPicture();
+  else drawLegend();
 }
 
 /**
@@ -87,18 +89,30 @@ export function chooseStream(name) {
   fetchPicture();
 }
 
-/** Draws the picture and its legend in the size and the colours that the page has now. */
+/** Draws the picture and its legend in the colours that the page has now. */
+export function recolourPicture() {
+  drawLegend();
+  drawPicture();
+}
+
+/** Draws the picture in the size that it has now. */
 export function drawPicture() {
-  if (picture === null) return;
+  if (picture === null || shown.data === null) return;
   try {
-    const theme = themeNow();
-    byId("picture-legend").replaceChildren(...(picture.legend ?? []).map((entry) => legendItem(entry, theme)));
-    if (shown.data === null) return;
     const canvas = byId("picture-canvas");
     const words = picture.describe(shown.data);
-    picture.draw(blank(canvas, canvas.clientWidth, canvas.clientHeight), shown.data, theme);
+    picture.draw(blank(canvas, canvas.clientWidth, canvas.clientHeight), shown.data, themeNow());
     say("picture-text", words);
     canvas.setAttribute("aria-label", `${picture.title} ${shown.data.stream}: ${words}`);
+  } catch (error) {
+    fail("cannot be drawn", error);
+  }
+}
+
+function drawLegend() {
+  const theme = themeNow();
+  try {
+    byId("picture-legend").replaceChildren(...(picture?.legend ?? []).map((entry) => legendItem(entry, theme)));
   } catch (error) {
     fail("cannot be drawn", error);
   }
@@ -139,6 +153,10 @@ function showPicture(text) {
 function checked(module) {
   for (const [name, type] of Object.entries(EXPORTS)) {
     if (typeof module[name] !== type) throw new Error(`it exports no ${type} ${name}`);
+  }
+  for (const [words, draw] of module.legend ?? []) {
+    const fits = typeof words === "string" && typeof draw === "function";
+    if (!fits) throw new Error("its legend is no list of [words, draw]");
   }
   return module;
 }
