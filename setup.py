@@ -51,7 +51,7 @@ setup(
         "livegym.web": ["page/*"],
         "livegym.serve": ["page/*"],
         "livegym.cfg": ["*.yaml", "*/*.yaml"],
-        "livegym.tasks": ["models/*.xml", "models/*/*.xml"],
+        "livegym.tasks": ["models/*.xml", "models/*/*.xml", "*.js", "*/*.js"],
     },
     install_requires=[
         "hydra-core~=1.3.0",

@@ -27,6 +27,7 @@ from livegym.tasks import TASKS
 from livegym.tasks.base import Box, Discrete
 from livegym.tasks.build import make_env
 from livegym.tasks.env import Env
+from livegym.tasks.stream_task import StreamTask
 
 
 def tasks_in(folder: str | Path) -> list[str]:
@@ -119,8 +120,11 @@ def a_subset_goes_on_alone_as_among_others(task: str) -> None:
 
 
 def it_keeps_to_its_side(task: str) -> None:
-    """A frozen dataclass of parameters, a docstring, and a success reason that the yaml has."""
-    cls, reasons = TASKS[task], environments(task).config.terminations
+    """A frozen dataclass of parameters, a docstring, a success reason that the yaml has, and the picture it names."""
+    cls, env = TASKS[task], environments(task)
+    reasons = env.config.terminations
+    if isinstance(env.task, StreamTask):
+        env.task.picture_path()
     frozen = dataclasses.is_dataclass(cls.Params) and cls.Params.__dataclass_params__.frozen  # type: ignore[attr-defined]
     _hold(frozen, f"{task}: Params is no frozen dataclass")
     _hold(bool(cls.__doc__), f"{task}: its class has no docstring, which --list-tasks shows")

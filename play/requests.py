@@ -10,7 +10,7 @@ keys of the window and its on-screen help (`viewers/keys.py`); a test holds docs
 against it.
 
 To add a control: write its dataclass, add one entry. If the page is to have a button or a key for it, add it to
-`index.html` and `page.js` in `viewers/browser/page/`, and a row to the table in docs/watching.md.
+`index.html` and `controls.js` in `viewers/browser/page/`, and a row to the table in docs/watching.md.
 """
 
 from __future__ import annotations

@@ -29,11 +29,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from livegym.serve.picture import Pictures
 from livegym.utils.files import strict_json
 from livegym.web.access import Access
-from livegym.web.pages import SHARED, Message, OpenPages, Refused, add_files, read_object, send, why
+from livegym.web.pages import Message, OpenPages, Refused, add_files, page_files, read_object, send, why
 from livegym.web.scene_messages import Bucket
 
 FILES = Path(__file__).parent / "page"
-NAMES = ("index.html", "page.css", *sorted(file.name for file in FILES.glob("*.js")))
+PICTURE = "picture.js"  # where pages look for the task's module
 TICK = 0.25  # s between looks for news
 BEAT = 1.0  # s after which a page is sent something even if there is none
 CONTROL_S = 5.0  # s in which a request is answered
@@ -69,12 +69,13 @@ class Dashboard:
         `control({"do", "version"})`: None when it is done, or why it is not.
         """
         self._read, self._points, self._control, self._access = read, points, control, access
-        kind = None if pictures is None else pictures.kind
-        self._hello = {"server": secrets.token_hex(8), "picture": kind}  # another server's points differ
+        script = {} if pictures is None else {f"/{PICTURE}": pictures.script}
+        picture = None if pictures is None else PICTURE
+        self._hello = {"server": secrets.token_hex(8), "picture": picture}  # another server's points differ
         self._pages = OpenPages()
         self.router = APIRouter()
         self.router.add_api_websocket_route("/ws", self._connect)
-        add_files(self.router, {"/": FILES / "index.html", **{f"/{name}": FILES / name for name in NAMES}, **SHARED})
+        add_files(self.router, page_files(FILES) | script)
         if pictures is not None:
             self.router.add_api_route("/online/picture", _answer_of(pictures), methods=["GET"], response_model=None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,13 +19,19 @@ from livegym.tasks.stream_task import StreamTask
 class Pictures:
     """A task's pictures."""
 
-    kind: str  # name of what draws them
+    script: Path  # the JavaScript module that draws them: a file of the task's
     of: Callable[[str], dict[str, Any] | None]  # stream -> plain values; None: there is no such stream
 
 
 def pictures_of(task: Task, tally: Tally) -> Pictures | None:
-    """Each stream's newest decision as a picture; None for a task without pictures."""
-    if not isinstance(task, StreamTask) or task.picture_kind is None:
+    """Each stream's newest decision as a picture; None for a task without pictures.
+
+    Raises UserError if the task names a script that is not there.
+    """
+    if not isinstance(task, StreamTask):
+        return None
+    script = task.picture_path()
+    if script is None:
         return None
 
     def picture(stream: str) -> dict[str, Any] | None:
@@ -41,4 +48,4 @@ def pictures_of(task: Task, tally: Tally) -> Pictures | None:
         }
         return {"stream": stream, **drawn, "last": {**drawn["last"], **judged}, "time": e.time}
 
-    return Pictures(task.picture_kind, picture)
+    return Pictures(script, picture)

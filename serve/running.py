@@ -54,6 +54,7 @@ from livegym.serve.streams import check_external, describe, features_of, reward_
 from livegym.serve.watchdog import Watchdog
 from livegym.tasks.build import make_env
 from livegym.tasks.env import Env
+from livegym.tasks.stream_task import StreamTask
 from livegym.utils.errors import UserError
 from livegym.utils.files import atomic_write_text, strict_json
 from livegym.utils.log import file_log
@@ -167,6 +168,8 @@ def _check(config: SettledConfig, env: Env) -> None:
     if config.reloadInterval == 0:
         raise UserError("reloadInterval=0: what is learned would never be served. Allowed: more than 0 s")
     address_of(config)
+    if isinstance(env.task, StreamTask):
+        env.task.picture_path()
 
 
 def first_state(config: SettledConfig, spec: PolicySpec, parent: Parent | None) -> dict[str, Any]:

@@ -12,6 +12,7 @@ need no simulator. A `CostTask` also says beforehand what an action can be expec
 
 from __future__ import annotations
 
+import inspect
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -57,11 +58,11 @@ class StreamTask(Task):
     """A task with raw observations, which brings its own dynamics (sim=none)."""
 
     own_dynamics = True
-    picture_kind: str | None = None
-    """Name of what draws `picture` on the dashboard; None: there are no pictures.
+    picture_script: str | None = None
+    """The JavaScript module that draws `picture` on the dashboard; None: there are no pictures.
 
-    It is a module `serve/page/<name>.js`, which exports `draw(canvas, picture)`, `describe(picture)` (a sentence), and
-    `drawLegend(list)`, as territory.js does.
+    A path from the folder of the task's own module, which it must not leave. docs/new-stream.md says what the module
+    exports.
     """
 
     @abstractmethod
@@ -83,9 +84,26 @@ class StreamTask(Task):
     def picture(self, raw: dict[str, Tensor], action: Tensor) -> dict[str, Any]:
         """A raw observation (name -> shape) and the action (A,) chosen in it, as plain values to be drawn.
 
-        Its entry `last` is what the action means. Only asked for where there is a `picture_kind`.
+        Its entry `last` is what the action means. Only asked for if there is a `picture_script`.
         """
         raise NotImplementedError
+
+    def picture_path(self) -> Path | None:
+        """The file of `picture_script`; None if the task has no pictures.
+
+        Raises UserError unless it is a JavaScript file in or below the folder of the class that names it.
+        """
+        if self.picture_script is None:
+            return None
+        owner = next(cls for cls in type(self).__mro__ if "picture_script" in vars(cls))
+        folder = Path(inspect.getfile(owner)).resolve().parent
+        script = (folder / self.picture_script).resolve()
+        if script.suffix != ".js" or not script.is_relative_to(folder) or not script.is_file():
+            raise UserError(
+                f"{owner.__name__}.picture_script={self.picture_script!r}: {script} is not a JavaScript file of the "
+                f"task's. Allowed: the path of a .js file in or below {folder}, from there"
+            )
+        return script
 
     def observe(self, state: Simulator) -> dict[str, Tensor]:
         """The features of the raw observation."""

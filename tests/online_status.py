@@ -6,6 +6,7 @@ import contextlib
 import math
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from livegym.serve.dashboard import Dashboard
@@ -15,6 +16,7 @@ from livegym.serve.picture import Pictures
 from livegym.web.access import Access
 from livegym.web.door import FrontDoor
 
+TERRITORY = Path(__file__).parent.parent / "tasks" / "territory" / "picture.js"
 COMPONENTS = {"survival": 0.61, "disruption": 0.12, "location": -0.08, "capacity": 0.05, "exploration": 0.02}
 
 
@@ -157,12 +159,18 @@ def dashboards(script: Script):
     """A function that opens doors with a dashboard of `script`; they are closed after the block."""
     with contextlib.ExitStack() as stack:
 
-        def opened(read_only: bool = False, picture: bool = True, port: int = 0, token: str | None = None):
+        def opened(
+            read_only: bool = False,
+            picture: bool = True,
+            port: int = 0,
+            token: str | None = None,
+            drawn_by: Path = TERRITORY,
+        ):
             access = Access(token, read_only)
             readings = Readings(lambda: script.status)
             door = FrontDoor(access, "127.0.0.1", port, lambda: script.status, readings)
             stack.callback(door.stop)
-            pictures = Pictures("territory", script.picture) if picture else None
+            pictures = Pictures(drawn_by, script.picture) if picture else None
             dashboard = Dashboard(lambda: script.status, script.history.since, pictures, script.control, access)
             door.app.include_router(dashboard.router)
             door.start()

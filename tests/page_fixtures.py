@@ -259,6 +259,12 @@ def picture(page) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).astype(int)
 
 
+def pixels(page, selector: str) -> np.ndarray:
+    """What one element looks like, (height, width, 3)."""
+    page.locator(selector).scroll_into_view_if_needed()
+    return np.asarray(Image.open(io.BytesIO(page.locator(selector).screenshot())).convert("RGB")).astype(int)
+
+
 def colours(image: np.ndarray) -> int:
     """How many there are: an empty scene has few."""
     return len(np.unique(image.reshape(-1, 3), axis=0))

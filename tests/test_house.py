@@ -39,12 +39,14 @@ MODULES = [
     *sorted(p for room in ROOMS for p in (ROOT / room).rglob("*.py") if "template" not in p.parts),
     ROOT / "train.py",
 ]
+PAGES = sorted(p for room in ROOMS for kind in ("js", "css") for p in (ROOT / room).rglob(f"*.{kind}"))
+"""What browsers run: the pages' files, and the tasks' pictures."""
 CLIENT = sorted((ROOT / "clients").rglob("*.py"))
 
 ABOVE = ("livegym.__main__", "livegym.child", "livegym.contract")
 """Modules of the package itself that may import everything."""
 
-MAX_FILE, MAX_FUNCTION, MEDIAN_FUNCTION = 400, 60, 10
+MAX_FILE, MAX_FUNCTION, MEDIAN_FUNCTION, MAX_LINE = 400, 60, 10, 120
 
 
 CONTRACT = set(re.findall(r"def (\w+)", (ROOT / "sim" / "base.py").read_text()))
@@ -152,6 +154,70 @@ def test_sizes(path):
 def test_the_median_function_fits_on_a_hand():
     lengths = [length(f) for path in MODULES for f in functions(tree_of(path))]
     assert statistics.median(lengths) <= MEDIAN_FUNCTION
+
+
+def without_text(source: str) -> str:
+    """JavaScript or CSS without comments and without what strings hold; its lines stay. It knows no regex literals."""
+    quoted = r"""(?P<quote>["'`])(?:\\.|(?!(?P=quote)).)*(?P=quote)"""
+
+    def blank(found: re.Match[str]) -> str:
+        return "\n" * found[0].count("\n")
+
+    return re.sub(rf"/\*.*?\*/|//[^\n]*|{quoted}", blank, source, flags=re.S)
+
+
+def crowded_lines(source: str) -> list[int]:
+    """Numbers of the lines on which a statement or a declaration begins behind the end of another one.
+
+    A header `for (...; ...; ...)` is one statement. `const a = 1, b = 2;` is two.
+    """
+    crowded, brackets = set(), []
+    pairs = {")": "(", "]": "[", "}": "{"}
+    for number, line in enumerate(without_text(source).splitlines(), 1):
+        declares = re.match(r"\s*(?:export )?(?:const|let|var) ", line) is not None
+        depth = len(brackets)
+        for place, sign in enumerate(line):
+            ends = sign == ";" and brackets[-1:] != ["("]
+            if sign in pairs.values():
+                brackets.append(sign)
+            elif sign in pairs:
+                assert brackets.pop() == pairs[sign], f"line {number}: brackets that do not match"
+            if ends and line[place + 1 :].strip(" });,"):
+                crowded.add(number)
+            if declares and sign == "," and len(brackets) == depth:
+                crowded.add(number)
+    return sorted(crowded)
+
+
+@pytest.mark.parametrize(
+    ("source", "crowded"),
+    [
+        ("const a = f(1, 2);\nlet b;", []),
+        ("const a = 1; const b = 2;", [1]),
+        ("const a = 1, b = 2;", [1]),
+        ("x.then(() => { a = 1; b = 2; });", [1]),
+        ("for (let i = 0; i < n; i++) f(i);", []),
+        ("say('a; b'); // c; d\n`x; ${y}; z`;", []),
+        ("p {\n  color: red; margin: 0;\n}", [2]),
+    ],
+)
+def test_crowded_lines_are_found(source, crowded):
+    assert crowded_lines(source) == crowded
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_sizes_and_lines_of_what_browsers_run(path):
+    lines = path.read_text().splitlines()
+    assert len(lines) <= MAX_FILE
+    assert max(map(len, lines)) <= MAX_LINE
+    assert crowded_lines(path.read_text()) == [], "one statement a line"
+
+
+def test_exported_javascript_says_what_it_is_for():
+    """Functions, classes and values that other files use have a comment above them; a picture's title needs none."""
+    for path in PAGES:
+        for name in re.findall(r"(?<!\*/\n)^export (?:async )?(?:function|class|const) (\w+)", path.read_text(), re.M):
+            assert path.name == "picture.js", f"{path.relative_to(ROOT)}: {name} has no JSDoc"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)

@@ -79,7 +79,7 @@ def test_a_page_is_told_everything_once_and_then_what_has_changed(script, opened
     script.fill(3)
     with Line(opened()) as line:
         first = line.read()
-        assert first["hello"]["picture"] == "territory"
+        assert first["hello"]["picture"] == "picture.js"
         assert first["hello"]["read_only"] is False
         assert {**first["state"], "pages": None} == {**script.status, "pages": None}
         assert [point["seq"] for point in first["points"]] == [1, 2, 3]
@@ -201,7 +201,7 @@ def host_line(door):
 def test_a_token_is_asked_for(opened):
     door = opened(token="0123456789")
     with client_of(door) as client:
-        for path in ("/", "/page.js", "/online/picture?stream=north"):
+        for path in ("/", "/page.js", "/picture.js", "/online/picture?stream=north"):
             assert client.get(path).status_code == 401
             assert client.get(path, headers={"Authorization": "Bearer 0123456789"}).status_code == 200
     with pytest.raises(InvalidStatus):
@@ -226,7 +226,7 @@ def test_pictures_are_strict_json_of_one_stream(script, opened):
 def test_pages_bring_all_they_need(opened):
     """Nothing is fetched from elsewhere, and each file has its type."""
     types = {"/": "html", "/base.css": "css", "/page.css": "css", "/page.js": "javascript"}
-    types |= {"/plots.js": "javascript", "/territory.js": "javascript"}
+    types |= {"/plots.js": "javascript", "/picture.js": "javascript"}
     with client_of(opened()) as client:
         for path, kind in types.items():
             answer = client.get(path)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from tests.online_status import Script, dashboards, running
 from tests.page_fixtures import browser, needs_chromium, new_page, text, wait
+from tests.page_fixtures import pixels as pixels_of
 
 __all__ = ["browser"]
 pytestmark = [pytest.mark.slow, needs_chromium]
@@ -53,12 +52,11 @@ def number(words):
 
 def pixels(page):
     """The territory's picture, (height, width, 3)."""
-    page.locator("#map").scroll_into_view_if_needed()
-    return np.asarray(Image.open(io.BytesIO(page.locator("#map").screenshot())).convert("RGB")).astype(int)
+    return pixels_of(page, "#picture-canvas")
 
 
 def drawn(page):
-    wait(page, lambda: "workers" in text(page, "#map-text"), 20, lambda: text(page, "#map-text"))
+    wait(page, lambda: "workers" in text(page, "#picture-text"), 20, lambda: text(page, "#picture-text"))
     return pixels(page)
 
 
@@ -249,18 +247,18 @@ def test_the_territory_is_drawn_and_changes_with_its_stream_and_with_time(shown)
     page = shown.page
     first = drawn(page)
     assert len(np.unique(first.reshape(-1, 3), axis=0)) > 20
-    words = text(page, "#map-text")
+    words = text(page, "#picture-text")
     assert "19 workers, 4 protectors, 4 mineral fields; queen at row" in words
     page.select_option("#stream", "south")
-    wait(page, lambda: "territory south" in page.get_attribute("#map", "aria-label"))
+    wait(page, lambda: "Territory south" in page.get_attribute("#picture-canvas", "aria-label"))
     second = pixels(page)
     assert (np.abs(first - second).max(axis=2) > 24).mean() > 0.01
     assert page.locator("#streams button[aria-pressed=true]").text_content() == "south"
     page.click("#streams button:has-text('east')")
-    wait(page, lambda: "territory east" in page.get_attribute("#map", "aria-label"))
+    wait(page, lambda: "Territory east" in page.get_attribute("#picture-canvas", "aria-label"))
     assert page.input_value("#stream") == "east"
-    seen = text(page, "#map-text")
-    wait(page, lambda: text(page, "#map-text") != seen)  # another decision
+    seen = text(page, "#picture-text")
+    wait(page, lambda: text(page, "#picture-text") != seen)  # another decision
 
 
 def test_pictures_are_fetched_at_most_twice_a_second_and_only_while_they_are_seen(shown):
@@ -279,7 +277,7 @@ def test_pictures_are_fetched_at_most_twice_a_second_and_only_while_they_are_see
 
 def test_a_task_without_a_picture_has_none(shown, browser):
     page = shown_at(browser, shown.opened(picture=False).url)
-    assert page.is_hidden("#territory")
+    assert page.is_hidden("#picture")
     wait(page, lambda: page.locator("#streams li").all_text_contents() == ["north", "south", "east"])
     page.context.close()
 
@@ -319,7 +317,7 @@ def test_light_and_dark_follow_the_system_and_can_be_read(shown, browser, scheme
     assert page.get_attribute("html", "data-theme") == scheme
     back = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (luminance(back) > 0.5) == (scheme == "light")
-    for selector in ("#trainer dt", "#trainer dd", "#trainer-state", "#map-legend", "#map-text", "h2 small"):
+    for selector in ("#trainer dt", "#trainer dd", "#trainer-state", "#picture-legend", "#picture-text", "h2 small"):
         assert contrast(page, selector) >= 4.5, selector
     first = drawn(page)
     page.click("#theme")

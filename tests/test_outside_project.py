@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.installed import Environment, tracked_copy, wheel
+from tests.installed import ROOT, Environment, tracked_copy, wheel
 from tests.processes import Running, results, runs, until
 
 pytestmark = pytest.mark.slow
@@ -76,6 +76,8 @@ def test_the_wheels_say_what_they_are(wheels):
     assert "License" in text
     assert "# livegym" in text
     assert {"livegym/train.py", "livegym/cfg/config.yaml", "livegym/tasks/models/cartpole.xml"} <= set(names)
+    pages = {f"livegym/{path.relative_to(ROOT).as_posix()}" for path in ROOT.glob("*/**/page/*")}
+    assert {"livegym/tasks/territory/picture.js", "livegym/web/page/connection.js"} | pages <= set(names)
     with zipfile.ZipFile(wheels["client"]) as archive:
         assert {name.partition("/")[0] for name in archive.namelist()} - {"livegym_client"} == {
             name.partition("/")[0] for name in archive.namelist() if ".dist-info" in name

@@ -243,7 +243,8 @@ def test_ages_are_rounded_down(seconds, text):
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "viewers" / "browser" / "page"
-SCRIPT, HTML = (PAGE / "page.js").read_text(), (PAGE / "index.html").read_text()
+SCRIPT = "\n".join(file.read_text() for file in sorted(PAGE.glob("*.js")))
+HTML = (PAGE / "index.html").read_text()
 
 
 def keys_in(cell: str, words: dict[str, str]) -> list[str]:

@@ -1,7 +1,7 @@
 """What all pages share: their files, and the WebSocket on which each is told what there is and says what it wants.
 
     pages = OpenPages()
-    add_files(router, {"/": FILES / "index.html", "/page.js": FILES / "page.js", **SHARED})
+    add_files(router, page_files(Path(__file__).parent / "page"))
 
     async def connect(socket):                     # a WebSocket route
         await socket.accept()
@@ -32,9 +32,8 @@ log = logging.getLogger(__name__)
 
 REFUSALS = 20  # of one page, after which it is no page of ours
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
-_PAGE = Path(__file__).parent / "page"
-SHARED = {f"/{name}": _PAGE / name for name in ("base.css", "plots.js")}
-"""Files that several pages use, by the path at which they look for them."""
+SHARED = Path(__file__).parent / "page"
+"""Folder of the files that several pages use."""
 
 Message = dict[str, Any]
 Do = Callable[[str | None], Awaitable[Message | None]]
@@ -65,6 +64,12 @@ def why(what: str, error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(map(str, first["loc"]))
     return f"{what}: {place + ': ' if place else ''}{first['msg']}"
+
+
+def page_files(folder: Path) -> dict[str, Path]:
+    """Path on the server -> file, of a page's own folder and of what all pages share; its index.html is at `/`."""
+    files = [file for place in (SHARED, folder) for file in sorted(place.iterdir()) if file.suffix in TYPES]
+    return {"/": folder / "index.html", **{f"/{file.name}": file for file in files}}
 
 
 def add_files(router: APIRouter, files: Mapping[str, Path]) -> None:

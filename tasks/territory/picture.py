@@ -1,4 +1,4 @@
-"""A territory as plain values, for whoever draws it: the dashboard does."""
+"""A territory as plain values, which picture.js draws on the dashboard."""
 
 from __future__ import annotations
 

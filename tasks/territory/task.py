@@ -38,7 +38,7 @@ class Territory(CostTask):
 
     Params = TerritoryParams
     params: TerritoryParams
-    picture_kind = "territory"
+    picture_script = "picture.js"
     bound_params = ("observation_interval", "workers", "protectors")
 
     @property

@@ -16,13 +16,12 @@ from fastapi import APIRouter, WebSocket
 from livegym.play.board import Board
 from livegym.play.controls import Controls
 from livegym.viewers.browser.protocol import Look, read
-from livegym.web.pages import REFUSALS, SHARED, OpenPages, Refused, add_files, send
+from livegym.web.pages import REFUSALS, OpenPages, Refused, add_files, page_files, send
 from livegym.web.scene_messages import Bucket
 from livegym.web.scene_proxy import PAGE
 
 __all__ = ["REFUSALS", "Pages"]
 FILES = Path(__file__).parent / "page"
-NAMES = ("index.html", "page.css", "page.js")
 TICK = 0.1  # s between looks for news
 MESSAGES = (50.0, 100.0)  # a second and at once: more is no person
 QUIET = {"now", "lengths", "real_time"}  # what changes all the time, and is no news by itself
@@ -48,7 +47,7 @@ class Pages:
         self._pages = OpenPages()
         self.router = APIRouter()
         self.router.add_api_websocket_route("/ws", self._connect)
-        add_files(self.router, {"/": FILES / "index.html", **{f"/{name}": FILES / name for name in NAMES}, **SHARED})
+        add_files(self.router, page_files(FILES))
 
     @property
     def open(self) -> int:

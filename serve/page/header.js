@@ -1,0 +1,51 @@
+// The header and the footer: whose page this is, and what is unusual.
+import { byId, say, setBadges } from "./dom.js";
+import { count } from "./format.js";
+import { server, state } from "./state.js";
+
+const TRAINER = {
+  "training": "good",
+  "waiting": "",
+  "starting": "warn",
+  "hung": "bad",
+  "dead": "bad",
+  "given up": "bad",
+  "stopped": "",
+};
+const SIMULATORS = { builtin: "built-in simulator", external: "observations from clients" };
+const INTERFERED =
+  "decisions that people had a hand in, or in which gate or policy failed: they are never learned from";
+
+/** Shows names, states and badges. */
+export function renderHeader() {
+  const { serving = {}, trainer = {} } = state;
+  say("task", state.task ?? "livegym");
+  say("run", state.run ?? "");
+  document.title = `${state.task ?? "livegym"} · version ${serving.version ?? "–"}`;
+  say("phase", state.phase ?? "");
+  byId("phase").className = `badge numbers ${state.phase === "serving" ? "good" : "warn"}`;
+  say("trainer-state", trainer.state ? `trainer: ${trainer.state}` : "");
+  byId("trainer-state").className = `badge numbers ${TRAINER[trainer.state] ?? "warn"}`;
+  byId("trainer-state").title = trainer.why ?? "";
+  setBadges(badges());
+  say("foot", footText());
+}
+
+function badges() {
+  const { serving = {}, decisions = {} } = state;
+  const pinned = "new versions wait; nothing is learned from the decisions of a pinned one";
+  const all = [
+    serving.pinned && { text: "pinned", title: pinned },
+    serving.swapping && { text: "swapping", title: "two versions decide while one takes over" },
+    decisions.interfered > 0 && { text: `${count(decisions.interfered)} interfered`, title: INTERFERED },
+    server.readOnly && { text: "read only", title: "this page takes no orders" },
+  ];
+  return all.filter(Boolean);
+}
+
+function footText() {
+  const { simulator, playSpeed, gate = "–", pages = 1 } = state;
+  const pace = playSpeed > 0 ? `speed ${playSpeed}×` : "as fast as possible";
+  const parts = [SIMULATORS[simulator] ?? simulator, simulator === "builtin" && pace, `gate: ${gate}`];
+  return [...parts, `${pages} watching`].filter(Boolean).join(" · ");
+}

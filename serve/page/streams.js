@@ -1,0 +1,58 @@
+// The streams that were heard last, and which of them the picture is of.
+import { byId, make, makeButton, rebuild, say } from "./dom.js";
+import { count } from "./format.js";
+import { state } from "./state.js";
+
+/**
+ * The stream that the picture is of.
+ * @returns {string} empty if there is none
+ */
+export function chosenStream() {
+  return byId("stream").value;
+}
+
+/**
+ * Makes another stream the one that the picture is of.
+ * @param {string} name
+ */
+export function setChosenStream(name) {
+  byId("stream").value = name;
+  markChosen();
+}
+
+/**
+ * Shows the streams.
+ * @param {?(name: string) => void} choose - what a press on one does; null: there are no pictures to choose
+ */
+export function renderStreams(choose) {
+  const streams = state.streams ?? [];
+  const known = state.stream_count ?? streams.length; // of many, the server names those that were heard last
+  say("stream-count", count(known));
+  const shown = [streams, known > streams.length, choose !== null];
+  rebuild(byId("streams"), shown, () => {
+    setChoices(streams);
+    const items = streams.map((name) => streamItem(name, choose));
+    if (known > streams.length) items.push(make("li", "and others", "hint"));
+    return items.length ? items : [make("li", "none yet", "hint")];
+  });
+  markChosen();
+}
+
+function setChoices(streams) {
+  const chosen = chosenStream();
+  byId("stream").replaceChildren(...streams.map((name) => new Option(name, name)));
+  byId("stream").value = streams.includes(chosen) ? chosen : (streams[0] ?? "");
+}
+
+function streamItem(name, choose) {
+  if (choose === null) return make("li", name, "plain");
+  const item = make("li");
+  item.append(makeButton(name, () => choose(name)));
+  return item;
+}
+
+function markChosen() {
+  for (const button of byId("streams").querySelectorAll("button")) {
+    button.setAttribute("aria-pressed", button.textContent === chosenStream());
+  }
+}

@@ -1,0 +1,133 @@
+// The cards of numbers: trainer, decisions, replay buffer, rewards, clients.
+import { byId, make, rebuild, say, setFacts, setText } from "./dom.js";
+import { ago, count, known, percent, short, signed, withUnit } from "./format.js";
+import { age, state } from "./state.js";
+
+const RUNS = ["training", "waiting"]; // states in which the trainer's numbers are renewed
+
+/** Shows all of them. */
+export function renderTiles() {
+  byId("gate").hidden = state.gate === "off";
+  renderTrainer();
+  renderDecisions(state.decisions ?? {});
+  renderBuffer(state.buffer ?? {});
+  renderRewards(state.rewards ?? {}, state.episodes ?? {});
+  renderServer(state.server ?? {});
+}
+
+/** Shows the trainer; the age of its last heartbeat grows by itself. */
+export function renderTrainer() {
+  const t = state.trainer ?? {};
+  say("trainer-why", t.why ?? "");
+  setMeter(byId("utilization"), "busy", t.training_utilization, percent(t.training_utilization));
+  byId("train-again").hidden = t.state !== "given up";
+  for (const id of ["utilization", "trainer"]) byId(id).classList.toggle("stale", !RUNS.includes(t.state));
+  const slower = "learning rate: it falls slowly, and by half with each roll back";
+  setFacts(byId("trainer"), [
+    ["steps", count(t.training_steps), "update rounds"],
+    ["a second", short(t.training_steps_per_second)],
+    ["step time", withUnit(t.average_training_time_ms, "ms")],
+    ["batches", count(t.total_batches_trained)],
+    ["loss", short(t.loss)],
+    ["mean loss", short(t.average_loss)],
+    ["batch size", short(t.average_batch_size)],
+    ["rate", short(t.learning_rate), slower],
+    ["version", count(t.version), "published last"],
+    ["gate agrees", percent(t.agreement)],
+    ["overruns", count(t.overruns), "update rounds that took longer than the interval"],
+    ["roll backs", count(t.rollbacks), "to the last good version"],
+    ["skipped", count(t.skipped_batches), "batches that were not learned from"],
+    ["restarts", count(t.restarts)],
+    ["process", t.pid ?? "–"],
+    ["heartbeat", grownAge(t.beat_age_s)],
+  ]);
+}
+
+/**
+ * A duration that the server told, and that has grown since.
+ * @param {?number} seconds
+ * @returns {string} a dash if it is unknown
+ */
+export function grownAge(seconds) {
+  return known(seconds) && Number.isFinite(age()) ? ago(seconds + age()) : "–";
+}
+
+function renderDecisions(d) {
+  setFacts(byId("decisions"), [
+    ["made", count(d.total)],
+    ["a second", short(d.per_second)],
+    ["SEND", count(d.send)],
+    ["WAIT", count(d.wait)],
+    ["no gate", count(d.off)],
+    ["SEND rate", percent(d.send_rate)],
+  ]);
+  const latency = d.latency_ms ?? {};
+  setFacts(byId("latency"), [
+    ["p50", withUnit(latency.p50, "ms"), "half of the answers are quicker"],
+    ["p99", withUnit(latency.p99, "ms"), "99 of 100 answers are quicker"],
+    ["max", withUnit(latency.max, "ms"), "the slowest answer"],
+  ]);
+}
+
+function renderBuffer(b) {
+  const part = (n) => (b.capacity ? (n ?? 0) / b.capacity : 0);
+  setMeter(byId("completed"), "completed", part(b.size), `${count(b.size)} of ${count(b.capacity)}`);
+  setMeter(byId("pending"), "pending", part(b.pending), count(b.pending));
+  setFacts(byId("buffer"), [
+    ["completed so far", count(b.added)],
+    ["aged out", count(b.expired), "in the buffer, but too old to learn from"],
+    ["no reward", count(b.expired_pending), "decisions given up: no reward came in time"],
+    ["lost", count(b.lost), "completed, but never stored"],
+  ]);
+  setFacts(byId("refused"), Object.entries(b.refused ?? {}).map(([kind, n]) => [kind, count(n)]));
+}
+
+function renderRewards(rewards, episodes) {
+  setFacts(byId("rewards"), [
+    ["mean", signed(rewards.mean)],
+    ["expected", signed(rewards.expected_mean), "by the gate"],
+    ["return", signed(episodes.return_mean), "of an episode, mean of the last hundred"],
+    ["length", short(episodes.length_mean), "decisions of an episode, mean of the last hundred"],
+    ["episodes", count(episodes.ended)],
+  ]);
+  renderComponents(Object.entries(rewards.components ?? {}));
+}
+
+// Each component as a bar from the middle, to the right if it is positive; the largest one fills its half.
+function renderComponents(entries) {
+  const box = byId("components");
+  const names = entries.map(([name]) => name);
+  const meters = () => names.map(() => make("div", "", "meter signed"));
+  rebuild(box, names, () => (names.length ? meters() : [make("p", "none yet", "hint")]));
+  const most = Math.max(1e-9, ...entries.map(([, value]) => Math.abs(value ?? 0)));
+  entries.forEach(([name, value], index) => {
+    const row = box.children[index];
+    setMeter(row, name, Math.abs(value ?? 0) / most / 2, signed(value));
+    row.firstChild.title = name;
+    const bar = row.querySelector("i");
+    const negative = value < 0;
+    bar.className = negative ? "minus" : "";
+    bar.style.left = negative ? "" : "50%";
+    bar.style.right = negative ? "50%" : "";
+  });
+}
+
+function renderServer(s) {
+  setFacts(byId("server"), [
+    ["clients", count(s.clients)],
+    ["messages", count(s.messages)],
+    ["refused", count(s.refused), "messages and requests that were refused"],
+    ["busy", count(s.busy), "turned away: too many were waiting"],
+  ]);
+}
+
+// A name, a bar that is filled to a part of it (0 to 1), and a text.
+function setMeter(box, name, part, text) {
+  if (!box.firstChild) {
+    const track = make("span", "", "track");
+    track.append(make("i"));
+    box.append(make("span", name), track, make("span"));
+  }
+  box.querySelector("i").style.width = `${100 * Math.min(1, Math.max(0, part ?? 0))}%`;
+  setText(box.lastChild, text);
+}

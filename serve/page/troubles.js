@@ -1,0 +1,73 @@
+// All that is not as it should be, in words: for everybody at once, and for those who hear the page once.
+import { byId, make, say, setText } from "./dom.js";
+import { ago, known } from "./format.js";
+import { idleTime, isStale, staleness, state } from "./state.js";
+import { grownAge } from "./tiles.js";
+
+const IDLE_S = 20; // without a decision that are worth a word
+
+/** Shows the troubles that there are now. */
+export function renderTroubles() {
+  const found = troubles();
+  say("spoken", found.map(({ brief }) => brief).join(". ")); // changes with the kinds of trouble, not each second
+  const list = byId("troubles");
+  list.hidden = !found.length;
+  while (list.children.length < found.length) list.append(make("li"));
+  while (list.children.length > found.length) list.lastChild.remove();
+  found.forEach(({ kind, text }, index) => {
+    list.children[index].className = kind;
+    setText(list.children[index], text);
+  });
+}
+
+// {kind: how bad, text: what to read, brief: what to hear} of each
+function troubles() {
+  const unknown = connectionTrouble();
+  if (unknown !== null) return [unknown]; // what is known else is old
+  return [trainerTrouble(), servingTrouble()].filter((trouble) => trouble !== null);
+}
+
+function connectionTrouble() {
+  const { link } = document.body.dataset;
+  const since = Number.isFinite(staleness()) ? ago(staleness()).replace("just now", "0 s") : null;
+  const old = since === null ? "" : `The numbers below are ${since} old. `;
+  if (link === "closed") {
+    return bad(`No connection to the server. ${old}Trying again.`, "no connection to the server");
+  }
+  if (link === "silent") {
+    return bad(`The server is connected but sends nothing. ${old}`, "the server sends nothing");
+  }
+  if (isStale()) {
+    const brief = "the decision loop is not responding";
+    return bad(`The server is up, but the decision loop is not responding. ${old}`, brief);
+  }
+  return null;
+}
+
+function trainerTrouble() {
+  const { trainer = {}, serving = {} } = state;
+  if (!["hung", "dead", "given up"].includes(trainer.state)) return null;
+  const words = trainer.state === "given up" ? "The trainer was given up" : `The trainer is ${trainer.state}`;
+  const why = trainer.why ? `: ${trainer.why}` : "";
+  const beat = `Its last heartbeat was ${grownAge(trainer.beat_age_s)} ago.`.replace("just now ago", "just now");
+  const sentences = [
+    `${words}${why}.`.replace("..", "."),
+    known(trainer.beat_age_s) && beat,
+    known(serving.version) && `Version ${serving.version} continues to decide; it learns nothing.`,
+  ];
+  return bad(sentences.filter(Boolean).join(" "), words);
+}
+
+function servingTrouble() {
+  if (state.phase === "stopping") return warning("The run is ending.", "the run is ending");
+  if (idleTime() < IDLE_S) return null;
+  return warning(`No observation has come for ${ago(idleTime())}: nothing is decided.`, "no observation comes");
+}
+
+function bad(text, brief) {
+  return { kind: "bad", text, brief };
+}
+
+function warning(text, brief) {
+  return { kind: "warn", text, brief };
+}

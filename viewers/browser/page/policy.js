@@ -1,0 +1,105 @@
+// The policy that acts: its version and numbers, how new weights take over, and the comparison of two versions.
+import { byId, say, setFacts, setOptions } from "./dom.js";
+import { ago, known, short } from "./format.js";
+import { notice } from "./notice.js";
+import { now, state } from "./state.js";
+import { ask } from "./talk.js";
+import { renderVersionAges, renderVersions } from "./versions.js";
+
+const CONTROLS = ["follow-policy", "pin", "back", "how", "compare"];
+const SIDES = ["first", "second"];
+
+/** Shows the policy; a test of an agent without one has none. */
+export function renderPolicy() {
+  const { policy } = state;
+  for (const id of CONTROLS) byId(id).disabled = !policy;
+  setFacts(byId("facts"), policy ? policyFacts(policy) : agentFacts());
+  if (!policy) return;
+  byId("pin").classList.toggle("on", policy.pinned);
+  byId("follow-policy").classList.toggle("on", !policy.pinned);
+  renderTakeOver(policy);
+  renderComparison(policy);
+  renderVersions(policy);
+}
+
+/** Shows how old the weights are by now. */
+export function renderAges() {
+  say("weights", weightsText());
+  renderVersionAges();
+}
+
+/** Asks for new weights to take over as it was chosen. */
+export function chooseTakeOver() {
+  const how = byId("how").value;
+  const seconds = Number(byId("blend").value);
+  byId("blend-label").hidden = how !== "blend";
+  if (seconds > 0) ask("take_over", { how, blend_seconds: seconds });
+}
+
+/** Begins the comparison of the two versions that were chosen, or ends it. */
+export function compare() {
+  if (state.comparing) {
+    ask("end_compare");
+    return;
+  }
+  const [first, second] = SIDES.map((id) => byId(id).value);
+  if (first === second) notice("choose two versions to compare: A and B are the same");
+  else ask("compare", { first: JSON.parse(first), second: JSON.parse(second) });
+}
+
+function policyFacts(policy) {
+  const success = state.success_rate;
+  return [
+    ["version", state.comparing ? state.comparing.join(" | ") : policy.label],
+    ["epoch", policy.epoch],
+    ["from", policy.source],
+    ["newest", policy.newest],
+    ["return", short(state.return_mean)],
+    ["in training", short(policy.reward)],
+    ["episodes", state.episodes],
+    ["success", known(success) ? `${(100 * success).toFixed(1)} %` : "–"],
+  ];
+}
+
+function agentFacts() {
+  return [["agent", state.agent], ["episodes", state.episodes], ["return", short(state.return_mean)]];
+}
+
+// What somebody is about to change stays as it is.
+function renderTakeOver(policy) {
+  const [how, blend] = [byId("how"), byId("blend")];
+  if (document.activeElement !== how) how.value = policy.how;
+  if (document.activeElement !== blend) blend.value = +(policy.blend_steps * state.control_dt).toFixed(2);
+  byId("blend-label").hidden = how.value !== "blend";
+}
+
+function renderComparison(policy) {
+  const selects = SIDES.map(byId);
+  const versions = policy.history.map(({ label }) => option(label));
+  const sides = state.comparing?.map(option);
+  selects.forEach((select, side) => {
+    setOptions(select, sides ? [sides[side], ...versions] : versions);
+    if (sides) select.value = sides[side][0];
+    select.disabled = Boolean(sides);
+  });
+  const second = selects[1];
+  if (!sides && !second.dataset.chosen && versions.length) second.value = versions.at(-1)[0];
+  say("compare", sides ? "End comparison" : "Compare");
+  byId("compare").classList.toggle("on", Boolean(sides));
+}
+
+// A version as an option: its value is JSON, as a label may be a number or a word.
+function option(label) {
+  return [JSON.stringify(label), label];
+}
+
+function weightsText() {
+  if (state.comparing) return `version ${state.comparing[0]} (even) and ${state.comparing[1]} (odd environments)`;
+  return state.policy ? `version ${state.policy.label} · ${ageText(state.policy.made)}` : "";
+}
+
+function ageText(made) {
+  if (!made) return "weights of unknown age";
+  const age = now() - made;
+  return age < 1 ? "weights just made" : `weights are ${ago(age)} old`;
+}

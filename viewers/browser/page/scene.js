@@ -1,0 +1,46 @@
+// The 3D scene: viser's own page in a frame, without its panels.
+import { socketUrl } from "./connection.js";
+import { byId } from "./dom.js";
+import { PAGE } from "./talk.js";
+import { isDark } from "./theme.js";
+
+const BARE = "body * { visibility: hidden !important } canvas { visibility: visible !important }";
+let scene = null; // what the server calls it; null: there is none
+let listen = () => {}; // hears the keys that are pressed in the frame
+
+/**
+ * Says who hears the keys that are pressed in the scene.
+ * @param {(event: KeyboardEvent) => void} onKey
+ */
+export function listenInScene(onKey) {
+  listen = onKey;
+}
+
+/**
+ * Shows a scene, anew if it is another one.
+ * @param {?string} name - what the server calls it; null: there is none
+ */
+export function showScene(name) {
+  if (name === scene) return;
+  scene = name;
+  loadScene();
+}
+
+/** Loads the scene in the page's theme; its own page cannot change that later. */
+export function loadScene() {
+  byId("scene").replaceChildren(...(scene ? [sceneFrame()] : []));
+}
+
+function sceneFrame() {
+  const address = encodeURIComponent(socketUrl("scene/ws", { page: PAGE }));
+  const frame = document.createElement("iframe");
+  frame.src = `scene/?websocket=${address}&hideViserLogo${isDark() ? "&darkMode" : ""}`;
+  frame.title = "3D scene: drag to turn, right drag to move, wheel to zoom";
+  frame.onload = () => {
+    const style = document.createElement("style");
+    style.textContent = BARE;
+    frame.contentDocument.head.append(style);
+    frame.contentDocument.addEventListener("keydown", listen);
+  };
+  return frame;
+}
