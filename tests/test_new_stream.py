@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import Running, until
+from tests.patience import PATIENCE_S, until
+from tests.processes import Running
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "docs" / "new-stream.md").read_text()
@@ -50,27 +51,35 @@ def test_its_commands_run(followed, command):
         script = [str(ROOT / "train.py")] if program == "livegym" else []
         env = {**os.environ, "PYTHONPATH": str(ROOT)} if program == "python" else None  # there livegym is installed
         done = subprocess.run(
-            [sys.executable, *script, *arguments], cwd=followed, env=env, capture_output=True, text=True, timeout=300
+            [sys.executable, *script, *arguments],
+            cwd=followed,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return
     with Running(followed, *arguments, "streamPort=0") as serving:
-        serving.wait_for("dashboard at", 90)
+        serving.wait_for("dashboard at")
         url = re.search(r"dashboard at (\S+)", serving.text)[1]
 
         def status() -> dict:
-            with urllib.request.urlopen(f"{url}stats", timeout=20) as answer:
+            with urllib.request.urlopen(f"{url}stats", timeout=PATIENCE_S) as answer:
                 return json.load(answer)
 
         if "simulator=external" in arguments:
             answer = subprocess.run(
-                ["bash", "-c", CURL.replace("http://127.0.0.1:58080/", url)], capture_output=True, text=True, timeout=60
+                ["bash", "-c", CURL.replace("http://127.0.0.1:58080/", url)],
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE_S,
             )
             assert json.loads(answer.stdout)["answers"][0]["type"] == "decision", answer.stdout
         else:
-            until(lambda: status()["serving"]["version"] > 50, 90, lambda: f"{status()}\n{serving.text}", serving)
+            until(lambda: status()["serving"]["version"] > 50, lambda: f"{status()}\n{serving.text}", serving.process)
             found = status()
             assert found["gate"] == ("dry" if "gate=dry" in arguments else "cost")
             assert found["decisions"]["gate_failures"] == 0
             assert found["decisions"]["send"] > 0
-        assert serving.end(timeout=60) == 0
+        assert serving.end() == 0
