@@ -15,7 +15,7 @@ READY := $(VENV)/.ready
 ROOMS := $(patsubst %/__init__.py,%,$(filter-out livegym/% tests/% benchmarks/% tools/%,$(wildcard */__init__.py)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train watch test test-slow check types farm format bench docs clean
+.PHONY: help setup train watch test test-slow test-slow-shared test-slow-alone check types farm format bench docs clean
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -29,8 +29,12 @@ watch: $(READY)
 test: $(READY) programs
 	$(RUN) -m pytest -m "not slow" -n auto
 
-test-slow: $(READY) programs
+test-slow: test-slow-shared test-slow-alone
+
+test-slow-shared: $(READY) programs
 	$(RUN) -m pytest -m "slow and not alone" -n 2 --dist loadfile
+
+test-slow-alone: $(READY) programs
 	$(RUN) -m pytest -m "slow and alone"
 
 check: $(READY)

@@ -38,6 +38,7 @@ from livegym.schema import RootConfig
 from livegym.schema.keys import Schema
 from livegym.schema.values import plain_text
 from livegym.utils.errors import UserError, did_you_mean
+from livegym.utils.pipes import ending_with_the_reader, write_to_nobody
 
 Job = Callable[[DictConfig], "int | None"]
 
@@ -67,29 +68,36 @@ def _run(job: Job, arguments: list[str]) -> int:
     if {"--help", "-h"} & set(arguments):
         from livegym.cfg.help import help_text
 
-        print(help_text(arguments=arguments))
-        return 0
+        return _answer(help_text(arguments=arguments))
     if "--list-tasks" in arguments:
         from livegym.cfg.help import tasks_text
 
-        print(tasks_text())
-        return 0
+        return _answer(tasks_text())
     options = parse_options(arguments)
     if options.shell_completion or options.hydra_help:
         register()
-        return _hydra_main(_no_job, arguments)
+        with ending_with_the_reader():
+            return _hydra_main(_no_job, arguments)
     flags = [a for a in arguments if a not in options.overrides]
     prepared = compose.prepare(options.overrides, options.multirun)
     if prepared.sweep:
         _refuse_hopeless(prepared)
     jobs = Jobs(job, sweep=prepared.sweep, total=prepared.jobs)
+    only_tells = options.cfg or options.info
     try:
-        with _typed(prepared.typed):
+        with _typed(prepared.typed), ending_with_the_reader() if only_tells else contextlib.nullcontext():
             status = _hydra_main(jobs, [*flags, *prepared.overrides])
     except KeyboardInterrupt:  # ended a sweep: still say what failed
         _say("interrupted")
         status = max([INTERRUPTED, *(s for _, s in jobs.ended if s >= SIGNALLED)])
     return max(status, jobs.exit_status())
+
+
+def _answer(text: str) -> int:
+    """Prints what was asked for; returns the exit status."""
+    with ending_with_the_reader():
+        print(text)
+    return 0
 
 
 def _project_dir(arguments: list[str]) -> str | None:
@@ -241,7 +249,10 @@ def _status(end: SystemExit) -> int:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        write_to_nobody(sys.stderr)
 
 
 _as_typed: dict[str, str] = {}  # an override that Hydra was given -> what was typed

@@ -9,6 +9,8 @@ import sys
 import sysconfig
 from pathlib import Path
 
+from tests.patience import PATIENCE_S
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -56,16 +58,16 @@ class Environment:
         kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         return {**kept, "PATH": f"{self.bin}{os.pathsep}{kept['PATH']}"}
 
-    def run(self, cwd: Path, *command: str, timeout: float = 180) -> str:
+    def run(self, cwd: Path, *command: str) -> str:
         """Runs a command of this environment to its end; returns what it printed, and fails unless it ended well."""
-        done = self.try_to_run(cwd, *command, timeout=timeout)
+        done = self.try_to_run(cwd, *command)
         assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}"
         return done.stdout
 
-    def try_to_run(self, cwd: Path, *command: str, timeout: float = 180) -> subprocess.CompletedProcess[str]:
+    def try_to_run(self, cwd: Path, *command: str) -> subprocess.CompletedProcess[str]:
         """The same, whatever its exit status."""
         program = self.bin / command[0]
         return subprocess.run(
-            [str(program), *command[1:]], cwd=cwd, env=self.variables, timeout=timeout, text=True,
+            [str(program), *command[1:]], cwd=cwd, env=self.variables, timeout=PATIENCE_S, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip

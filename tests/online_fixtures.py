@@ -21,6 +21,7 @@ from livegym.tasks.base import Box
 from livegym.tasks.stream_task import RawField
 from livegym.web.access import Access
 from livegym.web.door import FrontDoor
+from tests.patience import PATIENCE_S
 
 SPEC = PolicySpec("Cartpole", (("cart", 2), ("pole", 2)), (), Box(1), 1 / 60)
 
@@ -72,14 +73,14 @@ class FakeLoop:
     def stop(self) -> None:
         self._ended.set()
         self.go.set()
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
         self.inbox.close()
 
     def _run(self) -> None:
         while not self._ended.is_set():
             for asked in self.inbox.take(0.05):
                 self.thinking.set()
-                self.go.wait(30)
+                self.go.wait(PATIENCE_S)
                 self.batches.append(len(asked.requests))
                 asked.answer([self._answer(request) for request in asked.requests])
 

@@ -11,7 +11,6 @@ import secrets
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import httpx
@@ -21,6 +20,7 @@ import pytest
 import websockets.sync.client
 from PIL import Image
 
+from tests.patience import PATIENCE_S, until
 from tests.processes import Running
 from tests.web_fixtures import PROTOCOL, messages_in
 
@@ -104,12 +104,9 @@ class Line:
             pass
         return self.state
 
-    def until(self, holds, timeout: float = 60) -> dict:
+    def until(self, holds) -> dict:
         """Reads until `holds(state)`; the state."""
-        deadline = time.monotonic() + timeout
-        while not (self.state and holds(self.state)):
-            self.read()
-            assert time.monotonic() < deadline, f"not within {timeout} s: {self.state}"
+        until(lambda: self.state and holds(self.state), lambda: str(self.state), pause=self.read)
         return self.state
 
     def of(self, kind: str) -> list[dict]:
@@ -223,26 +220,24 @@ def open_page(browser):
 def new_page(browser):
     """An empty page with cookies of its own."""
     page = browser.new_context(viewport=SIZE, color_scheme="light").new_page()
+    page.set_default_timeout(1000 * PATIENCE_S)  # ms
     page.said = []
     page.on("console", lambda m: page.said.append(m.text) if m.type == "error" else None)
     page.on("pageerror", lambda error: page.said.append(f"pageerror: {error}"))
     return page
 
 
-def wait(page, holds, timeout: float = 60, what=lambda: "") -> None:
+def wait(page, holds, what=lambda: "") -> None:
     """Lets the browser run until `holds()`."""
-    deadline = time.monotonic() + timeout
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {timeout} s: {what()}; the console: {page.said}"
-        page.wait_for_timeout(100)
+    until(holds, lambda: f"{what()}; the console: {page.said}", pause=lambda: page.wait_for_timeout(100))
 
 
-def wait_scene(page, timeout: float = 60) -> None:
+def wait_scene(page) -> None:
     """Until the page plays and its scene is drawn."""
-    wait(page, lambda: page.get_attribute("body", "data-phase") == "playing", timeout)
-    page.wait_for_selector("#scene iframe", timeout=1000 * timeout)
-    page.frame_locator("#scene iframe").locator("canvas").first.wait_for(timeout=1000 * timeout)
-    wait(page, lambda: colours(picture(page)) > 20, timeout, lambda: "nothing is drawn")
+    wait(page, lambda: page.get_attribute("body", "data-phase") == "playing")
+    page.wait_for_selector("#scene iframe")
+    page.frame_locator("#scene iframe").locator("canvas").first.wait_for()
+    wait(page, lambda: colours(picture(page)) > 20, lambda: "nothing is drawn")
 
 
 def text(page, selector: str) -> str:
@@ -276,9 +271,9 @@ def change(first: np.ndarray, second: np.ndarray) -> float:
     return part if part > FEW else 0.0
 
 
-def changed(page, before: np.ndarray, timeout: float = 30) -> np.ndarray:
+def changed(page, before: np.ndarray) -> np.ndarray:
     """The picture at rest, once it is another than `before`."""
-    wait(page, lambda: change(before, picture(page)) > 0, timeout, lambda: "the picture stays")
+    wait(page, lambda: change(before, picture(page)) > 0, lambda: "the picture stays")
     return at_rest(page)
 
 
@@ -289,7 +284,7 @@ def paused(server: Served) -> None:
         line.until(lambda state: state.get("paused"))
 
 
-def at_rest(page, timeout: float = 30) -> np.ndarray:
+def at_rest(page) -> np.ndarray:
     """The picture, once two in a row are the same."""
     pictures = [picture(page)]
 
@@ -298,7 +293,7 @@ def at_rest(page, timeout: float = 30) -> np.ndarray:
         pictures.append(picture(page))
         return change(pictures[-2], pictures[-1]) == 0
 
-    wait(page, same, timeout, lambda: "the picture never comes to rest")
+    wait(page, same, lambda: "the picture never comes to rest")
     return pictures[-1]
 
 

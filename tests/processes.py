@@ -7,24 +7,24 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tests.patience import PATIENCE_S, until
 
 TRAIN = Path(__file__).parent.parent / "train.py"
 SMALL = ("task=Cartpole", "numEnvs=32", "train.horizon_length=8")
+LOGGING_FAILED = "--- Logging error ---"
 
 
-def run(
-    cwd: Path, *arguments: str, timeout: float = 120, under: Sequence[str] = (), **options
-) -> subprocess.CompletedProcess[str]:
-    """Runs train.py to its end, `under` another command where given; stdout and stderr together in `.stdout`."""
-    return subprocess.run(
+def run(cwd: Path, *arguments: str, under: Sequence[str] = (), **options) -> subprocess.CompletedProcess[str]:
+    """Runs train.py to its end, `under` another command if one is given; stdout and stderr together in `.stdout`."""
+    done = subprocess.run(
         [*under, sys.executable, str(TRAIN), *arguments],
-        cwd=cwd, timeout=timeout, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options,
+        cwd=cwd, timeout=PATIENCE_S, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options,
     )  # fmt: skip
+    assert LOGGING_FAILED not in done.stdout, done.stdout
+    return done
 
 
 class Running:
@@ -50,16 +50,14 @@ class Running:
     def text(self) -> str:
         return self.log.read_text()
 
-    def wait_for(self, words: str, timeout: float = 60, count: int = 1) -> None:
+    def wait_for(self, words: str, count: int = 1) -> None:
         """Waits until `words` stand `count` times in the output."""
-        until(
-            lambda: self.text.count(words) >= count, timeout, lambda: f"no {words!r} x {count} in:\n{self.text}", self
-        )
+        until(lambda: self.text.count(words) >= count, lambda: f"no {words!r} x {count} in:\n{self.text}", self.process)
 
-    def end(self, signum: int = signal.SIGINT, timeout: float = 30) -> int:
+    def end(self, signum: int = signal.SIGINT) -> int:
         """Sends a signal and returns the exit status."""
         self.process.send_signal(signum)
-        return self.process.wait(timeout)
+        return self.process.wait(PATIENCE_S)
 
     def __enter__(self) -> Running:
         return self
@@ -68,22 +66,14 @@ class Running:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-
-
-def until(
-    holds: Callable[[], bool], timeout: float, what: Callable[[], str] = lambda: "", process: Running | None = None
-) -> None:
-    """Waits for a condition; fails with `what()` after `timeout` s, or when the process has ended without it."""
-    deadline = time.monotonic() + timeout
-    while not holds():
-        ended = process is not None and process.process.poll() is not None
-        if time.monotonic() > deadline or (ended and not holds()):
-            raise AssertionError(f"{'the process ended' if ended else f'not within {timeout} s'}: {what()}")
-        time.sleep(0.05)
+        if self.log.exists():  # some tests take its folder away
+            assert LOGGING_FAILED not in self.text, self.text
 
 
 def scalars(folder: Path, tag: str) -> list[tuple[int, float]]:
     """(step, value) of every point of a TensorBoard curve in the event files of `folder`."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # a second
+
     events = EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
     return [(event.step, event.value) for event in events.Scalars(tag)]
 

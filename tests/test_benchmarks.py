@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from benchmarks.harness import TOY, Side, arguments, begin, measure, present, ratios, run_side, spread, summary
 from benchmarks.tasks import BENCHES, make
+from tests.patience import PATIENCE_S
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 ROUNDS = [
@@ -61,8 +63,19 @@ TOYS = [
 
 
 def test_every_benchmark_has_a_toy_run():
-    programs = [file.stem for file in sorted(BENCHMARKS.glob("*.py")) if "\ndef main(" in file.read_text()]
+    programs = [file.stem for file in sorted(BENCHMARKS.glob("*.py")) if "__main__" in file.read_text()]
     assert programs == TOYS
+
+
+def test_every_other_file_is_used_by_a_program_that_has_one():
+    files = {file.stem: file.read_text() for file in BENCHMARKS.glob("*.py") if file.stem != "__init__"}
+    used, found = set(), set(TOYS)
+    while found:
+        used |= found
+        texts = [files[name] for name in found]
+        named = {name for text in texts for name in re.findall(r"\bbenchmarks(?:\.| import )(\w+)", text)}
+        found = named & set(files) - used
+    assert set(files) == used
 
 
 @pytest.mark.slow
@@ -70,7 +83,7 @@ def test_every_benchmark_has_a_toy_run():
 def test_a_benchmark_runs_at_toy_size(name):
     """The whole program, with tiny counts: its figures mean nothing, but it ends, and well."""
     command = [sys.executable, "-m", f"benchmarks.{name}", "--toy"]
-    done = subprocess.run(command, cwd=BENCHMARKS.parent, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, cwd=BENCHMARKS.parent, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith(TOY)
 

@@ -19,6 +19,7 @@ from livegym.weights import publish as publish_module
 from livegym.weights.bus_reader import BusReader
 from livegym.weights.publish import Publisher
 from tests.bus_weights import is_whole, publish, weights
+from tests.patience import PATIENCE_S
 
 OWN_FILES = {publish_module.__file__, bus.__file__}
 
@@ -254,7 +255,7 @@ def test_a_writer_at_full_speed_and_several_readers(tmp_path, kind):
     for reader in readers:
         reader.start()
     ready.set()
-    found = [out.get(timeout=300) for _ in readers]
+    found = [out.get(timeout=PATIENCE_S) for _ in readers]
     for process in (writer, *readers):
         process.join()
         assert process.exitcode == 0

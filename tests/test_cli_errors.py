@@ -16,6 +16,7 @@ from livegym.cfg.help import help_text
 from livegym.cfg.overrides import typed_safely
 from livegym.tasks import TASKS
 from livegym.utils.errors import UserError
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -306,7 +307,12 @@ def test_help_with_a_task_has_its_parameters_with_unit_and_range():
 
 def test_help_is_quick_to_come_and_complete():
     done = subprocess.run(
-        [sys.executable, "-c", HELP_SCRIPT, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", HELP_SCRIPT, "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
     )
     for needle in ("debug", "Cartpole", "numEnvs=null", "train.learning_rate=0.0003", "reloadInterval=30.0", "[s]"):
         assert needle in done.stdout

@@ -17,6 +17,8 @@ import torch
 from examples import territory_client
 from livegym.tasks.build import make_env
 from livegym.tasks.territory import costs
+from tests.installed import tracked_copy, wheel
+from tests.patience import PATIENCE_S
 from tests.processes import Running
 from tests.test_house import imports, tree_of
 
@@ -30,6 +32,12 @@ DEPENDENCIES = ("numpy", "websockets")
 )
 def test_it_imports_nothing_of_livegym(path):
     assert [name for name in imports(tree_of(path)) if name.partition(".")[0] in ("livegym", "torch")] == []
+
+
+def test_every_example_is_run_as_a_program_by_a_test():
+    text = (ROOT / "tests" / "test_continuous_cli.py").read_text()
+    run = set(re.findall(r'\bexample\("(\w+\.py)"', text))
+    assert {path.name for path in (ROOT / "examples").iterdir() if path.name != "__pycache__"} == run
 
 
 def tops(distribution: str) -> set[str]:
@@ -49,13 +57,10 @@ def bare_python(folder: Path) -> Path:
 
 @pytest.mark.slow
 def test_its_wheel_works_where_there_is_no_livegym(tmp_path):
-    pip = [sys.executable, "-m", "pip"]
-    quiet = ["--quiet", "--disable-pip-version-check", "--no-index"]
-    wheels, python = tmp_path / "wheels", bare_python(tmp_path / "bare")
-    built = [*pip, "wheel", *quiet, "--no-deps", "--no-build-isolation", "--wheel-dir", str(wheels), str(PACKAGE)]
-    subprocess.run(built, check=True, cwd=tmp_path)
-    (wheel,) = wheels.glob("livegym_client-*.whl")
-    subprocess.run([*pip, "--python", str(python), "install", *quiet, str(wheel)], check=True, cwd=tmp_path)
+    python = bare_python(tmp_path / "bare")
+    source = tracked_copy(tmp_path / "source") / PACKAGE.relative_to(ROOT)
+    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-index"]
+    subprocess.run([*install, str(wheel(source, tmp_path))], check=True, cwd=tmp_path)
     alone = [str(python), "-I", "-c"]
     typed = "from importlib.resources import files; print((files('livegym_client') / 'py.typed').is_file())"
     assert subprocess.run([*alone, typed], capture_output=True, text=True, cwd=tmp_path).stdout == "True\n"
@@ -63,11 +68,11 @@ def test_its_wheel_works_where_there_is_no_livegym(tmp_path):
     assert "No module named 'livegym'" in absent.stderr
     (example,) = re.findall(r"```python\n(.*?)```", (PACKAGE / "README.md").read_text(), re.S)
     with Running(tmp_path, "config=continuous", "task=Cartpole", "simulator=external", "streamPort=0") as server:
-        server.wait_for("dashboard at", timeout=120)
+        server.wait_for("dashboard at")
         url = re.search(r"dashboard at (\S+)", server.text)[1]
         said = subprocess.run(
             [*alone, example.replace("http://127.0.0.1:58080/", url)],
-            capture_output=True, text=True, cwd=tmp_path, timeout=60,
+            capture_output=True, text=True, cwd=tmp_path, timeout=PATIENCE_S,
         )  # fmt: skip
         assert re.fullmatch(r"\[-?[\d.e-]+\] \d+\n", said.stdout), said.stderr
         assert server.end() == 0

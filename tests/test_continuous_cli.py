@@ -16,7 +16,8 @@ import pytest
 from livegym import train
 from livegym.cfg import cli
 from livegym.rundir.checkpoint import find_latest_checkpoint_file, list_checkpoints
-from tests.processes import TRAIN, Running, results, run, runs, scalars, until
+from tests.patience import PATIENCE_S, until
+from tests.processes import TRAIN, Running, results, run, runs, scalars
 
 TERRITORY = ("config=continuous", "task=Territory", "playSpeed=0", "streamPort=0", "online.training_interval=0.2")
 BLOCKS = "queen,energy,survived,threats,minerals,workers,protectors,age,safety"
@@ -28,12 +29,12 @@ class Serving(Running):
     def status(self) -> dict:
         url = re.search(r"dashboard at (\S+)", self.text)
         assert url is not None
-        with urllib.request.urlopen(f"{url[1]}stats", timeout=20) as answer:
+        with urllib.request.urlopen(f"{url[1]}stats", timeout=PATIENCE_S) as answer:
             return json.load(answer)
 
-    def until(self, holds, timeout: float = 90) -> dict:
+    def until(self, holds) -> dict:
         self.wait_for("dashboard at")
-        until(lambda: holds(self.status()), timeout, lambda: f"{self.status()}\n{self.text}", self)
+        until(lambda: holds(self.status()), lambda: f"{self.status()}\n{self.text}", self.process)
         return self.status()
 
 
@@ -56,7 +57,7 @@ def test_it_serves_learns_stops_goes_on_and_can_be_watched(tmp_path):
         assert before["buffer"]["lost"] == 0
         assert (before["gate"], before["simulator"], before["trainer"]["agreement"]) == ("cost", "builtin", 1.0)
         with Running(tmp_path, "config=test", "testGamesNum=0", "checkpoint=latest", name="test") as test:
-            test.wait_for("now acting: version", 60, count=3)
+            test.wait_for("now acting: version", count=3)
             assert test.end() == 0
         trainer = first.status()["trainer"]["pid"]
         assert first.end() == 0
@@ -89,7 +90,7 @@ def test_curves_go_on_over_a_resume_also_where_there_are_more_trainings_than_exp
     assert before[-1][0] > told["buffer"]["added"]
     with Serving(tmp_path, *slow[:1], "resume=true", "checkpoint=latest", *slow[2:]) as second:
         second.until(lambda s: trains(s) and s["trainer"]["training_steps"] > told["trainer"]["training_steps"])
-        until(lambda: scalars(made / "summaries", "online/loss")[-1][0] > before[-1][0], 60, process=second)
+        until(lambda: scalars(made / "summaries", "online/loss")[-1][0] > before[-1][0], process=second.process)
         assert second.end() == 0
     assert scalars(made / "summaries", "online/loss")[: len(before)] == before
 
@@ -119,7 +120,7 @@ def test_a_server_that_is_killed_leaves_no_trainer_and_no_experience_is_lost(tmp
     with Serving(tmp_path, *TERRITORY) as serving:
         before = serving.until(lambda s: trains(s) and s["buffer"]["added"] > 200)
         serving.process.kill()
-        until(lambda: gone(before["trainer"]["pid"]), 30)
+        until(lambda: gone(before["trainer"]["pid"]))
     with Serving(tmp_path, "config=continuous", "resume=true", "checkpoint=latest", "streamPort=0") as again:
         after = again.until(trains)
         assert after["buffer"]["added"] >= before["buffer"]["added"]
@@ -180,7 +181,7 @@ def test_territories_of_another_process_are_learned_from_over_its_death_and_a_re
         assert learned["buffer"]["refused"] == dict.fromkeys(("late", "duplicate", "unknown", "invalid"), 0)
         assert set(learned["rewards"]["components"]) >= {"survival", "location"}
         second = example("territory_client.py", serving, "--streams", "3", "--steps", "40", "--seed", "1")
-        said, _ = second.communicate(timeout=120)
+        said, _ = second.communicate(timeout=PATIENCE_S)
         assert (second.returncode, " lived" in said) == (0, True), said
         after = serving.until(lambda s: s["buffer"]["added"] > learned["buffer"]["added"] + 100)
         assert (after["buffer"]["lost"], sorted(after["streams"])) == (0, [f"territory-{i}" for i in range(3)])
@@ -189,7 +190,7 @@ def test_territories_of_another_process_are_learned_from_over_its_death_and_a_re
         before = again.until(trains)
         assert before["simulator"] == "external"
         third = example("territory_client.py", again, "--streams", "3", "--steps", "10", "--seed", "2")
-        assert third.wait(120) == 0
+        assert third.wait(PATIENCE_S) == 0
         assert again.until(lambda s: s["buffer"]["added"] > before["buffer"]["added"])["buffer"]["lost"] == 0
         assert again.end() == 0
 

@@ -18,6 +18,7 @@ from livegym.tasks.curriculum import Curriculum
 from livegym.utils.errors import UserError
 from livegym.utils.signals import StopFlag
 from tests.dummy import Counting, CountingParams, counting_env
+from tests.patience import PATIENCE_S
 from tests.test_learning import TINY
 
 ROOT = Path(__file__).parent.parent
@@ -181,7 +182,7 @@ def test_a_run_keeps_its_level_over_a_resume_and_a_test_plays_at_it(tmp_path):
 
     def run(*arguments) -> str:
         command = [sys.executable, str(ROOT / "train.py"), *arguments, "numEnvs=16", "runsDir=runs"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S)
         assert done.returncode == 0, done.stderr
         return done.stderr
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from livegym.tasks.hand import names
+from tests.installed import tracked_copy
 from tests.test_house import LAYERS
 from tools import architecture_picture, tasks_page
 from tools.tasks_page import OUT, page
@@ -90,9 +91,10 @@ def test_the_reference_names_modules_that_exist():
 @pytest.mark.slow
 def test_the_site_is_built_without_a_warning(tmp_path):
     pytest.importorskip("mkdocs", reason="needs the extra docs")
-    subprocess.run(["make", "farm"], cwd=ROOT, check=True, capture_output=True)
+    copy = tracked_copy(tmp_path / "copy")
+    subprocess.run(["make", "farm"], cwd=copy, check=True, capture_output=True)
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=copy, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     pages = list((tmp_path / "site").rglob("*.html"))
     assert len(pages) > 20

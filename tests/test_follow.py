@@ -6,7 +6,6 @@ import dataclasses
 import logging
 import os
 import queue
-import time
 
 import pytest
 import torch
@@ -20,6 +19,7 @@ from livegym.weights.bus_source import bus_of
 from livegym.weights.follow import FollowSource
 from livegym.weights.publish import Publisher
 from livegym.weights.sources import CheckpointSource
+from tests.patience import until
 from tests.test_live import OBS, candidate, live_of, spec_with
 from tests.test_sources import acting, save
 
@@ -213,9 +213,7 @@ def test_a_watching_thread_takes_over_by_itself(run, training):
     with Watcher(live, followed(run, interval=1e6), queue.SimpleQueue()):
         for version in range(2, 30):
             training.publish(version)
-            deadline = time.monotonic() + 30
-            while live.adopt() is None:
-                assert time.monotonic() < deadline, f"version {version} was not taken over"
+            until(live.adopt, lambda version=version: f"version {version} was not taken over")
             assert torch.equal(live.act(OBS), torch.full((2, 1), float(version)))
 
 

@@ -206,11 +206,11 @@ def test_a_training_is_followed_over_a_copying_loop_also_when_its_directory_move
             Running(laptop, *TEST, name="test") as test,
             Running(server, *SMALL, "maxIterations=100000", "saveInterval=0.5", name="train") as training,
         ):
-            test.wait_for("now acting", count=3, timeout=90)
+            test.wait_for("now acting", count=3)
             assert training.end() == 130
             time.sleep(1.5)
             newest = list_checkpoints(runs(server)[0])[0].version
-            test.wait_for(f"now acting: version {newest},", timeout=20)
+            test.wait_for(f"now acting: version {newest},")
             os.killpg(loop.pid, signal.SIGKILL)
             server.rename(tmp_path / "gone")
             time.sleep(1.5)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import pickle
-import time
 import zipfile
 from pathlib import Path
 
@@ -119,10 +118,8 @@ def test_a_zip_bomb_is_refused_before_it_unpacks(run):
         archive.writestr("archive/data/0", bytes(200_000_000))
     path = put(run, "Ant.pth", buffer.getvalue())
     assert path.stat().st_size < 300_000
-    begin = time.monotonic()
     with pytest.raises(CheckpointError, match="would unpack from"):
         read_checkpoint(path)
-    assert time.monotonic() - begin < 5
 
 
 def test_compressed_and_doubled_members_are_refused(run):

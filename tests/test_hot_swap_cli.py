@@ -9,7 +9,8 @@ import signal
 import pytest
 
 from livegym.rundir.run import bus_file, open_run
-from tests.processes import SMALL, Running, results, run, runs, until
+from tests.patience import until
+from tests.processes import SMALL, Running, results, run, runs
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +26,7 @@ def swaps(text: str) -> list[int]:
 def test_a_test_follows_every_publication_and_goes_over_to_files_at_the_end(tmp_path):
     with Running(tmp_path, *TRAINING, name="training") as training, Running(tmp_path, *TEST, name="test") as test:
         test.wait_for("following it on the weight bus")
-        until(lambda: len(swaps(test.text)) >= 8, 60, lambda: test.text, test)
+        until(lambda: len(swaps(test.text)) >= 8, lambda: test.text, test.process)
         assert training.end() == 130
         test.wait_for("the training has ended: following files")
         assert test.end() == 0
@@ -43,7 +44,7 @@ def test_a_test_follows_every_publication_and_goes_over_to_files_at_the_end(tmp_
 
 def test_a_training_that_is_killed_and_resumed_is_followed_on(tmp_path):
     with Running(tmp_path, *TRAINING, name="training") as training, Running(tmp_path, *TEST, name="test") as test:
-        until(lambda: len(swaps(test.text)) >= 3, 60, lambda: test.text, test)
+        until(lambda: len(swaps(test.text)) >= 3, lambda: test.text, test.process)
         training.process.send_signal(signal.SIGKILL)
         training.process.wait()
         test.wait_for("the training has died: following files")
@@ -54,7 +55,7 @@ def test_a_training_that_is_killed_and_resumed_is_followed_on(tmp_path):
         resumed = ("resume=true", "checkpoint=latest", "publishInterval=0.2", "maxIterations=100000")
         with Running(tmp_path, *resumed, name="resumed") as again:
             test.wait_for("following it on the weight bus", count=2)
-            until(lambda: swaps(test.text)[-1] > before, 60, lambda: test.text + again.text, test)
+            until(lambda: swaps(test.text)[-1] > before, lambda: test.text + again.text, test.process)
             versions = swaps(test.text)
             assert versions == sorted(set(versions))  # although it went on from an older checkpoint
             assert again.end() == 130
@@ -70,8 +71,8 @@ def test_two_tests_of_one_training_with_a_guard_and_with_older_versions_beside(t
         Running(tmp_path, *guarded, name="guarded") as one,
         Running(tmp_path, *beside, name="beside") as two,
     ):
-        one.wait_for("swapGuard lets version", timeout=90)
-        until(lambda: bool(swaps(one.text)) and len(swaps(two.text)) > 3, 90, lambda: one.text + two.text, one)
+        one.wait_for("swapGuard lets version")
+        until(lambda: bool(swaps(one.text)) and len(swaps(two.text)) > 3, lambda: one.text + two.text, one.process)
         assert (one.end(), two.end()) == (0, 0)
     found = [json.loads((path / "results.json").read_text()) for path in runs(tmp_path, "test")]
     (pooled,) = [f for f in found if {e["env"] for e in f["episodes"]} == {0, 1, 2}]
@@ -91,7 +92,7 @@ def test_a_run_of_another_shape_is_refused_or_the_world_is_built_anew(tmp_path):
         assert run(tmp_path, *wide).returncode == 0
         refuses.wait_for("refused")
         rebuilds.wait_for("were built anew")
-        rebuilds.wait_for("episodes, mean return", timeout=30)
+        rebuilds.wait_for("episodes, mean return")
         assert (refuses.end(), rebuilds.end()) == (0, 0)
     assert re.search(
         r"refused .*actor_mlp.0.weight is torch.float32\[24, \d+\], here it is torch.float32\[\d+, \d+\]", refuses.text
@@ -114,7 +115,7 @@ def test_the_bus_by_name_needs_a_live_run(tmp_path):
 
 def test_a_pinned_checkpoint_is_never_exchanged(tmp_path):
     with Running(tmp_path, *TRAINING, name="training"):
-        until(lambda: list(tmp_path.glob("runs/*_train_*/nn/*_v1_*.pth")) != [], 60)
+        until(lambda: list(tmp_path.glob("runs/*_train_*/nn/*_v1_*.pth")) != [])
         (file,) = runs(tmp_path)[0].glob("nn/*_v1_*.pth")
         done = run(tmp_path, "config=test", "testGamesNum=40", f"checkpoint={file}")
         assert done.returncode == 0, done.stdout

@@ -26,7 +26,7 @@ from livegym.play.world import build_world
 from livegym.rundir.provenance import Provenance
 from livegym.utils.signals import StopFlag
 from livegym.viewers.native import Window
-from tests.processes import until
+from tests.patience import PATIENCE_S, until
 from tests.screen import WINDOW, Screen
 
 ROOT = Path(__file__).parent.parent
@@ -98,12 +98,12 @@ class Watched:
     def shown(self) -> bool:
         return self.window._show is not None and self.window._show._handle is not None
 
-    def until(self, holds, timeout: float = 30) -> None:
-        until(holds, timeout, lambda: f"{self.state} {self.asked}")
+    def until(self, holds) -> None:
+        until(holds, lambda: f"{self.state} {self.asked}")
 
     def end(self) -> None:
         self.stop.requested = True
-        self.thread.join(30)
+        self.thread.join(PATIENCE_S)
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ class TestOnX:
     def test_the_picture_moves_and_stands_still_while_paused(self, watch, screen):
         watched = watch(*CARTS)
         first = screen.picture()[SCENE]
-        until(lambda: (screen.picture()[SCENE] != first).any(), 20)
+        until(lambda: (screen.picture()[SCENE] != first).any())
         screen.do("key", "space")
         watched.until(lambda: watched.state["paused"])
         time.sleep(0.5)  # frames that were under way
@@ -157,7 +157,7 @@ class TestOnX:
         time.sleep(0.5)
         assert (screen.picture()[SCENE] == still).all()
         screen.do("key", "Right")
-        until(lambda: (screen.picture()[SCENE] != still).any(), 20)
+        until(lambda: (screen.picture()[SCENE] != still).any())
 
     def test_words_are_in_the_picture(self, watch, screen):
         watch(*CARTS)
@@ -166,9 +166,9 @@ class TestOnX:
         assert (corner.max(axis=2) < 120).mean() > 0.3
         without = screen.picture()[:, 560:].mean()
         screen.do("key", "h")
-        until(lambda: screen.picture()[:, 560:].mean() < without - 20, 20)
+        until(lambda: screen.picture()[:, 560:].mean() < without - 20)
         screen.do("key", "h")
-        until(lambda: screen.picture()[:, 560:].mean() > without - 5, 20)
+        until(lambda: screen.picture()[:, 560:].mean() > without - 5)
 
     def test_keys_steer_the_test(self, watch, screen):
         watched = watch(*CARTS)
@@ -209,7 +209,7 @@ class TestOnX:
         screen.do("key", "c")
         watched.until(lambda: watched.view.contacts)
         screen.do("key", "j")  # not ours: MuJoCo shows joints
-        until(lambda: (option.flags != flags).sum() == 2, 10)
+        until(lambda: (option.flags != flags).sum() == 2)
 
     def test_a_policy_is_pinned_by_a_key(self, watch, screen):
         watched = watch(f"checkpoint={KEPT}")
@@ -250,7 +250,7 @@ class TestOnX:
         for task, bodies in (("Cartpole", 3), ("Ant", 14)):
             world = build_world(config("config=test", f"task={task}", "agent=random", "numEnvs=2"), None)
             show = window.begin(world, None)
-            until(lambda: window._show._handle is not None, 20)
+            until(lambda: window._show._handle is not None)
             assert window._show._handle.m.nbody == bodies
             show.on_rest(SimpleNamespace(env=world.env))
             world.close()
@@ -283,7 +283,7 @@ class TestOnX:
             assert process.stdout is not None
             assert any("shown" in line for line in process.stdout)
             frozen.process.send_signal(signal.SIGSTOP)
-            rest, _ = process.communicate(timeout=60)
+            rest, _ = process.communicate(timeout=PATIENCE_S)
         finally:
             process.kill()
             frozen.close()

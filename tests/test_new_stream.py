@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.page_fixtures import browser, colours, needs_chromium, new_page, pixels, text, wait
-from tests.processes import Running, until
+from tests.patience import PATIENCE_S, until
+from tests.processes import Running
 
 __all__ = ["browser"]
 
@@ -54,30 +55,38 @@ def test_its_commands_run(followed, command):
         script = [str(ROOT / "train.py")] if program == "livegym" else []
         env = {**os.environ, "PYTHONPATH": str(ROOT)} if program == "python" else None  # there livegym is installed
         done = subprocess.run(
-            [sys.executable, *script, *arguments], cwd=followed, env=env, capture_output=True, text=True, timeout=300
+            [sys.executable, *script, *arguments],
+            cwd=followed,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return
     with Running(followed, *arguments, "streamPort=0") as serving:
-        serving.wait_for("dashboard at", 90)
+        serving.wait_for("dashboard at")
         url = re.search(r"dashboard at (\S+)", serving.text)[1]
 
         def status() -> dict:
-            with urllib.request.urlopen(f"{url}stats", timeout=20) as answer:
+            with urllib.request.urlopen(f"{url}stats", timeout=PATIENCE_S) as answer:
                 return json.load(answer)
 
         if "simulator=external" in arguments:
             answer = subprocess.run(
-                ["bash", "-c", CURL.replace("http://127.0.0.1:58080/", url)], capture_output=True, text=True, timeout=60
+                ["bash", "-c", CURL.replace("http://127.0.0.1:58080/", url)],
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE_S,
             )
             assert json.loads(answer.stdout)["answers"][0]["type"] == "decision", answer.stdout
         else:
-            until(lambda: status()["serving"]["version"] > 50, 90, lambda: f"{status()}\n{serving.text}", serving)
+            until(lambda: status()["serving"]["version"] > 50, lambda: f"{status()}\n{serving.text}", serving.process)
             found = status()
             assert found["gate"] == ("dry" if "gate=dry" in arguments else "cost")
             assert found["decisions"]["gate_failures"] == 0
             assert found["decisions"]["send"] > 0
-        assert serving.end(timeout=60) == 0
+        assert serving.end() == 0
 
 
 @pytest.mark.slow
@@ -85,11 +94,11 @@ def test_its_commands_run(followed, command):
 def test_its_picture_is_drawn_on_the_dashboard_of_a_project_that_is_named(followed, browser):
     arguments = ("config=continuous", "task=Tank", f"projectDir={followed}", "playSpeed=0", "streamPort=0")
     with Running(followed.parent, *arguments) as serving:
-        serving.wait_for("dashboard at", 90)
+        serving.wait_for("dashboard at")
         page = new_page(browser)
         page.set_viewport_size({"width": 1300, "height": 900})  # the picture can be seen
         page.goto(re.search(r"dashboard at (\S+)", serving.text)[1])
-        wait(page, lambda: "is the mark. Pump" in text(page, "#picture-text"), 60, lambda: text(page, "#picture-text"))
+        wait(page, lambda: "is the mark. Pump" in text(page, "#picture-text"), lambda: text(page, "#picture-text"))
         assert text(page, "#picture-title") == "Tank"
         assert page.locator("#picture-legend li").all_text_contents() == ["level", "mark"]
         box = page.locator("#picture-canvas").bounding_box()
@@ -97,4 +106,4 @@ def test_its_picture_is_drawn_on_the_dashboard_of_a_project_that_is_named(follow
         assert colours(pixels(page, "#picture-canvas")) >= 3  # water, mark, and the card behind
         assert page.said == []
         page.context.close()
-        assert serving.end(timeout=60) == 0
+        assert serving.end() == 0

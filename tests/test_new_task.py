@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from livegym.projects.new import TEMPLATE
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "docs" / "new-task.md").read_text()
@@ -39,7 +40,9 @@ def test_whoever_follows_it_has_a_task_that_learns(tmp_path):
             continue
         command = [sys.executable, *([str(ROOT / "train.py")] if program == "livegym" else []), *arguments]
         env = {"PYTHONPATH": str(ROOT)} if program == "python" else {}  # there livegym is installed
-        done = subprocess.run(command, cwd=here, env={**os.environ, **env}, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(
+            command, cwd=here, env={**os.environ, **env}, capture_output=True, text=True, timeout=PATIENCE_S
+        )
         assert done.returncode == 0, done.stdout + done.stderr
     tested = max(here.glob("runs/Slider_test_*/results.json"), key=lambda file: file.stat().st_mtime)
     assert json.loads(tested.read_text())["success_rate"] > 0.9

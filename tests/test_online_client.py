@@ -19,7 +19,7 @@ from livegym_client import Client, Decision, Denied, Refused, Runner, Unreachabl
 from livegym_client import client as client_module
 from livegym_client.wire import MAX_BYTES, Address, batches, item_of
 from tests.online_fixtures import serving
-from tests.processes import until
+from tests.patience import PATIENCE_S, until
 from tests.web_fixtures import TOKEN
 
 pytest_plugins = ["online_fixtures"]
@@ -116,11 +116,11 @@ def test_a_lost_answer_is_asked_for_again_and_is_the_same(serve):
         results = []
         thread = threading.Thread(target=lambda: results.append(client.decide("a", [0, 0, 0, 2], reward=5.0)))
         thread.start()
-        assert served.loop.thinking.wait(30)
+        assert served.loop.thinking.wait(PATIENCE_S)
         client._socket.socket.shutdown(2)
-        until(lambda: client.connections == 2, timeout=30)
+        until(lambda: client.connections == 2)
         served.loop.go.set()
-        thread.join(30)
+        thread.join(PATIENCE_S)
         assert results[0].decision == 2
         assert client.decide("a", [0, 0, 0, 3]).decision == 3
     assert served.loop.rewards == {1: 5.0}
@@ -134,11 +134,11 @@ def test_a_reward_whose_answer_was_lost_has_arrived(serve):
         served.loop.go.clear()
         thread = threading.Thread(target=lambda: client.reward(decision, 5.0))
         thread.start()
-        assert served.loop.thinking.wait(30)
+        assert served.loop.thinking.wait(PATIENCE_S)
         client._socket.socket.shutdown(2)
-        until(lambda: client.connections == 2, timeout=30)
+        until(lambda: client.connections == 2)
         served.loop.go.set()
-        thread.join(30)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
         with pytest.raises(Refused, match="duplicate"):
             client.reward(decision, 5.0)
@@ -169,7 +169,7 @@ def test_it_waits_for_a_server_that_comes_back(serve):
     thread = threading.Thread(target=lambda: results.append(client.decide("a", [0, 0, 0, 2], reward=0.5)))
     thread.start()
     with serving(port=port, loop=first.loop) as second:
-        thread.join(30)
+        thread.join(PATIENCE_S)
         client.close()
         assert second.door.port == port
     assert results[0].decision == before.decision + 1
@@ -189,10 +189,10 @@ def test_it_asks_again_where_the_server_is_busy(serve, monkeypatch):
     threads = [threading.Thread(target=ask, args=(i,)) for i in range(6)]
     for thread in threads:
         thread.start()
-    until(lambda: served.inbox.busy > 3, timeout=30)
+    until(lambda: served.inbox.busy > 3)
     served.loop.go.set()
     for i, thread in enumerate(threads):
-        thread.join(60)
+        thread.join(PATIENCE_S)
         clients[i].close()
     assert {i: results[i].action for i in range(6)} == {i: [2.0 * i] for i in range(6)}
     assert served.inbox.most_waiting == 1
@@ -317,7 +317,7 @@ def test_the_example_learns_in_a_process_of_its_own(serve):
     script = [sys.executable, str(ROOT / "examples" / "gym_client.py"), "--url", served.address]
     done = subprocess.run(
         [*script, "--steps", "120", "--streams", "2"], cwd=ROOT, env={"PYTHONPATH": str(ROOT), "PATH": ""},
-        capture_output=True, text=True, timeout=120,
+        capture_output=True, text=True, timeout=PATIENCE_S,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

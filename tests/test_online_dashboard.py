@@ -19,7 +19,7 @@ from livegym.serve import dashboard as module
 from livegym.serve.dashboard import MAX_MESSAGE, READ_ONLY
 from livegym.web.pages import REFUSALS
 from tests.online_status import Script, dashboards, picture_of
-from tests.processes import until
+from tests.patience import PATIENCE_S, until
 from tests.web_fixtures import client_of
 
 EVIL = "http://evil.example"
@@ -34,8 +34,8 @@ class Line:
         self.hello, self.state, self.points, self.messages = {}, {}, [], []
 
     def read(self) -> dict:
-        """One message, which must be strict JSON and comes within a second or so: one is due each second."""
-        message = json.loads(self.socket.recv(10), parse_constant=pytest.fail)
+        """One message, which must be strict JSON each second one is due."""
+        message = json.loads(self.socket.recv(PATIENCE_S), parse_constant=pytest.fail)
         self.messages.append(message)
         self.hello = message.get("hello", self.hello)
         self.state |= message.get("state", {})
@@ -44,12 +44,8 @@ class Line:
 
     def until(self, holds) -> dict:
         """Reads up to the first message for which `holds(message)`."""
-        deadline = time.monotonic() + 20
-        while True:
-            message = self.read()
-            if holds(message):
-                return message
-            assert time.monotonic() < deadline, self.messages[-3:]
+        until(lambda: holds(self.read()), lambda: str(self.messages[-3:]), pause=lambda: None)
+        return self.messages[-1]
 
     def ask(self, what, **more) -> str | None:
         """The reason why it is not done, None where it is."""
@@ -265,7 +261,7 @@ def test_an_order_that_takes_long_holds_up_neither_its_page_nor_others(script, o
     monkeypatch.setattr(module, "CONTROL_S", 0.5)
     over = threading.Event()
     door = opened()
-    script.control = lambda request: over.wait(60) and None
+    script.control = lambda request: over.wait(PATIENCE_S) and None
     door.dashboard._control = script.control
     try:
         with Line(door) as line, Line(door) as other:
@@ -282,20 +278,20 @@ def test_a_picture_that_takes_long_holds_up_no_page(script, opened):
 
     def picture(stream):
         asked.set()
-        over.wait(60)
+        over.wait(PATIENCE_S)
         return picture_of(stream)
 
     script.picture = picture
     door = opened()
 
     def get():
-        with client_of(door, timeout=60) as client:
+        with client_of(door, timeout=PATIENCE_S) as client:
             client.get("/online/picture", params={"stream": "north"})
 
     thread = threading.Thread(target=get)
     thread.start()
     try:
-        assert asked.wait(20)
+        assert asked.wait(PATIENCE_S)
         with Line(door) as line:
             script.change(decisions={"total": 6000})
             line.until(lambda m: m["state"].get("decisions", {}).get("total") == 6000)
@@ -311,7 +307,7 @@ def test_open_pages_are_counted_and_those_that_vanish_are_not(script, opened):
             line.until(lambda m: m["state"].get("pages") == 2)
             other.socket.socket.close()  # no goodbye
         line.until(lambda m: m["state"].get("pages") == 1)
-    until(lambda: door.dashboard.open == 0, 20)
+    until(lambda: door.dashboard.open == 0)
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from livegym.serve import claims, messages, server, talk
 from livegym.serve.inbox import CAPACITY
 from livegym.web.server import MAX_HELD, MAX_MESSAGE, MAX_WAITING
 from tests.page_fixtures import needs_chromium
+from tests.patience import PATIENCE_S
 
 pytest_plugins = ["online_fixtures", "page_fixtures"]
 
@@ -66,7 +67,11 @@ def test_the_lines_run_as_they_stand(serve):
     port = f":{served.door.port}"
     for code in blocks("python"):
         done = subprocess.run(
-            [sys.executable, "-c", code.replace(":58080", port)], cwd=ROOT, capture_output=True, text=True, timeout=60
+            [sys.executable, "-c", code.replace(":58080", port)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
         )
         assert done.returncode == 0, done.stderr
     assert served.loop.rewards == {1: 0.98, 2: 0.97}
@@ -77,7 +82,7 @@ def test_the_lines_run_as_they_stand(serve):
     first = str(SESSION + 1)  # the id of a run's first decision; the stand-in counts from 1
     assert first in commands
     for command in commands.replace(":58080", port).replace(first, "1").split("\n\n"):
-        answer = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60).stdout
+        answer = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=PATIENCE_S).stdout
         assert json.loads(answer).get("type", "spec") in ("spec", "answers"), answer
     assert served.loop.rewards == {1: 0.98}
 

@@ -24,7 +24,7 @@ def shown_at(browser, url, size=None, scheme="light"):
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size(size or {"width": 1300, "height": 900})
     page.goto(url)
-    wait(page, lambda: text(page, "#connection") == "live", 20)
+    wait(page, lambda: text(page, "#connection") == "live")
     return page
 
 
@@ -56,7 +56,7 @@ def pixels(page):
 
 
 def drawn(page):
-    wait(page, lambda: "workers" in text(page, "#picture-text"), 20, lambda: text(page, "#picture-text"))
+    wait(page, lambda: "workers" in text(page, "#picture-text"), lambda: text(page, "#picture-text"))
     return pixels(page)
 
 
@@ -122,7 +122,7 @@ def test_a_trainer_that_was_given_up_is_started_again_by_a_button(shown):
     shown.script.change(trainer={"state": "given up", "why": "it diverges"})
     wait(page, lambda: page.is_visible("#train"))
     page.click("#train")
-    wait(page, lambda: shown.script.asked == [{"do": "train", "version": None}], 20, lambda: str(shown.script.asked))
+    wait(page, lambda: shown.script.asked == [{"do": "train", "version": None}], lambda: str(shown.script.asked))
     shown.script.change(trainer={"state": "starting", "why": ""})
     wait(page, lambda: page.is_hidden("#train"))
 
@@ -137,16 +137,16 @@ def test_without_a_gate_there_is_no_card_of_it(shown):
 def test_a_server_that_stops_is_said_at_once_and_one_that_comes_back_is_found(shown):
     page, port = shown.page, shown.door.port
     shown.door.stop()
-    wait(page, lambda: text(page, "#connection") == "reconnecting", 5)
+    wait(page, lambda: text(page, "#connection") == "reconnecting")
     assert page.get_attribute("body", "data-fresh") == "no"
     assert "No connection to the server" in text(page, "#troubles")
     assert float(page.locator("#trainer").evaluate("e => getComputedStyle(e).opacity")) < 0.7
-    wait(page, lambda: "5 s old" in text(page, "#troubles"), 20, lambda: text(page, "#troubles"))
+    wait(page, lambda: "5 s old" in text(page, "#troubles"), lambda: text(page, "#troubles"))
     page.click("#pin")
     assert "not connected" in text(page, "#notice")
     shown.script.change(serving={"version": 77, "age_s": 1.0})
     shown.opened(port=port)
-    wait(page, lambda: text(page, "#connection") == "live", 30)
+    wait(page, lambda: text(page, "#connection") == "live")
     wait(page, lambda: "version 77" in text(page, "#serving"))
     assert page.get_attribute("body", "data-fresh") == "yes"
     assert page.is_hidden("#troubles")
@@ -158,16 +158,16 @@ def test_a_server_that_says_nothing_and_a_status_that_nobody_renews_are_told_apa
     with dashboards(script) as opened:
         door = opened()
         page = shown_at(browser, door.url)  # nobody changes the status
-        wait(page, lambda: "the decision loop is not responding" in text(page, "#troubles"), 20)
+        wait(page, lambda: "the decision loop is not responding" in text(page, "#troubles"))
         assert text(page, "#connection") == "live"
         assert page.get_attribute("body", "data-fresh") == "no"
         monkeypatch.setattr("livegym.serve.dashboard.BEAT", 1e9)
-        wait(page, lambda: "connected but sends nothing" in text(page, "#troubles"), 20)
+        wait(page, lambda: "connected but sends nothing" in text(page, "#troubles"))
         assert text(page, "#connection") == "no news"
-        wait(page, lambda: text(page, "#connection") == "reconnecting" or door.dashboard.open != 1, 20)
+        wait(page, lambda: text(page, "#connection") == "reconnecting" or door.dashboard.open != 1)
         monkeypatch.setattr("livegym.serve.dashboard.BEAT", 1.0)
         with running(script):
-            wait(page, lambda: page.get_attribute("body", "data-fresh") == "yes", 30)
+            wait(page, lambda: page.get_attribute("body", "data-fresh") == "yes")
         page.context.close()
 
 
@@ -177,7 +177,7 @@ def test_a_stream_that_falls_silent_is_said(shown, browser):
         idle = itertools.count(15)
         script.step = lambda number: script.change(decisions={"idle_s": next(idle) / 4 + 15})  # nobody asks it anything
         page = shown_at(browser, opened().url)
-        wait(page, lambda: "No observation has come for" in text(page, "#troubles"), 40)
+        wait(page, lambda: "No observation has come for" in text(page, "#troubles"))
         assert page.get_attribute("body", "data-fresh") == "yes"
         assert "none for" in text(page, "#idle")
         page.context.close()

@@ -20,6 +20,7 @@ from livegym.serve.messages import LARGEST, STATUS, DecisionAnswer, Description
 from livegym.serve.protocol import Reader, Refused, answers_of, text_of
 from livegym.tasks.stream_task import RawField
 from tests.online_fixtures import GRID, SPEC, decision_of
+from tests.patience import PATIENCE_S
 
 PLAIN, RAW = Reader(Description(SPEC)), Reader(Description(SPEC, GRID))
 MINERALS = [[0, 0.5, 1], [0.25, 0, 0]]
@@ -328,9 +329,9 @@ class TestInbox:
         thread = threading.Thread(target=loop)
         thread.start()
         inbox.ask([Observed("a")])
-        assert woken.wait(10)
+        assert woken.wait(PATIENCE_S)
         inbox.close()
-        thread.join(10)  # would take 60 s
+        thread.join(PATIENCE_S)  # would take 60 s
         assert not thread.is_alive()
         assert len(taken) == 1
 
@@ -362,7 +363,7 @@ class TestInbox:
 
         def client(name):
             for i in range(200):
-                (answer,) = inbox.ask([Rewarded(name, i, 0.0)]).result(30)
+                (answer,) = inbox.ask([Rewarded(name, i, 0.0)]).result(PATIENCE_S)
                 results.append(answer)
 
         threads = [threading.Thread(target=client, args=(name,)) for name in "abcd"]
@@ -374,5 +375,5 @@ class TestInbox:
                 answered += 1
                 asked.answer([Accepted(r.stream, r.decision) for r in asked.requests])
         for thread in threads:
-            thread.join(30)
+            thread.join(PATIENCE_S)
         assert sorted((a.stream, a.decision) for a in results) == [(name, i) for name in "abcd" for i in range(200)]

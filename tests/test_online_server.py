@@ -26,7 +26,7 @@ from livegym.serve import claims, server, talk
 from livegym.serve.inbox import Asked
 from livegym.web import server as web_server
 from tests.online_fixtures import serving
-from tests.processes import until
+from tests.patience import PATIENCE_S, until
 from tests.web_fixtures import TOKEN, complaints
 
 pytest_plugins = ["online_fixtures"]
@@ -55,7 +55,7 @@ def reward(stream, decision, value, **fields):
 async def ask(ws, text):
     """The answer to a message: the first one of it, or the error about all."""
     await ws.send(text)
-    content = json.loads(await asyncio.wait_for(ws.recv(), 30))
+    content = json.loads(await asyncio.wait_for(ws.recv(), PATIENCE_S))
     return content["answers"][0] if content["type"] == "answers" else content
 
 
@@ -63,7 +63,7 @@ async def ended(ws):
     """Code and reason with which the server ends a connection."""
     try:
         while True:
-            await asyncio.wait_for(ws.recv(), 30)
+            await asyncio.wait_for(ws.recv(), PATIENCE_S)
     except ConnectionClosed:
         return ws.close_code, ws.close_reason
 
@@ -116,7 +116,7 @@ class TestDecisions:
         assert accepted == {"type": "accepted", "stream": "a", "decision": 1}
         assert (again["kind"], unknown["kind"]) == ("duplicate", "unknown")
         assert served.loop.rewards == {1: 0.5}
-        until(lambda: served.api.counts()["clients"] == 0, timeout=30)
+        until(lambda: served.api.counts()["clients"] == 0)
         assert served.api.counts() == {"clients": 0, "messages": 4, "refused": 2, "busy": 0}
 
     def test_many_streams_are_decided_in_one_pass_and_answered_in_order(self, serve):
@@ -199,7 +199,7 @@ class TestDecisions:
 
 
 async def until_async(condition):
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.sleep(0.01)
 
@@ -349,9 +349,9 @@ class TestLeaving:
                 return len(ways), await ask(ws, observe("leaves", sequence=1))
 
         ways, found = asyncio.run(drive())
-        child.wait(30)
+        child.wait(PATIENCE_S)
         assert found["decision"] in served.loop.decided
-        until(lambda: len(ends(caplog)) == ways + 5, timeout=30)
+        until(lambda: len(ends(caplog)) == ways + 5)
         assert [r for r in complaints(caplog) if r.name.startswith(("online", "uvicorn", "web"))] == []
 
     def test_what_was_asked_by_who_left_is_decided_and_kept(self, serve):
@@ -361,7 +361,7 @@ class TestLeaving:
         with pytest.raises(httpx.ReadTimeout), served.http(timeout=0.3) as http:
             http.post("/observe", content=body, headers={"content-type": "application/json"})
         served.loop.go.set()
-        until(lambda: served.loop.decided, timeout=30)
+        until(lambda: served.loop.decided)
         with served.http() as http:
             answer = http.post("/observe", content=body, headers={"content-type": "application/json"}).json()
         assert answer["answers"][0]["decision"] == 1
@@ -514,13 +514,13 @@ class TestLimits:
             Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
             before = peak_kib()
             assert sent_until_stuck(raw, frame * 20_000, 10) < 10  # it was cut off
-            until(lambda: served.api.counts()["clients"] == 0, timeout=30)
+            until(lambda: served.api.counts()["clients"] == 0)
         assert served.api.counts()["messages"] < 20
         assert peak_kib() - before < 32 * 1024
 
     def test_a_body_over_the_limit_is_not_read(self, serve):
         served = serve()
-        with socket.create_connection(("127.0.0.1", served.door.port), timeout=30) as raw:
+        with socket.create_connection(("127.0.0.1", served.door.port), timeout=PATIENCE_S) as raw:
             head = f"POST /online/v1/observe HTTP/1.1\r\nHost: 127.0.0.1:{served.door.port}\r\n"
             raw.sendall(f"{head}Content-Type: application/json\r\nContent-Length: {2 << 30}\r\n\r\n".encode())
             assert b" 413 " in raw.recv(4096)  # though not a byte of it was sent
@@ -541,8 +541,8 @@ class TestLimits:
             raw.settimeout(0.5)
             sent = sent_until_stuck(raw, frame, 100_000)
             asyncio.run(other())
-            until(lambda: served.api.counts()["clients"] == 0, timeout=30)
-            until(lambda: not served.door._server.server_state.connections, timeout=30)
+            until(lambda: served.api.counts()["clients"] == 0)
+            until(lambda: not served.door._server.server_state.connections)
         assert other_answers == ["decision"] * 200
         assert sent < 100_000
         assert served.inbox.most_waiting <= talk.UNANSWERED + 1

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.installed import ROOT, Environment, tracked_copy, wheel
-from tests.processes import Running, results, runs, until
+from tests.patience import PATIENCE_S, until
+from tests.processes import Running, results, runs
 
 pytestmark = pytest.mark.slow
 
@@ -120,12 +121,12 @@ def watched(environment: Environment, folder: Path, *task: str) -> None:
     script = environment.bin / "livegym"
     arguments = (*task, "watch=true", "streamPort=0", "maxIterations=1000000", "playSpeed=0")
     with Running(folder, *arguments, name="watch", script=script, program=environment.python) as training:
-        training.wait_for("watch: watch at http://", 90)
+        training.wait_for("watch: watch at http://")
         page = re.search(r"watch: watch at (\S+)", training.text)[1]
-        with urllib.request.urlopen(page, timeout=20) as answer:
+        with urllib.request.urlopen(page, timeout=PATIENCE_S) as answer:
             assert b"livegym" in answer.read()
         assert "error" not in training.text
-        assert training.end(timeout=60) == 130
+        assert training.end() == 130
 
 
 def continuous(environment: Environment, folder: Path, *task: str) -> None:
@@ -133,15 +134,15 @@ def continuous(environment: Environment, folder: Path, *task: str) -> None:
     script = environment.bin / "livegym"
     arguments = ("config=continuous", "playSpeed=0", "online.training_interval=0", "streamPort=0", *task)
     with Running(folder, *arguments, name="continuous", script=script, program=environment.python) as serving:
-        serving.wait_for("dashboard at", 90)
+        serving.wait_for("dashboard at")
         url = re.search(r"dashboard at (\S+)", serving.text)[1]
 
         def version() -> int:
-            with urllib.request.urlopen(f"{url}stats", timeout=20) as answer:
+            with urllib.request.urlopen(f"{url}stats", timeout=PATIENCE_S) as answer:
                 return json.load(answer)["serving"]["version"] or 0
 
-        until(lambda: version() > 5, 90, lambda: serving.text, serving)
-        assert serving.end(timeout=60) == 0
+        until(lambda: version() > 5, lambda: serving.text, serving.process)
+        assert serving.end() == 0
 
 
 def test_every_mode_with_an_installed_project(installed):

@@ -23,7 +23,8 @@ from tests.page_fixtures import (
     wait,
     wait_scene,
 )
-from tests.processes import TRAIN, until
+from tests.patience import PATIENCE_S, until
+from tests.processes import TRAIN
 
 __all__ = ["browser", "open_page"]
 pytestmark = [pytest.mark.slow, needs_chromium]
@@ -52,7 +53,7 @@ def fresh(watched):
     line.ask("pause", on=True)
     line.ask("speed", factor=1.0)
     line.ask("step")
-    until(lambda: any(lengths(line)), 20)  # so that zeros are those of this reset
+    until(lambda: any(lengths(line)))  # so that zeros are those of this reset
     line.until(lambda state: state["paused"])
     line.ask("restart", env_id=None)
     reach(line, [0, 0, 0, 0])
@@ -73,7 +74,7 @@ def lengths(line):
 
 def reach(line, expected):
     """Waits until the open episodes are so long."""
-    until(lambda: lengths(line) == expected, 20, lambda: str(lengths(line)))
+    until(lambda: lengths(line) == expected, lambda: str(lengths(line)))
 
 
 def test_the_scene_moves_while_it_plays_and_stands_still_while_paused(fresh):
@@ -208,14 +209,14 @@ def test_colours_survive_a_reload(watched, open_page):
     assert page.get_attribute("html", "data-theme") == "dark"
     page.reload()
     wait(page, lambda: page.get_attribute("html", "data-theme") == "dark")
-    wait(page, lambda: "darkMode" in (page.get_attribute("#scene iframe", "src", timeout=20_000)))
+    wait(page, lambda: "darkMode" in (page.get_attribute("#scene iframe", "src", timeout=1000 * PATIENCE_S)))
 
 
 def test_a_grasp_shows_its_contacts_and_their_forces(tmp_path, open_page):
     asked = ("task=BlindGrasping", f"checkpoint={POLICY}", "testGamesNum=0", "numEnvs=1", "streamFps=10")
     with Served(tmp_path, *asked) as server, Line(server) as line:
         line.until(lambda state: "lengths" in state)
-        until(lambda: lengths(line)[0] > 60, 60)
+        until(lambda: lengths(line)[0] > 60)
         line.ask("pause", on=True)
         page = open_page(server.url)
         assert text(page, "#task") == "BlindGrasping"

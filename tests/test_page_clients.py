@@ -24,7 +24,7 @@ from tests.page_fixtures import (
     text,
     wait,
 )
-from tests.processes import until
+from tests.patience import until
 
 __all__ = ["browser", "open_page"]
 pytestmark = [pytest.mark.slow, needs_chromium]
@@ -38,7 +38,7 @@ def server(tmp_path_factory):
     with Served(tmp_path_factory.mktemp("clients"), *carts) as server, Line(server) as line:
         line.until(lambda state: state.get("phase") == "playing")
         line.socket.close()
-        until(lambda: server.stats()["clients"] == 0, 10)
+        until(lambda: server.stats()["clients"] == 0)
         yield server
         assert server.end() == 0
         assert "Traceback" not in server.text
@@ -98,23 +98,23 @@ def test_clients_that_never_read_hold_up_nobody(server):
             stack.enter_context(contextlib.closing(scene_client(server, max_queue=1)))
         line = stack.enter_context(Line(server))
         frames = stack.enter_context(contextlib.closing(scene_client(server)))
-        until(lambda: watched(server) == (5, 5), 30)
+        until(lambda: watched(server) == (5, 5))
         for _ in range(3):
             goes_on(server, line, frames)
-    until(lambda: watched(server) == (0, 0), 30)
+    until(lambda: watched(server) == (0, 0))
 
 
 def test_a_browser_that_is_stopped_holds_up_nobody_and_one_that_is_killed_is_gone(server, tmp_path):
     with OwnBrowser(server.url, tmp_path) as alone:
-        until(lambda: watched(server) == (1, 1), 60, lambda: str(watched(server)))
+        until(lambda: watched(server) == (1, 1), lambda: str(watched(server)))
         with Line(server) as line, contextlib.closing(scene_client(server)) as frames:
             alone.send(signal.SIGSTOP)
             for _ in range(3):
                 goes_on(server, line, frames)
             alone.send(signal.SIGKILL)
-            until(lambda: watched(server) == (1, 1), 30, lambda: str(watched(server)))
+            until(lambda: watched(server) == (1, 1), lambda: str(watched(server)))
             goes_on(server, line, frames)
-    until(lambda: watched(server) == (0, 0), 30)
+    until(lambda: watched(server) == (0, 0))
 
 
 def held(server):
@@ -131,21 +131,21 @@ def crowd(server):
         for _ in range(MANY):
             lines.append(stack.enter_context(Line(server)))
             scenes.append(stack.enter_context(contextlib.closing(scene_client(server))))
-        until(lambda: watched(server) == (MANY, MANY), 60, lambda: str(watched(server)))
+        until(lambda: watched(server) == (MANY, MANY), lambda: str(watched(server)))
         for line, frames in zip(lines, scenes, strict=True):
             line.until(lambda state: state["clients"] == MANY)
             assert line.hello["num_envs"] == 2
             assert frames.recv(20)
-    until(lambda: watched(server) == (0, 0), 60, lambda: str(watched(server)))
+    until(lambda: watched(server) == (0, 0), lambda: str(watched(server)))
 
 
 def test_fifty_clients_are_all_served_and_leave_nothing(server):
     pause(server, True)
     crowd(server)  # pools of threads grow to their size
     pause(server, False)
-    until(lambda: watched(server) == (0, 0), 30)
+    until(lambda: watched(server) == (0, 0))
     threads, files = held(server)
     crowd(server)
     few = 5
-    until(lambda: held(server)[1] <= files + few, 30, lambda: str(held(server)))
+    until(lambda: held(server)[1] <= files + few, lambda: str(held(server)))
     assert held(server)[0] <= threads + few

@@ -21,6 +21,7 @@ from tests.page_fixtures import (
     wait,
     wait_scene,
 )
+from tests.patience import PATIENCE_S
 from tests.processes import Running, runs
 
 __all__ = ["browser", "open_page"]
@@ -30,7 +31,7 @@ CARTS = ("task=Cartpole", "agent=random", "testGamesNum=0", "streamFps=5", "numE
 
 def ends_well(server, cwd, status=None, signum=signal.SIGINT):
     """The test ends as it should: results, and no complaint."""
-    assert (server.end(signum) if status is None else server.process.wait(60)) == 0
+    assert (server.end(signum) if status is None else server.process.wait(PATIENCE_S)) == 0
     found = json.loads((runs(cwd, "test")[-1] / "results.json").read_text())
     assert found["task"] == "Cartpole"
     for word in ("Traceback", "ERROR", "Exception"):
@@ -71,7 +72,7 @@ def test_a_page_left_open_asks_for_the_token_that_the_next_test_wants(tmp_path, 
         wait(page, lambda: text(page, "#connection") == "live")
         ends_well(server, tmp_path, signum=signal.SIGTERM)
     with Served(tmp_path, *CARTS, f"streamPort={port}", "streamToken=0123456789", name="second") as server:
-        page.wait_for_selector("#token", timeout=60_000)
+        page.wait_for_selector("#token", timeout=1000 * PATIENCE_S)
         page.fill("#token", "0123456789")
         page.click("button")
         wait(page, lambda: text(page, "#connection") == "live")

@@ -29,7 +29,7 @@ from livegym.viewers.browser.stage import Stage
 from livegym.viewers.view import View
 from tests.dummy import counting_env
 from tests.page_fixtures import Line, SceneLine
-from tests.processes import until
+from tests.patience import until
 from tests.web_fixtures import doors
 
 NUMBERS = st.integers() | st.integers(10**300, 10**320) | st.floats()
@@ -169,7 +169,7 @@ def test_bodies_that_look_alike_are_one_mesh_and_what_rests_is_not_sent(ants):
     scene = ants.stage._scene
     assert [kind.bodies.tolist() for kind in scene.kinds][:3] == [[1], [2, 3], [4]]
     with SceneLine(ants.stage) as line:
-        until(lambda: ants.stage.eyes, 10)
+        until(lambda: ants.stage.eyes)
         ants.draw()
         assert line.updates() >= {(kind.handle.name, "batched_positions") for kind in scene.kinds}
         ants.draw()
@@ -182,9 +182,9 @@ def test_bodies_that_look_alike_are_one_mesh_and_what_rests_is_not_sent(ants):
 
 def test_positions_and_turns_are_rounded_to_what_packs_well(ants):
     with SceneLine(ants.stage):
-        until(lambda: ants.stage.eyes, 10)
+        until(lambda: ants.stage.eyes)
         ants.draw()
-        until(lambda: all(len(kind.sent) for kind in ants.stage._scene.kinds), 10)
+        until(lambda: all(len(kind.sent) for kind in ants.stage._scene.kinds))
     sent = np.concatenate([kind.sent for kind in ants.stage._scene.kinds]).astype(float)
     assert np.array_equal(sent[:, :3] * 2**13, np.round(sent[:, :3] * 2**13))
     assert np.array_equal(sent[:, 3:] * 2**12, np.round(sent[:, 3:] * 2**12))
@@ -195,20 +195,20 @@ def test_each_client_hides_for_itself_and_finds_its_page_by_its_port(ants):
     stage = ants.stage
     stage.look("one", Look(View(env_id=1, show_all=False), True))
     with SceneLine(stage, page="one") as one, SceneLine(stage) as other:
-        until(lambda: len(stage.eyes) == 2, 10)
+        until(lambda: len(stage.eyes) == 2)
         assert sorted(eye.page for eye in stage.eyes.values()) == ["", "one"]
         ants.draw()
         scaled = {name for name, field in one.updates() if field == "batched_scales"}
         assert scaled == {kind.handle.name for kind in stage._scene.kinds}
         assert not [field for _, field in other.updates() if field == "batched_scales"]
-    until(lambda: not stage.eyes, 10)
+    until(lambda: not stage.eyes)
 
 
 def test_a_new_client_of_a_page_has_its_camera_put(ants):
     """A page whose scene was loaded anew, in other colours, after any other wish kept viser's own camera."""
     ants.stage.look("one", Look(View(preset="top"), False))
     with SceneLine(ants.stage, page="one") as line:
-        until(lambda: ants.stage.eyes, 10)
+        until(lambda: ants.stage.eyes)
         ants.draw()
         (put,) = [m["position"] for m in line.messages() if m["type"] == "SetCameraPositionMessage"]
         assert put[2] > 5 * abs(put[0])
@@ -217,7 +217,7 @@ def test_a_new_client_of_a_page_has_its_camera_put(ants):
 def test_a_frame_that_is_drawn_anew_for_another_view_is_not_old(ants):
     """Its age was measured again each time: 10 s of lag in a test that was paused for 10 s."""
     with SceneLine(ants.stage, page="one") as line:
-        until(lambda: ants.stage.eyes, 10)
+        until(lambda: ants.stage.eyes)
         ants.draw()
         line.messages()
         lag = ants.stage.lag
@@ -251,7 +251,7 @@ def test_a_page_is_sent_what_has_changed(pages):
         pages.board.add("swap", {"t": 1.0})
         assert line.read()
         assert (line.messages[-1]["state"], line.messages[-1]["points"]) == ({}, [[1, "swap", {"t": 1.0}]])
-    until(lambda: pages.routes.open == 0, 10)
+    until(lambda: pages.routes.open == 0)
     assert pages.looks[-1] == (line.page, None)
 
 

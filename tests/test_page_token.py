@@ -7,7 +7,8 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from tests.page_fixtures import Line, Served, browser, needs_chromium, open_page, scene_client, text, wait
-from tests.processes import Running, runs, until
+from tests.patience import until
+from tests.processes import Running, runs
 
 __all__ = ["browser", "open_page"]
 pytestmark = [pytest.mark.slow, needs_chromium]
@@ -17,7 +18,7 @@ GIVEN = "a-token-0123"
 
 def files_with(cwd, token):
     """Files below the run directories in which the token stands."""
-    until(lambda: any((cwd / "runs").rglob("train.log")), 30)
+    until(lambda: any((cwd / "runs").rglob("train.log")))
     return [path for path in (cwd / "runs").rglob("*") if path.is_file() and token.encode() in path.read_bytes()]
 
 
@@ -100,8 +101,8 @@ def test_who_may_only_look_cannot_touch_and_a_given_token_is_in_no_file(tmp_path
 def test_the_token_of_a_training_that_is_watched_is_in_no_file(tmp_path):
     watched = ("task=Cartpole", "numEnvs=32", "train.horizon_length=8", "maxIterations=100000", "watch=true")
     with Running(tmp_path, *watched, "streamPort=0", "streamBindAll=true", f"streamToken={GIVEN}") as training:
-        training.wait_for("watch at http", 90)
-        assert training.end(timeout=60) == 130
+        training.wait_for("watch at http")
+        assert training.end() == 130
         assert "Traceback" not in training.text
     assert len(runs(tmp_path)) == 1
     assert files_with(tmp_path, GIVEN) == []

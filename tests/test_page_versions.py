@@ -23,7 +23,7 @@ def beside(tmp_path_factory, browser):
         page = new_page(browser)
         page.goto(server.url)
         with Line(server) as line:
-            line.until(lambda state: state.get("policy"), 90)
+            line.until(lambda state: state.get("policy"))
             yield SimpleNamespace(page=page, line=line)
         assert page.said == []
         page.context.close()

@@ -12,7 +12,8 @@ import pytest
 
 from livegym.rundir.checkpoint import list_checkpoints, read_checkpoint
 from livegym.rundir.run import open_run
-from tests.processes import SMALL, TRAIN, Running, results, run, runs, scalars, until
+from tests.patience import PATIENCE_S, until
+from tests.processes import SMALL, TRAIN, Running, results, run, runs, scalars
 
 pytestmark = pytest.mark.slow
 ENDLESS = ("config=test", "testGamesNum=0", "checkpoint=latest", "reloadInterval=0.2")
@@ -52,15 +53,15 @@ def test_two_trainings_two_tests_and_a_resume_share_a_runs_directory(tmp_path):
         trainings = [ended.enter_context(Running(tmp_path, *new, name=n)) for n in names]
         going_on = ("resume=true", f"checkpoint={old.name}", "maxIterations=40", "saveFrequency=1")
         resumes = [ended.enter_context(Running(tmp_path, *going_on, name=n)) for n in ("resume-a", "resume-b")]
-        statuses = [t.process.wait(120) for t in trainings]
-        resumed = [r.process.wait(120) for r in resumes]
+        statuses = [t.process.wait(PATIENCE_S) for t in trainings]
+        resumed = [r.process.wait(PATIENCE_S) for r in resumes]
         assert statuses == [0, 0], [t.text for t in trainings]
         assert sorted(status == 0 for status in resumed) in ([False, True], [True, True]), [r.text for r in resumes]
         for refused in (r for r, status in zip(resumes, resumed, strict=True) if status):
             assert "Traceback" not in refused.text
             assert "by process" in refused.text or "which is the total" in refused.text  # held, or already done
-        until(lambda: "version 40" in test_a.text, 30, lambda: test_a.text)  # the resumed run's last
-        until(lambda: "a newer run" in test_b.text, 30, lambda: test_b.text)
+        until(lambda: "version 40" in test_a.text, lambda: test_a.text)  # the resumed run's last
+        until(lambda: "a newer run" in test_b.text, lambda: test_b.text)
         assert [test_a.end(), test_b.end()] == [0, 0]
         assert "Traceback" not in test_a.text + test_b.text
     assert len(runs(tmp_path)) == 3
@@ -84,11 +85,11 @@ def test_two_hundred_launches_with_retention_while_a_test_follows(tmp_path):
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=900,
+            timeout=PATIENCE_S,
         )
         assert done.returncode == 0, done.stdout[-3000:]
         last = runs(tmp_path)[-1]
-        until(lambda: last.name in test.text, 30, lambda: test.text[-3000:])
+        until(lambda: last.name in test.text, lambda: test.text[-3000:])
         assert test.end() == 0
         assert "Traceback" not in test.text
     assert len(runs(tmp_path)) == count + 1
@@ -125,7 +126,7 @@ def test_a_resume_on_a_clock_an_hour_behind_goes_on_and_is_followed(tmp_path):
         going_on = ("resume=true", "checkpoint=latest", "maxIterations=12", "saveFrequency=1")
         behind = run(tmp_path, *going_on, under=("faketime", "-f", "-1h"))
         assert behind.returncode == 0, behind.stdout
-        until(lambda: "version 12" in test.text, 30, lambda: test.text)
+        until(lambda: "version 12" in test.text, lambda: test.text)
         assert test.end() == 0
     (path,) = runs(tmp_path)
     newest = list_checkpoints(open_run(path))[0]

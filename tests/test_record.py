@@ -26,7 +26,8 @@ from livegym.viewers.companions import Companions
 from livegym.viewers.opening import open_audience
 from livegym.viewers.record import Recorder, check_recording, clip_name
 from livegym.web.opening import address_of
-from tests.processes import Running, run, runs, until
+from tests.patience import PATIENCE_S, until
+from tests.processes import Running, run, runs
 from tests.screen import Screen
 
 SMALL = ("videoWidth=32", "videoHeight=32")
@@ -208,9 +209,9 @@ def test_a_display_that_goes_ends_the_test_with_its_results(tmp_path):
     screen = Screen()
     arguments = ("config=test_viewer", "task=Cartpole", "agent=random", "testGamesNum=0", "playSpeed=0")
     with Running(tmp_path, *arguments, env={"DISPLAY": screen.name}) as test:
-        until(lambda: "MuJoCo" in shown_on(screen), 60, lambda: test.text, test)
+        until(lambda: "MuJoCo" in shown_on(screen), lambda: test.text, test.process)
         screen.process.kill()
-        assert test.process.wait(60) == 0
+        assert test.process.wait(PATIENCE_S) == 0
     screen.close()
     assert (runs(tmp_path, "test")[0] / "results.json").exists()
 
@@ -244,9 +245,9 @@ def test_a_page_beside_a_training_ends_with_it(tmp_path, signum):
     with Running(tmp_path, *LIVE) as training:
         training.wait_for("watch: watch at http://127.0.0.1:")
         (child,) = companions_of(training.process.pid)
-        status = training.end(signum, timeout=60)
+        status = training.end(signum)
         assert status == (130 if signum == signal.SIGINT else -9)
-        until(lambda: gone(child), 30)
+        until(lambda: gone(child))
 
 
 @pytest.mark.slow
@@ -256,8 +257,8 @@ def test_a_training_makes_clips_of_its_policy_on_its_way(tmp_path):
 
     arguments = [a for a in LIVE if not a.startswith(("watch", "stream"))]
     with Running(tmp_path, *arguments, "trainVideoEvery=10", "videoSeconds=0.3", *SMALL) as training:
-        until(lambda: len(clips()) >= 2, 240, lambda: training.text, training)
-        assert training.end(timeout=60) == 130
+        until(lambda: len(clips()) >= 2, lambda: training.text, training.process)
+        assert training.end() == 130
     versions = [int(f.name.split("_")[1]) for f in clips()]
     assert versions[1] // 10 > versions[0] // 10
     assert all(frames(f) <= 18 for f in clips())
@@ -270,4 +271,4 @@ def test_a_companion_that_fails_is_said_and_the_training_goes_on(tmp_path):
         (child,) = companions_of(training.process.pid)
         os.kill(child, signal.SIGKILL)
         training.wait_for("watch has ended (status -9); the training goes on.")
-        assert training.end(timeout=60) == 130
+        assert training.end() == 130

@@ -27,6 +27,7 @@ from livegym.schema import ObservationGroups
 from livegym.tasks import TASKS
 from livegym.utils.errors import UserError
 from tests.checkpoint_samples import new_run, save
+from tests.patience import PATIENCE_S
 from tests.processes import SMALL, TRAIN, results, run, runs, scalars
 from tests.test_learning import learner_of, trained
 
@@ -204,7 +205,7 @@ def python(cwd: Path, program: str, *arguments: str) -> str:
     """A program of its own over livegym's command line; returns what it printed."""
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(TRAIN.parent)!r})\n{program}", *arguments],
-        cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
+        cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PATIENCE_S,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
     return done.stdout

@@ -17,7 +17,8 @@ from livegym.rundir.checkpoint import list_checkpoints, read_checkpoint
 from livegym.tasks import TASKS
 from livegym.tasks.build import make_env
 from livegym.utils.signals import StopFlag
-from tests.processes import SMALL, Running, run, scalars, until
+from tests.patience import until
+from tests.processes import SMALL, Running, run, scalars
 from tests.test_learning import TINY, learner_of, trained
 from tests.test_live import OBS, candidate, live_of
 from tests.test_saver import saving  # noqa: F401  a fixture
@@ -65,8 +66,8 @@ def test_a_signal_before_training_has_begun_is_no_traceback(tmp_path, loaded):
     """I1: while modules are still being imported; `loaded` is the library that has just come."""
     with Running(tmp_path, *SMALL, "maxIterations=100000") as training:
         maps = Path(f"/proc/{training.process.pid}/maps")
-        until(lambda: loaded in maps.read_text(), 60, process=training)
-        assert training.end(signal.SIGINT, timeout=60) == 130
+        until(lambda: loaded in maps.read_text(), process=training.process)
+        assert training.end(signal.SIGINT) == 130
     assert "Traceback" not in training.text
     assert "Exception ignored" not in training.text
 

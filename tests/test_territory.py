@@ -424,7 +424,7 @@ def test_other_numbers_of_everything_work(make, override):
 @pytest.mark.slow
 def test_thirty_iterations_of_ppo_leave_chance_far_behind(tmp_path):
     options = [f"runsDir={tmp_path}", "task=Territory"]
-    trained = run(tmp_path, "config=train_headless", "maxIterations=30", *options, timeout=300)
+    trained = run(tmp_path, "config=train_headless", "maxIterations=30", *options)
     assert trained.returncode == 0, trained.stdout
     best = float(trained.stdout.split("best mean return ")[1].split(";")[0])
     assert best > 150  # at random: about 12

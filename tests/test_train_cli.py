@@ -14,7 +14,8 @@ import yaml
 
 from livegym.rundir.checkpoint import list_checkpoints, read_checkpoint
 from tests.disk_fixtures import tmpfs
-from tests.processes import SMALL, Running, run, runs, scalars, until
+from tests.patience import PATIENCE_S, until
+from tests.processes import SMALL, Running, run, runs, scalars
 
 pytestmark = pytest.mark.slow
 LONG = (*SMALL, "maxIterations=100000")
@@ -76,9 +77,7 @@ def test_a_signal_saves_the_last_iteration(tmp_path, signum, status):
     with Running(tmp_path, *LONG) as training:
         training.wait_for("iteration 1/")
         time.sleep(1.0)
-        asked = time.monotonic()
         assert training.end(signum) == status
-        assert time.monotonic() - asked < 10
     path = only_run(tmp_path)
     newest = list_checkpoints(path)[0]
     assert f"stopped after {newest.epoch} iterations" in training.text
@@ -102,7 +101,7 @@ def test_a_second_signal_ends_at_once_and_harms_nothing(tmp_path):
         time.sleep(0.3)
         if training.process.poll() is None:
             training.process.send_signal(signal.SIGINT)
-        assert training.process.wait(5) == 130
+        assert training.process.wait(PATIENCE_S) == 130
     for entry in list_checkpoints(only_run(tmp_path)):
         read_checkpoint(entry.path)
 
@@ -152,9 +151,9 @@ def test_a_new_run_starts_from_given_weights_and_names_its_parent(tmp_path):
 def test_a_full_disk_is_a_warning_and_a_failed_end(tmp_path):
     with tmpfs(tmp_path / "runs", "4m"):
         with Running(tmp_path, *LONG, "saveInterval=0.5", "keepLast=null") as training:
-            training.wait_for("not written", timeout=90)
+            training.wait_for("not written")
             at = training.text.count("\n")
-            until(lambda: training.text.count("\n") > at + 1, 60, lambda: training.text, training)  # it goes on
+            until(lambda: training.text.count("\n") > at + 1, lambda: training.text, training.process)  # it goes on
             assert training.end() == 1
         assert "could not be saved" in training.text
         entries = list_checkpoints(only_run(tmp_path))

@@ -74,6 +74,29 @@ def test_a_log_on_a_full_disk_costs_its_lines_and_no_more(full, capsys):
     assert capsys.readouterr().err.count("cannot be written (No space") == 1
 
 
+def test_a_log_that_cannot_be_closed_hides_no_error_also_if_standard_error_is_as_full(full, monkeypatch):
+    run = create_run(full, "Counting", "train")
+    with (full / "stderr").open("w") as said:
+        fill(full)
+        monkeypatch.setattr("sys.stderr", said)
+
+        def work():
+            with file_log(run.log_file):
+                logging.getLogger("test").warning("a line that cannot be written %s", "x" * 9000)
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            work()
+        (full / "filler").unlink()
+
+
+def test_a_thread_that_is_still_ending_does_not_open_a_closed_log_again(tmp_path):
+    with file_log(tmp_path / "train.log"):
+        handler = logging.getLogger().handlers[-1]
+    handler.emit(logging.LogRecord("late", logging.WARNING, "", 0, "last words", None, None))
+    assert not (tmp_path / "train.log").exists()
+
+
 def test_a_lock_on_a_full_disk_holds_all_the_same(full):
     run = create_run(full, "Counting", "train")
     fill(full)

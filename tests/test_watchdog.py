@@ -30,11 +30,10 @@ from livegym.utils.errors import UserError
 from livegym.weights.bus_reader import BusReader
 from tests.disk_fixtures import small_disk  # noqa: F401 - a fixture
 from tests.online_status import full_status
-from tests.processes import until
+from tests.patience import until
 
 BLOCKS = ("cart_position", "cart_velocity", "pole_angle", "pole_velocity")
 SPEC = PolicySpec("Cartpole", tuple((name, 1) for name in BLOCKS), (), Box(1), 1 / 60)
-STARTED = 120.0  # s, far more than a trainer needs to load its libraries
 SETTINGS = ("config=continuous", "task=Cartpole", "simulator=external", "gate=off", "seed=0")
 QUICK = ("online.training_interval=0.02", "online.updates=1", "online.buffer_capacity=200")
 
@@ -82,7 +81,7 @@ def watched(run, settings):
         watchdog.stop()
 
 
-def wait_for(watchdog: Watchdog, holds, timeout: float = STARTED) -> dict:
+def wait_for(watchdog: Watchdog, holds) -> dict:
     """The first reading for which something holds."""
     found: list[dict] = []
 
@@ -90,7 +89,7 @@ def wait_for(watchdog: Watchdog, holds, timeout: float = STARTED) -> dict:
         found[:] = [watchdog.reading()]
         return holds(found[0])
 
-    until(look, timeout, lambda: str(found))
+    until(look, lambda: str(found))
     return found[0]
 
 
@@ -193,7 +192,7 @@ def test_what_is_trained_is_published_saved_and_told(made):
         assert reading["agreement"] is None
         assert reading["saved"] >= 16
         reader, pid = BusReader(bus_file(run.run_id)), reading["pid"]
-        until(lambda: published(run) >= 20, 30)
+        until(lambda: published(run) >= 20)
         assert alive(pid)
     reading = watchdog.reading()
     assert (reading["state"], reading["pid"], alive(pid)) == ("stopped", None, False)
@@ -280,7 +279,7 @@ def test_a_trainer_that_cannot_start_is_given_up_and_said_so(made, caplog, harm)
         assert (reading["restarts"], reading["pid"]) == (1, None)
         assert reading["why"].startswith("the trainer ended with status 2; restarted 1 times in ten minutes")
         words = "cannot be read" if harm == "removed" else "is cut off"
-        until(lambda: words in caplog.text, 10)  # its last words are in our log
+        until(lambda: words in caplog.text)  # its last words are in our log
         assert watchdog._process.poll() is not None
     assert watchdog.reading()["state"] == "stopped"
 
@@ -342,7 +341,7 @@ def test_it_ends_with_the_one_that_serves_and_saves(made):
                     break
         finally:
             parent.kill()
-    until(lambda: not alive(pid), 30)
+    until(lambda: not alive(pid))
     assert newest(run) == reader.read(0).version >= 10
 
 

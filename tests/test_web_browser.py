@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from tests.patience import until
 from tests.web_fixtures import TOKEN
 
 pytest_plugins = ["web_fixtures"]
@@ -39,12 +40,8 @@ def tab():
 
 
 def wait_for(tab, condition):
-    """Lets the tab run until `condition()` holds, at most 60 s."""
-    for _ in range(600):
-        if condition():
-            return
-        tab.wait_for_timeout(100)
-    pytest.fail(f"waited in vain; the console: {tab.said}")
+    """Lets the tab run until `condition()` holds."""
+    until(condition, lambda: f"the console: {tab.said}", pause=lambda: tab.wait_for_timeout(100))
 
 
 def complaints(tab):

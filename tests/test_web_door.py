@@ -9,7 +9,6 @@ import logging
 import os
 import socket
 import threading
-import time
 
 import pytest
 import websockets.asyncio.client
@@ -22,6 +21,7 @@ from livegym.web.access import Access
 from livegym.web.door import FrontDoor
 from livegym.web.listen import listen, reachable_host
 from livegym.web.mjpeg import Frames, stream_router
+from tests.patience import until
 from tests.web_fixtures import TOKEN, client_of, complaints, raw_socket, scene_socket
 
 pytest_plugins = ["web_fixtures"]
@@ -192,8 +192,7 @@ def test_stop_ends_clients_that_do_not_read(open_scene, caplog):
     with raw_socket(door) as stream, raw_socket(door) as silent:
         stream.sendall(request)
         assert b"200 OK" in stream.recv(4096)
-        while not frames.wanted:
-            time.sleep(0.01)
+        until(lambda: frames.wanted)
         frames.publish(b"x" * 10_000_000)
 
         async def use():
@@ -231,11 +230,7 @@ def test_2000_clients_come_and_go_and_leave_nothing(open_scene):
     threads, descriptors = held()
     asyncio.run(cycles(2000))
     few = 10  # the pool of threads may have grown a little
-    for _ in range(100):
-        if held()[1] <= descriptors + few:
-            break
-        time.sleep(0.1)
+    until(lambda: held()[1] <= descriptors + few, lambda: str(held()))
     assert held()[0] <= threads + few
-    assert held()[1] <= descriptors + few
     with client_of(door) as client:
         assert client.get("/healthz").status_code == 200

@@ -21,6 +21,7 @@ from viser import _messages as viser_messages
 
 from livegym.web import scene_proxy
 from livegym.web.scene_messages import Bucket, Filter, Unreadable, ViewerCameraMessage
+from tests.patience import PATIENCE_S
 from tests.web_fixtures import PROTOCOL, client_of, complaints, doors, moving, positions_in, raw_socket, scene_socket
 
 pytest_plugins = ["web_fixtures"]
@@ -117,7 +118,7 @@ def heard(scene, door, *messages):
             for message in messages:
                 await client.send(message)
             await client.send(encode(CAMERA | {"image_width": 7}))
-            assert await asyncio.to_thread(done.wait, 10)
+            assert await asyncio.to_thread(done.wait, PATIENCE_S)
 
     try:
         asyncio.run(use())
@@ -173,7 +174,7 @@ def test_viser_itself_takes_nobody_who_did_not_come_through_the_door(open_door, 
         url = f"ws://127.0.0.1:{server.get_port()}/"
         async with websockets.asyncio.client.connect(url, subprotocols=[PROTOCOL], proxy=None) as client:
             with contextlib.suppress(websockets.exceptions.ConnectionClosed):
-                for _ in range(20):
+                for _ in range(10):  # with more than fit into its queue, viser would wait for our goodbye behind them
                     await client.send(encode({"type": "ShareUrlRequest"}))
             await client.wait_closed()
             return client.close_code

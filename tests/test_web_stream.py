@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 
 from livegym.web.mjpeg import MAX_CLIENTS, Frames, stream_router
+from tests.patience import PATIENCE_S, until
 from tests.web_fixtures import client_of, doors
 
 pytest_plugins = ["web_fixtures"]
@@ -26,12 +26,6 @@ def door(frames):
         yield opened(routers=[stream_router(frames)])
 
 
-def wait_for(condition):
-    """Returns when `condition()` holds; the test's own limit is the only one."""
-    while not condition():
-        time.sleep(0.005)
-
-
 def parts_of(chunks, count):
     """The first `count` pictures in a multipart body."""
     data = b""
@@ -45,23 +39,23 @@ def test_a_client_gets_each_picture_whole_and_at_once(door, frames):
     with client_of(door) as client, client.stream("GET", "/stream?fps=60") as answer:
         assert answer.headers["content-type"] == "multipart/x-mixed-replace; boundary=frame"
         chunks = answer.iter_raw()
-        wait_for(lambda: frames.wanted)
+        until(lambda: frames.wanted)
         frames.publish(b"one")
         assert parts_of(chunks, 1) == [b"one"]
         frames.publish(b"two--frame")
         assert parts_of(chunks, 1) == [b"two--frame"]
-    wait_for(lambda: not frames.wanted)
+    until(lambda: not frames.wanted)
 
 
 def test_a_slow_client_gets_the_newest_and_no_queue(door, frames):
     with client_of(door) as client, client.stream("GET", "/stream?fps=60") as answer:
         chunks = answer.iter_raw()
-        wait_for(lambda: frames.wanted)
+        until(lambda: frames.wanted)
         frames.publish(b"first")
         parts_of(chunks, 1)
         for number in range(1000):
             frames.publish(b"%04d" % number * 25_000)  # 100 kB
-        wait_for(lambda: frames._newest is not None and frames._newest.startswith(b"0999"))
+        until(lambda: frames._newest is not None and frames._newest.startswith(b"0999"))
         shown = parts_of(chunks, 1)[0][:4]
         while shown != b"0999":
             skipped, shown = shown, parts_of(chunks, 1)[0][:4]
@@ -71,10 +65,10 @@ def test_a_slow_client_gets_the_newest_and_no_queue(door, frames):
 def test_a_picture_of_yesterday_is_not_shown(door, frames):
     frames.publish(b"nobody looks")
     with client_of(door) as client, client.stream("GET", "/stream"):
-        wait_for(lambda: frames.wanted)
+        until(lambda: frames.wanted)
         frames.publish(b"old")
-        wait_for(lambda: frames._newest == b"old")
-    wait_for(lambda: not frames.wanted)
+        until(lambda: frames._newest == b"old")
+    until(lambda: not frames.wanted)
     assert frames._newest is None
 
 
@@ -96,11 +90,11 @@ def test_why_there_are_no_pictures_is_said(door, frames, monkeypatch):
 def test_a_ninth_client_is_told_to_wait(door, frames):
     with client_of(door) as client:
         open_streams = [client.send(client.build_request("GET", "/stream"), stream=True) for _ in range(MAX_CLIENTS)]
-        wait_for(lambda: frames.viewers == MAX_CLIENTS)
+        until(lambda: frames.viewers == MAX_CLIENTS)
         assert client.get("/stream").status_code == 503
         for stream in open_streams:
             stream.close()
-        wait_for(lambda: not frames.wanted)
+        until(lambda: not frames.wanted)
 
 
 def test_of_many_that_come_together_eight_get_a_place(door, frames):
@@ -109,23 +103,23 @@ def test_of_many_that_come_together_eight_get_a_place(door, frames):
     def ask(client: httpx.Client) -> None:
         with client.stream("GET", "/stream") as answer:
             answers.append(answer.status_code)
-            done.wait(10)
+            done.wait(PATIENCE_S)
 
     answers: list[int] = []
     done = threading.Event()
     with client_of(door) as client, ThreadPoolExecutor(20) as pool:
         for _ in range(20):
             pool.submit(ask, client)
-        wait_for(lambda: len(answers) == 20)
+        until(lambda: len(answers) == 20)
         done.set()
     assert sorted(answers) == [200] * MAX_CLIENTS + [503] * 12
-    wait_for(lambda: not frames.wanted)
+    until(lambda: not frames.wanted)
 
 
 def test_publish_after_the_end_is_no_error(open_door):
     frames = Frames()
     door = open_door(routers=[stream_router(frames)])
     with client_of(door) as client, client.stream("GET", "/stream"):
-        wait_for(lambda: frames.wanted)
+        until(lambda: frames.wanted)
     door.stop()
     frames.publish(b"too late")

@@ -17,6 +17,7 @@ import zstandard
 from livegym.web.access import Access
 from livegym.web.door import FrontDoor
 from livegym.web.scene_proxy import SceneProxy
+from tests.patience import PATIENCE_S
 
 TOKEN = "a token/with+signs"
 PROTOCOL = f"viser-v{viser.__version__}"
@@ -83,7 +84,7 @@ def scene_socket(door, query="", **settings):
 
 def raw_socket(door):
     """A TCP connection that has said nothing yet."""
-    return socket.create_connection(("127.0.0.1", door.port), timeout=5)
+    return socket.create_connection(("127.0.0.1", door.port), timeout=PATIENCE_S)
 
 
 @contextlib.contextmanager

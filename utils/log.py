@@ -12,21 +12,52 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 from livegym.utils.errors import UserError
+from livegym.utils.pipes import write_to_nobody
 
-console = Console(stderr=True)
+
+class _Console(Console):
+    """A console that falls silent when its reader leaves, where Rich's own would end the process."""
+
+    def on_broken_pipe(self) -> None:
+        """Called by Rich in place of raising BrokenPipeError."""
+        self.quiet = True
+        write_to_nobody(self.file)
+
+
+console = _Console(stderr=True)
 """The one console: log lines and live displays share it, so that neither overwrites the other."""
 
 _FORMAT = "%(asctime)s %(levelname)s %(message)s"
 _DATE = "%H:%M:%S"
 
 
+class _StandardError(logging.StreamHandler):
+    """Log lines to a person, who may leave."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Called by logging in place of raising."""
+        if isinstance(sys.exc_info()[1], BrokenPipeError):
+            write_to_nobody(self.stream)
+        else:
+            super().handleError(record)
+
+
 class _LogFile(logging.FileHandler):
-    """A file handler that says once that it cannot write, and goes on without."""
+    """A file handler that says once that it cannot write, and goes on without.
+
+    Once closed it stays so; `FileHandler` opens its file again for the last words of a thread that is still ending.
+    """
 
     failed = False
+    ended = False
 
     def emit(self, record: logging.LogRecord) -> None:
         """Writes a record; the file is opened with the first one, which may fail like any write."""
+        if self.ended:
+            return
         try:
             super().emit(record)
         except OSError:
@@ -34,14 +65,17 @@ class _LogFile(logging.FileHandler):
 
     def close(self) -> None:
         """Closes the file, whether or not its last lines could still be written."""
+        self.ended = True
         try:
             super().close()
         except OSError as error:
             self._say(error)
 
     def _say(self, error: OSError) -> None:
-        if not self.failed:
-            self.failed = True
+        if self.failed or sys.stderr is None:
+            return
+        self.failed = True
+        with contextlib.suppress(OSError):  # on the same full disk, or a terminal that is gone
             sys.stderr.write(f"the log file {self.baseFilename} cannot be written ({error.strerror})\n")
 
     def handleError(self, record: logging.LogRecord) -> None:
@@ -63,7 +97,7 @@ def setup_logging(level: str) -> None:
         shown: logging.Handler = RichHandler(console=console, show_path=False, log_time_format=_DATE)
         shown.setFormatter(logging.Formatter("%(message)s"))
     else:
-        shown = logging.StreamHandler(sys.stderr)
+        shown = _StandardError()
         shown.setFormatter(logging.Formatter(_FORMAT, _DATE))
     root.addHandler(shown)
     root.setLevel(level.upper())
