@@ -86,7 +86,7 @@ def opened_at(browser, url):
     page = new_page(browser)
     page.set_viewport_size({"width": 1300, "height": 900})  # the picture can be seen
     page.goto(url)
-    wait(page, lambda: text(page, "#connection") == "live", 20)
+    wait(page, lambda: text(page, "#connection") == "live")
     return page
 
 
@@ -98,16 +98,16 @@ def test_a_picture_that_fails_is_said_and_the_page_goes_on(browser, tmp_path, so
     module.write_text(source)
     with dashboards(script) as opened, running(script):
         page = opened_at(browser, opened(drawn_by=module).url)
-        wait(page, lambda: page.is_visible("#notice"), 20)
+        wait(page, lambda: page.is_visible("#notice"))
         assert words in text(page, "#notice")
         assert text(page, "#picture-text").startswith("No picture: ")
         assert page.is_visible("#picture-text")
         assert any("pageerror" not in said for said in page.said)  # for whoever writes the picture
         before = text(page, "#decisions")
-        wait(page, lambda: text(page, "#decisions") != before, 20)
+        wait(page, lambda: text(page, "#decisions") != before)
         page.click("#theme")
         page.click("#pin")
-        wait(page, lambda: script.asked == [{"do": "pin", "version": None}], 20)
+        wait(page, lambda: script.asked == [{"do": "pin", "version": None}])
         assert not any(said.startswith("pageerror") for said in page.said)
         page.context.close()
 
@@ -120,15 +120,15 @@ def test_a_page_that_stays_open_draws_what_another_server_brings(browser, tmp_pa
     with dashboards(script) as opened, running(script):
         first = opened()
         page = opened_at(browser, first.url)
-        wait(page, lambda: "workers" in text(page, "#picture-text"), 20)
+        wait(page, lambda: "workers" in text(page, "#picture-text"))
         first.stop()
-        wait(page, lambda: text(page, "#connection") == "reconnecting", 20)
+        wait(page, lambda: text(page, "#connection") == "reconnecting")
         second = opened(port=first.port, drawn_by=module)
-        wait(page, lambda: text(page, "#picture-title") == "Square", 30)
-        wait(page, lambda: text(page, "#picture-text") == "a square of north", 20)
+        wait(page, lambda: text(page, "#picture-title") == "Square")
+        wait(page, lambda: text(page, "#picture-text") == "a square of north")
         assert page.locator("#picture-legend li").count() == 0
         second.stop()
-        wait(page, lambda: text(page, "#connection") == "reconnecting", 20)
+        wait(page, lambda: text(page, "#connection") == "reconnecting")
         opened(port=first.port, picture=False)
-        wait(page, lambda: page.is_hidden("#picture"), 30)
+        wait(page, lambda: page.is_hidden("#picture"))
         page.context.close()

@@ -21,7 +21,8 @@ from livegym.projects import registry
 from livegym.rl.algorithm import algorithm_of
 from livegym.rl.algorithms.ppo.settings import PPOConfig
 from livegym.utils.errors import UserError
-from tests.processes import Running, results, run, runs, scalars, until
+from tests.patience import until
+from tests.processes import Running, results, run, runs, scalars
 
 SETTINGS = """# A linear policy for Cartpole.
 algorithm: evolution
