@@ -208,9 +208,9 @@ def test_it_is_followed_while_it_learns(lab, tmp_path, weights):
     training = (*TRAIN, "maxIterations=100000", "publishInterval=0.2", "saveInterval=0.3", "train.steps=20")
     test = ("config=test", "testGamesNum=0", "checkpoint=latest", "reloadInterval=0.3", "projectDir=lab")
     with Running(tmp_path, *training, name="training") as learns:
-        until(lambda: list(tmp_path.glob("runs/*_train_*/nn/*.pth")) != [], 60, lambda: learns.text, learns)
+        until(lambda: list(tmp_path.glob("runs/*_train_*/nn/*.pth")) != [], lambda: learns.text, learns.process)
         with Running(tmp_path, *test, f"weights={weights}", name="test") as follows:
-            until(lambda: len(taken(follows.text)) >= 4, 60, lambda: follows.text, follows)
+            until(lambda: len(taken(follows.text)) >= 4, lambda: follows.text, follows.process)
             assert follows.end() == 0
             assert taken(follows.text) == sorted(set(taken(follows.text)))
         assert learns.end() == 130

@@ -17,14 +17,13 @@ import numpy as np
 import pytest
 import torch
 from disk_fixtures import tmpfs
-from processes import until
 
 from livegym.utils.errors import UserError
 from livegym.viewers import clip, gl
 from livegym.viewers.clip import Clip, exact_dt
 from livegym.viewers.offscreen import Painter, default_camera, tiles
 from livegym.viewers.video import QUEUE, VideoWriter, check_video
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, until
 
 ROOT = Path(__file__).parent.parent
 SIZE = (120, 160)
