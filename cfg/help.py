@@ -189,9 +189,11 @@ def _about(name: str) -> str:
     """One task's description and facts, or why it cannot be used: one that is broken must not hide the others."""
     try:
         part, task = registry.part("tasks", name), TASKS[name]
-        facts = _facts(task(task.Params()), compose([f"task={name}"]).task)
+        config = compose([f"task={name}"]).task
+        with part.running("cannot be described"):
+            facts = _facts(task(task.Params()), config)
     except UserError as error:
-        return f"cannot be used: {str(error).strip().splitlines()[-1]}"
+        return f"cannot be used: {error.message.splitlines()[0]}"
     first = (task.__doc__ or "").strip().partition("\n")[0]
     whose = "" if part.project is registry.projects()[0] else f" From {part.source}."
     return f"{first} {facts}{whose}"

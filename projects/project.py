@@ -26,6 +26,8 @@ from livegym.utils.errors import UserError, not_one_of
 KINDS = ("tasks", "algorithms", "gates", "simulators")
 """What a project can bring: the names of its folders, and of the entry points `livegym.<kind>`."""
 HASHED = ("cfg", *KINDS)
+TARGET = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+"""What an entry point names: module:attribute."""
 KEYS = ("name", "folder")  # of the table [tool.livegym]
 
 
@@ -159,7 +161,11 @@ def make_importable(project: Project) -> None:
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[package] = module
-        spec.loader.exec_module(module)
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[package]  # or the next import would find half of it
+            raise
     else:
         spec = ModuleSpec(package, None, is_package=True)
         spec.submodule_search_locations = [folder]

@@ -12,20 +12,29 @@ entry point. A name that two projects have is refused when it is used.
 from __future__ import annotations
 
 import functools
+import inspect
 import re
-import traceback
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from livegym.projects.finding import Found, find, importable
-from livegym.projects.project import Project
-from livegym.utils.errors import UserError, not_one_of
+from livegym.projects.finding import LIVEGYM, Found, find, importable
+from livegym.projects.foreign import foreign_code
+from livegym.projects.project import TARGET, Project
+from livegym.utils.errors import UserError, did_you_mean, not_one_of
 
 KEY = {"tasks": "task", "algorithms": "train.algorithm", "gates": "gate", "simulators": "sim.engine"}
 """What is typed to choose one."""
+MAKE = {
+    "gates": "def make(config, size)",
+    "simulators": "def make(sim, physics, model, num_envs, decimation, parts)",
+}
+"""How what a gate's and an engine's module calls `make` is called."""
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -44,25 +53,72 @@ class Part:
         if not self.target:
             assert self.project is not None  # only a project's yaml names a part without a target
             raise UserError(
-                f"{KEY[self.kind]}={self.name}: {self.where} is there, but {self.project.folder / 'tasks'} has not "
+                f"{self.typed}: {self.where} is there, but {self.project.folder / 'tasks'} has not "
                 f"exactly one module for it. Write the class {self.name} in {snake(self.name)}.py there, or take the "
                 "yaml away."
             )
-        module, _, attribute = self.target.partition(":")
-        try:
-            importable(self.project)
-            found: Any = import_module(module)
-            for name in attribute.split("."):
-                found = getattr(found, name)
-        except UserError:
-            raise
-        except Exception as error:
+        if not TARGET.fullmatch(self.target):
             raise UserError(
-                f"{''.join(traceback.format_exception(error))}\n"
-                f"{KEY[self.kind]}={self.name}: {self.target} of {self.source} cannot be loaded "
-                f"({type(error).__name__}: {error}). Mend it there, or leave {KEY[self.kind]}={self.name} out."
-            ) from error
+                f"{self.typed}: the entry point of {self.source} is {self.target!r}. Allowed: module:attribute. Mend it "
+                "in that project's pyproject.toml, and install it again."
+            )
+        module_name, _, attribute = self.target.partition(":")
+        with self.running("cannot be loaded"):
+            importable(self.project)
+            found: Any = import_module(module_name)
+            for name in attribute.split("."):
+                if not hasattr(found, name):
+                    raise self._lacks(found, name)
+                found = getattr(found, name)
         return found
+
+    def make(self, result: type[Made], *arguments: Any) -> Made:
+        """What a gate or an engine makes of `arguments`. Raises UserError for whatever its code raises.
+
+        Also for a `make` that cannot be called like that, and one that returns no `result`.
+        """
+        function = load(self.kind, self.name)
+        how = f"Allowed: {MAKE[self.kind]}, which returns a {result.__module__}.{result.__qualname__}"
+        if not callable(function):
+            raise self.wrong(f"is {function!r}. {how}")
+        if self.project is LIVEGYM:  # what it raises is a mistake of ours, not of the one who reads
+            made: Made = function(*arguments)
+            return made
+        with self.running("cannot be called"):
+            signature = inspect.signature(function)
+            try:
+                signature.bind(*arguments)
+            except TypeError as error:
+                raise self.wrong(f"takes {signature} ({error}). {how}") from error
+        with self.running("failed"):
+            made = function(*arguments)
+        if not isinstance(made, result):
+            raise self.wrong(f"returned {made!r}. {how}")
+        return made
+
+    @property
+    def typed(self) -> str:
+        """What is typed to choose it."""
+        return f"{KEY[self.kind]}={self.name}"
+
+    def running(self, failed: str) -> AbstractContextManager[None]:
+        """Around whatever runs its code: what that raises becomes a UserError that begins with `failed`."""
+        folder = self.project.folder if self.project is not None else None
+        advice = f"Mend it there, or leave {self.typed} out."
+        return foreign_code(f"{self.typed}: {self.target} of {self.source}", failed, folder, advice)
+
+    def wrong(self, what: str) -> UserError:
+        """The error for code that is not as it must be; `what` goes on the sentence and says what is allowed."""
+        return UserError(f"{self.typed}: {self.target} of {self.source} {what}. Mend it there.")
+
+    def _lacks(self, found: Any, name: str) -> UserError:
+        file = getattr(found, "__file__", None) or found
+        near = did_you_mean(name, [there for there in vars(found) if not there.startswith("_")])
+        written = f"class {name}(Task): ..." if self.kind == "tasks" else MAKE[self.kind]
+        return UserError(
+            f"{self.typed}: {file} has no {name}.{near} Allowed: what {self.source} says, {self.target}. "
+            f"Write `{written}` there, or leave {self.typed} out."
+        )
 
 
 class _Projects:
@@ -158,6 +214,11 @@ def part(kind: str, name: str) -> Part:
 def load(kind: str, name: str) -> Any:
     """The class or function behind a name. Raises UserError as `part` does, and for code that cannot be loaded."""
     return part(kind, name).load()
+
+
+def make(kind: str, name: str, result: type[Made], *arguments: Any) -> Made:
+    """What the gate or engine with this name makes of `arguments`. Raises UserError as `load` does, and `Part.make`."""
+    return part(kind, name).make(result, *arguments)
 
 
 def yaml_files(group: str) -> dict[str, list[Path]]:

@@ -32,12 +32,10 @@ def create(
     `parts`: name of a frame in it -> an MJCF that is attached there. A `NoModel` is for the engine without bodies.
 
     `decimation` is in the model's own physics steps; `physics.substeps` cuts those and keeps the control rate.
-    Raises UserError for an unknown engine, one that does not fit the model, an unknown physics setting, and a model
-    that cannot be read.
+    Raises UserError for an unknown engine, one that does not fit the model, an unknown physics setting, a model that
+    cannot be read, and another project's engine that cannot be made.
     """
     bodiless = isinstance(model, NoModel)
     check_engine(sim, physics, "the task" if bodiless else str(model), bodiless)
-    make = registry.load("simulators", sim.engine)
     given = model if isinstance(model, NoModel) else Path(model)
-    made: Simulator = make(sim, physics, given, num_envs, decimation, parts)
-    return made
+    return registry.make("simulators", sim.engine, Simulator, sim, physics, given, num_envs, decimation, parts)

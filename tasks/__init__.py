@@ -9,8 +9,12 @@ model, unless it brings its own dynamics (docs/new-task.md). No table names it; 
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import inspect
+import typing
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from livegym.projects import registry
 from livegym.utils.mujoco_gl import import_mujoco
@@ -24,8 +28,7 @@ class _Tasks(Mapping[str, "type[Task]"]):
 
     def __getitem__(self, name: str) -> type[Task]:
         import_mujoco()  # before the task's module does
-        found: type[Task] = registry.load("tasks", name)
-        return found
+        return _checked(registry.part("tasks", name), registry.load("tasks", name))
 
     def __contains__(self, name: object) -> bool:
         return name in registry.names("tasks")
@@ -37,5 +40,24 @@ class _Tasks(Mapping[str, "type[Task]"]):
         return len(registry.names("tasks"))
 
 
+@functools.cache
+def _checked(part: registry.Part, found: Any) -> type[Task]:
+    """What a task's module holds under the task's name, if it is a whole task. Raises UserError if it is not."""
+    from livegym.tasks.base import Task  # only now: names alone should not wait for torch
+
+    if not (inspect.isclass(found) and issubclass(found, Task)):
+        raise part.wrong(f"is {found!r}. Allowed: a class that derives from livegym.tasks.base.Task")
+    missing = sorted(getattr(found, "__abstractmethods__", ()))
+    if missing:
+        raise part.wrong(f"lacks {', '.join(missing)}. Allowed: a class that has every method of livegym.tasks.base.Task")
+    params = getattr(found, "Params", None)
+    if not (inspect.isclass(params) and dataclasses.is_dataclass(params)):
+        what = f"has Params = {params!r}" if hasattr(found, "Params") else "has no Params"
+        raise part.wrong(f"{what}. Allowed: Params = <a frozen dataclass of its parameters>, which may have no fields")
+    with part.running("has Params whose types cannot be read"):
+        typing.get_type_hints(params)
+    return found
+
+
 TASKS: Mapping[str, type[Task]] = _Tasks()
-"""Raises UserError for a name that nobody has, that two projects have, or whose code cannot be loaded."""
+"""Raises UserError for a name that nobody has, that two projects have, or whose code is no whole task."""

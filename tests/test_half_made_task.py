@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
 from livegym.cfg.compose import compose
+from livegym.cfg.help import tasks_text
+from livegym.cfg.typed import to_typed
+from livegym.online.gates import make_gate
 from livegym.projects import new, registry
+from livegym.schema.settled import settled
 from livegym.tasks import TASKS
+from livegym.tasks.build import make_env
 from livegym.utils.errors import UserError
 
 
@@ -41,7 +48,93 @@ def test_a_module_without_a_yaml(project):
 
 def test_a_module_without_the_class(project):
     (project / "tasks" / "mine.py").write_text("class Other: ...\n")
-    with pytest.raises(UserError, match=r"task=Mine: mine\.tasks\.mine:Mine of .* cannot be loaded .AttributeError"):
+    with pytest.raises(UserError, match=r"task=Mine: .*mine\.py has no Mine\. .*Write `class Mine\(Task\)") as error:
+        compose(["task=Mine"])
+    assert "Traceback" not in str(error.value)
+
+
+def test_of_a_syntax_error_the_place_is_told_and_no_traceback(project):
+    (project / "tasks" / "mine.py").write_text("class Mine(:\n")
+    with pytest.raises(UserError, match=r"(?s)mine\.py\", line 1.*class Mine\(:.*task=Mine: .*SyntaxError") as error:
+        compose(["task=Mine"])
+    assert "Traceback" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("import sys\nsys.exit(0)", r"cannot be loaded \(SystemExit: 0\)"),
+        ("class Odd(BaseException): ...\nraise Odd('x')", r"cannot be loaded \(.*Odd: x\)"),
+        ("Mine = 5", "is 5. Allowed: a class that derives from"),
+        ("class Mine: ...", "is <class .*Mine'>. Allowed: a class that derives from"),
+        ("from livegym.tasks.base import Task\nclass Mine(Task): ...", "lacks action_spec, bind, .*, terminate"),
+    ],
+)
+def test_code_that_is_no_task(project, capsys, code, words):
+    (project / "tasks" / "mine.py").write_text(f"{code}\n")
+    with pytest.raises(UserError, match=rf"task=Mine: mine\.tasks\.mine:Mine of .*{words}"):
+        compose(["task=Mine"])
+    assert re.search(rf"Mine +cannot be used: .*{words.split('.')[0]}", tasks_text(10_000))
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ("Params = dict", "has Params = <class 'dict'>. Allowed: Params = <a frozen dataclass"),
+        ("", "has no Params. Allowed: Params = <a frozen dataclass"),
+        ("@dataclass\n    class Params:\n        x: Nothing = 1", "types cannot be read .NameError: .*Nothing"),
+    ],
+)
+def test_a_task_without_parameters_that_can_be_read(project, params, words):
+    file = project / "tasks" / "mine.py"
+    file.write_text(file.read_text().replace("    Params = MineParams\n", f"    {params}\n"))
+    with pytest.raises(UserError, match=rf"task=Mine: .*{words}"):
+        compose(["task=Mine"])
+
+
+def test_a_task_that_cannot_be_made_hides_no_other_in_the_list(project):
+    file = project / "tasks" / "mine.py"
+    file.write_text(file.read_text().replace("return Box(1)", "return 1 / 0"))
+    text = tasks_text(10_000)
+    assert re.search(r"Mine +cannot be used: .*cannot be described .ZeroDivisionError", text)
+    assert "Actions: Box(size=1); control: 60 Hz" in text
+
+
+MAKES = [
+    ("def make(a): ...", r"takes \(a\) .*Allowed: def make\("),
+    ("make = 5", r"is 5\. Allowed: def make\("),
+    ("def make(*given): raise ValueError('no luck')", r"failed \(ValueError: no luck\)"),
+    ("def make(*given): raise SystemExit", r"failed \(SystemExit\)"),
+    ("def make(*given): ...", r"returned None\. Allowed: def make\(.*, which returns a livegym\."),
+    ("def mak(): ...", r"has no make\. Did you mean mak\?.*def make\("),
+]
+
+
+@pytest.mark.parametrize(("code", "words"), MAKES, ids=lambda value: value[:20])
+def test_a_gate_that_cannot_be_made(project, code, words):
+    (project / "gates").mkdir()
+    (project / "gates" / "wary.py").write_text(f"{code}\n")
+    registry.use(str(project))
+    config = settled(dataclasses.replace(to_typed(compose(["task=Mine", "gate=wary"])), seed=0, numEnvs=4))
+    with pytest.raises(UserError, match=rf"(?s)gate=wary: .*{words}"):
+        make_gate(config, 4)
+
+
+@pytest.mark.parametrize(("code", "words"), MAKES, ids=lambda value: value[:20])
+def test_an_engine_that_cannot_be_made(project, code, words):
+    (project / "simulators").mkdir()
+    (project / "simulators" / "exact.py").write_text(f"{code}\n")
+    registry.use(str(project))
+    config = to_typed(compose(["task=Mine", "sim.engine=exact"]))
+    with pytest.raises(UserError, match=rf"(?s)sim\.engine=exact: .*{words}"):
+        make_env(config.task, config.sim, config.physics, 4, 0)
+
+
+def test_a_file_that_hides_a_library_is_named(project):
+    (project / "wave.py").write_text("raise RuntimeError('not the library')\n")
+    sys.modules.pop("wave", None)
+    (project / "tasks" / "mine.py").write_text("import wave\n")
+    with pytest.raises(UserError, match=r"RuntimeError: not the library.*mine/wave\.py hides the library wave: rename"):
         compose(["task=Mine"])
 
 

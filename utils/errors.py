@@ -14,10 +14,14 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """A mistake that the user can mend; the message ends the debugging session."""
+    """A mistake that the user can mend; the message ends the debugging session.
 
-    def __init__(self, message: str, exit_code: int = 2) -> None:
-        super().__init__(message)
+    `details` (a traceback of the user's own code) are printed above the message.
+    """
+
+    def __init__(self, message: str, exit_code: int = 2, details: str = "") -> None:
+        super().__init__(f"{details}\n{message}" if details else message)
+        self.message = message
         self.exit_code = exit_code
 
 

@@ -75,14 +75,10 @@ def gate_of(gate: str, task: str) -> str:
 def make_gate(config: SettledConfig, size: int) -> GateSeat | None:
     """The configured gate, for `size` actions at once; None if there is none.
 
-    A gate is made from the whole configuration: one of somebody's own may need any key. Raises UserError if the task
-    does not have what it needs.
+    Raises UserError if the task does not have what it needs, or another project's gate cannot be made.
     """
-    name = gate_of(config.gate, config.task.name)
-    if name == "off":
-        return None
-    seat: GateSeat = registry.load("gates", name)(config, size)
-    return seat
+    name = gate_of(config)
+    return None if name == "off" else registry.make("gates", name, GateSeat, config, size)
 
 
 def layout_of(spec: PolicySpec, seat: GateSeat | None) -> Layout:
