@@ -52,6 +52,7 @@ def run(job: Job) -> int:
     """Does what sys.argv says and returns the exit status: 0, 2 for a UserError, 130 after Ctrl+C, else the job's."""
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra then raises instead of printing and exiting
     try:
+        _refuse_lost_directory()
         return _run(job, sys.argv[1:])
     except UserError as error:
         _say(f"error: {error}")
@@ -59,6 +60,15 @@ def run(job: Job) -> int:
     except KeyboardInterrupt:
         _say("interrupted")
         return INTERRUPTED
+
+
+def _refuse_lost_directory() -> None:
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise UserError(
+            f"the current directory cannot be used ({error}). Allowed: a folder that is there. Change into one: cd ~"
+        ) from error
 
 
 def _run(job: Job, arguments: list[str]) -> int:
@@ -105,11 +115,10 @@ def _project_dir(arguments: list[str]) -> str | None:
     given = [argument for argument in arguments if split(argument)[1] == "projectDir"]
     if not given:
         return None
-    found = values(parse(given)[-1])
-    if len(given) > 1 or len(found) > 1:
+    found = [value for argument in given for value in values(parse([argument])[0])]
+    if len(found) > 1 or isinstance(found[0], (list, dict)):
         raise UserError(f"{' '.join(given)}: one project at a time. Allowed: one folder; several can be installed.")
-    text = plain_text(found[0])
-    return None if text == "null" else text
+    return None if found[0] is None else plain_text(found[0])
 
 
 def parse_options(arguments: list[str]) -> argparse.Namespace:

@@ -42,7 +42,7 @@ VERSION_BASE = "1.3"
 FIXED = {"task.name": "task=<Name>"}  # keys that follow from a group
 ALGORITHM = "train.algorithm"
 NOISE = ("full_key:", "object_type=", "reference_type=", "See ", "To append")  # lines of Hydra that help nobody here
-COMPOSE_ERRORS = (HydraException, OmegaConfBaseException, YAMLError, AssertionError)
+COMPOSE_ERRORS = (HydraException, OmegaConfBaseException, YAMLError, AssertionError, UnicodeDecodeError, RecursionError)
 
 
 @contextmanager
@@ -250,11 +250,21 @@ def explained(error: BaseException) -> UserError:
     reason = "; ".join(kept[:3]) or type(error).__name__
     options = getattr(error, "options", None)
     if options:
-        return UserError(f"The configuration cannot be composed: {kept[0]}. Allowed: {', '.join(options)}.")
+        advice = _to_write(getattr(error, "missing_cfg_file", None))
+        return UserError(f"The configuration cannot be composed: {kept[0]}. Allowed: {', '.join(options)}.{advice}")
+    if isinstance(error, (UnicodeDecodeError, RecursionError)):  # those do not say of which file
+        registry.read_all(GROUPS)
     return UserError(
         f"The configuration cannot be composed: {reason}{f' (key {key})' if key else ''}.{_right_key(key)}\n"
         f"Allowed keys: {command('--help')}; Hydra's own: {command('--cfg hydra')}"
     )
+
+
+def _to_write(missing: object) -> str:
+    """The advice for a task without learner settings: which file to write; '' for anything else that is missing."""
+    group, _, name = str(missing).partition("/")
+    project = registry.project_of(name.removesuffix("PPO")) if group == "train" else None
+    return f" Write {project.cfg / 'train' / name}.yaml, or choose one: train=<name>" if project is not None else ""
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Sequence
 
-import yaml
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.types import Override
@@ -13,6 +12,7 @@ from hydra.core.override_parser.types import Override
 import livegym
 from livegym.cfg import overrides as ov
 from livegym.projects import registry
+from livegym.projects.reading import mapping_of
 from livegym.schema.keys import Schema
 from livegym.schema.train import DEFAULT
 from livegym.schema.values import plain_text
@@ -74,7 +74,7 @@ def _refuse_wrong_task(name: str) -> None:
     """Raises UserError for a task that is half there or there twice, and for a yaml that has another task's name."""
     file = registry.part("tasks", name).where
     registry.refuse_twice("train", f"{name}PPO")
-    named = (yaml.safe_load(file.read_text()) or {}).get("name") if file is not None else name
+    named = mapping_of(file).get("name") if file is not None else name
     if named != name:
         raise UserError(f"task={name}: {file} says name: {named}. A task's yaml says its own name: write name: {name}")
 

@@ -16,6 +16,7 @@ from livegym.cfg.compose import compose
 from livegym.cfg.groups import algorithm_of_settings
 from livegym.projects import registry
 from livegym.projects.commands import program
+from livegym.projects.reading import text_of
 from livegym.schema import (
     OnlineConfig,
     PhysicsConfig,
@@ -136,7 +137,11 @@ def _described(group: str) -> list[tuple[str, str]]:
 
 
 def _first_comment(path: Path) -> str:
-    for line in path.read_text().splitlines():
+    try:
+        lines = text_of(path).splitlines()
+    except UserError as error:  # it must not hide the others
+        return f"cannot be used: {error}"
+    for line in lines:
         text = line.lstrip("#").strip()
         if line.startswith("#") and text and not text.startswith("@package"):
             return text

@@ -7,6 +7,7 @@ found.broken            # why an installed one cannot be used; the others go on
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +15,9 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 import livegym
-from livegym.projects.project import KINDS, Project, make_importable, package_name, project_in, read_pyproject
+from livegym.projects.names import is_library
+from livegym.projects.project import KINDS, Project, make_importable, package_name, project_in, wrong_name
+from livegym.projects.reading import pyproject_of, table
 from livegym.utils.errors import UserError
 
 LIVEGYM = Project(
@@ -69,11 +72,29 @@ def find(project_dir: str | None) -> Found:
 
 def _near(project_dir: str | None) -> Project | None:
     """The project in `projectDir`, otherwise the current directory's."""
+    here = str(Path.cwd())
     if project_dir is not None:
-        return project_in(Path(project_dir).expanduser(), f"projectDir={project_dir}")
-    here = Path.cwd()
-    if "livegym" in read_pyproject(here).get("tool", {}):
-        return project_in(here, f"the current directory {here}")
+        near = project_in(project_dir, f"projectDir={project_dir}")
+    elif is_project(Path(here)):
+        near = project_in(here, f"the current directory {here}")
+    else:
+        return None
+    if is_library(near.name):
+        raise wrong_name(near.source, near.name, "is the name of an installed library")
+    return near
+
+
+def is_project(folder: Path) -> bool:
+    """Whether its pyproject.toml has a table [tool.livegym]. Raises UserError if that cannot be read."""
+    return "livegym" in table(folder / "pyproject.toml", pyproject_of(folder), "tool")
+
+
+def project_above() -> Path | None:
+    """The nearest folder above the current one that is a project, for a hint: what is in it is loaded only if asked."""
+    for folder in Path.cwd().parents:
+        with contextlib.suppress(UserError):
+            if is_project(folder):
+                return folder
     return None
 
 

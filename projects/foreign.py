@@ -50,7 +50,7 @@ def _traceback(error: BaseException) -> str:
 
 
 def hidden_library(folder: Path, text: str) -> str:
-    """' <file> hides the library <name>. Rename it.' for a module in `folder` that `text`, an error, is about; or ''."""
+    """' <file> hides the library <name>: ...' for a module in `folder` that `text`, an error, is about; '' if none."""
     others = [entry for entry in sys.path if entry and Path(entry).resolve() != folder]
     for file in sorted([*folder.glob("*.py"), *folder.glob("*/__init__.py")]):
         name = file.stem if file.parent == folder else file.parent.name

@@ -1,6 +1,6 @@
 """One project: a folder with livegym's shape, the package that it is imported as, and what its pyproject.toml says.
 
-    project = project_in(Path("my_robot"), "projectDir=my_robot")
+    project = project_in("my_robot", "projectDir=my_robot")
     project.yaml_files("task")                 # {"Slider": .../my_robot/cfg/task/Slider.yaml}
     project.modules("tasks")                   # {"slider": "my_robot.tasks.slider"}
 
@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import re
 import sys
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
+from livegym.projects.names import fault_of_package
+from livegym.projects.reading import bytes_of, pyproject_of, table, text_in
 from livegym.utils.errors import UserError, not_one_of
 
 KINDS = ("tasks", "algorithms", "gates", "simulators")
@@ -61,10 +63,13 @@ class Project:
         return {stem: f"{package}.{stem}" for stem in sorted(stems)}
 
     def digest(self) -> str:
-        """SHA-256 over its files in cfg/ and its folders of parts: names and contents."""
+        """SHA-256 over its files in cfg/ and its folders of parts: names and contents.
+
+        Raises UserError if one cannot be read.
+        """
         total = hashlib.sha256()
         for path in self._hashed():
-            content = hashlib.sha256(path.read_bytes()).hexdigest()
+            content = hashlib.sha256(bytes_of(path)).hexdigest()
             total.update(f"{path.relative_to(self.folder).as_posix()} {content}\n".encode())
         return total.hexdigest()
 
@@ -75,68 +80,69 @@ class Project:
                     yield path
 
 
-def project_in(folder: Path, source: str) -> Project:
-    """The project in a folder, by its pyproject.toml where it has one. Nothing is imported.
+def project_in(folder: str, source: str) -> Project:
+    """The project in a folder, by its pyproject.toml if it has one. Nothing is imported.
 
     Raises UserError if the folder or its pyproject.toml cannot be used.
     """
-    if not folder.is_dir():
-        raise UserError(f"{source}: there is no such folder. Allowed: a folder that holds cfg/ and tasks/.")
-    folder = folder.resolve()
-    content = read_pyproject(folder)
-    ours = _table(content, ("tool", "livegym"), folder)
+    full = os.path.realpath(os.path.expanduser(folder))
+    if not os.path.isdir(full):
+        fault = "that is a file" if os.path.exists(full) else "there is no such folder"
+        raise UserError(f"{source}: {fault}. Allowed: a folder that holds cfg/ and tasks/. Name one, or leave it out.")
+    file = Path(full) / "pyproject.toml"
+    content = pyproject_of(file.parent)
+    ours = table(file, content, "tool", "livegym")
     for key in ours:
         if key not in KEYS:
-            raise not_one_of(f"{folder / 'pyproject.toml'}: key of [tool.livegym]", key, KEYS)
-    described = _table(content, ("project",), folder)
-    holds = (folder / str(ours.get("folder", "."))).resolve()
-    if not (holds / "cfg").is_dir():
+            raise not_one_of(f"{file}: key of [tool.livegym]", key, KEYS)
+    described = table(file, content, "project")
+    holds = os.path.realpath(os.path.join(full, text_in(file, ours, "folder")))
+    if not os.path.isdir(os.path.join(holds, "cfg")):
         raise UserError(
-            f"{source}: there is no {holds / 'cfg'}. Allowed: a folder that holds cfg/ and tasks/ (its pyproject.toml "
-            "may name one below it: [tool.livegym] folder). To begin one: livegym new <name>"
+            f"{source}: there is no {os.path.join(holds, 'cfg')}. Allowed: a folder that holds cfg/ and tasks/ (its "
+            "pyproject.toml may name one below it: [tool.livegym] folder). To begin one: livegym new <name>"
         )
-    name = str(ours.get("name") or described.get("name") or folder.name)
-    points = _table(content, ("project", "entry-points"), folder)
+    name = text_in(file, ours, "name") or text_in(file, described, "name") or file.parent.name
     return Project(
         name=package_name(name, source),
-        folder=holds,
+        folder=Path(holds),
         source=source,
         near=True,
-        version=str(described.get("version", "")),
-        entry_points={kind: dict(points.get(f"livegym.{kind}", {})) for kind in KINDS if kind != "tasks"},
+        version=text_in(file, described, "version"),
+        entry_points={kind: _entry_points(file, content, kind) for kind in KINDS if kind != "tasks"},
     )
 
 
-def read_pyproject(folder: Path) -> dict[str, Any]:
-    """A folder's pyproject.toml; {} if it has none. Raises UserError if it cannot be read."""
-    file = folder / "pyproject.toml"
-    try:
-        return tomllib.loads(file.read_text()) if file.is_file() else {}
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file}: cannot be read ({error}). Mend it, or take it away.") from error
-
-
-def _table(content: Mapping[str, Any], path: tuple[str, ...], folder: Path) -> dict[str, Any]:
-    node: Any = content
-    for key in path:
-        node = node.get(key, {})
-        if not isinstance(node, dict):
-            raise UserError(f"{folder / 'pyproject.toml'}: {'.'.join(path)} must be a table, and is {node!r}.")
-    return node
+def _entry_points(file: Path, content: Mapping[str, Any], kind: str) -> dict[str, str]:
+    """name -> "module:attribute" of a project's entry points. Raises UserError for one that is no such text."""
+    points = table(file, content, "project", "entry-points", f"livegym.{kind}")
+    for name, target in points.items():
+        if not isinstance(target, str) or not TARGET.fullmatch(target):
+            raise UserError(
+                f'{file}: {name} = {target!r} in [project.entry-points."livegym.{kind}"]. Allowed: the module and the '
+                f'function that makes it. Write {name} = "<package>.{kind}.{name}:make", or take it away.'
+            )
+    return dict(points)
 
 
 def package_name(name: str, source: str) -> str:
     """The package that a project is imported as: `my-robot` -> my_robot.
 
-    Raises UserError if that is no name of a package, or is livegym's.
+    Raises UserError if no package can be called so.
     """
     package = re.sub(r"[-.\s]+", "_", name)
-    if not package.isidentifier() or package == "livegym":
-        raise UserError(
-            f"{source}: {package!r} cannot be the name of a package. Allowed: letters, digits and _, and not livegym. "
-            'Give it one in pyproject.toml: [tool.livegym] name = "my_robot"'
-        )
+    fault = fault_of_package(package)
+    if fault:
+        raise wrong_name(source, package, fault)
     return package
+
+
+def wrong_name(source: str, package: str, fault: str) -> UserError:
+    """The error for a project whose package cannot be called so."""
+    return UserError(
+        f"{source}: {package!r} cannot be the name of a package: it {fault}. Allowed: letters, digits and _, and a "
+        'name that nobody has. Give it one in pyproject.toml: [tool.livegym] name = "my_robot"'
+    )
 
 
 def make_importable(project: Project) -> None:

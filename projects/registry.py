@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import re
+import shlex
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -21,9 +23,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
-from livegym.projects.finding import LIVEGYM, Found, find, importable
+from livegym.projects.finding import LIVEGYM, Found, find, importable, project_above
 from livegym.projects.foreign import foreign_code
 from livegym.projects.project import TARGET, Project
+from livegym.projects.reading import mapping_of, text_of
 from livegym.utils.errors import UserError, did_you_mean, not_one_of
 
 KEY = {"tasks": "task", "algorithms": "train.algorithm", "gates": "gate", "simulators": "sim.engine"}
@@ -59,8 +62,8 @@ class Part:
             )
         if not TARGET.fullmatch(self.target):
             raise UserError(
-                f"{self.typed}: the entry point of {self.source} is {self.target!r}. Allowed: module:attribute. Mend it "
-                "in that project's pyproject.toml, and install it again."
+                f"{self.typed}: the entry point of {self.source} is {self.target!r}. Allowed: module:attribute. Mend "
+                "it in that project's pyproject.toml, and install it again."
             )
         module_name, _, attribute = self.target.partition(":")
         with self.running("cannot be loaded"):
@@ -230,6 +233,13 @@ def yaml_files(group: str) -> dict[str, list[Path]]:
     return files
 
 
+def read_all(groups: Iterable[str]) -> None:
+    """Raises UserError for the first yaml file of these groups that cannot be read."""
+    for group in groups:
+        for file in itertools.chain(*yaml_files(group).values()):
+            mapping_of(file)
+
+
 def refuse_twice(group: str, name: str) -> None:
     """Raises UserError if two projects have a yaml file of this name."""
     files = yaml_files(group).get(name, [])
@@ -281,9 +291,13 @@ def _no_such_task(name: str) -> UserError:
     for project in projects():
         for stem, module in project.modules("tasks").items():
             file = project.folder / "tasks" / f"{stem}.py"
-            if fold(stem) == fold(name) and file.is_file() and f"class {name}(" in file.read_text():
+            if fold(stem) == fold(name) and file.is_file() and f"class {name}(" in text_of(file):
                 return UserError(
                     f"task={name}: there is {module}, but no {project.cfg / 'task' / name}.yaml. "
                     "A task is both: add the yaml (docs/new-task.md)."
                 )
-    return not_one_of("task", name, names("tasks"))
+    unknown = not_one_of("task", name, names("tasks"))
+    above = project_above() if project_dir() is None else None
+    if above is None:
+        return unknown
+    return UserError(f"{unknown} {above} is a project: change into it, or add projectDir={shlex.quote(str(above))}")

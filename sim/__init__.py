@@ -38,4 +38,5 @@ def create(
     bodiless = isinstance(model, NoModel)
     check_engine(sim, physics, "the task" if bodiless else str(model), bodiless)
     given = model if isinstance(model, NoModel) else Path(model)
-    return registry.make("simulators", sim.engine, Simulator, sim, physics, given, num_envs, decimation, parts)
+    arguments = (sim, physics, given, num_envs, decimation, parts)
+    return registry.make("simulators", sim.engine, Simulator, *arguments)  # type: ignore[type-abstract]

@@ -49,7 +49,9 @@ def _checked(part: registry.Part, found: Any) -> type[Task]:
         raise part.wrong(f"is {found!r}. Allowed: a class that derives from livegym.tasks.base.Task")
     missing = sorted(getattr(found, "__abstractmethods__", ()))
     if missing:
-        raise part.wrong(f"lacks {', '.join(missing)}. Allowed: a class that has every method of livegym.tasks.base.Task")
+        raise part.wrong(
+            f"lacks {', '.join(missing)}. Allowed: a class that has every method of livegym.tasks.base.Task"
+        )
     params = getattr(found, "Params", None)
     if not (inspect.isclass(params) and dataclasses.is_dataclass(params)):
         what = f"has Params = {params!r}" if hasattr(found, "Params") else "has no Params"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -129,6 +130,15 @@ BAD = [  # arguments, then what the message must contain: the value, and what is
     (["-m", "resume=true", "seed=1,2"], ["resume=true", "checkpoint=latest"]),
     (["-m", "--cfg", "job"], ["--cfg", "only one"]),
     (["hydra.foo=1"], ["hydra.foo"]),
+    (["task=Carpole", "projectDir=null"], ["task=Carpole"]),
+    (["projectDir=nowhere"], ["projectDir=nowhere", "no such folder", "Allowed: a folder that holds cfg/"]),
+    (["projectDir=/dev/null"], ["projectDir=/dev/null", "that is a file", "Allowed: a folder"]),
+    (["projectDir=" + 300 * "a"], ["no such folder"]),
+    (['projectDir="~nosuchuser/x"'], ["projectDir=~nosuchuser/x", "no such folder"]),
+    (["projectDir=~/x"], ["projectDir=~/x", f"""'projectDir="{Path.home()}/x"'"""]),
+    (["projectDir=a", "projectDir=a"], ["projectDir=a projectDir=a", "Allowed: one folder"]),
+    (["-m", "projectDir=a,b"], ["projectDir=a,b", "Allowed: one folder"]),
+    (["projectDir=[a]"], ["projectDir=[a]", "Allowed: one folder"]),
 ]
 
 
@@ -231,6 +241,15 @@ def test_ctrl_c_ends_the_sweep(run, capfd, stop):
     assert run("-m", "seed=1,2,3", job=job) == 130
     assert [c.seed for c in job.seen] == [1, 2]
     assert "seed=2: exit status 130" in capfd.readouterr().err
+
+
+def test_a_current_directory_that_is_gone(run, capfd, tmp_path):
+    (tmp_path / "gone").mkdir()
+    os.chdir(tmp_path / "gone")  # `run` goes back
+    (tmp_path / "gone").rmdir()
+    for arguments in (["--list-tasks"], ["new", "zz"], []):
+        assert run(*arguments) == 2
+        assert "the current directory cannot be used" in capfd.readouterr().err
 
 
 def test_exit_statuses_of_a_single_run(run, capfd):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
 import re
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
 from livegym.cfg.compose import compose
-from livegym.cfg.help import tasks_text
+from livegym.cfg.help import help_text, tasks_text
 from livegym.cfg.typed import to_typed
 from livegym.online.gates import make_gate
 from livegym.projects import new, registry
@@ -18,13 +21,14 @@ from livegym.schema.settled import settled
 from livegym.tasks import TASKS
 from livegym.tasks.build import make_env
 from livegym.utils.errors import UserError
+from livegym.utils.signals import StopFlag
 
 
 @pytest.fixture
 def project(tmp_path, monkeypatch) -> Path:
     """A project of one's own with a task Mine, in use until the test ends."""
     monkeypatch.chdir(tmp_path)
-    folder = new.new_project("mine")
+    folder = new.new_project(str(tmp_path / "mine"))
     monkeypatch.setattr(sys, "path", list(sys.path))
     registry.use(str(folder))
     yield folder
@@ -70,11 +74,10 @@ def test_of_a_syntax_error_the_place_is_told_and_no_traceback(project):
         ("from livegym.tasks.base import Task\nclass Mine(Task): ...", "lacks action_spec, bind, .*, terminate"),
     ],
 )
-def test_code_that_is_no_task(project, capsys, code, words):
+def test_code_that_is_no_task(project, code, words):
     (project / "tasks" / "mine.py").write_text(f"{code}\n")
     with pytest.raises(UserError, match=rf"task=Mine: mine\.tasks\.mine:Mine of .*{words}"):
         compose(["task=Mine"])
-    assert re.search(rf"Mine +cannot be used: .*{words.split('.')[0]}", tasks_text(10_000))
 
 
 @pytest.mark.parametrize(
@@ -154,8 +157,107 @@ def test_a_copied_yaml_that_still_has_the_other_name(project):
 
 def test_a_task_without_learner_settings(project):
     (project / "cfg" / "train" / "MinePPO.yaml").unlink()
-    with pytest.raises(UserError, match=r"MinePPO"):
+    with pytest.raises(UserError, match=r"train/MinePPO.*Write .*mine/cfg/train/MinePPO\.yaml, or .*train=<name>"):
         compose(["task=Mine"])
+
+
+NOT_YAML = [b"name: [", b"- a list", b"just text", b"\xff\xfe", b"d: 2020-13-40", b"[" * 2000]
+
+
+@pytest.mark.parametrize("content", NOT_YAML, ids=lambda content: repr(content[:8]))
+@pytest.mark.parametrize("name", ["task/Mine", "train/MinePPO"])
+def test_a_yaml_file_that_is_none(project, name, content):
+    (project / "cfg" / f"{name}.yaml").write_bytes(content)
+    with pytest.raises(UserError, match=r"yaml|Mine|mapping|dictionary"):
+        compose(["task=Mine"])
+    assert "Mine" in help_text(10_000)
+
+
+@pytest.mark.parametrize("name", ["task/Mine", "train/MinePPO"])
+def test_a_yaml_file_that_is_none_hides_no_other_in_the_list(project, name):
+    (project / "cfg" / f"{name}.yaml").write_bytes(b"\xff")
+    assert re.search(rf"Mine +cannot be used: .*{name}\.yaml: cannot be read", tasks_text(10_000))
+
+
+@pytest.mark.parametrize("content", [b"\xff", b"[" * 2000], ids=["not text", "too deep"])
+@pytest.mark.parametrize("name", ["task/Mine", "train/MinePPO"])
+def test_the_file_that_cannot_be_read_is_named(project, name, content):
+    (project / "cfg" / f"{name}.yaml").write_bytes(content)
+    with pytest.raises(UserError, match=rf"mine/cfg/{name}\.yaml: cannot be read .*Allowed: .*Mend it"):
+        compose(["task=Mine"])
+
+
+def test_code_without_a_yaml_that_is_not_text(project):
+    (project / "cfg" / "task" / "Mine.yaml").unlink()
+    (project / "tasks" / "mine.py").write_bytes(b"\xff")
+    registry.use(str(project))
+    with pytest.raises(UserError, match=r"mine/tasks/mine\.py: cannot be read"):
+        compose(["task=Mine"])
+
+
+GATES = '[project.entry-points."livegym.gates"]'
+PYPROJECTS = [
+    ("tool = 5", r"tool must be a table, and is 5\. Write \[tool\]"),
+    ("[tool]\nlivegym = 5", r"tool\.livegym must be a table"),
+    ("project = []\n[tool.livegym]", r"project must be a table, and is \[\]"),
+    ('[project.entry-points]\n"livegym.gates" = "x"\n[tool.livegym]', r'"livegym\.gates" must be a table'),
+    (f"{GATES}\nx = 5\n[tool.livegym]", r'x = 5 in .*Write x = "<package>\.gates\.x:make"'),
+    (f'{GATES}\nw = ""\n[tool.livegym]', r"w = '' in .*Allowed: the module and the function"),
+    (f'{GATES}\nz = "json"\n[tool.livegym]', r"z = 'json' in .*Allowed: the module and the function"),
+    ("[tool.livegym]\nname = 5", r"name = 5 must be text"),
+    ('[tool.livegym]\nfolder = "a\\u0000"', r"folder = .* must be text"),
+    ('[tool.livegym]\nname = "class"', r"'class' cannot be the name of a package: it is a word of Python's grammar"),
+    ('[tool.livegym]\nname = "json"', r"'json' cannot be .*that livegym or Python has"),
+    ('[tool.livegym]\nname = "torch"', r"'torch' cannot be .*an installed library"),
+    ("[tool.livegym", r"cannot be read .*Allowed: TOML"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), PYPROJECTS, ids=[text[:60] for text, _ in PYPROJECTS])
+def test_a_pyproject_that_says_nonsense(project, text, words):
+    (project / "pyproject.toml").write_text(text)
+    with pytest.raises(UserError, match=words):
+        registry.use(str(project))
+    with contextlib.chdir(project):
+        with pytest.raises(UserError, match=words):
+            registry.use(None)
+        assert new.new_project("okay").is_dir()  # which has nothing to do with this project
+
+
+def test_from_below_a_project_its_folder_is_pointed_at_and_nothing_of_it_is_loaded(project):
+    (project / "tasks" / "mine.py").write_text("1 / 0\n")
+    words = r"task=Mine: unknown\. .*mine is a project: .*add projectDir=/.*/mine"
+    with contextlib.chdir(project / "tasks"):
+        registry.use(None)
+        with pytest.raises(UserError, match=words):
+            compose(["task=Mine"])
+
+
+NO_NAMES = [
+    *("class", "import", "true", "no", "on", "off", "null", "nan", "inf", "none"),
+    *("json", "typing", "re", "site", "numpy", "yaml", "torch", "mujoco", "hydra", "livegym"),
+    *("task", "box", "tensor", "path", "tests", "ant", "a-b", "Robot", "~nosuchuser/x", "x" * 300),
+]
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+def test_a_name_with_which_a_project_could_not_run_is_refused(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=rf"new {name}: .*(Allowed|Choose)"):
+        new.new_project(name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_new_leaves_nothing_if_it_is_interrupted_and_takes_away_what_a_killed_one_left(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for pid in (2**22 + 1, os.getppid()):  # no process has the first
+        (tmp_path / f".mine.{pid}.0123abcd.0.tmp" / "cfg").mkdir(parents=True)
+    with StopFlag() as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(UserError, match="interrupted") as error:
+            new.new_project("mine", stop)
+    assert error.value.exit_code == 143
+    assert [path.name for path in tmp_path.iterdir()] == [f".mine.{os.getppid()}.0123abcd.0.tmp"]
 
 
 def test_a_whole_one_is_there_like_ours(project):

@@ -148,10 +148,15 @@ def clean_temporaries(directory: Path) -> list[Path]:
     """
     removed = []
     for path in _directory_entries(directory):
-        match = _TEMPORARY.fullmatch(path.name)
-        if match and not _is_alive(int(match["pid"]), match["token"]) and remove_file(path):
+        if is_left_over(path) and remove_file(path):
             removed.append(path)
     return removed
+
+
+def is_left_over(path: Path) -> bool:
+    """Whether this is a temporary whose writer is dead, by its name."""
+    match = _TEMPORARY.fullmatch(path.name)
+    return match is not None and not _is_alive(int(match["pid"]), match["token"])
 
 
 def _directory_entries(directory: Path) -> list[Path]:

@@ -75,9 +75,10 @@ def gate_of(gate: str, task: str) -> str:
 def make_gate(config: SettledConfig, size: int) -> GateSeat | None:
     """The configured gate, for `size` actions at once; None if there is none.
 
-    Raises UserError if the task does not have what it needs, or another project's gate cannot be made.
+    A gate is made from the whole configuration: one of somebody's own may need any key. Raises UserError if the task
+    does not have what it needs, or another project's gate cannot be made.
     """
-    name = gate_of(config)
+    name = gate_of(config.gate, config.task.name)
     return None if name == "off" else registry.make("gates", name, GateSeat, config, size)
 
 

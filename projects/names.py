@@ -1,0 +1,38 @@
+"""Which names a project can have: it is imported as a package, and its task is typed and written in yaml."""
+
+from __future__ import annotations
+
+import keyword
+import sys
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+VALUES = ("true", "false", "yes", "no", "on", "off", "null", "none", "nan", "inf")
+"""Words that yaml or the command line's grammar read as a value, in small or capital letters."""
+
+
+def fault_of_package(name: str) -> str:
+    """Why a package cannot be called so; '' if it can."""
+    if not name.isidentifier():
+        return "is not letters, digits and _, or begins with a digit"
+    if keyword.iskeyword(name):
+        return "is a word of Python's grammar"
+    if name == "livegym" or name in sys.stdlib_module_names:
+        return "is the name of a module that livegym or Python has"
+    return ""
+
+
+def fault_of_task(name: str) -> str:
+    """Why a task cannot be called so; '' if it can."""
+    if keyword.iskeyword(name):
+        return "is a word of Python's grammar"
+    return "is read as a value in yaml and on the command line" if name.lower() in VALUES else ""
+
+
+def is_library(name: str) -> bool:
+    """Whether an installed library has this name, which a project's package would hide. Projects are no libraries."""
+    places = [entry for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")]
+    spec = PathFinder.find_spec(name, places)
+    if spec is None:
+        return False
+    return not any((Path(folder) / "cfg" / "task").is_dir() for folder in spec.submodule_search_locations or ())
