@@ -32,6 +32,7 @@ from livegym.cfg.groups import (
 )
 from livegym.cfg.schemas import register
 from livegym.cfg.typed import plain, schema_of
+from livegym.projects import registry
 from livegym.projects.commands import command
 from livegym.schema.keys import Key, Schema, is_mapping, section, strip_optional
 from livegym.schema.train import settings_class

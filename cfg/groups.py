@@ -27,13 +27,12 @@ GROUPS = ("config", "task", "train", "sim", "physics")
 def algorithm_of_settings(name: str) -> str:
     """The algorithm that `train=<name>` is for: what its yaml says, the default one if it says none.
 
-    Without a yaml, it is the algorithm of this name, with its own defaults.
+    Without a yaml, it is the algorithm of this name, with its own defaults. Raises UserError if it cannot be read.
     """
     files = registry.yaml_files("train").get(name, [])
     if not files:
         return name if name in registry.names("algorithms") else DEFAULT
-    content = yaml.safe_load(files[0].read_text())
-    return str(content.get("algorithm", DEFAULT)) if isinstance(content, dict) else DEFAULT
+    return str(mapping_of(files[0]).get("algorithm", DEFAULT))
 
 
 def check_group(override: Override, loader: ConfigLoader, parsed: Iterable[Override]) -> bool:

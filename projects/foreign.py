@@ -36,7 +36,7 @@ def foreign_code(what: str, failed: str, folder: Path | None, advice: str) -> It
         details = _traceback(error)
         said = " ".join(traceback.format_exception_only(error)[-1].split())
         hidden = hidden_library(folder, f"{details}{said}") if folder is not None else ""
-        raise UserError(f"{what} {failed} ({said}).{hidden} {advice}", details=details) from error
+        raise UserError(f"{what} {failed} ({said}). {hidden or advice}", details=details) from error
 
 
 def _traceback(error: BaseException) -> str:
@@ -50,12 +50,12 @@ def _traceback(error: BaseException) -> str:
 
 
 def hidden_library(folder: Path, text: str) -> str:
-    """' <file> hides the library <name>: ...' for a module in `folder` that `text`, an error, is about; '' if none."""
+    """The advice for a module in `folder` that hides a library and that `text`, an error, is about; '' if none does."""
     others = [entry for entry in sys.path if entry and Path(entry).resolve() != folder]
     for file in sorted([*folder.glob("*.py"), *folder.glob("*/__init__.py")]):
         name = file.stem if file.parent == folder else file.parent.name
         if str(file) not in text and f"'{name}'" not in text:
             continue
         if name in sys.stdlib_module_names or PathFinder.find_spec(name, others) is not None:
-            return f" {file} hides the library {name}: rename that file."
+            return f"{file} hides the library {name}. Rename that file."
     return ""

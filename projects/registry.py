@@ -32,10 +32,11 @@ from livegym.utils.errors import UserError, did_you_mean, not_one_of
 KEY = {"tasks": "task", "algorithms": "train.algorithm", "gates": "gate", "simulators": "sim.engine"}
 """What is typed to choose one."""
 MAKE = {
+    "algorithms": "class make(Algorithm)",
     "gates": "def make(config, size)",
     "simulators": "def make(sim, physics, model, num_envs, decimation, parts)",
 }
-"""How what a gate's and an engine's module calls `make` is called."""
+"""What the module of an algorithm, a gate or an engine must have."""
 
 Made = TypeVar("Made")
 
@@ -76,12 +77,12 @@ class Part:
         return found
 
     def make(self, result: type[Made], *arguments: Any) -> Made:
-        """What a gate or an engine makes of `arguments`. Raises UserError for whatever its code raises.
+        """What an algorithm, a gate or an engine makes of `arguments`. Raises UserError for whatever its code raises.
 
         Also for a `make` that cannot be called like that, and one that returns no `result`.
         """
         function = load(self.kind, self.name)
-        how = f"Allowed: {MAKE[self.kind]}, which returns a {result.__module__}.{result.__qualname__}"
+        how = f"Allowed: {MAKE[self.kind]}, which makes a {result.__module__}.{result.__qualname__}"
         if not callable(function):
             raise self.wrong(f"is {function!r}. {how}")
         if self.project is LIVEGYM:  # what it raises is a mistake of ours, not of the one who reads
@@ -220,7 +221,7 @@ def load(kind: str, name: str) -> Any:
 
 
 def make(kind: str, name: str, result: type[Made], *arguments: Any) -> Made:
-    """What the gate or engine with this name makes of `arguments`. Raises UserError as `load` does, and `Part.make`."""
+    """What the algorithm, gate or engine of this name makes. Raises UserError as `load` and `Part.make` do."""
     return part(kind, name).make(result, *arguments)
 
 

@@ -116,6 +116,5 @@ class Algorithm(ABC, Generic[C]):
 
 
 def algorithm_of(config: TrainConfig) -> Algorithm[Any]:
-    """The algorithm that `config.algorithm` names. Raises UserError if there is none, or it cannot be loaded."""
-    made: Algorithm[Any] = registry.load("algorithms", config.algorithm)()
-    return made
+    """The algorithm that `config.algorithm` names. Raises UserError if there is none, or it cannot be made."""
+    return registry.make("algorithms", config.algorithm, Algorithm)  # type: ignore[type-abstract]

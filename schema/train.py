@@ -8,11 +8,11 @@
 
 from __future__ import annotations
 
+import typing
 from dataclasses import dataclass
 
 from livegym.projects import registry
 from livegym.schema.keydoc import key
-from livegym.utils.errors import UserError
 
 DEFAULT = "ppo"
 """The algorithm of settings that name none; runs that were made before there was a choice are of it."""
@@ -45,11 +45,10 @@ class TrainConfig:
 
 def settings_class(algorithm: str) -> type[TrainConfig]:
     """The keys of `train.*` of an algorithm. Raises UserError if there is none, or it cannot be loaded."""
+    part = registry.part("algorithms", algorithm)
     found = getattr(registry.load("algorithms", algorithm), "Config", None)
     if not (isinstance(found, type) and issubclass(found, TrainConfig)):
-        part = registry.part("algorithms", algorithm)
-        raise UserError(
-            f"train.algorithm={algorithm}: {part.target} of {part.source} has no Config. "
-            "Allowed: a dataclass derived from livegym.schema.train.TrainConfig. Add it there."
-        )
+        raise part.wrong("has no Config. Allowed: a dataclass derived from livegym.schema.train.TrainConfig")
+    with part.running("has a Config whose types cannot be read"):
+        typing.get_type_hints(found)
     return found

@@ -146,6 +146,15 @@ def test_a_class_without_its_keys_is_refused(here, lab):
         compose([here, "train=bare"])
 
 
+def test_a_class_that_lacks_a_method_is_refused(here, lab):
+    code = "from livegym.rl.algorithm import Algorithm\nfrom livegym.schema.train import TrainConfig\n\n"
+    (lab / "algorithms" / "half.py").write_text(f"{code}class make(Algorithm):\n    Config = TrainConfig\n")
+    registry.use(str(lab))
+    config = to_typed(compose([here, "train=half"]))
+    with pytest.raises(UserError, match=r"train\.algorithm=half: .* failed \(TypeError: Can't instantiate abstract"):
+        algorithm_of(config.train)
+
+
 def test_continuous_training_says_that_it_needs_a_critic(here):
     config = to_typed(compose([here, "train=evolution"]))
     with pytest.raises(UserError, match=r"train\.algorithm=evolution: continuous training learns by a critic"):
