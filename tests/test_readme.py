@@ -154,7 +154,9 @@ def test_what_a_document_links_to_exists(document):
 
 @pytest.mark.parametrize("command", MAKE)
 def test_make_has_the_verb_and_it_runs_what_the_readme_promises(command):
-    shown = subprocess.run([*shlex.split(command), "-n", "-B"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(
+        [*shlex.split(command), "-n", "-B"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     promised = {"make train": "config=train_headless task=Cartpole", "make test": 'pytest -m "not slow"'}
     promised |= {"make check": "ruff check", "make test-slow": 'pytest -m "slow', "make docs": "mkdocs build --strict"}
     promised |= {
