@@ -85,9 +85,9 @@ def _run(cfg: DictConfig, stop: StopFlag) -> int:
 
     observers: list[TrainingObserver] = [BusObserver(config.publishInterval)]
     if config.viewer or config.watch or config.videoRecord or config.trainVideoEvery:
-        from livegym.viewers.companions import Companions
+        from livegym.viewers.processes import ViewerProcesses
 
-        observers.append(Companions(config))
+        observers.append(ViewerProcesses(config))
     return run_training(config, provenance, stop, parent, observers)
 
 

@@ -57,8 +57,11 @@ def costs(size: str, repeats: int) -> dict[str, float]:
             found[what].append(1e6 * (time.perf_counter() - start))
 
         digest = shape_hash(spec_of(world.env), world.weights)
-        said = {"run": world.run.name, "spec": spec_of(world.env).to_dict()}
-        with RunLock(world.run), Publisher(bus_file(world.run.run_id), said, digest, world.weights) as publisher:
+        distribution = {"run": world.run.name, "spec": spec_of(world.env).to_dict()}
+        with (
+            RunLock(world.run),
+            Publisher(bus_file(world.run.run_id), distribution, digest, world.weights) as publisher,
+        ):
             watcher = Watcher(live, FollowSource(world.source(), "bus", 1e9), queue.SimpleQueue())
             for number in range(2, repeats + 2):
                 given = (world.weights, number, number, number, None)

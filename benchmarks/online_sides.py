@@ -26,12 +26,12 @@ from livegym.cfg.compose import compose
 from livegym.cfg.typed import as_dict, to_typed
 from livegym.live.swap import LivePolicy
 from livegym.live.transition import SwapRule
-from livegym.online.decider import Decider, Slots
+from livegym.online.decider import Decider, StreamSlots
 from livegym.online.gates import layout_of, make_gate
-from livegym.online.memory import Memory
 from livegym.online.replay import ALL, ReplayReader
-from livegym.online.saving import Keeper
+from livegym.online.saving import CheckpointKeeper
 from livegym.online.service import Service
+from livegym.online.service_state import ServiceState
 from livegym.online.trainer import Trainer, rule_of
 from livegym.play.watch import Watcher
 from livegym.rl.actor_critic import ActorCritic
@@ -67,9 +67,9 @@ class World:
         self.env = make_env(c.task, c.sim, c.physics, c.numEnvs or 4, c.seed or 0)
         self.spec = spec_of(self.env)
         self.run = create_run(folder, c.task.name, "continuous")
-        Keeper(self.run, self.spec, as_dict(c), 0, None).save(first_state(c, self.spec, None), 1, 0, 0, None)
-        self.seat = make_gate(c, self.env.num_envs)
-        self.layout = layout_of(self.spec, self.seat)
+        CheckpointKeeper(self.run, self.spec, as_dict(c), 0, None).save(first_state(c, self.spec, None), 1, 0, 0, None)
+        self.adapter = make_gate(c, self.env.num_envs)
+        self.layout = layout_of(self.spec, self.adapter)
 
     def live(self, slots: int) -> LivePolicy:
         """The run's newest version, acting in so many environments."""
@@ -84,14 +84,14 @@ class World:
 
     def serve(self, live: LivePolicy) -> BuiltIn:
         """The simulator of a service in which `live` acts."""
-        memory = Memory(self.run, self.layout, self.config.online)
-        decider = Decider(live, self.seat, Slots(live.num_envs, 60.0), self.spec)
+        memory = ServiceState(self.run, self.layout, self.config.online)
+        decider = Decider(live, self.adapter, StreamSlots(live.num_envs, 60.0), self.spec)
         service = Service(decider, memory, features_of(self.env), reward_of(self.env), streams_of(self.env))
         return BuiltIn(self.env, service, 0.0)
 
     def trainer(self, single: bool = False) -> Trainer:
         """A trainer in this process, on the run's buffer; `single`: each experience once, alone, when it comes."""
-        c, seat = self.config, make_gate(self.config, self.config.online.batch_size)
+        c, adapter = self.config, make_gate(self.config, self.config.online.batch_size)
         if single:
             c.online = replace(c.online, batch_size=1, min_batch_size=1)
         kind = Newest if single else ReplayReader
@@ -99,7 +99,7 @@ class World:
         network = algorithm_of(c.train).actor_critic(self.spec, c.train)
         learner = ActorCritic(self.spec, network, rule_of(c.online, network), c.online.learning_rate)
         learner.load_model(first_state(c, self.spec, None)["model"])
-        return Trainer(learner, reader, None if seat is None else seat.gate, c.online, c.seed or 0)
+        return Trainer(learner, reader, None if adapter is None else adapter.gate, c.online, c.seed or 0)
 
     def candidate(self, trainer: Trainer, version: int) -> Candidate:
         """A trainer's weights, to be acted with."""
@@ -124,7 +124,7 @@ def latency(side: str, task: str, seconds: float, filled: int) -> dict[str, floa
         live = w.live(64)
         watcher, simulator = w.watcher(live), w.serve(live)
         for _ in range(filled):
-            simulator.turn(0.0)
+            simulator.step(0.0)
         ends.enter_context(watcher)
         coupled = w.trainer() if side == "coupled" else None
         if side in ("1 Hz", "100 %"):
@@ -153,7 +153,7 @@ def _paced(simulator: BuiltIn, coupled: Trainer | None, live: Any, w: World, sec
             live.prepare(w.candidate(coupled, version))
         live.adopt()
         trained = time.perf_counter() - start
-        simulator.turn(0.0)
+        simulator.step(0.0)
         took.append(1000 * (simulator.seconds + trained))
         due = max(due + 1 / RATE, time.perf_counter() - 1 / RATE)
     p50, p99, most = np.percentile(took, (50, 99, 100)).tolist()
@@ -186,7 +186,7 @@ def learning(side: str, seed: int, turns: int) -> dict[str, Any]:
         simulator, trainer = w.serve(live), w.trainer(single=side == "coupled")
         rewards, version = [], 1
         for _ in range(turns):
-            simulator.turn(0.0)
+            simulator.step(0.0)
             rewards.append(statistics.fmean(list(simulator.service.tally.rewards)[-STREAMS:]))
             for _ in range(STREAMS if side == "coupled" else TRAININGS_A_TURN):
                 trainer.train()
@@ -219,7 +219,7 @@ def throughput(streams: int, seconds: float) -> dict[str, float]:
         took, turns = [], 0
         end = time.perf_counter() + seconds
         while time.perf_counter() < end:
-            simulator.turn(0.0)
+            simulator.step(0.0)
             took.append(1000 * simulator.seconds)
             turns += 1
         return {"per_s": streams * turns / seconds, "p99": float(np.percentile(took, 99))}

@@ -35,7 +35,7 @@ import numpy as np
 
 from benchmarks.harness import ROOT, arguments, begin, free_port, held_by, report
 from livegym.online.experience import Layout
-from livegym.online.ring import HEADER, Mapped, checks_of, factors_of
+from livegym.online.ring import HEADER, MappedRing, checks_of, factors_of
 
 DISK_MB = 120
 
@@ -301,7 +301,7 @@ def _poison(path: Path) -> None:
     layouts = (Layout(28, 2, True, seen) for seen in itertools.count())
     layout = next(layout for layout in layouts if layout.dtype().itemsize >= head["row_bytes"])
     with path.open("r+b") as file:
-        mapped = Mapped(file.fileno(), layout, capacity)
+        mapped = MappedRing(file.fileno(), layout, capacity)
     newest = int(mapped.header["added"]) - 1
     for slot in ((newest - k) % capacity for k in range(64)):
         if mapped.numbers[slot] >= 0:

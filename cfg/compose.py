@@ -81,7 +81,7 @@ def _prepare(arguments: Sequence[str], loader: ConfigLoader, multirun: bool) -> 
     files = file_parameters(arguments)
     arguments = [ov.spelt_out(argument, files) for argument in arguments]
     refuse_bare_names(arguments, loader)
-    arguments, said = _with_settings(arguments, loader)
+    arguments, typed_argument = _with_settings(arguments, loader)
     parsed = ov.parse(arguments, loader)
     sweep = multirun or any(o.key_or_group == "hydra.mode" and o.value() == "MULTIRUN" for o in parsed)
     ours = [o for o in parsed if not o.is_hydra_override()]
@@ -95,7 +95,7 @@ def _prepare(arguments: Sequence[str], loader: ConfigLoader, multirun: bool) -> 
         _check_settings(settings, schema, {})
     for base in bases:
         _check_for_task(settings, base, any(o.key_or_group == "task" for o in groups))
-    typed = {_normalised(o, schemas[0]): said.get(str(o.input_line), str(o.input_line)) for o in parsed}
+    typed = {_normalised(o, schemas[0]): typed_argument.get(str(o.input_line), str(o.input_line)) for o in parsed}
     ready = [*_switched_on(settings, bases, schemas[0]), *typed]
     reread = ov.OverridesParser.create(config_loader=loader).parse_overrides(ready)
     samples = [_compose(job) for job in ov.jobs(reread)]
@@ -129,8 +129,8 @@ def _with_settings(arguments: list[str], loader: ConfigLoader) -> tuple[list[str
                 f"out; train={name} has those of {name}."
             )
     instead = f"train={name}"
-    said = str(typed.input_line)
-    return [instead if argument == said else argument for argument in arguments], {instead: said}
+    typed_argument = str(typed.input_line)
+    return [instead if argument == typed_argument else argument for argument in arguments], {instead: typed_argument}
 
 
 def _find(override: Override, schema: Schema, names: dict[str, list[str]] | None = None) -> Key:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-from livegym.live.seat import History, Kept, Seat
+from livegym.live.model_slot import ModelSlot, PolicySnapshot, SnapshotHistory
 from livegym.rl.distribution import Distribution
 from livegym.rl.policy import Policy
 from livegym.utils.errors import UserError
@@ -29,7 +29,7 @@ class Pool:
         size: int,
         num_envs: int,
         make_policy: Callable[[], Policy],
-        history: History,
+        history: SnapshotHistory,
         seed: int,
         note: Callable[[list[int], Label], None],
     ) -> None:
@@ -44,12 +44,12 @@ class Pool:
         self._history = history
         self._make_policy = make_policy
         self._note = note
-        self._seats = {env_id: Seat(make_policy()) for env_id in range(num_envs - size, num_envs)}
+        self._slots = {env_id: ModelSlot(make_policy()) for env_id in range(num_envs - size, num_envs)}
         self._labels: dict[int, Label] = {}  # environment -> the older version that acts there
-        self._drawing = set(self._seats)
+        self._drawing = set(self._slots)
         self._rng = torch.Generator().manual_seed(seed)
         self._num_envs = num_envs
-        self._pair: tuple[Seat, ...] = ()  # of a comparison: even environments, odd environments
+        self._pair: tuple[ModelSlot, ...] = ()  # of a comparison: even environments, odd environments
 
     @property
     def labels(self) -> dict[int, Label]:
@@ -69,13 +69,13 @@ class Pool:
         self._drawing.discard(env_id)
         self._put(env_id, kept)
 
-    def check(self, env_id: int, label: Label) -> Kept:
+    def check(self, env_id: int, label: Label) -> PolicySnapshot:
         """What `cast` would put there; it raises what that raises. May be called from any thread."""
-        if env_id not in self._seats:
-            raise UserError(f"environment {env_id} is not the pool's: {', '.join(map(str, self._seats)) or 'none'} are")
+        if env_id not in self._slots:
+            raise UserError(f"environment {env_id} is not the pool's: {', '.join(map(str, self._slots)) or 'none'} are")
         return self.kept(label)
 
-    def kept(self, label: Label) -> Kept:
+    def kept(self, label: Label) -> PolicySnapshot:
         """This version of the history; may be asked for from any thread. Raises UserError if it is not kept."""
         kept = self._history.get(label)
         if kept is None:
@@ -85,7 +85,7 @@ class Pool:
 
     def release(self, env_id: int) -> None:
         """From the next episode on, versions are drawn for this environment again."""
-        if env_id in self._seats:
+        if env_id in self._slots:
             self._drawing.add(env_id)
 
     def compare(self, first: Label, second: Label) -> None:
@@ -94,11 +94,11 @@ class Pool:
         Raises UserError if one of them is not kept.
         """
         chosen = (self.kept(first), self.kept(second))
-        self._pair = self._pair or (Seat(self._make_policy()), Seat(self._make_policy()))
-        for side, (seat, kept) in enumerate(zip(self._pair, chosen, strict=True)):
-            seat.take(kept.candidate)
+        self._pair = self._pair or (ModelSlot(self._make_policy()), ModelSlot(self._make_policy()))
+        for side, (slot, kept) in enumerate(zip(self._pair, chosen, strict=True)):
+            slot.take(kept.candidate)
             env_ids = list(range(side, self._num_envs, 2))
-            seat.forget(torch.tensor(env_ids))
+            slot.forget(torch.tensor(env_ids))
             self._labels |= dict.fromkeys(env_ids, kept.label)
             self._note(env_ids, kept.label)
 
@@ -109,20 +109,20 @@ class Pool:
             self._labels.clear()
             self._note(list(range(self._num_envs)), newest)
 
-    def _put(self, env_id: int, kept: Kept) -> None:
-        self._seats[env_id].take(kept.candidate)
+    def _put(self, env_id: int, kept: PolicySnapshot) -> None:
+        self._slots[env_id].take(kept.candidate)
         self._labels[env_id] = kept.label
         self._note([env_id], kept.label)
 
     def forget(self, env_ids: Tensor, newest: Label) -> None:
         """Episodes of environments (n,) begin anew: who acts in those of the pool is drawn."""
         if self._pair:
-            for seat in self._pair:
-                seat.forget(env_ids)
+            for slot in self._pair:
+                slot.forget(env_ids)
             return
         for env_id in env_ids.tolist():
-            if env_id in self._seats:
-                self._seats[env_id].forget(env_ids)
+            if env_id in self._slots:
+                self._slots[env_id].forget(env_ids)
             if env_id in self._drawing:
                 self._draw(env_id, newest)
 
@@ -139,9 +139,9 @@ class Pool:
             return action
         action = action.clone()
         if self._pair:
-            for side, seat in enumerate(self._pair):
-                action[side::2] = choose(seat.think(obs))[side::2]
+            for side, slot in enumerate(self._pair):
+                action[side::2] = choose(slot.think(obs))[side::2]
             return action
         for env_id in self._labels:
-            action[env_id] = choose(self._seats[env_id].think(obs))[env_id]
+            action[env_id] = choose(self._slots[env_id].think(obs))[env_id]
         return action

@@ -13,7 +13,7 @@ Every environment has a share a in [0, 1] of the new policy: `now` sets 1, `rese
 episode begins, `blend` ramps it over `blend_steps`. While some a < 1 both act. A version that arrives meanwhile
 waits, and only the newest waits.
 
-Three models ("seats") are enough: one acts, one may be leaving, and one is free, being loaded, or ready. A seat is
+Three model slots are enough: one acts, one may be leaving, and one is free, being loaded, or ready. A slot is
 handed over by `deque.append` and taken by `deque.pop`, which are atomic: whoever popped it owns it, and nobody locks.
 """
 
@@ -32,8 +32,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from livegym.live.model_slot import LoadedSlot, ModelSlot, PolicySnapshot, SnapshotHistory, load, snapshot_of
 from livegym.live.pool import Pool
-from livegym.live.seat import History, Kept, Loaded, Seat, kept_of, load
 from livegym.live.transition import Chooser, SwapRule, Transition
 from livegym.rl.distribution import Distribution
 from livegym.rl.policy import Policy
@@ -50,11 +50,11 @@ Judge = Callable[[Candidate], bool]
 """Whether a version that fits may take over; raises UserError with the reason if it may not."""
 
 
-class Decision(NamedTuple):
+class PolicyStep(NamedTuple):
     """One control step of the policy."""
 
     action: Tensor  # (n, size) float32, or (n,) / (n, k) int64
-    said: Distribution  # what the acting version would do; while two act, the new one's
+    distribution: Distribution  # what the acting version would do; while two act, the new one's
 
 
 class LivePolicy:
@@ -77,27 +77,27 @@ class LivePolicy:
         self.first_run = first.run if first_run is None else first_run
         self.pinned = False
         self._commands: queue.SimpleQueue[Callable[[], SwapEvent | None]] = queue.SimpleQueue()
-        seat, *others = (Seat(make_policy()) for _ in range(3))
+        slot, *others = (ModelSlot(make_policy()) for _ in range(3))
         self._free = deque(others)
-        self._ready = deque[Loaded]()
-        policy = seat.policy
+        self._ready = deque[LoadedSlot]()
+        policy = slot.policy
         self.device = policy.device
         self._transition = Transition(policy.num_envs, self.device)
         self._swapped_at = -math.inf  # s, monotonic
         self._changes: list[Change] = []
         self._joining: list[int] = []  # environments in which the new version is to be named with the next step
-        self.history = History(self.rule.history)
+        self.history = SnapshotHistory(self.rule.history)
         self.pool = Pool(self.rule.pool_envs, policy.num_envs, make_policy, self.history, seed, self._note)
         self._choose = Chooser(stochastic, torch.Generator(self.device).manual_seed(seed))
         policy.check(first.model, first.spec)
-        self._acting = load(seat, first, self._kept_of(first))
+        self._acting = load(slot, first, self._kept_of(first))
         self._remember(self._acting)
         self.newest = self.acting  # offered, whether it acts already or waits
 
     @property
     def num_envs(self) -> int:
         """N: environments that it acts in."""
-        return self._acting.seat.policy.num_envs
+        return self._acting.slot.policy.num_envs
 
     @property
     def acting(self) -> Candidate:
@@ -166,38 +166,38 @@ class LivePolicy:
         `judge` is asked once it is known to fit. Raises Misfit if it does not, and UserError if the judge does.
         Nothing is changed then.
         """
-        self._acting.seat.policy.check(candidate.model, candidate.spec)
+        self._acting.slot.policy.check(candidate.model, candidate.spec)
         if judge is not None and not judge(candidate):
             return
-        ready = load(self._take_seat(), candidate, self._kept_of(candidate))
+        ready = load(self._take_slot(), candidate, self._kept_of(candidate))
         self.newest = ready.candidate
         with contextlib.suppress(IndexError):  # an older one that waits is given up
-            self._free.append(self._ready.pop().seat)
+            self._free.append(self._ready.pop().slot)
         self._ready.append(ready)  # from here on the control loop may own it
 
-    def _kept_of(self, candidate: Candidate) -> Kept | None:
-        return kept_of(candidate, self.first_run) if self.rule.history else None
+    def _kept_of(self, candidate: Candidate) -> PolicySnapshot | None:
+        return snapshot_of(candidate, self.first_run) if self.rule.history else None
 
-    def _take_seat(self) -> Seat:
-        """A seat that does not act: a free one, or the one that waits. There is always one, if not at every moment."""
+    def _take_slot(self) -> ModelSlot:
+        """A slot that does not act: a free one, or the one that waits. There is always one, if not at every moment."""
         while True:
             with contextlib.suppress(IndexError):
                 return self._free.pop()
             with contextlib.suppress(IndexError):
-                return self._ready.pop().seat
+                return self._ready.pop().slot
 
     def weights(self) -> tuple[Label, dict[str, Tensor]]:
         """The acting version and a copy of its weights."""
         while True:
             acting = self._acting
-            label, weights = acting.label(self.first_run), acting.seat.policy.state()
-            if acting is self._acting:  # its seat was not given up, and perhaps loaded anew, meanwhile
+            label, weights = acting.label(self.first_run), acting.slot.policy.state()
+            if acting is self._acting:  # its slot was not given up, and perhaps loaded anew, meanwhile
                 return label, weights
 
     # the control loop's part: between two steps
 
     def adopt(self) -> SwapEvent | None:
-        """Exchanges the seats if a version is ready and may take over."""
+        """Exchanges the slots if a version is ready and may take over."""
         while not self._commands.empty():
             event = self._run(self._commands.get())
             if event is not None:
@@ -229,13 +229,13 @@ class LivePolicy:
         kept = self._kept_or_refused(label)
         rule = replace(self.rule, how="now") if self.swapping else self.rule  # of three versions, two can act
         self._end_transition()
-        earlier = load(self._take_seat(), replace(kept.candidate, source="history", load_ms=0.0), kept)
+        earlier = load(self._take_slot(), replace(kept.candidate, source="history", load_ms=0.0), kept)
         self.pinned = True
         event = self._begin(earlier, rule, "rolled back")
         self.newest = self.acting
         return event
 
-    def _kept_or_refused(self, label: Label | None) -> Kept:
+    def _kept_or_refused(self, label: Label | None) -> PolicySnapshot:
         kept = self.history.before(self.label) if label is None else self.history.get(label)
         if kept is None:
             wanted = "there is none before the acting one" if label is None else f"version {label} is not kept"
@@ -243,14 +243,14 @@ class LivePolicy:
             raise UserError(f"rollback: {wanted}. Kept: {labels} (historySize={self.rule.history})")
         return kept
 
-    def _begin(self, ready: Loaded, rule: SwapRule, reason: str = "") -> SwapEvent:
+    def _begin(self, ready: LoadedSlot, rule: SwapRule, reason: str = "") -> SwapEvent:
         """A version takes over."""
-        ready.seat.copy_memory(self._acting.seat)
+        ready.slot.copy_memory(self._acting.slot)
         leaving, self._acting = self._acting, ready
         self._swapped_at = time.monotonic()
         if rule.how == "now":
             taken = self._transition.everywhere
-            self._free.append(leaving.seat)  # from here on the watching thread may own it
+            self._free.append(leaving.slot)  # from here on the watching thread may own it
         else:
             self._transition.begin(leaving, rule)
             taken = self._transition.taken()
@@ -259,7 +259,7 @@ class LivePolicy:
         self._remember(ready)
         return SwapEvent.of(self.acting, accepted=True, reason=reason)
 
-    def _remember(self, acting: Loaded) -> None:
+    def _remember(self, acting: LoadedSlot) -> None:
         if acting.kept is not None:
             self.history.add(acting.kept)
 
@@ -270,7 +270,7 @@ class LivePolicy:
     def _end_transition(self) -> None:
         left = self._transition.end()
         if left is not None:
-            self._free.append(left.seat)  # from here on the watching thread may own it
+            self._free.append(left.slot)  # from here on the watching thread may own it
 
     def _note(self, env_ids: list[int], label: Label) -> None:
         if env_ids:
@@ -291,23 +291,23 @@ class LivePolicy:
         """obs (N, width) -> actions; see `decide`."""
         return self.decide(obs).action
 
-    def decide(self, obs: Tensor) -> Decision:
+    def decide(self, obs: Tensor) -> PolicyStep:
         """obs (N, width) -> actions, the most likely ones, or samples if the policy is stochastic; and their source.
 
         Of a policy without memory, the first environments alone may be asked for: obs (n, width), n <= N.
         """
         obs = obs.to(self.device)
-        said = self._acting.seat.think(obs)
-        action = self._transition.act(obs, said, self._choose)
+        distribution = self._acting.slot.think(obs)
+        action = self._transition.act(obs, distribution, self._choose)
         self._end_where_done()
         self._transition.stepped()
         self._note_acting(self._joining)
         self._joining = []
-        return Decision(self.pool.act(obs, action, self._choose), said)
+        return PolicyStep(self.pool.act(obs, action, self._choose), distribution)
 
     def forget(self, env_ids: Tensor) -> None:
         """Episodes of environments (n,) begin anew."""
-        self._acting.seat.forget(env_ids)
+        self._acting.slot.forget(env_ids)
         joined = self._transition.forget(env_ids)
         if self._transition.blends and self._transition.leaving is not None:
             joining = self.pool.without(env_ids.tolist())  # both play the new episodes: the old one is named first

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from livegym.live.seat import Loaded
+from livegym.live.model_slot import LoadedSlot
 from livegym.rl.distribution import Distribution
 
 
@@ -66,7 +66,7 @@ class Transition:
     """
 
     def __init__(self, num_envs: int, device: torch.device) -> None:
-        self.leaving: Loaded | None = None
+        self.leaving: LoadedSlot | None = None
         self.everywhere = list(range(num_envs))
         self._alpha = torch.ones(num_envs, device=device)  # (N,) share of the new version while one is leaving
         self._fresh = torch.ones(num_envs, dtype=torch.bool, device=device)  # (N,) whose episode has just begun
@@ -84,7 +84,7 @@ class Transition:
         """Whether the version that is leaving acts nowhere any more."""
         return self.leaving is not None and bool((self._alpha >= 1.0).all())
 
-    def begin(self, leaving: Loaded, rule: SwapRule) -> None:
+    def begin(self, leaving: LoadedSlot, rule: SwapRule) -> None:
         """`leaving` makes room for another version, as `rule` has it at this moment: by `reset` or `blend`."""
         self.leaving = leaving
         self._how = rule.how
@@ -98,7 +98,7 @@ class Transition:
         """The environments in which the new version acts, alone or beside the other."""
         return self.everywhere if self.blends else self._alpha.nonzero().squeeze(1).tolist()
 
-    def end(self) -> Loaded | None:
+    def end(self) -> LoadedSlot | None:
         """The new version acts alone. Returns the one that has left, if there was one."""
         left, self.leaving = self.leaving, None
         return left
@@ -113,7 +113,7 @@ class Transition:
         if self._how == "blend":
             self._steps += 1
             self._alpha.fill_(min(1.0, self._steps / self._blend_steps))
-        return choose.mixed(self.leaving.seat.think(obs), new, self._alpha[: len(obs)])
+        return choose.mixed(self.leaving.slot.think(obs), new, self._alpha[: len(obs)])
 
     def stepped(self) -> None:
         """A control step was decided: no episode has just begun."""
@@ -124,7 +124,7 @@ class Transition:
         self._fresh[env_ids] = True
         if self.leaving is None:
             return []
-        self.leaving.seat.forget(env_ids)
+        self.leaving.slot.forget(env_ids)
         if self._how == "blend":
             return []
         joined = env_ids[self._alpha[env_ids] < 1.0].tolist()

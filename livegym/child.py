@@ -12,9 +12,9 @@ from livegym.cfg.typed import as_dict, to_yaml
 from livegym.projects import registry
 from livegym.rundir.provenance import Provenance
 from livegym.schema.settled import SettledConfig, settled
-from livegym.utils.companion import end_with_parent
 from livegym.utils.errors import UserError
 from livegym.utils.log import setup_logging
+from livegym.utils.parent import end_with_parent
 from livegym.utils.signals import StopFlag
 
 
@@ -47,4 +47,4 @@ def _test(config: SettledConfig, request: dict[str, Any]) -> int:
 def _trainer(config: SettledConfig, request: dict[str, Any]) -> int:
     from livegym.online.worker import run_worker
 
-    return run_worker(config, Path(request["run"]), request["pulse"], request["after"])
+    return run_worker(config, Path(request["run"]), request["heartbeat"], request["after"])

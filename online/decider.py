@@ -1,7 +1,7 @@
 """One decision: what the live policy proposes for some streams, and what the gate says of it.
 
-    decider = Decider(live, seat, Slots(64, idle=120.0), spec)
-    made = decider.decide([Sight("north", obs, seen)], clock=12.5, ids=[17])
+    decider = Decider(live, adapter, StreamSlots(64, idle=120.0), spec)
+    made = decider.decide([StreamObservation("north", obs, seen)], clock=12.5, ids=[17])
 
 Streams come and go; a policy acts in a fixed number of environments. So each stream has a slot among those, kept while
 it is seen now and then. All streams that ask at once share one forward pass, from which version, probabilities and
@@ -26,7 +26,7 @@ from torch import Tensor
 from livegym.live.swap import LivePolicy
 from livegym.online.experience import Experience, Verdict, as_done
 from livegym.online.gate import Judgement, check_judgement
-from livegym.online.gates import GateSeat
+from livegym.online.gates import GateAdapter
 from livegym.rl.distribution import Distribution
 from livegym.rl.spec import PolicySpec
 from livegym.utils.attempt import Attempts
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Sight:
+class StreamObservation:
     """What a stream shows at one moment."""
 
     stream: str
@@ -44,11 +44,11 @@ class Sight:
     raw: np.ndarray | None = None  # (R,) the packed raw observation, where there is one
 
 
-class NoRoom(RuntimeError):
+class NoFreeSlot(RuntimeError):
     """Every slot belongs to a stream that was seen lately."""
 
 
-class Slots:
+class StreamSlots:
     """Which stream acts in which environment of the policy."""
 
     def __init__(self, count: int, idle: float) -> None:
@@ -67,14 +67,14 @@ class Slots:
         return list(self._held)
 
     def of(self, stream: str, now: float) -> int:
-        """The stream's slot, a new one where it has none. Raises NoRoom."""
+        """The stream's slot, a new one where it has none. Raises NoFreeSlot."""
         slot = self._held[stream][0] if stream in self._held else self._take(now)
         self._held[stream] = (slot, now)
         self._held.move_to_end(stream)
         return slot
 
     def reserve(self, streams: Sequence[str]) -> None:
-        """Slots that these streams keep, however seldom they are seen. Raises NoRoom."""
+        """Slots that these streams keep, however seldom they are seen. Raises NoFreeSlot."""
         for stream in streams:
             self._reserved.add(stream)
             self.of(stream, 0.0)
@@ -89,7 +89,7 @@ class Slots:
         others = ((stream, *held) for stream, held in self._held.items() if stream not in self._reserved)
         oldest, slot, seen = next(others, ("", 0, now))
         if not oldest or now - seen < self._idle:
-            raise NoRoom(f"{len(self._held)} streams are served already, which is as many as can be")
+            raise NoFreeSlot(f"{len(self._held)} streams are served already, which is as many as can be")
         del self._held[oldest]
         return slot
 
@@ -97,9 +97,9 @@ class Slots:
 class Decider:
     """Decides for the streams that ask. Belongs to the serving thread."""
 
-    def __init__(self, live: LivePolicy, seat: GateSeat | None, slots: Slots, spec: PolicySpec) -> None:
+    def __init__(self, live: LivePolicy, adapter: GateAdapter | None, slots: StreamSlots, spec: PolicySpec) -> None:
         """The live policy acts in as many environments as there are slots."""
-        self.live, self.seat, self.slots, self.spec = live, seat, slots, spec
+        self.live, self.adapter, self.slots, self.spec = live, adapter, slots, spec
         self._attempt = Attempts("the gate")
         self._obs = torch.zeros(live.num_envs, spec.obs_width)
         self._unsound: int | None = None  # the version that was complained of
@@ -109,41 +109,42 @@ class Decider:
         """How often the gate raised, or gave no judgement."""
         return self._attempt.failures
 
-    def decide(self, sights: Sequence[Sight], clock: float, ids: Sequence[int]) -> list[Experience]:
+    def decide(self, observations: Sequence[StreamObservation], clock: float, ids: Sequence[int]) -> list[Experience]:
         """One forward pass for different streams. `clock`: s served; `ids`: of the decisions.
 
-        Raises NoRoom, and nothing is decided then.
+        Raises NoFreeSlot, and nothing is decided then.
         """
-        rows = torch.tensor([self.slots.of(sight.stream, clock) for sight in sights])
-        obs = np.stack([sight.obs for sight in sights])
+        rows = torch.tensor([self.slots.of(observation.stream, clock) for observation in observations])
+        obs = np.stack([observation.obs for observation in observations])
         self._obs[rows] = torch.from_numpy(obs)
         first = self._obs[: int(rows.max()) + 1]
-        interfered = self.live.pinned or self.live.swapping
-        action, said = self.live.decide(first)
-        interfered = interfered or self.live.swapping
+        intervened = self.live.pinned or self.live.swapping
+        action, distribution = self.live.decide(first)
+        intervened = intervened or self.live.swapping
         version = self.live.acting.version
-        of_all = said.log_prob(action)
-        log_prob, confidence = of_all.cpu()[rows], said.confidence(of_all).cpu()[rows]
+        of_all = distribution.log_prob(action)
+        log_prob, confidence = of_all.cpu()[rows], distribution.confidence(of_all).cpu()[rows]
         proposed = _rows_of(action)[rows.numpy()]
         sound = self._sound(proposed, log_prob, version)
         proposed[~sound], log_prob[~sound], confidence[~sound] = 0, 0.0, 0.0
-        judgement = self._judge(sights, proposed, confidence.numpy().copy())
-        executed, held = _executed(proposed, judgement, gated=self.seat is not None)
+        judgement = self._judge(observations, proposed, confidence.numpy().copy())
+        executed, held = _executed(proposed, judgement, gated=self.adapter is not None)
         forced = torch.from_numpy((executed != proposed).any(1))
         executed_log_prob = log_prob
         if forced.any():  # seldom, and a second look at the distribution
-            executed_log_prob = log_prob.where(~forced, _log_prob_of_forced(said, action, rows, executed))
-        failed = self.seat is not None and judgement is None
+            executed_log_prob = log_prob.where(~forced, _log_prob_of_forced(distribution, action, rows, executed))
+        failed = self.adapter is not None and judgement is None
         now = time.time()
         made = []
-        for i, sight in enumerate(sights):
+        for i, observation in enumerate(observations):
             verdict, expected, components = _said_of(judgement, i, failed)
             made.append(Experience(
-                stream=sight.stream, decision=ids[i], obs=sight.obs, proposed=proposed[i], executed=executed[i],
+                stream=observation.stream, decision=ids[i], obs=observation.obs,
+                proposed=proposed[i], executed=executed[i],
                 log_prob=float(log_prob[i]), executed_log_prob=float(executed_log_prob[i]),
                 confidence=float(confidence[i]), verdict=verdict, expected=expected, components=components,
-                seen=sight.seen, version=version, time=now, clock=clock, held=bool(held[i] or not sound[i]),
-                interfered=interfered or failed or not sound[i],
+                seen=observation.seen, version=version, time=now, clock=clock, held=bool(held[i] or not sound[i]),
+                intervened=intervened or failed or not sound[i],
             ))  # fmt: skip
         return made
 
@@ -162,15 +163,17 @@ class Decider:
             self.live.forget(torch.tensor(slots))
         self.live.take_changes()  # nobody follows who acts where
 
-    def _judge(self, sights: Sequence[Sight], proposed: np.ndarray, confidence: np.ndarray) -> Judgement | None:
-        if self.seat is None:
+    def _judge(
+        self, observations: Sequence[StreamObservation], proposed: np.ndarray, confidence: np.ndarray
+    ) -> Judgement | None:
+        if self.adapter is None:
             return None
-        seen, found = np.stack([sight.seen for sight in sights]), list[Judgement]()
-        gate = self.seat.gate
+        seen, found = np.stack([observation.seen for observation in observations]), list[Judgement]()
+        gate = self.adapter.gate
 
         def judge() -> None:
             judgement = gate.evaluate(seen, as_done(proposed), confidence)  # which nothing here changes with
-            check_judgement(judgement, len(sights), self.spec.action)
+            check_judgement(judgement, len(observations), self.spec.action)
             found.append(judgement)
 
         return found[0] if self._attempt(judge) else None
@@ -182,7 +185,9 @@ def _rows_of(action: torch.Tensor) -> np.ndarray:
     return rows.astype(np.float32 if rows.dtype.kind == "f" else np.int64)
 
 
-def _log_prob_of_forced(said: Distribution, action: torch.Tensor, rows: torch.Tensor, executed: np.ndarray) -> Tensor:
+def _log_prob_of_forced(
+    distribution: Distribution, action: torch.Tensor, rows: torch.Tensor, executed: np.ndarray
+) -> Tensor:
     """(n,) for actions that the gate has done. A choice is certain: 0.
 
     A continuous action has no probability: one that is certain has an infinite density, to which nothing can be
@@ -192,7 +197,7 @@ def _log_prob_of_forced(said: Distribution, action: torch.Tensor, rows: torch.Te
         return torch.zeros(len(executed))
     done = action.clone()
     done[rows.to(done.device)] = torch.from_numpy(executed).to(done).reshape(len(executed), *done.shape[1:])
-    return said.log_prob(done).cpu()[rows]
+    return distribution.log_prob(done).cpu()[rows]
 
 
 def _executed(proposed: np.ndarray, judgement: Judgement | None, gated: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -1,14 +1,14 @@
 """When a training has gone wrong, where to go back to, and how carefully to go on.
 
-    watch = Divergence(factor=20.0, good=Good(state, learned_until))
-    if watch.found_in(critic_loss, broken=False):
-        good = watch.go_back()                       # and train on with rate x watch.rate_factor
+    watch = DivergenceDetector(factor=20.0, good=GoodState(state, learned_until))
+    if watch.detect(critic_loss, broken=False):
+        good = watch.roll_back()                       # and train on with rate x watch.rate_factor
     else:
-        watch.went_well(number, lambda: Good(...))
+        watch.succeeded(number, lambda: GoodState(...))
 
 Three trainings in a row that are not finite, or a critic's loss far beyond that of the last hundred, are a divergence:
-back to the last good state, with half the learning rate, which is doubled again after each `CALM` trainings without
-one. Good is a state after which `PROBATION` trainings went well: one that has just been reached may be bad already.
+back to the last good state, with half the learning rate, which is doubled again after each `STABLE` trainings without
+one. Good is a state after which `BURN_IN` trainings went well: one that has just been reached may be bad already.
 Where it diverges at the least rate too, nothing can be learned from what there is: it is stuck.
 """
 
@@ -21,45 +21,45 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-PROBATION = 10  # trainings
+BURN_IN = 10  # trainings
 WINDOW = 100  # losses of which the median is the usual one
 ENOUGH = 20  # losses, from which on one can be called far beyond them
 LEAST = 0.1  # critic's losses below this, in squared standard deviations of the targets, are all alike
-STRIKES = 3  # trainings in a row that were not finite
-CALM = 1000  # trainings in a row without a divergence, after which a rate that was halved is doubled
+MAX_FAILURES = 3  # trainings in a row that were not finite
+STABLE = 1000  # trainings in a row without a divergence, after which a rate that was halved is doubled
 LEAST_FACTOR = 1 / 1024  # on the learning rate: ten halvings
 
 
 @dataclass(frozen=True)
-class Good:
+class GoodState:
     """A state to go back to, whose normalisers know the experiences before that number."""
 
     learner: dict[str, Any]
     learned_until: int
 
 
-class Divergence:
-    """Of one trainer. What is usual, and calm, begin anew with each process."""
+class DivergenceDetector:
+    """Divergence detector of one trainer. Its loss baseline and its count of stable rounds restart with the process."""
 
-    def __init__(self, factor: float, good: Good) -> None:
+    def __init__(self, factor: float, good: GoodState) -> None:
         """`factor`: a loss so many times the usual one is a divergence; `good`: the state at the start."""
         self.rate_factor = 1.0  # on the learning rate
         self.stuck = False  # it diverges even at the least rate
         self.good = good
         self._factor = factor
-        self._probation: list[tuple[int, Good]] = []
+        self._candidates: list[tuple[int, GoodState]] = []
         self._losses: deque[float] = deque(maxlen=WINDOW)
-        self._strikes = self._calm = 0
+        self._failures = self._stable = 0
 
-    def resume(self, rate_factor: float, good: Good) -> None:
+    def resume(self, rate_factor: float, good: GoodState) -> None:
         """Goes on as an earlier process had it: with its factor on the learning rate, from its state."""
         self.rate_factor = rate_factor
         self.good = good
 
-    def found_in(self, critic_loss: float, broken: bool) -> bool:
+    def detect(self, critic_loss: float, broken: bool) -> bool:
         """Whether a training diverged. `broken`: no step of it was finite; a loss of NaN says nothing."""
-        self._strikes = self._strikes + 1 if broken else 0
-        if self._strikes >= STRIKES:
+        self._failures = self._failures + 1 if broken else 0
+        if self._failures >= MAX_FAILURES:
             return True
         if not math.isfinite(critic_loss):
             return False
@@ -69,21 +69,21 @@ class Divergence:
         self._losses.append(critic_loss)
         return False
 
-    def went_well(self, number: int, state: Callable[[], Good]) -> None:
+    def succeeded(self, number: int, state: Callable[[], GoodState]) -> None:
         """Training `number` did; each tenth state is kept."""
-        if number % PROBATION == 0:
-            self._probation.append((number, state()))
-        while self._probation and number - self._probation[0][0] >= PROBATION:
-            self.good = self._probation.pop(0)[1]
-        self._calm += 1
-        if self._calm >= CALM and self.rate_factor < 1:
-            self.rate_factor, self._calm = 2 * self.rate_factor, 0
+        if number % BURN_IN == 0:
+            self._candidates.append((number, state()))
+        while self._candidates and number - self._candidates[0][0] >= BURN_IN:
+            self.good = self._candidates.pop(0)[1]
+        self._stable += 1
+        if self._stable >= STABLE and self.rate_factor < 1:
+            self.rate_factor, self._stable = 2 * self.rate_factor, 0
 
-    def go_back(self) -> Good:
+    def roll_back(self) -> GoodState:
         """Where to; from there on with half the rate."""
         self.stuck = self.rate_factor <= LEAST_FACTOR
         self.rate_factor = max(self.rate_factor / 2, LEAST_FACTOR)
-        self._strikes = self._calm = 0
-        self._probation.clear()
+        self._failures = self._stable = 0
+        self._candidates.clear()
         self._losses.clear()
         return self.good

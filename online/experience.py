@@ -147,7 +147,7 @@ class Experience(Decision):
     seen: np.ndarray  # (seen,) what the gate saw
     time: float  # s since 1970
     clock: float  # s that the run has been served
-    interfered: bool = False  # people had a hand in it, or gate or policy failed: never learned from
+    intervened: bool = False  # people had a hand in it, or gate or policy failed: never learned from
     reward: float | None = None  # None: pending
     next_obs: np.ndarray | None = None  # (obs,) float32; None: pending
     done: bool = False  # the episode ended there, and not by a time limit
@@ -182,7 +182,7 @@ def to_row(experience: Experience, row: np.ndarray) -> None:
 
 
 def from_row(row: np.ndarray) -> Experience:
-    """The inverse of `to_row`; rows hold no components, and no experiences that people interfered with."""
+    """The inverse of `to_row`; rows hold no components, and no experiences in which people intervened."""
     values: dict[str, Any] = {n: row[n].copy() if row[n].ndim else row[n].item() for n in _AS_THEY_ARE}
     values["verdict"] = Verdict(values["verdict"])
     reward, next_obs = row["reward"].item(), row["next_obs"].copy()

@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 
 from livegym.online.experience import Experience, Layout, Verdict, to_row
-from livegym.online.ring import Mapped, checks_of, factors_of, file_bytes, make_file, open_file
+from livegym.online.ring import MappedRing, checks_of, factors_of, file_bytes, make_file, open_file
 from livegym.utils.errors import UserError
 from livegym.utils.moments import Moments
 
@@ -53,30 +53,32 @@ class ReplayWriter:
                 f"room, or keep fewer experiences: online.buffer_capacity=<less than {capacity}>"
             ) from error
         try:
-            self._mapped = Mapped(descriptor, layout, capacity)
+            self._mapped = MappedRing(descriptor, layout, capacity)
         finally:
             os.close(descriptor)
         self._row = np.zeros(1, self._mapped.dtype)
         self._row_words = self._row.view(np.uint64).reshape(1, -1)
         self._factors = factors_of(self._row_words.shape[1])
-        self.torn = self._drop_torn()
+        self.partial = self._drop_partial()
         self._mapped.header["sessions"] += 1
 
-    def _drop_torn(self) -> int:
+    def _drop_partial(self) -> int:
         m = self._mapped
         whole = (checks_of(m.words, self._factors) == m.rows["check"]) & (m.numbers == m.rows["number"])
-        torn = int(((m.numbers >= 0) & ~whole).sum())
+        partial = int(((m.numbers >= 0) & ~whole).sum())
         m.numbers[~whole] = -1
         m.header["added"] = max(int(m.header["added"]), int(m.numbers.max()) + 1)
-        return torn
+        return partial
 
     def add(self, experience: Experience) -> None:
         """A completed experience; the oldest makes room. Raises ValueError for one that is pending, or does not fit."""
         e = experience
         if not e.complete or e.next_obs is None:
             raise ValueError(f"decision {e.decision} of {e.stream!r} is not complete yet")
-        if e.interfered:
-            raise ValueError(f"decision {e.decision} of {e.stream!r} was interfered with: it is not to be learned from")
+        if e.intervened:
+            raise ValueError(
+                f"decision {e.decision} of {e.stream!r} is of a human intervention: nothing is learned from it"
+            )
         sizes = (e.obs.shape, e.next_obs.shape, e.proposed.shape, e.executed.shape, e.seen.shape)
         wanted = ((self.layout.obs,),) * 2 + ((self.layout.action,),) * 2 + ((self.layout.seen,),)
         if sizes != wanted:
@@ -136,11 +138,11 @@ class ReplayReader:
         except OSError as error:
             raise UserError(f"the replay buffer {path} cannot be read ({error.strerror or error})") from error
         try:
-            self._mapped = Mapped(descriptor, layout, capacity)
+            self._mapped = MappedRing(descriptor, layout, capacity)
         finally:
             os.close(descriptor)
         self.capacity, self.prioritised = capacity, prioritised
-        self.torn = 0  # copies that were no whole experience, and left out
+        self.partial = 0  # copies that were no whole experience, and left out
         self._factors = factors_of(self._mapped.words.shape[1])
         self._priority = np.zeros(capacity)
         self._known = np.full(capacity, -1, np.int64)  # numbers whose first priority has been set
@@ -238,5 +240,5 @@ class ReplayReader:
         words = self._mapped.words[slots]  # a copy
         rows = words.reshape(-1).view(self._mapped.dtype)
         whole = (checks_of(words, self._factors) == rows["check"]) & (rows["number"] % self.capacity == slots)
-        self.torn += int((~whole).sum())
+        self.partial += int((~whole).sum())
         return rows, whole

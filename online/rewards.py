@@ -1,6 +1,6 @@
 """What a sampled experience teaches: its reward, and of which action.
 
-    lessons = combine(rows, judgement, rule)
+    samples = combine(rows, judgement, rule)
 
 An experience that was sent teaches a mixture of what came of it and of what the gate, asked again, expects of it. One
 that waited is another matter: the reward belongs to the action that was done *instead*, and counts less. Less means
@@ -23,7 +23,7 @@ from livegym.schema import OnlineConfig
 
 
 @dataclass(frozen=True)
-class Lessons:
+class TrainingSamples:
     """What a batch of n rows teaches: k actions with their rewards."""
 
     index: np.ndarray  # (k,) rows of the batch
@@ -43,8 +43,8 @@ def weakened(reward: np.ndarray, multiplier: float) -> np.ndarray:
     return reward - (1.0 - multiplier) * np.abs(reward)
 
 
-def combine(rows: np.ndarray, judgement: Judgement | None, rule: OnlineConfig) -> Lessons:
-    """The lessons of sampled rows (n,); `judgement`: what the gate says of them now, None where there is no gate."""
+def combine(rows: np.ndarray, judgement: Judgement | None, rule: OnlineConfig) -> TrainingSamples:
+    """The training samples of rows (n,). `judgement`: what the gate says of them now; None without a gate."""
     verdict, actual = rows["verdict"], rows["reward"].astype(np.float64)
     sent, waited = verdict == Verdict.SEND, verdict == Verdict.WAIT
     agrees = np.ones(len(rows), bool)
@@ -67,7 +67,7 @@ def combine(rows: np.ndarray, judgement: Judgement | None, rule: OnlineConfig) -
         (done, rows["executed"], rows["executed_log_prob"], reward - penalty),
         (blocked, rows["proposed"], rows["log_prob"], weakened(expected, rule.wait_multiplier) - penalty),
     ]
-    return Lessons(
+    return TrainingSamples(
         index=np.concatenate([np.flatnonzero(mask) for mask, *_ in parts]),
         action=np.concatenate([action[mask] for mask, action, *_ in parts]),
         log_prob=np.concatenate([log_prob[mask] for mask, _, log_prob, _ in parts]),

@@ -30,7 +30,7 @@ MOST = 2**50  # experiences, or s; nothing that ran here ever has so many
 MOST_SESSIONS = 2**20  # so that decision ids stay exact in JavaScript
 
 
-class Mapped:
+class MappedRing:
     """The file: a header, each slot's number (-1: nothing whole is in it), and the rows."""
 
     def __init__(self, descriptor: int, layout: Layout, capacity: int) -> None:
@@ -78,7 +78,7 @@ def make_file(path: Path, layout: Layout, capacity: int) -> int:
         if shutil.disk_usage(path.parent).free < size:  # or all that there is would be taken before it fails
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.posix_fallocate(descriptor, 0, size)
-        mapped = Mapped(descriptor, layout, capacity)
+        mapped = MappedRing(descriptor, layout, capacity)
         mapped.numbers[:] = -1
         mapped.header["capacity"], mapped.header["row_bytes"] = capacity, mapped.dtype.itemsize
         mapped.header["magic"] = MAGIC

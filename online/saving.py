@@ -16,7 +16,7 @@ from livegym.rundir.run import Run, point_latest
 log = logging.getLogger(__name__)
 
 
-class Keeper:
+class CheckpointKeeper:
     """Writes one run's checkpoints."""
 
     def __init__(self, run: Run, spec: PolicySpec, config: dict[str, Any], saved: int, best: float | None) -> None:

@@ -18,41 +18,41 @@ from typing import NamedTuple
 
 import numpy as np
 
-from livegym.online.decider import Decider, NoRoom, Sight
+from livegym.online.decider import Decider, NoFreeSlot, StreamObservation
 from livegym.online.episodes import Episodes
 from livegym.online.experience import Experience, Verdict, as_done
-from livegym.online.gates import Sees
-from livegym.online.memory import STREAMS, Memory
+from livegym.online.gates import GateInput
 from livegym.online.pending import RewardError
-from livegym.online.requests import Accepted, Answer, Observed, Refusal, Request, Rewarded
+from livegym.online.service_state import STREAMS, ServiceState
+from livegym.online.stream_requests import Accepted, Answer, Observed, Refusal, Request, Rewarded
 
 WINDOW = 1000  # decisions and rewards over which rates and means are taken
 RewardOf = Callable[[np.ndarray, np.ndarray, np.ndarray], "tuple[float, dict[str, float]]"]
 """(raw before (R,), action (A,), raw after (R,)) -> reward, and its weighted terms"""
 
 
-class Moment(NamedTuple):
+class LastDecision(NamedTuple):
     """What a stream showed last, and what was decided on it."""
 
-    sight: Sight
+    observation: StreamObservation
     decision: Experience
 
 
 @dataclass
-class Tally:
+class ServiceCounters:
     """What has happened, for whoever asks."""
 
     streams: int  # whose newest decision is kept
     verdicts: dict[str, int] = field(default_factory=lambda: dict.fromkeys((v.name for v in Verdict), 0))
-    interfered: int = 0
-    unlearned: int = 0  # completed, and not to be learned from
+    intervened: int = 0
+    excluded: int = 0  # completed, and not to be learned from
     lately: deque[Verdict] = field(default_factory=lambda: deque(maxlen=WINDOW))
     rewards: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     expected: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     terms: deque[dict[str, float]] = field(default_factory=lambda: deque(maxlen=WINDOW))
     episodes: Episodes = field(init=False)
     decided_at: float = field(default_factory=time.monotonic)  # s, the last decision, or the start
-    last: OrderedDict[str, Moment] = field(default_factory=OrderedDict)  # by stream
+    last: OrderedDict[str, LastDecision] = field(default_factory=OrderedDict)  # by stream
 
     def __post_init__(self) -> None:
         self.episodes = Episodes(self.streams)
@@ -62,15 +62,15 @@ class Tally:
         """All."""
         return sum(self.verdicts.values())
 
-    def decided(self, sight: Sight, e: Experience) -> None:
+    def decided(self, observation: StreamObservation, e: Experience) -> None:
         """One more decision."""
         self.decided_at = time.monotonic()
         self.verdicts[e.verdict.name] += 1
-        self.interfered += e.interfered
+        self.intervened += e.intervened
         self.lately.append(e.verdict)
         if math.isfinite(e.expected):
             self.expected.append(e.expected)
-        self.last[e.stream] = Moment(sight, e)
+        self.last[e.stream] = LastDecision(observation, e)
         self.last.move_to_end(e.stream)
         if len(self.last) > self.streams:
             self.last.popitem(last=False)
@@ -82,7 +82,7 @@ class Service:
     def __init__(
         self,
         decider: Decider,
-        memory: Memory,
+        memory: ServiceState,
         features: Callable[[np.ndarray], np.ndarray] | None = None,
         reward_of: RewardOf | None = None,
         own: Collection[str] = (),
@@ -91,12 +91,12 @@ class Service:
         decision earned, computed if nobody says it; `own`: streams of the built-in simulator, which no client may use.
         """
         self.decider = decider
-        self.pending, self.writer, self.conversations = memory.pending, memory.writer, memory.conversations
-        self.tally = Tally(max(STREAMS, decider.live.num_envs))
+        self.pending, self.writer, self.answer_cache = memory.pending, memory.writer, memory.answer_cache
+        self.tally = ServiceCounters(max(STREAMS, decider.live.num_envs))
         self._own = frozenset(own)
         self._features, self._reward_of = features, reward_of
-        seat = decider.seat
-        self._no_clients = None if seat is None else seat.for_clients(has_raw=features is not None)
+        adapter = decider.adapter
+        self._no_clients = None if adapter is None else adapter.for_clients(has_raw=features is not None)
 
     def answer(self, requests: Sequence[Request], clock: float) -> list[Answer]:
         """Answers in order; a refusal is an answer, and changes nothing. `clock`: s served.
@@ -112,7 +112,7 @@ class Service:
         for i, (request, obs) in enumerate(zip(requests, self._observations(requests), strict=True)):
             try:
                 self._check(request)
-                known = self.conversations.answer_to(request)
+                known = self.answer_cache.answer_to(request)
                 if known is None:
                     self._make_room(request, clock)
             except Refusal as refusal:
@@ -124,22 +124,22 @@ class Service:
             why = self._complete(request, obs)
             if request.ends:
                 self.end([request.stream])
-                self.conversations.note(request, None)
+                self.answer_cache.note(request, None)
             else:
                 asking.append((i, request, obs, why))
         made = self.decide([self._sight(request, obs) for _, request, obs, _ in asking], clock) if asking else []
         for (i, request, _, why), decision in zip(asking, made, strict=True):
             answer = decision if why is None else replace(decision, previous=why)
             answers[i] = answer
-            self.conversations.note(request, answer)
+            self.answer_cache.note(request, answer)
         return answers
 
-    def decide(self, sights: Sequence[Sight], clock: float) -> list[Experience]:
-        """Decides for different streams, and remembers it until the rewards come. Raises NoRoom."""
-        made = self.decider.decide(sights, clock, [self.pending.next_id() for _ in sights])
-        for sight, decision in zip(sights, made, strict=True):
+    def decide(self, observations: Sequence[StreamObservation], clock: float) -> list[Experience]:
+        """Decides for different streams, and remembers it until the rewards come. Raises NoFreeSlot."""
+        made = self.decider.decide(observations, clock, [self.pending.next_id() for _ in observations])
+        for observation, decision in zip(observations, made, strict=True):
             self.pending.add(decision)
-            self.tally.decided(sight, decision)
+            self.tally.decided(observation, decision)
         return made
 
     def end(self, streams: Sequence[str]) -> None:
@@ -149,13 +149,13 @@ class Service:
             self.tally.episodes.end(stream)
 
     def keep(self, experience: Experience | None) -> None:
-        """Takes a completed experience into the buffer, unless people interfered with it."""
+        """Takes a completed experience into the buffer, unless people intervened."""
         if experience is None or experience.reward is None:
             return
         self.tally.rewards.append(experience.reward)
         self.tally.episodes.earned(experience.stream, experience.reward)
-        if experience.interfered:
-            self.tally.unlearned += 1
+        if experience.intervened:
+            self.tally.excluded += 1
         else:
             self.writer.add(experience)
 
@@ -172,7 +172,7 @@ class Service:
             return
         try:
             self.decider.slots.of(request.stream, clock)
-        except NoRoom as error:
+        except NoFreeSlot as error:
             raise Refusal("too_many_streams", f"{error}: online.max_streams=<more>") from error
 
     def _complete(self, request: Observed, obs: np.ndarray) -> str | None:
@@ -192,7 +192,7 @@ class Service:
         return why
 
     def _computed(self, request: Observed, last: Experience) -> float | None:
-        before = self.conversations.raw_of(request.stream)
+        before = self.answer_cache.raw_of(request.stream)
         if self._reward_of is None or last.held or request.raw is None or before is None or last.next_obs is not None:
             return None
         reward, terms = self._reward_of(before, as_done(last.executed), request.raw)
@@ -213,10 +213,10 @@ class Service:
             return [r.obs for r in requests if r.obs is not None]
         return list(self._features(np.stack([r.raw for r in requests if r.raw is not None])))
 
-    def _sight(self, request: Observed, obs: np.ndarray) -> Sight:
-        seat = self.decider.seat
-        if seat is None:
-            return Sight(request.stream, obs, np.zeros(0, np.float32), request.raw)
-        seen = request.raw if seat.what is Sees.RAW else obs
-        assert seen is not None, "clients without raw rows were turned away: GateSeat.for_clients"
-        return Sight(request.stream, obs, seen, request.raw)
+    def _sight(self, request: Observed, obs: np.ndarray) -> StreamObservation:
+        adapter = self.decider.adapter
+        if adapter is None:
+            return StreamObservation(request.stream, obs, np.zeros(0, np.float32), request.raw)
+        seen = request.raw if adapter.what is GateInput.RAW else obs
+        assert seen is not None, "clients without raw rows were turned away: GateAdapter.for_clients"
+        return StreamObservation(request.stream, obs, seen, request.raw)

@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from livegym.online.divergence import Divergence, Good
+from livegym.online.divergence import DivergenceDetector, GoodState
 from livegym.online.experience import Verdict, as_done
 from livegym.online.gate import Gate, Judgement, check_judgement
 from livegym.online.replay import ReplayReader, Sieve
-from livegym.online.rewards import Lessons, combine
+from livegym.online.rewards import TrainingSamples, combine
 from livegym.rl.actor_critic import ActorCritic, OffPolicyRule, Outcome, Transitions
 from livegym.rl.algorithm import ActorCriticNetwork
 from livegym.schema import OnlineConfig
@@ -38,11 +38,11 @@ HUGE_REWARD = 1e6  # beside rewards beyond it, whatever else is earned would be 
 
 
 @dataclass(frozen=True)
-class Report:
+class UpdateReport:
     """One training."""
 
     batches: int  # gradient steps that were made
-    lessons: float  # mean number in a batch
+    samples: float  # mean number in a batch
     loss: float
     critic_loss: float
     entropy: float
@@ -80,10 +80,10 @@ class Trainer:
         self.sieve = sieve_of(rule, gated=gate is not None)
         self.rng = np.random.default_rng(seed)
         self.counts = Counts()
-        self.recent: deque[Report] = deque(maxlen=WINDOW)
+        self.recent: deque[UpdateReport] = deque(maxlen=WINDOW)
         self.trouble = ""  # why nothing is learned, though there is enough to learn from
         self.agreements: deque[tuple[int, int]] = deque(maxlen=WINDOW)  # gated, agreed; also of nothing learned
-        self.divergence = Divergence(rule.divergence_factor, self._good_state())
+        self.divergence = DivergenceDetector(rule.divergence_factor, self._good_state())
 
     @property
     def learning_rate(self) -> float:
@@ -92,19 +92,19 @@ class Trainer:
         decay = max(self.rule.lr_decay ** (self.counts.trainings / 100), least)
         return self.rule.learning_rate * self.divergence.rate_factor * decay
 
-    def train(self) -> Report | None:
+    def train(self) -> UpdateReport | None:
         """One training; None where there is too little to learn from. What the gate raises passes."""
         start = time.perf_counter()
         if len(self.reader.usable(self.sieve)) < self.rule.min_batch_size:
             return None
         self._normalise()
         self.learner.learning_rate = self.learning_rate
-        lessons, outcomes = [], []
+        samples, outcomes = [], []
         for _ in range(self.rule.updates):
-            lesson, outcome = self._update()
-            lessons.append(lesson)
+            each, outcome = self._update()
+            samples.append(each)
             outcomes += [outcome] if outcome is not None else []
-        return self._judged(lessons, outcomes, start)
+        return self._judged(samples, outcomes, start)
 
     def expired(self) -> int:
         """How many experiences in the buffer are too old to learn from."""
@@ -124,18 +124,18 @@ class Trainer:
         t = self._transitions(rows, combine(rows, None, self.rule), np.ones(len(rows)))
         self.learner.normalise(torch.from_numpy(rows["obs"].copy()), self.learner.targets(t))
 
-    def _update(self) -> tuple[Lessons, Outcome | None]:
+    def _update(self) -> tuple[TrainingSamples, Outcome | None]:
         rows, weights = self.reader.sample(self.rule.batch_size, self.rng, self.sieve)
         sound = _sound(rows)
         self.trouble = "" if sound.any() or not len(rows) else f"of {len(rows)} sampled experiences none is sound"
         rows, weights = rows[sound], weights[sound]
-        lessons = combine(rows, self._judge(rows), self.rule)
-        if len(lessons) < self.rule.min_batch_size:
-            return lessons, None
-        outcome = self.learner.update(self._transitions(rows, lessons, weights))
+        samples = combine(rows, self._judge(rows), self.rule)
+        if len(samples) < self.rule.min_batch_size:
+            return samples, None
+        outcome = self.learner.update(self._transitions(rows, samples, weights))
         if outcome.finite and self.reader.prioritised:
-            self.reader.prioritise(rows[lessons.index], outcome.errors.numpy())
-        return lessons, outcome
+            self.reader.prioritise(rows[samples.index], outcome.errors.numpy())
+        return samples, outcome
 
     def _judge(self, rows: np.ndarray) -> Judgement | None:
         if self.gate is None or not len(rows):
@@ -144,42 +144,42 @@ class Trainer:
         check_judgement(judgement, len(rows), self.learner.spec.action)
         return judgement
 
-    def _transitions(self, rows: np.ndarray, lessons: Lessons, weights: np.ndarray) -> Transitions:
-        chosen = rows[lessons.index]
+    def _transitions(self, rows: np.ndarray, samples: TrainingSamples, weights: np.ndarray) -> Transitions:
+        chosen = rows[samples.index]
 
         def floats(values: np.ndarray) -> torch.Tensor:
             return torch.from_numpy(np.ascontiguousarray(values, np.float32))
 
         return Transitions(
             obs=floats(chosen["obs"]),
-            action=torch.from_numpy(np.ascontiguousarray(lessons.action)),
-            log_prob=floats(lessons.log_prob),
-            reward=floats(lessons.reward),
+            action=torch.from_numpy(np.ascontiguousarray(samples.action)),
+            log_prob=floats(samples.log_prob),
+            reward=floats(samples.reward),
             next_obs=floats(chosen["next_obs"]),
-            done=torch.from_numpy(lessons.ends),
-            weight=floats(weights[lessons.index]),
+            done=torch.from_numpy(samples.ends),
+            weight=floats(weights[samples.index]),
         )
 
-    def _judged(self, lessons: list[Lessons], outcomes: list[Outcome], start: float) -> Report | None:
+    def _judged(self, samples: list[TrainingSamples], outcomes: list[Outcome], start: float) -> UpdateReport | None:
         """What a training came to; a state that went wrong is left."""
         made = [outcome for outcome in outcomes if outcome.finite]
-        skipped = len(lessons) - len(made)
+        skipped = len(samples) - len(made)
         self.counts.skipped += skipped
         self.counts.batches += len(made)
-        gated, agreed = sum(lesson.gated for lesson in lessons), sum(lesson.agreed for lesson in lessons)
+        gated, agreed = sum(each.gated for each in samples), sum(each.agreed for each in samples)
         self.agreements.append((gated, agreed))
         critic = _mean([outcome.critic_loss for outcome in made])
-        diverged = self.divergence.found_in(critic, broken=bool(outcomes) and not made)
+        diverged = self.divergence.detect(critic, broken=bool(outcomes) and not made)
         if diverged:
             self._roll_back()
         elif made:
             self.counts.trainings += 1
-            self.divergence.went_well(self.counts.trainings, self._good_state)
+            self.divergence.succeeded(self.counts.trainings, self._good_state)
         if not outcomes:
             return None
-        report = Report(
+        report = UpdateReport(
             batches=len(made),
-            lessons=_mean([float(len(lesson)) for lesson in lessons]),
+            samples=_mean([float(len(each)) for each in samples]),
             loss=_mean([outcome.loss for outcome in made]),
             critic_loss=critic,
             entropy=_mean([outcome.entropy for outcome in made]),
@@ -192,17 +192,20 @@ class Trainer:
         self.recent.append(report)
         return report
 
-    def _good_state(self) -> Good:
-        return Good(self.learner.state(), self.counts.learned_until)
+    def _good_state(self) -> GoodState:
+        return GoodState(self.learner.state(), self.counts.learned_until)
 
     def _roll_back(self) -> None:
-        good = self.divergence.go_back()
+        good = self.divergence.roll_back()
         self.learner.load_state(good.learner)
         self.counts.learned_until = good.learned_until
         self.counts.rollbacks += 1
 
     def state(self) -> dict[str, Any]:
-        """What decides the next training, as plain values and tensors; priorities, usual losses and calm begin anew."""
+        """What decides the next update round, as plain values and tensors.
+
+        Priorities, usual losses and the count of stable rounds are not part of it.
+        """
         counts = dict(vars(self.counts))
         generator = self.rng.bit_generator.state
         words = [generator["state"]["state"], generator["state"]["inc"]]

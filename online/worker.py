@@ -6,8 +6,8 @@ thread run at a time: beside a training thread, an answer waits for its turn; be
 
 It takes spec and last good state from the run's newest checkpoint
 that verifies, experience from the replay buffer's file. It gives versions to the weight bus, checkpoints to `nn/`,
-and one line of JSON for each training, or at least each second, to the file descriptor: its pulse. Its versions come
-after the given one, which an earlier trainer told of.
+and one line of JSON for each update round, or at least each second, to the file descriptor: its heartbeat. Its
+versions come after the given one, the last that an earlier trainer reported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import torch
 from livegym.cfg.typed import as_dict
 from livegym.online.gates import layout_of, make_gate
 from livegym.online.replay import ReplayReader
-from livegym.online.saving import Keeper
+from livegym.online.saving import CheckpointKeeper
 from livegym.online.trainer import HUGE_REWARD, WINDOW, Trainer, rule_of
 from livegym.rl.actor_critic import ActorCritic
 from livegym.rl.algorithm import algorithm_of
@@ -37,9 +37,9 @@ from livegym.rundir.lock import lock_holder
 from livegym.rundir.run import Run, open_run
 from livegym.schema.settled import SettledConfig
 from livegym.utils.attempt import Attempts
-from livegym.utils.companion import end_with_parent
 from livegym.utils.errors import UserError
 from livegym.utils.files import strict_json
+from livegym.utils.parent import end_with_parent
 from livegym.utils.signals import StopFlag
 from livegym.weights.learner import WeightBus
 
@@ -57,7 +57,7 @@ PAUSE = 0.5  # s after one that raised
 class Worker:
     """One trainer of one run."""
 
-    def __init__(self, run: Run, config: SettledConfig, pulse: int, after: int) -> None:
+    def __init__(self, run: Run, config: SettledConfig, heartbeat: int, after: int) -> None:
         """Raises UserError where the run has nothing that can be gone on from."""
         usable = newest_usable(run)
         meta = meta_of(usable.state) if usable is not None else None
@@ -67,14 +67,14 @@ class Worker:
         spec = PolicySpec.from_dict(state["spec"])
         rule = self._rule = config.online
         torch.manual_seed(config.seed)
-        seat = make_gate(config, rule.batch_size)
-        layout = layout_of(spec, seat)
+        adapter = make_gate(config, rule.batch_size)
+        layout = layout_of(spec, adapter)
         reader = ReplayReader(run.replay_file, layout, rule.buffer_capacity, rule.priority_sampling)
         network = algorithm_of(config.train).actor_critic(spec, config.train)
         learner = ActorCritic(spec, network, rule_of(rule, network), rule.learning_rate)
         learner.load_model(state["model"])
         self.trainer = Trainer(
-            learner, reader, seat.gate if seat is not None else None, rule, config.seed + meta.version
+            learner, reader, adapter.gate if adapter is not None else None, rule, config.seed + meta.version
         )
         if "online" in state:
             try:
@@ -84,12 +84,12 @@ class Worker:
                     f"{usable.path}: its trainer's state cannot be used ({error!r}). Begin a new run with its "
                     f"weights: checkpoint={usable.path}, without resume=true"
                 ) from error
-        self.run, self._pulse, self._beat_at = run, pulse, 0.0
+        self.run, self._heartbeat, self._sent_at = run, heartbeat, 0.0
         self._parent = os.getppid()  # another, once the one that serves is gone
         self.bus = WeightBus(PUBLISH if config.publishInterval else 0.0)
         served = reader.newest_version  # and perhaps not saved: a full disk, or a kill
         self.version = max(meta.version, highest_version(run), self.bus.highest_version(run), after, served)
-        self.keeper = Keeper(run, spec, as_dict(config), meta.version, meta.best_score)
+        self.keeper = CheckpointKeeper(run, spec, as_dict(config), meta.version, meta.best_score)
         self.failures = 0
         self.trouble = ""  # why it gave itself up
         self._busy: deque[tuple[float, float]] = deque(maxlen=WINDOW)  # monotonic s, from when to when it trained
@@ -99,7 +99,7 @@ class Worker:
     def serve(self, stop: StopFlag) -> None:
         """Trains until it is asked to stop, or cannot any more; then saves."""
         due, attempt = time.monotonic(), Attempts("a training")
-        self.beat("waiting")
+        self.send_heartbeat("waiting")
         while not stop.requested and not self._gives_up():
             start = time.monotonic()
             sound = attempt(self._turn)
@@ -112,7 +112,7 @@ class Worker:
         if self.version > self._began_at:  # or older weights would get the number of lost ones
             self.save()
         self.bus.close(self.trainer.learner.weights())
-        self.beat("stopped" if stop.requested else "failed")
+        self.send_heartbeat("stopped" if stop.requested else "failed")
 
     def _gives_up(self) -> bool:
         if self.failures >= FAILURES:
@@ -124,15 +124,15 @@ class Worker:
     def _rest(self, stop: StopFlag, due: float) -> None:
         while not stop.requested and (left := due - time.monotonic()) > 0:
             stop.wait(min(left, PULSE))
-            if time.monotonic() - self._beat_at >= PULSE:
-                self.beat("training" if self.trainer.recent else "waiting")
+            if time.monotonic() - self._sent_at >= PULSE:
+                self.send_heartbeat("training" if self.trainer.recent else "waiting")
 
     def _turn(self) -> None:
         start = time.monotonic()
         report = self.trainer.train()
         if report is None:
-            if time.monotonic() - self._beat_at >= PULSE:
-                self.beat("waiting")
+            if time.monotonic() - self._sent_at >= PULSE:
+                self.send_heartbeat("waiting")
             if not self._rule.training_interval:
                 time.sleep(0.01)  # nothing to learn from: no reason to look for it all the time
             return
@@ -145,7 +145,7 @@ class Worker:
                 self.trainer.learning_rate,
             )
         self._busy.append((start, time.monotonic()))
-        self.beat("training")
+        self.send_heartbeat("training")
 
     def _publish(self) -> None:
         self.version += 1
@@ -176,15 +176,15 @@ class Worker:
         rewards = rewards[np.abs(rewards) < HUGE_REWARD]  # or a broken one would be the best for ever
         return float(np.mean(rewards)) if len(rewards) >= ENOUGH_REWARDS else None
 
-    def beat(self, state: str) -> None:
+    def send_heartbeat(self, state: str) -> None:
         """One sign of life. Where nobody reads, it is lost, and nobody waits."""
-        self._beat_at = time.monotonic()
+        self._sent_at = time.monotonic()
         try:
-            os.write(self._pulse, strict_json(self._reading(state), indent=None).encode())
+            os.write(self._heartbeat, strict_json(self._reading(state), indent=None).encode())
         except BlockingIOError:
             return
         except OSError as error:
-            log.debug("nobody reads the pulse (%s)", error)
+            log.debug("nobody reads the heartbeat (%s)", error)
 
     def _reading(self, state: str) -> dict[str, Any]:
         trainer, recent = self.trainer, self.trainer.recent
@@ -197,7 +197,7 @@ class Worker:
             "why": self.trouble or trainer.trouble or self.keeper.trouble,
             "training_steps": counts.trainings,
             "total_batches_trained": counts.batches,
-            "average_batch_size": _mean([report.lessons for report in recent]),
+            "average_batch_size": _mean([report.samples for report in recent]),
             "average_loss": _mean([report.loss for report in recent]),
             "loss": _finite(recent[-1].loss) if recent else None,
             "entropy": _finite(recent[-1].entropy) if recent else None,
@@ -232,19 +232,19 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def run_worker(config: SettledConfig, folder: Path, pulse: int, after: int) -> int:
+def run_worker(config: SettledConfig, folder: Path, heartbeat: int, after: int) -> int:
     """The process. Its exit status: 0 after a stop that was asked for, else 1.
 
-    `folder`: the run's. `pulse`: descriptor of its signs of life. `after`: its versions come after this one. Raises
+    `folder`: the run's. `heartbeat`: descriptor of its signs of life. `after`: its versions come after this one. Raises
     UserError if the run has nothing to go on from.
     """
-    os.set_blocking(pulse, False)
+    os.set_blocking(heartbeat, False)
     torch.set_num_threads(1)
     with StopFlag() as stop:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the one that serves, which ends this one
         end_with_parent(stop, patience=ORPHAN_S)
         try:
-            worker = Worker(open_run(folder), config, pulse, after)
+            worker = Worker(open_run(folder), config, heartbeat, after)
         except UserError as error:
             log.error("%s", error)
             return error.exit_code

@@ -23,7 +23,7 @@ from livegym.play.play import Listener, Player, ScriptedActor
 from livegym.play.results import Results
 from livegym.play.world import World
 from livegym.tasks.env import Step
-from livegym.tasks.stats import EpisodeEnds
+from livegym.tasks.stats import FinishedEpisodes
 from livegym.weights.candidate import Label, SwapEvent
 
 SNAPSHOT_INTERVAL = 0.25  # s
@@ -139,7 +139,7 @@ class BoardWriter(Listener):
             self._shown_at = now
             self._snapshot(player)
 
-    def _add_episodes(self, ends: EpisodeEnds, player: Player) -> None:
+    def _add_episodes(self, ends: FinishedEpisodes, player: Player) -> None:
         for index, env_id in enumerate(ends.env_ids.tolist()):
             values = {
                 "t": round(time.time(), 2),

@@ -4,9 +4,9 @@
     player = Player(env, actor, quota=None, control=controls)
     controls.ask(Pause(True))            # any thread; carried out between two control steps
 
-What can be asked for stands in `play/requests.py`. Other threads only append; the control loop drains. A viewer that
-stalls therefore stalls nothing, and what people do here never reaches training: it is done to the environments of a
-test. An episode in which somebody pushed a body, or that somebody cut short, does not count.
+`play/control_requests.py` lists what can be asked for. Other threads only append; the control loop drains. A viewer
+that stalls therefore stalls nothing. What people do here never reaches training: it affects the environments of a test
+only. An episode in which a person pushed a body, or that a person cut short, does not count.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ REST = 0.05  # s that one rest takes at most, so that viewers are told and a sto
 LATE = 0.25  # s behind its clock from which on the loop no longer tries to catch up
 
 
-class Request(Protocol):
+class ControlRequest(Protocol):
     """One thing that somebody asks for."""
 
     def carry_out(self, controls: Controls, player: Player) -> None:
@@ -61,14 +61,14 @@ class Controls(LoopControl):
         self.pushes = Pushes()
         self.notices: deque[tuple[int, str]] = deque(maxlen=NOTICES)  # (number, text) for people, the newest last
         self._said = 0
-        self._asked: deque[Request] = deque()
+        self._asked: deque[ControlRequest] = deque()
         self._wake = threading.Event()
         self._steps = 0  # to make while paused
         self._due_at = time.monotonic()
 
     # from any thread
 
-    def ask(self, request: Request) -> bool:
+    def ask(self, request: ControlRequest) -> bool:
         """Appends a request; False if too many wait already, and this one is lost."""
         if len(self._asked) >= QUEUED:
             return False

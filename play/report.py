@@ -14,7 +14,7 @@ from livegym.live.swap import LivePolicy
 from livegym.play.play import Listener, Player
 from livegym.play.results import Results, VersionTrace
 from livegym.tasks.env import Env, Step
-from livegym.tasks.stats import EpisodeEnds
+from livegym.tasks.stats import FinishedEpisodes
 from livegym.utils.files import atomic_write_text, strict_json
 from livegym.weights.candidate import Label, SwapEvent
 
@@ -165,7 +165,7 @@ class _Counting(Listener):
             self._count(step.ended, player)
         self._reporter.tell(self._acting)
 
-    def _count(self, ends: EpisodeEnds, player: Player) -> None:
+    def _count(self, ends: FinishedEpisodes, player: Player) -> None:
         for index, env_id in enumerate(ends.env_ids.tolist()):
             versions, version = self._trace.close(env_id, int(ends.lengths[index]))
             self._results.note_player(env_id, version)

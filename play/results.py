@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import Any
 
-from livegym.tasks.stats import EpisodeEnds
+from livegym.tasks.stats import FinishedEpisodes
 from livegym.utils.moments import Moments
 from livegym.weights.candidate import Label, SwapEvent
 
@@ -78,7 +78,7 @@ class Results:
         """An episode ended in this environment, most of which `version` played."""
         self.played_by[env_id] = version
 
-    def add(self, ends: EpisodeEnds, index: int, versions: list[Label], version: Label) -> None:
+    def add(self, ends: FinishedEpisodes, index: int, versions: list[Label], version: Label) -> None:
         """Counts the ended episode at `index` of `ends`."""
         value, length = float(ends.returns[index]), int(ends.lengths[index])
         reason = self.reason_names[int(ends.reasons[index])]

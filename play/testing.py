@@ -44,7 +44,7 @@ REMIND_INTERVAL = 60.0  # s between lines that say so
 
 
 @dataclass(frozen=True)
-class Found:
+class StartingPolicy:
     """The policy to begin with: where it was found and what is in it."""
 
     selection: Selection
@@ -89,10 +89,10 @@ def _test(session: Session, stop: StopFlag, audience: Audience) -> int:
     with file_log(run.log_file):
         follow = Following(source, build_for if config.onMismatch == "reinit" else None)
         results = Results(_header(config, found, world.env.curriculum.level))
-        return _play(world, follow, results, config.testGamesNum, Stage(run, stop, audience))
+        return _play(world, follow, results, config.testGamesNum, TestContext(run, stop, audience))
 
 
-def _find(session: Session, stop: StopFlag, audience: Audience) -> Found | None:
+def _find(session: Session, stop: StopFlag, audience: Audience) -> StartingPolicy | None:
     """The policy that `checkpoint` names; None if the test was stopped. Raises UserError if there is none."""
     config = session.config
     if config.checkpoint is None:
@@ -105,8 +105,8 @@ def _find(session: Session, stop: StopFlag, audience: Audience) -> Found | None:
 
 
 def wait_for_policy(
-    look: Callable[[], Found], patient: bool, stop: StopFlag, say: Callable[[str], None]
-) -> Found | None:
+    look: Callable[[], StartingPolicy], patient: bool, stop: StopFlag, say: Callable[[str], None]
+) -> StartingPolicy | None:
     """What `look` finds, as `find_policy` does; if it is `patient`, once that is there. None if it was stopped.
 
     `say` is told what is waited for. Raises UserError if what was named cannot be used, or is not there yet and nobody
@@ -128,16 +128,16 @@ def wait_for_policy(
     return None
 
 
-def find_policy(checkpoint: str, runs_dir: Path, task: str | None) -> Found:
+def find_policy(checkpoint: str, runs_dir: Path, task: str | None) -> StartingPolicy:
     """Resolves a `checkpoint` and reads it. Raises NothingYet where it may still come, UserError otherwise."""
     start = time.perf_counter()
     selection, state = read_selected(checkpoint, runs_dir, task)
     if selection.note:
         log.info("%s", selection.note)
-    return Found(selection, state, 1000 * (time.perf_counter() - start))
+    return StartingPolicy(selection, state, 1000 * (time.perf_counter() - start))
 
 
-def _header(config: SettledConfig, found: Found | None, level: float) -> dict[str, Any]:
+def _header(config: SettledConfig, found: StartingPolicy | None, level: float) -> dict[str, Any]:
     """What `results.json` says of the test as a whole; `level`: of the curriculum, 1 is the full task."""
     return {
         "checkpoint": str(found.selection.file.absolute()) if found else None,
@@ -151,7 +151,7 @@ def _header(config: SettledConfig, found: Found | None, level: float) -> dict[st
     }
 
 
-def _source(config: SettledConfig, found: Found | None) -> FollowSource | None:
+def _source(config: SettledConfig, found: StartingPolicy | None) -> FollowSource | None:
     """Where newer weights come from; None where the checkpoint was pinned, or looking was switched off.
 
     Raises UserError where that is the weight bus by name, and there is none.
@@ -199,7 +199,7 @@ class Following:
 
 
 @dataclass(frozen=True)
-class Stage:
+class TestContext:
     """Where a test is played: its directory, who may stop it, and who watches."""
 
     run: Run
@@ -211,7 +211,7 @@ class Stage:
         return self.stop.requested or self.audience.gone
 
 
-def _play(world: World, follow: Following, results: Results, episodes: int, stage: Stage) -> int:
+def _play(world: World, follow: Following, results: Results, episodes: int, stage: TestContext) -> int:
     """Plays so many episodes, 0: without end, and reports; returns the exit status."""
     run, audience = stage.run, stage.audience
     endless = episodes == 0

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from livegym.live.swap import LivePolicy
-from livegym.play.guard import Guard
+from livegym.play.swap_guard import SwapGuard
 from livegym.play.world import World
 from livegym.rl.policy import Misfit
 from livegym.utils.errors import UserError
@@ -42,7 +42,7 @@ class Watcher:
         live: LivePolicy,
         source: Source,
         refusals: queue.SimpleQueue[SwapEvent],
-        guard: Guard | None = None,
+        guard: SwapGuard | None = None,
         build_for: Callable[[Candidate], World] | None = None,
     ) -> None:
         """`refusals` receives what could not be used; `guard` judges first.

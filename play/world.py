@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from livegym.cfg.session import Session
 from livegym.live.swap import LivePolicy
 from livegym.live.transition import SwapRule
-from livegym.play.guard import Guard, GuardRule
 from livegym.play.play import ScriptedActor
+from livegym.play.swap_guard import GuardRule, SwapGuard
 from livegym.rl.policy import Policy
 from livegym.rl.spec import PolicySpec, difference, spec_of
 from livegym.schema.settled import SettledConfig
@@ -30,7 +30,7 @@ class World:
 
     env: Env
     actor: LivePolicy | ScriptedActor
-    guard: Guard | None
+    guard: SwapGuard | None
 
     def close(self) -> None:
         """Ends the physics' threads."""
@@ -121,12 +121,12 @@ def world_for(candidate: Candidate, session: Session, first_run: str) -> World:
     return world
 
 
-def _guard(config: SettledConfig, spec: PolicySpec, level: float) -> Guard:
+def _guard(config: SettledConfig, spec: PolicySpec, level: float) -> SwapGuard:
     num_envs = min(config.swapGuard, SHADOW_ENVS)
     env = make_env(config.task, config.sim, config.physics, num_envs, config.seed + 1)
     env.set_level(level)
     rule = GuardRule(config.swapGuard, config.swapGuardMargin, config.swapGuardConfidence)
-    return Guard(env, Policy(spec, config.train, num_envs, config.device), rule, config.stochastic)
+    return SwapGuard(env, Policy(spec, config.train, num_envs, config.device), rule, config.stochastic)
 
 
 def _check_spec(spec: PolicySpec, first: Candidate) -> None:

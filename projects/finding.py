@@ -46,7 +46,7 @@ class EntryPart:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundProjects:
     """What there is in this process."""
 
     projects: tuple[Project, ...]
@@ -54,7 +54,7 @@ class Found:
     broken: Mapping[str, str]  # source -> reason
 
 
-def find(project_dir: str | None) -> Found:
+def find(project_dir: str | None) -> FoundProjects:
     """Looks in all three places. Raises UserError if `project_dir`, or the current directory's project, is unusable."""
     near = _near(project_dir)
     projects = [LIVEGYM, *([near] if near is not None else [])]
@@ -67,7 +67,7 @@ def find(project_dir: str | None) -> Found:
             continue
         if near is None or project.name != near.name:  # of one project, the folder that was named is meant
             projects.append(project)
-    return Found(tuple(projects), tuple(_entry_parts(near)), broken)
+    return FoundProjects(tuple(projects), tuple(_entry_parts(near)), broken)
 
 
 def _near(project_dir: str | None) -> Project | None:

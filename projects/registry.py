@@ -23,7 +23,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
-from livegym.projects.finding import LIVEGYM, Found, find, importable, project_above
+from livegym.projects.finding import LIVEGYM, FoundProjects, find, importable, project_above
 from livegym.projects.foreign import foreign_code
 from livegym.projects.project import TARGET, Project
 from livegym.projects.reading import mapping_of, text_of
@@ -130,9 +130,9 @@ class _Projects:
 
     def __init__(self) -> None:
         self.project_dir: str | None = None
-        self._found: Found | None = None
+        self._found: FoundProjects | None = None
 
-    def use(self, project_dir: str | None) -> Found:
+    def use(self, project_dir: str | None) -> FoundProjects:
         """Finds anew. Raises UserError if `project_dir` cannot be used; then everything stays as it was."""
         self._found = find(project_dir)
         self.project_dir = project_dir
@@ -141,7 +141,7 @@ class _Projects:
         return self._found
 
     @property
-    def found(self) -> Found:
+    def found(self) -> FoundProjects:
         """What there is."""
         return self._found if self._found is not None else self.use(self.project_dir)
 

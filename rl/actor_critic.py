@@ -123,8 +123,8 @@ class ActorCritic:
     def update(self, t: Transitions) -> Outcome:
         """One gradient step. One that is not finite is undone, and said so in the outcome."""
         rule, network = self.rule, self.network
-        said, value = network.think(t.obs)
-        log_prob = said.log_prob(t.action)
+        distribution, value = network.think(t.obs)
+        log_prob = distribution.log_prob(t.action)
         with torch.no_grad():
             ratio = (log_prob - t.log_prob).clamp(-LOG_RATIO, LOG_RATIO).exp()
             rho = ratio.clamp(max=rule.ratio_clip)
@@ -136,8 +136,8 @@ class ActorCritic:
             far = torch.where(advantage > 0, ratio > rule.trust, ratio < 1 / rule.trust)
         actor = -(t.weight * advantage * log_prob * ~far).mean()
         critic = (t.weight * (target - value.squeeze(1)) ** 2).mean()
-        entropy = said.entropy().mean()
-        loss = actor + rule.critic_coef * critic - rule.entropy_coef * _bonus(said)
+        entropy = distribution.entropy().mean()
+        loss = actor + rule.critic_coef * critic - rule.entropy_coef * _bonus(distribution)
         self.optimizer.zero_grad()
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), rule.grad_norm)
@@ -192,8 +192,8 @@ class ActorCritic:
         self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
 
 
-def _bonus(said: Distribution) -> Tensor:
+def _bonus(distribution: Distribution) -> Tensor:
     """() mean entropy, of a Box action as if it were never wider than `WIDE`."""
-    if said.log_std is None:
-        return said.entropy().mean()
-    return replace(said, log_std=said.log_std.clamp(max=WIDE)).entropy().mean()
+    if distribution.log_std is None:
+        return distribution.entropy().mean()
+    return replace(distribution, log_std=distribution.log_std.clamp(max=WIDE)).entropy().mean()

@@ -28,7 +28,7 @@ from livegym.utils.errors import UserError
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from livegym.rl.distribution import Distribution, Memory
+    from livegym.rl.distribution import Distribution, RecurrentState
     from livegym.rl.learner import Learner
     from livegym.rl.spec import PolicySpec
     from livegym.tasks.env import Env
@@ -44,10 +44,10 @@ class Network(ABC):
     """Weights and normaliser: its `state_dict()`, in its order, is what a policy version consists of."""
 
     @abstractmethod
-    def __call__(self, obs: Tensor, memory: Memory = ()) -> Distribution:
+    def __call__(self, obs: Tensor, memory: RecurrentState = ()) -> Distribution:
         """obs (N, width), which is not changed -> what it would do, with its next memory."""
 
-    def first_memory(self) -> Memory:
+    def first_memory(self) -> RecurrentState:
         """The recurrent state at the start of an episode, each (layers, N, units); () without a recurrent layer."""
         return ()
 

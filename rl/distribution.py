@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-Memory = tuple[Tensor, ...]
+RecurrentState = tuple[Tensor, ...]
 """Recurrent state, each (layers, N, units); empty for a policy without memory."""
 
 
@@ -25,7 +25,7 @@ class Distribution:
     log_std: Tensor | None  # (N, size)
     logits: tuple[Tensor, ...]  # each (N, n)
     single: bool  # Discrete: actions are (N,), not (N, 1)
-    memory: Memory
+    memory: RecurrentState
 
     def mode(self) -> Tensor:
         """The most likely action: (N, size) float32, or (N,) / (N, k) int64."""

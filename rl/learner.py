@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from livegym.tasks.env import Env
-from livegym.tasks.stats import Report
+from livegym.tasks.stats import EpisodeSummary
 from livegym.utils.signals import StopFlag
 
 PATIENCE = 5.0  # s, how long a stop waits for an iteration to end before it is abandoned
@@ -47,7 +47,7 @@ class Iteration:
     mean_length: float | None
     mean_is_full: bool  # over as many episodes as the mean is meant to be, not over the first and shortest ones
     losses: dict[str, float] = field(default_factory=dict)  # the algorithm's own curves, by their TensorBoard names
-    report: Report = field(default_factory=Report)
+    report: EpisodeSummary = field(default_factory=EpisodeSummary)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from livegym.rl.algorithm import algorithm_of
-from livegym.rl.distribution import Distribution, Memory
+from livegym.rl.distribution import Distribution, RecurrentState
 from livegym.rl.spec import PolicySpec, Shapes, difference, shapes_of
 from livegym.schema.train import TrainConfig
 from livegym.utils.errors import UserError
@@ -66,11 +66,11 @@ class Policy:
         """A copy of weights and normaliser."""
         return {name: value.clone() for name, value in self._module.state_dict().items()}
 
-    def first_memory(self) -> Memory:
+    def first_memory(self) -> RecurrentState:
         """The recurrent state at the start of an episode."""
         return tuple(state.to(self.device) for state in self._network.first_memory())
 
     @torch.no_grad()
-    def __call__(self, obs: Tensor, memory: Memory = ()) -> Distribution:
+    def __call__(self, obs: Tensor, memory: RecurrentState = ()) -> Distribution:
         """obs (N, width) -> what the policy would do, and its next memory. `obs` is not changed."""
         return self._network(obs, memory)

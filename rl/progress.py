@@ -14,7 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from livegym.rl.learner import Iteration
-from livegym.tasks.stats import Report
+from livegym.tasks.stats import EpisodeSummary
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class EpisodeTally:
         self._level: float | None = None
         self._facts: dict[str, str] = {}
 
-    def add(self, report: Report) -> None:
+    def add(self, report: EpisodeSummary) -> None:
         """What one iteration saw."""
         self._reasons.update(report.reason_counts)
         self._metric_episodes += report.metric_episodes

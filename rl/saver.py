@@ -50,7 +50,7 @@ Captured = tuple[dict[str, Any], dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class SavePolicy:
+class SaveRule:
     """When to save and what to keep; see the root keys of the same names."""
 
     interval: float  # s
@@ -62,9 +62,7 @@ class SavePolicy:
 class Saver:
     """Writes one run's checkpoints."""
 
-    def __init__(
-        self, run: Run, learner: Learner, spec: PolicySpec, config: dict[str, Any], policy: SavePolicy
-    ) -> None:
+    def __init__(self, run: Run, learner: Learner, spec: PolicySpec, config: dict[str, Any], policy: SaveRule) -> None:
         """`config`: the run's resolved configuration, embedded in every checkpoint."""
         self.run = run
         self.learner = learner

@@ -25,7 +25,7 @@ from livegym.rl.curves import write_curves
 from livegym.rl.learner import Iteration, IterationAbandoned, Learner
 from livegym.rl.observer import TrainingObserver
 from livegym.rl.progress import Progress
-from livegym.rl.saver import SavePolicy, Saver
+from livegym.rl.saver import Saver, SaveRule
 from livegym.rl.scalars import ScalarWriter
 from livegym.rl.spec import PolicySpec, difference, spec_of
 from livegym.rl.state import restore_learner
@@ -208,7 +208,7 @@ class _Training:
     def _saver(self, run: Run) -> Saver:
         c = self.config
         self.env.watch(StateRecorder(self.env.sim, run.unstable))
-        policy = SavePolicy(c.saveInterval, c.saveFrequency, c.keepLast, c.keepEvery)
+        policy = SaveRule(c.saveInterval, c.saveFrequency, c.keepLast, c.keepEvery)
         return Saver(run, self.learner, spec_of(self.env), as_dict(c), policy)
 
     def _run(self, verb: str, saver: Saver) -> int:

@@ -105,7 +105,7 @@ class Run:
         return self.path / "pending.npy"
 
     @property
-    def conversations_file(self) -> Path:
+    def answers_file(self) -> Path:
         """What the streams of a continuous run had asked last when it was stopped."""
         return self.path / "conversations.json"
 

@@ -1,7 +1,7 @@
 """The page of a continuous run: what is served, how it is being learned, and the streams as pictures.
 
-    dashboard = Dashboard(lambda: status, history.since, pictures, control, door.access)
-    door.app.include_router(dashboard.router)
+    dashboard = Dashboard(lambda: status, history.since, pictures, control, gateway.access)
+    gateway.app.include_router(dashboard.router)
 
 Each page has a WebSocket on which it is sent, four times a second at most, the parts of the status that have changed
 and the new points of the plots; the next message is made only when the page has taken the last. Every message tells
@@ -26,11 +26,11 @@ from fastapi import APIRouter, HTTPException, Query, WebSocket
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from livegym.serve.picture import Pictures
+from livegym.serve.picture import TaskPictures
 from livegym.utils.files import strict_json
 from livegym.web.access import Access
-from livegym.web.pages import Message, OpenPages, Refused, add_files, page_files, read_object, send, why
-from livegym.web.scene_messages import Bucket
+from livegym.web.pages import Message, OpenPages, PageMessageError, add_files, page_files, read_object, send, why
+from livegym.web.scene_messages import TokenBucket
 
 FILES = Path(__file__).parent / "page"
 PICTURE = "picture.js"  # where pages look for the task's module
@@ -43,7 +43,7 @@ MAX_NAME = 256  # characters of a stream's name or a version's label
 READ_ONLY = "this page only shows (streamReadOnly)"
 
 
-class Request(BaseModel):
+class DashboardRequest(BaseModel):
     """What a page may ask for."""
 
     model_config = ConfigDict(extra="forbid", strict=True, str_max_length=MAX_NAME)
@@ -59,7 +59,7 @@ class Dashboard:
         self,
         read: Callable[[], dict[str, Any]],
         points: Callable[[int], list[dict[str, Any]]],
-        pictures: Pictures | None,
+        pictures: TaskPictures | None,
         control: Callable[[dict[str, Any]], str | None],
         access: Access,
     ) -> None:
@@ -91,7 +91,7 @@ class Dashboard:
 
     async def _connect(self, socket: WebSocket) -> None:
         await socket.accept()
-        bucket = Bucket(*MESSAGES)
+        bucket = TokenBucket(*MESSAGES)
 
         async def do(text: str | None) -> Message:
             return await self._do(text, bucket)
@@ -112,13 +112,13 @@ class Dashboard:
                 seq = points[-1]["seq"] if points else seq
             await asyncio.sleep(TICK)
 
-    async def _do(self, text: str | None, bucket: Bucket) -> Message:
+    async def _do(self, text: str | None, bucket: TokenBucket) -> Message:
         """What a page's request is answered. Raises Refused."""
         if not bucket.take():
-            raise Refused("too many requests at once")
+            raise PageMessageError("too many requests at once")
         request = _request_of(text)
         if self._access.read_only:
-            raise Refused(READ_ONLY)
+            raise PageMessageError(READ_ONLY)
         try:
             async with asyncio.timeout(CONTROL_S):
                 reason = await asyncio.to_thread(self._control, request.model_dump())
@@ -127,19 +127,19 @@ class Dashboard:
         return {"answer": {"do": request.do, "refused": reason}}
 
 
-def _request_of(text: str | None) -> Request:
+def _request_of(text: str | None) -> DashboardRequest:
     """Raises Refused."""
     message = read_object(text, MAX_MESSAGE)
     try:
-        request = Request.model_validate(message)
+        request = DashboardRequest.model_validate(message)
     except ValidationError as error:
-        raise Refused(why("request", error)) from error
+        raise PageMessageError(why("request", error)) from error
     if request.do == "rollback" and request.version is None:
-        raise Refused("rollback: version: the version to go back to is expected")
+        raise PageMessageError("rollback: version: the version to go back to is expected")
     return request
 
 
-def _answer_of(pictures: Pictures) -> Callable[[str], Response]:
+def _answer_of(pictures: TaskPictures) -> Callable[[str], Response]:
     """The answer to `GET /online/picture?stream=...`; FastAPI calls it in a thread."""
 
     def answer(stream: str = Query(max_length=MAX_NAME)) -> Response:

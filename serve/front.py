@@ -13,25 +13,25 @@ from livegym.serve.server import OnlineApi
 from livegym.serve.watchdog import Watchdog
 from livegym.utils.errors import UserError
 from livegym.utils.log import console
-from livegym.web.door import FrontDoor
-from livegym.web.opening import Address
+from livegym.web.gateway import Gateway
+from livegym.web.opening import PageAddress
 
 
 @contextlib.contextmanager
 def served(
-    address: Address, api: OnlineApi, dashboard: Dashboard, reading: Callable[[], dict[str, Any]]
+    address: PageAddress, api: OnlineApi, dashboard: Dashboard, reading: Callable[[], dict[str, Any]]
 ) -> Iterator[None]:
     """All of it is served meanwhile; `reading`: the state of the moment. Raises UserError without a port."""
-    door = FrontDoor(address.access, address.host, address.port, reading, Readings(reading))
-    door.app.include_router(dashboard.router)
-    api.mount(door.app)
+    gateway = Gateway(address.access, address.host, address.port, reading, Readings(reading))
+    gateway.app.include_router(dashboard.router)
+    api.mount(gateway.app)
     address.warn_of_others()
-    door.start()
-    console.print(f"dashboard at {door.url}", style="bold", soft_wrap=True, highlight=False)
+    gateway.start()
+    console.print(f"dashboard at {gateway.url}", style="bold", soft_wrap=True, highlight=False)
     try:
         yield
     finally:
-        door.stop()
+        gateway.stop()
 
 
 def control_of(live: LivePolicy, watchdog: Watchdog) -> Callable[[dict[str, Any]], str | None]:

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 
-from livegym.online.requests import Answer, Request
+from livegym.online.stream_requests import Answer, Request
 from livegym.utils.locks import held
 
 CAPACITY = 4096

@@ -3,7 +3,7 @@
     waiting = intake.put("client a", text, reader.read)    # raises Refused
     answers = await intake.settle(waiting)                 # as they are sent; raises Refused
 
-A message is checked, its streams are claimed for the client, and its requests are put into the inbox, or none of that.
+A message is checked, its streams are leased to the client, and its requests are put into the inbox, or none of that.
 All of it is done on the server's event loop.
 """
 
@@ -16,10 +16,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from livegym.online.requests import Answer
-from livegym.serve.claims import Claims
+from livegym.online.stream_requests import Answer
 from livegym.serve.inbox import Busy, Closed, Inbox
-from livegym.serve.protocol import Message, Refused, answers_of
+from livegym.serve.leases import StreamLeases
+from livegym.serve.protocol import Message, MessageRefused, answers_of
 
 log = logging.getLogger(__name__)
 
@@ -34,14 +34,14 @@ class Waiting:
     message: Message
     future: Future[list[Answer]]
     owner: str | None
-    claimed: list[str]  # streams that became the owner's with it
+    leased: list[str]  # streams that became the owner's with it
 
 
 class Intake:
     """Takes in the messages of all clients."""
 
-    def __init__(self, inbox: Inbox, claims: Claims) -> None:
-        self._inbox, self._claims = inbox, claims
+    def __init__(self, inbox: Inbox, leases: StreamLeases) -> None:
+        self._inbox, self._leases = inbox, leases
         self.messages = 0
         self.refused = 0  # messages and requests
 
@@ -51,20 +51,20 @@ class Intake:
         message = None
         try:
             message = read(text)
-            self._claims.check(owner, message.streams)
+            self._leases.check(owner, message.streams)
             future = self._ask(message)
-        except Refused as refused:
+        except MessageRefused as refused:
             refused.about(message.id if message else None)
             self.refused += refused.kind not in ("busy", "closing")
             raise
-        return Waiting(message, future, owner, self._claims.take(owner, message.streams))
+        return Waiting(message, future, owner, self._leases.take(owner, message.streams))
 
     def _ask(self, message: Message) -> Future[list[Answer]]:
         try:
             return self._inbox.ask(message.requests)
         except Busy as error:
             words = f"Too much waits here: {error}. Nothing was taken; send it again in {RETRY_S:g} s."
-            raise Refused("busy", words, RETRY_S) from None
+            raise MessageRefused("busy", words, RETRY_S) from None
         except Closed:
             raise _closing() from None
 
@@ -75,7 +75,7 @@ class Intake:
         self.refused += len(errors)
         # A stream that was not taken in needs no owner; else made-up names would use up all that there may be.
         unknown = {str(answer["stream"]) for answer in errors if answer["kind"] in ("unknown", "too_many_streams")}
-        self._claims.give_back(waiting.owner, unknown & set(waiting.claimed))
+        self._leases.give_back(waiting.owner, unknown & set(waiting.leased))
         return answers
 
 
@@ -91,18 +91,20 @@ async def _answers_to(waiting: Waiting, timeout: float | None = None) -> list[di
     finally:
         left = not future.done() and future.cancel()  # the shield only: nobody will look at what comes
     if left:
-        refused = Refused("busy", f"No answer within {timeout:g} s. {AGAIN}", retry_after=1.0)
+        refused = MessageRefused("busy", f"No answer within {timeout:g} s. {AGAIN}", retry_after=1.0)
         raise refused.about(waiting.message.id)
     error = future.exception()
     if isinstance(error, Closed):
         raise _closing().about(waiting.message.id)
     if error is not None:
         log.error("a message was not answered", exc_info=error)
-        refused = Refused("failed", f"The server could not decide, and has logged why. {AGAIN}")
+        refused = MessageRefused("failed", f"The server could not decide, and has logged why. {AGAIN}")
         raise refused.about(waiting.message.id)
     return answers_of(waiting.message.requests, future.result())
 
 
-def _closing() -> Refused:
+def _closing() -> MessageRefused:
     """The refusal of a server that stops."""
-    return Refused("closing", f"This server is stopping. Connect again when it is back. {AGAIN}", retry_after=5.0)
+    return MessageRefused(
+        "closing", f"This server is stopping. Connect again when it is back. {AGAIN}", retry_after=5.0
+    )

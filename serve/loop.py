@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 import time
 
-from livegym.online.memory import Memory
-from livegym.online.requests import Observed
 from livegym.online.service import Service
+from livegym.online.service_state import ServiceState
+from livegym.online.stream_requests import Observed
 from livegym.serve.history import Points, point_of
 from livegym.serve.inbox import Asked, Inbox
 from livegym.serve.metrics import Curves
@@ -27,7 +27,7 @@ class Loop:
     """Serves one run."""
 
     def __init__(
-        self, service: Service, memory: Memory, simulator: BuiltIn | None, inbox: Inbox, status: Status
+        self, service: Service, memory: ServiceState, simulator: BuiltIn | None, inbox: Inbox, status: Status
     ) -> None:
         """`simulator` None: observations come from clients only."""
         self.service = service
@@ -47,7 +47,7 @@ class Loop:
             for asked in self.inbox.take(self._patience()):
                 self._answer(asked)
             if self.simulator is not None and self.simulator.left() <= 0:
-                self.simulator.turn(self.memory.clock)
+                self.simulator.step(self.memory.clock)
                 self.status.took(self.simulator.seconds)
             self._look_at_the_clock(curves)
         self.status.end_serving()

@@ -1,7 +1,7 @@
 """The numbers of a continuous run for others: Prometheus (`/metrics`) and TensorBoard.
 
     readings = Readings(lambda: status)
-    FrontDoor(..., stats=lambda: status, metrics=readings)
+    Gateway(..., stats=lambda: status, metrics=readings)
     curves = Curves(run.path / "summaries", start_step=...)
     curves.update(status)                     # as often as one likes; written once a second
 
@@ -53,7 +53,7 @@ class Number:
         """As Prometheus calls it."""
         return "counter" if self.name.endswith("_total") else "gauge"
 
-    def found_in(self, status: Mapping[str, Any]) -> Iterator[tuple[str | None, float | None]]:
+    def detect(self, status: Mapping[str, Any]) -> Iterator[tuple[str | None, float | None]]:
         """(value of the label, number or None) for each number that stands at the place."""
         *parents, last = self.place.split(".")
         if last != "*":
@@ -212,7 +212,7 @@ class Readings:
         return [*readings, *_others(status)]
 
     def _samples(self, number: Number, status: Mapping[str, Any]) -> Iterator[tuple[dict[str, str], float]]:
-        for key, value in number.found_in(status):
+        for key, value in number.detect(status):
             if number.kind == "counter":
                 known = [count for count in (value, self._counts.get((number.name, key))) if count is not None]
                 value = max(known, default=None)
@@ -267,7 +267,7 @@ class Curves:
     def _add(self, number: Number, tag: str, status: Mapping[str, Any]) -> None:
         place = ("trainer", "training_steps") if number.place.startswith("trainer.") else ("buffer", "added")
         step = _number(look_up(status, place))
-        for key, value in number.found_in(status):
+        for key, value in number.detect(status):
             name = "online/" + tag.replace("*", key or "")
             if step is not None and value is not None and self._last.get(name) != (int(step), value):
                 self._last[name] = (int(step), value)

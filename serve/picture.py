@@ -10,20 +10,20 @@ from typing import Any
 
 import torch
 
-from livegym.online.service import Tally
+from livegym.online.service import ServiceCounters
 from livegym.tasks.base import Task
 from livegym.tasks.stream_task import StreamTask
 
 
 @dataclass(frozen=True)
-class Pictures:
+class TaskPictures:
     """A task's pictures."""
 
     script: Path  # the JavaScript module that draws them: a file of the task's
     of: Callable[[str], dict[str, Any] | None]  # stream -> plain values; None: there is no such stream
 
 
-def pictures_of(task: Task, tally: Tally) -> Pictures | None:
+def pictures_of(task: Task, tally: ServiceCounters) -> TaskPictures | None:
     """Each stream's newest decision as a picture; None for a task without pictures.
 
     Raises UserError if the task names a script that is not there.
@@ -36,10 +36,10 @@ def pictures_of(task: Task, tally: Tally) -> Pictures | None:
 
     def picture(stream: str) -> dict[str, Any] | None:
         moment = tally.last.get(stream)
-        if moment is None or moment.sight.raw is None:
+        if moment is None or moment.observation.raw is None:
             return None
         e = moment.decision
-        raw = {name: value[0] for name, value in task.unpack(torch.from_numpy(moment.sight.raw)[None]).items()}
+        raw = {name: value[0] for name, value in task.unpack(torch.from_numpy(moment.observation.raw)[None]).items()}
         drawn = task.picture(raw, torch.from_numpy(e.proposed))
         judged = {
             "verdict": e.verdict.name,
@@ -48,4 +48,4 @@ def pictures_of(task: Task, tally: Tally) -> Pictures | None:
         }
         return {"stream": stream, **drawn, "last": {**drawn["last"], **judged}, "time": e.time}
 
-    return Pictures(script, picture)
+    return TaskPictures(script, picture)

@@ -5,7 +5,7 @@
     message.requests                                   # [Observed("a", obs=array([0, 0, 0, 0], float32))]
     text_of(message.id, answers_of(message.requests, answers))
 
-A message that makes no sense raises `Refused`, which names the field, what was given and what is expected there.
+A message that makes no sense raises `MessageRefused`, which names the field, what was given and what is expected there.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from pydantic import BaseModel, Discriminator, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from livegym.online.experience import Decision
-from livegym.online.requests import Accepted, Answer, Observed, Refusal, Request, Rewarded
+from livegym.online.stream_requests import Accepted, Answer, Observed, Refusal, Request, Rewarded
 from livegym.serve.messages import MAX_ITEMS, NAME, STATUS, VERSION, Description, RewardMessage, observe_message
 from livegym.utils.errors import did_you_mean
 from livegym.utils.files import strict_json
-from livegym.web.guard import MAX_BODY
+from livegym.web.middleware import MAX_BODY
 
 MAX_GIVEN = 60  # characters of what was given that an error repeats
 NEXT = "GET /online/v1/spec tells what is expected, /online/v1/docs shows it."
 
 
-class Refused(ValueError):
+class MessageRefused(ValueError):
     """A message that is refused whole: nothing was changed."""
 
     def __init__(self, kind: str, message: str, retry_after: float | None = None, **details: str) -> None:
@@ -40,7 +40,7 @@ class Refused(ValueError):
         self.kind, self.message, self.retry_after, self.details = kind, message, retry_after, details
         self.id: int | None = None  # of the message, where it could be read
 
-    def about(self, message_id: int | None) -> Refused:
+    def about(self, message_id: int | None) -> MessageRefused:
         """Itself, now known to refuse this message."""
         self.id = message_id
         return self
@@ -127,7 +127,7 @@ class Reader:
             obs = np.asarray(item.obs, np.float32)
         return Observed(item.stream, obs, raw, item.sequence, item.reward, item.done, item.truncated)
 
-    def _explained(self, errors: list[ErrorDetails]) -> Refused:
+    def _explained(self, errors: list[ErrorDetails]) -> MessageRefused:
         """The refusal of what pydantic found first."""
         error = errors[0]
         kind, place = error["type"], list(error["loc"])
@@ -190,9 +190,9 @@ def text_of(id_: int | None, answers: list[dict[str, Any]]) -> str:
     return strict_json({"v": VERSION, "type": "answers", "id": id_, "answers": answers}, indent=None)
 
 
-def _refused(kind: str, field: str, given: str, expected: str, how: str = NEXT) -> Refused:
+def _refused(kind: str, field: str, given: str, expected: str, how: str = NEXT) -> MessageRefused:
     words = f"{field}: given {given}; expected {expected}. {how or NEXT}"
-    return Refused(kind, words, field=field, given=given, expected=expected)
+    return MessageRefused(kind, words, field=field, given=given, expected=expected)
 
 
 def _shown(value: Any) -> str:

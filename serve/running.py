@@ -23,12 +23,12 @@ from livegym.cfg.overrides import quoted
 from livegym.cfg.typed import as_dict
 from livegym.live.swap import LivePolicy
 from livegym.live.transition import SwapRule
-from livegym.online.decider import Decider, Slots
+from livegym.online.decider import Decider, StreamSlots
 from livegym.online.experience import Layout
-from livegym.online.gates import GateSeat, gate_of, layout_of, make_gate
-from livegym.online.memory import Memory
-from livegym.online.saving import Keeper
+from livegym.online.gates import GateAdapter, gate_of, layout_of, make_gate
+from livegym.online.saving import CheckpointKeeper
 from livegym.online.service import Service
+from livegym.online.service_state import ServiceState
 from livegym.play.watch import Watcher
 from livegym.projects.commands import command
 from livegym.rl.actor_critic import ActorCritic, OffPolicyRule
@@ -102,7 +102,7 @@ class _Plan:
 
     config: SettledConfig
     env: Env
-    seat: GateSeat | None
+    adapter: GateAdapter | None
 
     @property
     def spec(self) -> PolicySpec:
@@ -112,7 +112,7 @@ class _Plan:
     @property
     def layout(self) -> Layout:
         """What is kept of each experience."""
-        return layout_of(self.spec, self.seat)
+        return layout_of(self.spec, self.adapter)
 
     @property
     def rule(self) -> SwapRule:
@@ -183,25 +183,25 @@ def first_state(config: SettledConfig, spec: PolicySpec, parent: Parent | None) 
     return learner.state()
 
 
-def _go_on(plan: _Plan, run: Run, ends: contextlib.ExitStack) -> tuple[Run, Memory]:
+def _go_on(plan: _Plan, run: Run, ends: contextlib.ExitStack) -> tuple[Run, ServiceState]:
     """A run as it was left, held until the end. Raises UserError where somebody else holds it."""
     ends.enter_context(RunLock(run))
     ends.enter_context(file_log(run.log_file))
     clean_temporaries(run.nn)
     log.info("going on with %s", run.path)
-    return run, Memory(run, plan.layout, plan.config.online)
+    return run, ServiceState(run, plan.layout, plan.config.online)
 
 
 def _begin(
     plan: _Plan, provenance: Provenance, parent: Parent | None, ends: contextlib.ExitStack
-) -> tuple[Run, Memory]:
+) -> tuple[Run, ServiceState]:
     """A new run, held until the end, with its buffer and a first checkpoint; nothing is left where one fails."""
     config, spec = plan.config, plan.spec
     first = first_state(config, spec, parent)
     run = begin_run(Path(config.runsDir), config.task.name, "continuous", provenance)
     try:
-        memory = Memory(run, plan.layout, config.online)
-        keeper = Keeper(run, spec, as_dict(config), saved=0, best=None)
+        memory = ServiceState(run, plan.layout, config.online)
+        keeper = CheckpointKeeper(run, spec, as_dict(config), saved=0, best=None)
         if not keeper.save(first, version=1, trainings=0, added=0, score=None):
             raise UserError(
                 f"{run.path}: {keeper.trouble}. Make room, or choose another place: runsDir=...", exit_code=1
@@ -228,7 +228,7 @@ def live_policy(run: Run, make_policy: Callable[[], Policy], rule: SwapRule, see
     return LivePolicy(make_policy, first, True, seed, rule)  # stochastic: or nothing new would ever be tried
 
 
-def _serve(plan: _Plan, run: Run, memory: Memory, stop: StopFlag) -> int:
+def _serve(plan: _Plan, run: Run, memory: ServiceState, stop: StopFlag) -> int:
     config, env, online, facts = plan.config, plan.env, plan.config.online, plan.facts(run)
     slots = max(online.max_streams, env.num_envs)
     own = streams_of(env) if config.simulator == "builtin" else []
@@ -237,7 +237,7 @@ def _serve(plan: _Plan, run: Run, memory: Memory, stop: StopFlag) -> int:
         ends.callback(lambda: memory.save(without=frozenset(own)))
         live = live_policy(run, lambda: plan.policy(slots), plan.rule, config.seed)
         watcher = Watcher(live, plan.source(run), queue.SimpleQueue())
-        decider = Decider(live, plan.seat, Slots(slots, online.pending_ttl_s), plan.spec)
+        decider = Decider(live, plan.adapter, StreamSlots(slots, online.pending_ttl_s), plan.spec)
         service = Service(decider, memory, features_of(env), reward_of(env), own)
         watchdog = Watchdog(run, config)
         simulator = BuiltIn(env, service, config.playSpeed) if own else None

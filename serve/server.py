@@ -1,12 +1,12 @@
 """The endpoints over which observations come in and decisions go out: a WebSocket and its HTTP twin.
 
     api = OnlineApi(inbox, Description(spec, raw_fields), access)
-    api.mount(door.app)            # before door.start()
+    api.mount(gateway.app)            # before gateway.start()
 
-Mounted at `/online/v1` of the front door, whose guard has then checked host, origin, size and token. Nothing is decided
-here: messages are checked and put into the inbox, and the event loop waits for the decision loop's answers without
-holding up anybody. With a read-only access, observations and rewards are refused, since they change what is learned;
-`/spec` and the documentation may be looked at. `docs/protocol.md` explains the messages.
+Mounted at `/online/v1` of the gateway, whose middleware has then checked host, origin, size and token. Nothing is
+decided here: messages are checked and put into the inbox, and the event loop awaits the decision loop's answers without
+blocking. With read-only access, observations and rewards are refused, since they change what is learned; `/spec` and
+the documentation can be read. `docs/protocol.md` explains the messages.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Query, Request, WebSocket
 from fastapi.responses import PlainTextResponse, Response
 
-from livegym.serve.claims import LEASE_S, MAX_STREAMS, Claims
+from livegym.serve.connection import UNANSWERED, StreamConnection
 from livegym.serve.inbox import Inbox
 from livegym.serve.intake import RETRY_S, Intake
+from livegym.serve.leases import LEASE_S, MAX_STREAMS, StreamLeases
 from livegym.serve.messages import MAX_ITEMS, NAME, STATUS, VERSION, Answers, Description, ErrorMessage, RewardMessage
 from livegym.serve.openapi import add_documentation
-from livegym.serve.protocol import Message, Reader, Refused, text_of
-from livegym.serve.talk import UNANSWERED, Talk
+from livegym.serve.protocol import Message, MessageRefused, Reader, text_of
 from livegym.utils.files import strict_json
 from livegym.web.access import Access
-from livegym.web.guard import MAX_BODY
+from livegym.web.middleware import MAX_BODY
 from livegym.web.server import MAX_MESSAGE
 
 log = logging.getLogger(__name__)
 
 PREFIX = f"/online/v{VERSION}"
 MAX_CLIENTS = 64
-"""WebSockets at once; the front door serves twice as many connections, so that pages still open."""
+"""WebSockets at once; the gateway serves twice as many connections, so that pages still open."""
 MAX_REQUESTS = 32
 """HTTP requests that wait for their answers at once."""
 ANSWER_S = 60.0
@@ -57,9 +57,9 @@ class OnlineApi:
     def __init__(self, inbox: Inbox, description: Description, access: Access, max_streams: int = MAX_STREAMS) -> None:
         self._inbox, self._access = inbox, access
         self._reader = Reader(description)
-        self._claims = Claims(max_streams)
-        self._intake = Intake(inbox, self._claims)
-        self._talks: dict[str, Talk] = {}  # client -> its connection
+        self._leases = StreamLeases(max_streams)
+        self._intake = Intake(inbox, self._leases)
+        self._connections: dict[str, StreamConnection] = {}  # client -> its connection
         self._numbers = itertools.count(1)
         self._requests = 0  # over HTTP, that wait
         self._refused = 0  # requests over HTTP, before they were read
@@ -78,7 +78,7 @@ class OnlineApi:
     def counts(self) -> dict[str, int]:
         """Clients now; messages, refused messages and answers, and messages turned away as too many, so far."""
         return {
-            "clients": len(self._talks) + self._requests,
+            "clients": len(self._connections) + self._requests,
             "messages": self._intake.messages,
             "refused": self._refused + self._intake.refused,
             "busy": self._inbox.busy + self._turned_away,
@@ -115,9 +115,9 @@ class OnlineApi:
             self._check_request(request, client)
             waiting = self._intake.put(client, await request.body(), read)
             if client is not None:
-                self._claims.lease(client)
+                self._leases.lease(client)
             return _json(text_of(waiting.message.id, await self._intake.settle(waiting, ANSWER_S)), 200)
-        except Refused as refused:
+        except MessageRefused as refused:
             headers = {} if refused.retry_after is None else {"retry-after": f"{refused.retry_after:.0f}"}
             return _json(refused.text(), refused.status, headers)
         finally:
@@ -131,17 +131,17 @@ class OnlineApi:
             raise problem
         if self._requests > MAX_REQUESTS:
             self._turned_away += 1
-            raise Refused("busy", f"{MAX_REQUESTS} requests wait already. Use the WebSocket.", RETRY_S)
+            raise MessageRefused("busy", f"{MAX_REQUESTS} requests wait already. Use the WebSocket.", RETRY_S)
 
-    def _problem_of(self, request: Request, client: str | None) -> Refused | None:
+    def _problem_of(self, request: Request, client: str | None) -> MessageRefused | None:
         if self._access.read_only:
-            return Refused("read_only", READ_ONLY)
+            return MessageRefused("read_only", READ_ONLY)
         if client is not None and not re.fullmatch(NAME, client):
-            return Refused("invalid", CLIENT, field="client")
+            return MessageRefused("invalid", CLIENT, field="client")
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":  # what a plain form of a foreign page cannot send
             words = f"content-type: given {kind or 'none'!r}; expected 'application/json'. Set that header."
-            return Refused("malformed", words, field="content-type")
+            return MessageRefused("malformed", words, field="content-type")
         return None
 
     # WebSocket
@@ -152,21 +152,21 @@ class OnlineApi:
             await socket.send_denial_response(refusal)
             return
         owner = socket.query_params.get("client") or f"connection {next(self._numbers)}"
-        talk = Talk(socket, owner, self._intake, self._reader)
-        earlier = self._talks.get(owner)
+        connection = StreamConnection(socket, owner, self._intake, self._reader)
+        earlier = self._connections.get(owner)
         if earlier is not None:
             earlier.replace()
-        self._talks[owner] = talk  # before anything is awaited, so that clients are never more than allowed
-        self._claims.connect(owner)
+        self._connections[owner] = connection  # before anything is awaited, so that clients are never more than allowed
+        self._leases.connect(owner)
         try:
             await socket.accept()
-            ending = await talk.run()
+            ending = await connection.run()
         finally:
-            if self._talks.get(owner) is talk:
-                del self._talks[owner]
-                self._claims.leave(owner)
+            if self._connections.get(owner) is connection:
+                del self._connections[owner]
+                self._leases.leave(owner)
         who = f"{socket.client.host}:{socket.client.port}" if socket.client else "a client"
-        log.info("%s left after %d messages, %d refused: %s", who, talk.messages, talk.refused, ending.why)
+        log.info("%s left after %d messages, %d refused: %s", who, connection.messages, connection.refused, ending.why)
 
     def _no_entry(self, socket: WebSocket) -> Response | None:
         if self._access.read_only:
@@ -174,7 +174,7 @@ class OnlineApi:
         client = socket.query_params.get("client")
         if client is not None and not re.fullmatch(NAME, client):
             return PlainTextResponse(f"{CLIENT}\n", 400)
-        if len(self._talks) >= MAX_CLIENTS and client not in self._talks:
+        if len(self._connections) >= MAX_CLIENTS and client not in self._connections:
             self._turned_away += 1
             words = f"{MAX_CLIENTS} clients are connected already. Send several streams over one connection.\n"
             return PlainTextResponse(words, 503, {"retry-after": "5"})

@@ -15,7 +15,7 @@ import time
 import numpy as np
 import torch
 
-from livegym.online.decider import Sight
+from livegym.online.decider import StreamObservation
 from livegym.online.experience import Experience
 from livegym.online.gates import raw_rows
 from livegym.online.service import Service
@@ -47,18 +47,19 @@ class BuiltIn:
         """s until the next turn is due; 0 or less: now."""
         return 0.0 if self.speed == 0 else self._due - time.monotonic()
 
-    def turn(self, clock: float) -> None:
+    def step(self, clock: float) -> None:
         """One control step of every environment."""
         env, service = self.env, self.service
-        seat = service.decider.seat
-        seen = seat.sees(env) if seat is not None else self._nothing
+        adapter = service.decider.adapter
+        seen = adapter.sees(env) if adapter is not None else self._nothing
         obs = self._obs["policy"].cpu().numpy()
         raw = raw_rows(env) if isinstance(env.task, StreamTask) else None
-        sights = [
-            Sight(stream, obs[i], seen[i], None if raw is None else raw[i]) for i, stream in enumerate(self.streams)
+        observations = [
+            StreamObservation(stream, obs[i], seen[i], None if raw is None else raw[i])
+            for i, stream in enumerate(self.streams)
         ]
         start = time.perf_counter()
-        made = service.decide(sights, clock)
+        made = service.decide(observations, clock)
         self.seconds = time.perf_counter() - start
         step = env.step(self._action(made))
         self._complete(made, step)

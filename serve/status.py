@@ -68,15 +68,15 @@ class Status:
             "decisions": {
                 "total": tally.decisions, "per_second": self._rate(), "send": tally.verdicts["SEND"],
                 "wait": tally.verdicts["WAIT"], "off": tally.verdicts["OFF"],
-                "send_rate": lately.count("SEND") / gated if gated else None, "interfered": tally.interfered,
-                "unlearned": tally.unlearned,
+                "send_rate": lately.count("SEND") / gated if gated else None, "interfered": tally.intervened,
+                "unlearned": tally.excluded,
                 "gate_failures": service.decider.failures, "latency_ms": self._latency(),
             },
             "buffer": {
                 "capacity": fixed["capacity"], "size": len(service.writer), "added": service.writer.added,
-                "pending": len(pending), "expired_pending": pending.expired, "torn": service.writer.torn,
+                "pending": len(pending), "expired_pending": pending.expired, "torn": service.writer.partial,
                 "lost": self._owed + tally.decisions - service.writer.added - len(pending) - pending.expired
-                - tally.unlearned,
+                - tally.excluded,
                 "refused": {kind: pending.refused[kind] for kind in ("late", "duplicate", "unknown", "invalid")},
             },
             "episodes": {"ended": tally.episodes.ended, "return_mean": _mean(tally.episodes.returns),

@@ -1,4 +1,4 @@
-"""Keeps a trainer alive: starts its process, listens to its pulse, restarts it when it dies or hangs.
+"""Keeps a trainer alive: starts its process, reads its heartbeat, restarts it when it dies or hangs.
 
     watchdog = Watchdog(run, config)
     watchdog.start()
@@ -36,7 +36,7 @@ from livegym.utils.errors import UserError
 
 log = logging.getLogger(__name__)
 
-LOOK = 0.1  # s between looks at process and pulse
+POLL_S = 0.1  # s between polls of process and heartbeat
 WITHIN = 600.0  # s in which restarts are counted
 PAUSE = 1.0  # s before a restart, doubled by each one of the last ten minutes
 LONGEST_PAUSE = 30.0
@@ -52,13 +52,13 @@ class Watchdog:
 
     def __init__(self, run: Run, config: SettledConfig) -> None:
         self._run, self._config = run, config
-        self._told: dict[str, Any] = {}  # what the trainer said last
+        self._reported: dict[str, Any] = {}  # what the trainer said last
         self._state, self._why = "starting", ""
-        self._beat_at = time.monotonic()
+        self._sent_at = time.monotonic()
         self._restarts: deque[float] = deque()
         self.restarts = 0
         self._process: subprocess.Popen[str] | None = None
-        self._pulse, self._buffer = -1, b""  # descriptor, and what has come of a line
+        self._heartbeat, self._buffer = -1, b""  # descriptor, and what has come of a line
         self._end, self._again = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._watch, name="trainer-watchdog", daemon=True)
 
@@ -71,16 +71,16 @@ class Watchdog:
         state = self._state
         if state in ("starting", "waiting", "training") and process is not None and not alive:
             state = "dead"  # noticed here before the watchdog looked
-        told = dict(self._told)
+        reported = dict(self._reported)
         if state not in ("waiting", "training"):
-            told |= dict.fromkeys(MOMENTARY)  # what it last said of the moment is true no more
+            reported |= dict.fromkeys(MOMENTARY)  # what it last said of the moment is true no more
         return {
-            **told,
+            **reported,
             "state": state,
-            "why": self._why or self._told.get("why", ""),
+            "why": self._why or self._reported.get("why", ""),
             "pid": process.pid if alive and process is not None else None,
             "restarts": self.restarts,
-            "beat_age_s": round(time.monotonic() - self._beat_at, 2),
+            "beat_age_s": round(time.monotonic() - self._sent_at, 2),
         }
 
     def start(self) -> None:
@@ -106,10 +106,10 @@ class Watchdog:
             process.terminate()
             deadline = time.monotonic() + CLOSING
             while process.poll() is None and time.monotonic() < deadline:
-                self._listen(LOOK)
+                self._listen(POLL_S)
             self._kill()
         self._listen(0.0)
-        self._close_pulse()
+        self._close_heartbeat()
         self._state = "stopped"
 
     # the watchdog's thread
@@ -120,7 +120,7 @@ class Watchdog:
                 self._end.wait(PAUSE)
 
     def _look(self) -> None:
-        self._listen(LOOK)
+        self._listen(POLL_S)
         process = self._process
         if self._state == "given up" and self._again.is_set():
             self._again.clear()
@@ -130,22 +130,22 @@ class Watchdog:
             self._start_another()
             return
         if process is None or self._state == "given up":
-            self._end.wait(LOOK)
+            self._end.wait(POLL_S)
             return
         status = process.poll()
         if status is not None:
             self._listen(0.0)  # its last words
-            told = self._told.get("why") if self._told.get("state") == "failed" else ""
-            self._restart("dead", f"the trainer ended {_words(status)}" + (f" ({told})" if told else ""))
+            reported = self._reported.get("why") if self._reported.get("state") == "failed" else ""
+            self._restart("dead", f"the trainer ended {_words(status)}" + (f" ({reported})" if reported else ""))
             return
         patience = self._config.online.hang_timeout_s
         patience = max(patience, STARTING) if self._state == "starting" else patience
-        if time.monotonic() - self._beat_at > patience:
+        if time.monotonic() - self._sent_at > patience:
             self._kill()
             self._restart("hung", f"the trainer gave no sign of life for {patience:g} s, and was killed")
 
     def _restart(self, state: str, why: str) -> None:
-        self._close_pulse()
+        self._close_heartbeat()
         if self._end.is_set():
             return
         now = time.monotonic()
@@ -174,17 +174,17 @@ class Watchdog:
             self._start()
         except OSError as error:
             log.error("no trainer can be started (%s)", error)
-            self._beat_at = time.monotonic()
+            self._sent_at = time.monotonic()
 
     def _start(self) -> None:
         reading, writing = os.pipe()
-        after = int(self._told.get("version", 0))  # what was told of is not given out again
+        after = int(self._reported.get("version", 0))  # what was told of is not given out again
         try:
             request = {
                 "job": "trainer",
                 "config": plain_dict(self._config),
                 "run": str(self._run.path.absolute()),
-                "pulse": writing,
+                "heartbeat": writing,
                 "after": after,
             }
             self._process, words = start_child(request, {PROGRAM: program()}, pass_fds=(writing,))
@@ -194,19 +194,19 @@ class Watchdog:
         finally:
             os.close(writing)
         os.set_blocking(reading, False)
-        self._pulse, self._buffer = reading, b""
+        self._heartbeat, self._buffer = reading, b""
         self._state = "starting"
-        self._beat_at = time.monotonic()
+        self._sent_at = time.monotonic()
         threading.Thread(target=_pass_on, args=(words,), name="trainer-words", daemon=True).start()
 
     def _listen(self, timeout: float) -> None:
         """Takes what the trainer has told meanwhile."""
-        if self._pulse < 0:
+        if self._heartbeat < 0:
             return
-        if not select.select([self._pulse], [], [], timeout)[0]:
+        if not select.select([self._heartbeat], [], [], timeout)[0]:
             return
         try:
-            data = os.read(self._pulse, LINE)
+            data = os.read(self._heartbeat, LINE)
         except BlockingIOError:
             return
         if not data:
@@ -214,10 +214,10 @@ class Watchdog:
             return
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in [line for line in lines if line][-1:]:  # the newest counts
-            self._told = json.loads(line)
-            self._beat_at = time.monotonic()
-            if self._told["state"] in ("waiting", "training"):
-                self._state, self._why = self._told["state"], ""
+            self._reported = json.loads(line)
+            self._sent_at = time.monotonic()
+            if self._reported["state"] in ("waiting", "training"):
+                self._state, self._why = self._reported["state"], ""
 
     def _kill(self) -> None:
         process = self._process
@@ -225,10 +225,10 @@ class Watchdog:
             process.kill()  # also ends one that is stopped
             process.wait()
 
-    def _close_pulse(self) -> None:
-        if self._pulse >= 0:
-            os.close(self._pulse)
-            self._pulse = -1
+    def _close_heartbeat(self) -> None:
+        if self._heartbeat >= 0:
+            os.close(self._heartbeat)
+            self._heartbeat = -1
 
 
 def _pass_on(words: IO[str]) -> None:
@@ -236,12 +236,12 @@ def _pass_on(words: IO[str]) -> None:
     level = logging.INFO
     with words as lines:
         for line in lines:
-            said = LOGGED.match(line)  # lines of a traceback are as grave as what they come after
-            if said:
-                level = logging.getLevelNamesMapping()[said[1]]
+            match = LOGGED.match(line)  # lines of a traceback are as grave as what they come after
+            if match:
+                level = logging.getLevelNamesMapping()[match[1]]
             elif line.startswith("Traceback"):
                 level = logging.ERROR
-            text = said[2] if said else line.rstrip()
+            text = match[2] if match else line.rstrip()
             if text:
                 log.log(level, "trainer: %s", text)
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from livegym.sim import model as mj
 from livegym.sim.base import APPLIED, FORCE_FIELDS, Snapshot
-from livegym.sim.model import Needs, World, known
+from livegym.sim.model import MjcfModel, Needs, known
 from livegym.sim.named import Named
 from livegym.sim.randomize import COMPANIONS, needs_set_const, write_companions
 from livegym.utils.errors import did_you_mean
@@ -39,7 +39,7 @@ class Engine(Named):
     ) -> None:
         self.num_envs = num_envs
         self.device = torch.device("cpu")
-        self.world = World(path, physics, decimation, parts)
+        self.world = MjcfModel(path, physics, decimation, parts)
         self.dt = float(self.world.model.opt.timestep)
         self.decimation = self.world.decimation
         self.control_dt = self.world.control_dt

@@ -1,6 +1,6 @@
 """The model that an engine runs: the task's MJCF, the physics settings, and the sensors that were asked for.
 
-    world = World(Path("ant.xml"), physics, decimation=5)
+    world = MjcfModel(Path("ant.xml"), physics, decimation=5)
     model = world.build(Needs(fields={"body_pos_w"}, contacts=["torso"]))
     world.stage  # mjSTAGE_POS: what must be computed after a step
 
@@ -70,7 +70,7 @@ class Needs:
     contacts: list[Contact] = field(default_factory=list)  # in the order of the buffer
 
 
-class World:
+class MjcfModel:
     """One MJCF with physics settings applied; `model` has the user's names from the start, `build` adds sensors.
 
     `stage` is the least forward stage (mjtStage) after a step that makes every needed kinematic field current.

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from livegym.sim.base import Simulator
-from livegym.sim.model import World, quietly_attached
+from livegym.sim.model import MjcfModel, quietly_attached
 
 
 class Named(Simulator):
     """The part of the contract that can be answered before there are environments."""
 
-    world: World
+    world: MjcfModel
 
     def names(self, kind: str) -> list[str]:
         return self.world.names(kind)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 
-class Past:
+class DelayBuffer:
     """The last `length` values of a (N, width) quantity, newest last; saved with its environments."""
 
     def __init__(self, num_envs: int, length: int, width: int, device: torch.device) -> None:

@@ -36,8 +36,8 @@ from livegym.tasks.curriculum import Curriculum
 from livegym.tasks.env_state import check_fits, model_digest
 from livegym.tasks.observations import Observations
 from livegym.tasks.randomization import Randomizer
-from livegym.tasks.stability import Recorder, StabilityWatch
-from livegym.tasks.stats import EpisodeEnds, EpisodeStats, Report
+from livegym.tasks.stability import StabilityWatch, StateLog
+from livegym.tasks.stats import EpisodeStats, EpisodeSummary, FinishedEpisodes
 from livegym.tasks.terms import ObservationLayout, RewardTerms, TerminationReasons, check_like, check_shape
 from livegym.utils.errors import UserError, did_you_mean
 
@@ -54,7 +54,7 @@ class Step:
     terminated: Tensor  # (N,) bool: success or failure
     truncated: Tensor  # (N,) bool: the time limit, where nothing else ended the episode
     final_obs: dict[str, Tensor]  # group -> (N, width), before the reset; equals obs where the episode goes on
-    ended: EpisodeEnds | None  # None where no episode ended
+    ended: FinishedEpisodes | None  # None where no episode ended
     terms: Tensor  # (N, T) weighted reward terms, as in Env.terms.names
 
 
@@ -106,7 +106,7 @@ class Env:
             n,
             self.config.history,
         )
-        self.seen = Observations(self.layout, self.config, n, self.sim.device)
+        self.observations = Observations(self.layout, self.config, n, self.sim.device)
         self._first_observations(torch.arange(n, device=self.sim.device))
         action = self.zero_action()
         check_like("control", self.task.control(action), tuple(self.sim.ctrl.shape))
@@ -122,7 +122,7 @@ class Env:
         """What a saved state says of the model it belongs to."""
         return model_digest(self.sim)
 
-    def watch(self, recorder: Recorder) -> None:
+    def watch(self, recorder: StateLog) -> None:
         """Lets a recorder follow every step from here on."""
         self.stability.recorder = recorder
 
@@ -139,7 +139,7 @@ class Env:
 
     @property
     def reason_names(self) -> tuple[str, ...]:
-        """Why an episode can end; indices in EpisodeEnds.reasons."""
+        """Why an episode can end; indices in FinishedEpisodes.reasons."""
         return self.reasons.names
 
     def zero_action(self) -> Tensor:
@@ -183,7 +183,7 @@ class Env:
         self.task.update(self.sim)
 
         weighted = self.terms.weighted(self.task.reward(self.sim, action))  # (N, T)
-        final_obs = self.seen.step(self._blocks(), self.rng, self.randomizer.noise_scale)
+        final_obs = self.observations.step(self._blocks(), self.rng, self.randomizer.noise_scale)
         unstable = self._find_unstable(weighted, final_obs)
         at_limit = self.episode_length >= self.max_length
         table = self.reasons.table(self.task.terminate(self.sim), unstable, at_limit)  # (N, R)
@@ -203,7 +203,7 @@ class Env:
         self._reset_envs(ended_ids)
         return Step(self._renewed(final_obs, ended_ids), reward, terminated, truncated, final_obs, ends, weighted)
 
-    def drain_report(self) -> Report:
+    def drain_report(self) -> EpisodeSummary:
         """Statistics since the last call."""
         report = self.stats.drain(self.stability.take_count())
         report.level = None if self.config.curriculum is None else self.curriculum.level
@@ -221,7 +221,7 @@ class Env:
             "task": self.task.state_dict(ids),
             "env": {
                 **self.randomizer.state_dict(ids),
-                **self.seen.state_dict(ids),
+                **self.observations.state_dict(ids),
                 **self.curriculum.episode_state(ids),
             },
             "curriculum": self.curriculum.state_dict(),
@@ -241,7 +241,7 @@ class Env:
         self.sim.restore(Snapshot(ids, state["sim"]), ids)
         self.task.load_state_dict(state["task"], ids)
         self.randomizer.load_state_dict(state["env"], ids)
-        self.seen.load_state_dict(state["env"], ids)
+        self.observations.load_state_dict(state["env"], ids)
         self.curriculum.load_episode_state(state["env"], ids)
         self.curriculum.load_state_dict(state["curriculum"])
         self.task.go_by(self.curriculum.params())
@@ -257,7 +257,7 @@ class Env:
             raise ValueError(f"a state of {n} environments does not fit {len(ids)} of {self.num_envs}")
         return ids
 
-    def _judge(self, ends: EpisodeEnds) -> None:
+    def _judge(self, ends: FinishedEpisodes) -> None:
         """Tells the curriculum of ended episodes; a new level changes the task's parameters."""
         if self.success_reason is not None:
             success = ends.reasons == self.reasons.names.index(self.success_reason)
@@ -283,7 +283,7 @@ class Env:
 
     def _first_observations(self, env_ids: Tensor) -> dict[str, Tensor]:
         """group -> (n, width) of environments (n,) whose episode begins."""
-        return self.seen.begin(self._blocks(), env_ids, self.rng, self.randomizer.noise_scale)
+        return self.observations.begin(self._blocks(), env_ids, self.rng, self.randomizer.noise_scale)
 
     def _renewed(self, final_obs: dict[str, Tensor], ended_ids: Tensor) -> dict[str, Tensor]:
         """The last observations with the rows of ended episodes replaced by first ones."""

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from livegym.schema import TaskConfig
-from livegym.tasks.delays import Past
+from livegym.tasks.delays import DelayBuffer
 from livegym.tasks.env_state import put_rows, rows_of
 from livegym.tasks.terms import POLICY, ObservationLayout
 from livegym.utils.errors import UserError, did_you_mean
@@ -38,7 +38,9 @@ class Observations:
         self.layout, self.noise = layout, dict(config.noise)
         self.delay, self.history = dict(config.delay), dict(config.history)
         self.past = {
-            name: Past(num_envs, self.delay.get(name, 0) + self.history.get(name, 1), layout.widths[name], device)
+            name: DelayBuffer(
+                num_envs, self.delay.get(name, 0) + self.history.get(name, 1), layout.widths[name], device
+            )
             for name in there
             if name in self.delay or name in self.history
         }

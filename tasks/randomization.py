@@ -20,9 +20,9 @@ from torch import Tensor
 from livegym.schema import RandomizationConfig
 from livegym.sim.base import APPLIED, Simulator
 from livegym.tasks.base import ActionSpec, Box
-from livegym.tasks.delays import Past
+from livegym.tasks.delays import DelayBuffer
 from livegym.tasks.env_state import put_rows, rows_of
-from livegym.tasks.randomization_terms import EnvValue, ModelFactor, Push, Term, make_term
+from livegym.tasks.randomization_terms import EnvValue, ModelFactor, PushTerm, Term, make_term
 from livegym.utils.errors import UserError
 
 
@@ -36,7 +36,7 @@ class Randomizer:
         self.terms = [make_term(f"task.randomization.{name}", config, sim) for name, config in enabled.items()]
         _refuse_twice(self.terms)
         self.factors = [term for term in self.terms if isinstance(term, ModelFactor)]
-        self.pushes = [term for term in self.terms if isinstance(term, Push)]
+        self.pushes = [term for term in self.terms if isinstance(term, PushTerm)]
         if self.pushes:
             sim.require(APPLIED)
         self.noise_scale = self._value_of("observation_noise", 1.0)
@@ -52,13 +52,13 @@ class Randomizer:
                 return term.values[:, 0]
         return torch.full((self.sim.num_envs,), otherwise, device=self.sim.device)
 
-    def _last_actions(self, actions: ActionSpec) -> Past | None:
+    def _last_actions(self, actions: ActionSpec) -> DelayBuffer | None:
         """What late actions are taken from; None where none is late. Raises UserError where they are choices."""
         for term in self.terms:
             if term.config.what == "action_delay":
                 if not isinstance(actions, Box):
                     raise UserError(f"{term.path}: action_delay needs continuous actions; this task has choices.")
-                return Past(self.sim.num_envs, round(term.config.range[1]) + 1, actions.size, self.sim.device)
+                return DelayBuffer(self.sim.num_envs, round(term.config.range[1]) + 1, actions.size, self.sim.device)
         return None
 
     def draw_at_resets_only(self) -> None:

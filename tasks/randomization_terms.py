@@ -150,7 +150,7 @@ class EnvValue(Term):
         return round(low) - 0.499, round(high) + 0.499
 
 
-class Push(Term):
+class PushTerm(Term):
     """A force of a random direction on bodies, for a while, again and again."""
 
     def __init__(self, path: str, config: RandomizationConfig, sim: Simulator) -> None:
@@ -181,7 +181,7 @@ class Push(Term):
 
 def make_term(path: str, config: RandomizationConfig, sim: Simulator) -> Term:
     """The entry as its kind."""
-    kind = ModelFactor if config.what in FIELDS else Push if config.what == "push" else EnvValue
+    kind = ModelFactor if config.what in FIELDS else PushTerm if config.what == "push" else EnvValue
     return kind(path, config, sim)
 
 

@@ -23,7 +23,7 @@ HOPELESS = 100  # steps in a row in which no environment stayed finite
 INTERVAL = 10.0  # s between warnings
 
 
-class Recorder(Protocol):
+class StateLog(Protocol):
     """Keeps the last states, to explain an environment that left the finite numbers (sim/recorder.py)."""
 
     def push(self) -> None:
@@ -38,7 +38,7 @@ class StabilityWatch:
 
     def __init__(self, name: str, num_envs: int) -> None:
         self.name, self.num_envs = name, num_envs
-        self.recorder: Recorder | None = None
+        self.recorder: StateLog | None = None
         self.count = 0  # since it was last taken
         self.steps = 0  # control steps, also over a resume
         self._in_a_row = 0

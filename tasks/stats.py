@@ -15,7 +15,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class EpisodeEnds:
+class FinishedEpisodes:
     """The episodes that ended in one step. Tensors are (n,), on the CPU."""
 
     env_ids: Tensor  # int64
@@ -25,7 +25,7 @@ class EpisodeEnds:
 
 
 @dataclass
-class Report:
+class EpisodeSummary:
     """What happened since the last drain. Means are None where there was nothing to average."""
 
     steps: int = 0
@@ -84,7 +84,7 @@ class EpisodeStats:
 
     def end(
         self, env_ids: Tensor, lengths: Tensor, reasons: Tensor, metrics: Mapping[str, Tensor], sound: Tensor
-    ) -> EpisodeEnds:
+    ) -> FinishedEpisodes:
         """Closes the episodes of environments (n,): lengths and reasons (n,) int64; metrics: name -> (n,).
 
         Metrics count where `sound` (n,) bool: of an environment that left the finite numbers they would be nothing.
@@ -93,7 +93,7 @@ class EpisodeStats:
             self._metric_sums[index] += metrics[name][sound].double().sum().cpu()
         self._metric_episodes += int(sound.sum())
         terms = self.episode_terms[env_ids].cpu()
-        ends = EpisodeEnds(env_ids.cpu(), terms.sum(1), lengths.cpu(), reasons.cpu())
+        ends = FinishedEpisodes(env_ids.cpu(), terms.sum(1), lengths.cpu(), reasons.cpu())
         self.episode_terms[env_ids] = 0.0
         self._ended_terms += terms.sum(0)
         self._reason_counts += torch.bincount(ends.reasons, minlength=len(self.reason_names))
@@ -101,9 +101,9 @@ class EpisodeStats:
         self._length_sum += int(ends.lengths.sum())
         return ends
 
-    def drain(self, unstable: int) -> Report:
+    def drain(self, unstable: int) -> EpisodeSummary:
         """The report since the last drain; the sums start again."""
-        report = Report(steps=self._steps, episodes=self._episodes, unstable=unstable)
+        report = EpisodeSummary(steps=self._steps, episodes=self._episodes, unstable=unstable)
         if self._steps:
             report.term_step_mean = self._named(self._step_terms, self._steps)
         if self._episodes:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from livegym.rl.algorithm import Algorithm, Network
-from livegym.rl.distribution import Distribution, Memory
+from livegym.rl.distribution import Distribution, RecurrentState
 from livegym.rl.learner import Gained, Learner
 from livegym.rl.spec import PolicySpec, shape_difference, shapes_of, spec_of
 from livegym.schema.keydoc import key
@@ -48,7 +48,7 @@ class LinearNetwork(Network):
             raise UserError(f"train.algorithm=evolution: {spec.task} has choices. Allowed: tasks with Box actions.")
         self.module = nn.Linear(spec.obs_width, spec.action.size)
 
-    def __call__(self, obs: Tensor, memory: Memory = ()) -> Distribution:
+    def __call__(self, obs: Tensor, memory: RecurrentState = ()) -> Distribution:
         mean = self.module(obs)
         return Distribution(mean, torch.full_like(mean, -3.0), (), False, ())
 

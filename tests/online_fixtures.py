@@ -12,7 +12,7 @@ import pytest
 import websockets.asyncio.client
 
 from livegym.online.experience import Decision, Verdict
-from livegym.online.requests import Accepted, Observed, Refusal
+from livegym.online.stream_requests import Accepted, Observed, Refusal
 from livegym.rl.spec import PolicySpec
 from livegym.serve.inbox import Inbox
 from livegym.serve.messages import Description
@@ -20,7 +20,7 @@ from livegym.serve.server import PREFIX, OnlineApi
 from livegym.tasks.base import Box
 from livegym.tasks.stream_task import RawField
 from livegym.web.access import Access
-from livegym.web.door import FrontDoor
+from livegym.web.gateway import Gateway
 from tests.patience import PATIENCE_S
 
 SPEC = PolicySpec("Cartpole", (("cart", 2), ("pole", 2)), (), Box(1), 1 / 60)
@@ -135,18 +135,18 @@ class FakeLoop:
 class Served:
     """A server and what is behind it."""
 
-    door: FrontDoor
+    gateway: Gateway
     api: OnlineApi
     inbox: Inbox
     loop: FakeLoop
 
     @property
     def address(self) -> str:
-        return f"http://127.0.0.1:{self.door.port}"
+        return f"http://127.0.0.1:{self.gateway.port}"
 
     def socket(self, query="", **settings):
         """`async with served.socket() as ws`."""
-        url = f"ws://127.0.0.1:{self.door.port}{PREFIX}/ws{query}"
+        url = f"ws://127.0.0.1:{self.gateway.port}{PREFIX}/ws{query}"
         return websockets.asyncio.client.connect(url, proxy=None, **settings)
 
     def http(self, **settings):
@@ -157,18 +157,18 @@ class Served:
 def serving(raw=False, token=None, read_only=False, port=0, capacity=4096, max_streams=100, loop=None):
     """A server, which is closed after the block; `loop`: what decided behind an earlier one."""
     access, inbox = Access(token, read_only), Inbox(capacity)
-    door = FrontDoor(access, "127.0.0.1", port)
+    gateway = Gateway(access, "127.0.0.1", port)
     api = OnlineApi(inbox, Description(SPEC, GRID if raw else {}), access)
-    api.mount(door.app)
+    api.mount(gateway.app)
     mind = FakeLoop(inbox, max_streams)
     if loop is not None:
         mind.streams, mind.decided, mind.rewards = loop.streams, loop.decided, loop.rewards
-    door.start()
+    gateway.start()
     try:
-        yield Served(door, api, inbox, mind)
+        yield Served(gateway, api, inbox, mind)
     finally:
         mind.stop()
-        door.stop()
+        gateway.stop()
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from typing import Any
 from livegym.serve.dashboard import Dashboard
 from livegym.serve.history import Points, point_of
 from livegym.serve.metrics import Readings
-from livegym.serve.picture import Pictures
+from livegym.serve.picture import TaskPictures
 from livegym.web.access import Access
-from livegym.web.door import FrontDoor
+from livegym.web.gateway import Gateway
 
 TERRITORY = Path(__file__).parent.parent / "tasks" / "territory" / "picture.js"
 COMPONENTS = {"survival": 0.61, "disruption": 0.12, "location": -0.08, "capacity": 0.05, "exploration": 0.02}
@@ -168,13 +168,13 @@ def dashboards(script: Script):
         ):
             access = Access(token, read_only)
             readings = Readings(lambda: script.status)
-            door = FrontDoor(access, "127.0.0.1", port, lambda: script.status, readings)
-            stack.callback(door.stop)
-            pictures = Pictures(drawn_by, script.picture) if picture else None
+            gateway = Gateway(access, "127.0.0.1", port, lambda: script.status, readings)
+            stack.callback(gateway.stop)
+            pictures = TaskPictures(drawn_by, script.picture) if picture else None
             dashboard = Dashboard(lambda: script.status, script.history.since, pictures, script.control, access)
-            door.app.include_router(dashboard.router)
-            door.start()
-            door.dashboard = dashboard
-            return door
+            gateway.app.include_router(dashboard.router)
+            gateway.start()
+            gateway.dashboard = dashboard
+            return gateway
 
         yield opened

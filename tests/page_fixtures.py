@@ -133,10 +133,10 @@ def scene_client(server: Served, page: str = "", **settings):
 class SceneLine:
     """A client of a stage's viser server itself, past the door."""
 
-    def __init__(self, stage, page: str = "") -> None:
-        url = f"ws://127.0.0.1:{stage.server.get_port()}/"
+    def __init__(self, scene_server, page: str = "") -> None:
+        url = f"ws://127.0.0.1:{scene_server.server.get_port()}/"
         self.socket = websockets.sync.client.connect(url, subprotocols=[PROTOCOL], proxy=None, max_size=None)
-        stage.opened(page, self.socket.socket.getsockname()[1])
+        scene_server.opened(page, self.socket.socket.getsockname()[1])
         self.socket.send(msgspec.msgpack.encode(CAMERA))
 
     def messages(self, quiet: float = 0.3) -> list[dict]:

@@ -12,10 +12,7 @@ import torch
 from livegym.cfg.compose import compose
 from livegym.cfg.typed import to_typed
 from livegym.play.board import EPISODES, Board, BoardWriter
-from livegym.play.controls import QUEUED, Controls
-from livegym.play.play import Listener, Player, ScriptedActor, quotas
-from livegym.play.report import Reporter
-from livegym.play.requests import (
+from livegym.play.control_requests import (
     Compare,
     EndCompare,
     Follow,
@@ -29,6 +26,9 @@ from livegym.play.requests import (
     StepOnce,
     TakeOver,
 )
+from livegym.play.controls import QUEUED, Controls
+from livegym.play.play import Listener, Player, ScriptedActor, quotas
+from livegym.play.report import Reporter
 from livegym.play.results import Results
 from livegym.play.world import World
 from livegym.schema import PhysicsConfig, SimConfig
@@ -273,12 +273,12 @@ def test_a_push_moves_a_body_for_its_time_and_the_episode_does_not_count():
     env.load_state_dict(state, torch.tensor([1]))
     applied = []
 
-    class Sees(Listener):
+    class GateInput(Listener):
         def on_step(self, step, player):
             applied.append(env.sim.xfrc_applied[1, :, 2].sum().item())
             self.counts = [player.counts(0), player.counts(1)]
 
-    sees = Sees()
+    sees = GateInput()
     push = Push(1, "torso", (0.0, 0.0, 10.0), 2 * env.sim.control_dt)
     play(env, {2: [push]}, steps=6, listeners=[sees])
     assert applied == [0.0, 0.0, 10.0, 10.0, 0.0, 0.0]

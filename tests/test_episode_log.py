@@ -8,7 +8,7 @@ import torch
 from livegym.rl.curves import scalars
 from livegym.rl.learner import Iteration
 from livegym.rl.progress import EpisodeTally
-from livegym.tasks.stats import Report
+from livegym.tasks.stats import EpisodeSummary
 from livegym.utils.errors import UserError
 from tests.dummy import Counting, CountingParams, counting_env
 
@@ -22,9 +22,9 @@ class Telling(Counting):
         return {"episode": state.qpos[:, 0], "steps": state.qpos[:, 1]}
 
 
-def report_of(reasons: dict[str, int], **metrics: float) -> Report:
+def report_of(reasons: dict[str, int], **metrics: float) -> EpisodeSummary:
     episodes = sum(reasons.values())
-    return Report(episodes=episodes, reason_counts=reasons, metric_mean=metrics, metric_episodes=episodes)
+    return EpisodeSummary(episodes=episodes, reason_counts=reasons, metric_mean=metrics, metric_episodes=episodes)
 
 
 def test_metrics_are_means_over_the_ended_episodes_only():
@@ -83,7 +83,7 @@ def test_the_display_counts_every_episode_since_it_last_was_looked_at():
     tally.add(report_of({"success": 0, "lost": 3, "time_limit": 0}, stage=1.0))
     shown = {"success": "25 %", "ends": "lost 75 %, success 25 %", "episodes": "stage 1.25"}
     assert tally.take() == shown
-    tally.add(Report())  # an iteration in which none ended
+    tally.add(EpisodeSummary())  # an iteration in which none ended
     assert tally.take() == shown
     tally.add(report_of({"success": 1, "lost": 0, "time_limit": 0}, stage=2.0))
     assert tally.take() == {"success": "100 %", "ends": "success 100 %", "episodes": "stage 2.00"}

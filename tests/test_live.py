@@ -19,7 +19,7 @@ from livegym.rl.distribution import Distribution
 from livegym.rl.policy import Policy
 from livegym.rl.spec import PolicySpec, shape_hash
 from livegym.tasks.base import Box, Discrete, MultiDiscrete
-from livegym.tasks.stats import EpisodeEnds
+from livegym.tasks.stats import FinishedEpisodes
 from livegym.utils.errors import UserError
 from livegym.utils.moments import Moments
 from livegym.weights.candidate import Candidate, SwapEvent
@@ -129,11 +129,11 @@ def test_deterministic_play_repeats_itself_and_stochastic_play_draws_from_its_ow
 
 def test_acting_changes_neither_the_observation_nor_the_normaliser():
     live = live_of(candidate(1))
-    obs, before = OBS.clone(), live._acting.seat.policy.state()
+    obs, before = OBS.clone(), live._acting.slot.policy.state()
     for _ in range(50):
         live.act(obs)
     assert torch.equal(obs, OBS)
-    assert all(torch.equal(before[k], v) for k, v in live._acting.seat.policy.state().items())
+    assert all(torch.equal(before[k], v) for k, v in live._acting.slot.policy.state().items())
 
 
 def test_memory_goes_on_over_a_swap_and_is_forgotten_at_an_episodes_start():
@@ -141,13 +141,13 @@ def test_memory_goes_on_over_a_swap_and_is_forgotten_at_an_episodes_start():
     live = live_of(candidate(1, spec, RECURRENT), RECURRENT, spec=spec)
     live.act(OBS)
     live.act(OBS)
-    before = [m.clone() for m in live._acting.seat.memory]
+    before = [m.clone() for m in live._acting.slot.memory]
     assert all(m.abs().sum() > 0 for m in before)
     live.prepare(candidate(2, spec, RECURRENT))
     live.adopt()
-    assert all(torch.equal(a, b) for a, b in zip(before, live._acting.seat.memory, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(before, live._acting.slot.memory, strict=True))
     live.forget(torch.tensor([1]))
-    for memory, old in zip(live._acting.seat.memory, before, strict=True):
+    for memory, old in zip(live._acting.slot.memory, before, strict=True):
         assert torch.equal(memory[:, 0], old[:, 0])
         assert memory[:, 1].abs().sum() == 0
 
@@ -244,7 +244,7 @@ def test_the_list_is_cut_but_the_means_are_over_all():
     results = Results({"task": "t"})
     results.begin(("failed",), None)
     for value in range(EPISODES_KEPT + 5):
-        ends = EpisodeEnds(torch.tensor([0]), torch.tensor([float(value)]), torch.tensor([1]), torch.tensor([0]))
+        ends = FinishedEpisodes(torch.tensor([0]), torch.tensor([float(value)]), torch.tensor([1]), torch.tensor([0]))
         results.add(ends, 0, [1], 1)
     data = results.to_dict()
     assert len(data["episodes"]) == EPISODES_KEPT

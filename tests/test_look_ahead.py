@@ -10,7 +10,7 @@ import torch
 
 from livegym.online.decider import _executed
 from livegym.online.experience import Verdict
-from livegym.online.gates import Sees, make_gate
+from livegym.online.gates import GateInput, make_gate
 from livegym.online.look_ahead import LookAhead, StateRows
 from livegym.schema import RandomizationConfig
 from livegym.tasks.base import Discrete, MultiDiscrete
@@ -339,11 +339,16 @@ def test_more_rows_than_scratch_environments_are_judged_all():
 
 def test_a_seat_for_it_packs_what_it_sees(config):
     settings = config("config=continuous", "task=Cartpole", "gate=lookahead", "seed=0", "online.look_ahead=20")
-    seat = make_gate(settings, 4)
+    adapter = make_gate(settings, 4)
     env = leaning(config)
-    seen = seat.sees(env)
-    assert (seen.shape, seen.dtype, seat.kind, seat.what) == ((4, seat.width), np.uint8, "uint8", Sees.STATE)
-    judgement = seat.gate.evaluate(seen, np.full((4, 1), -1.0, np.float32), np.ones(4))
+    seen = adapter.sees(env)
+    assert (seen.shape, seen.dtype, adapter.kind, adapter.what) == (
+        (4, adapter.width),
+        np.uint8,
+        "uint8",
+        GateInput.STATE,
+    )
+    judgement = adapter.gate.evaluate(seen, np.full((4, 1), -1.0, np.float32), np.ones(4))
     assert judgement.verdict.tolist() == [WAIT] * 4
 
 

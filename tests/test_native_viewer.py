@@ -16,7 +16,7 @@ import glfw
 import pytest
 
 from livegym.cfg.session import Session
-from livegym.play import requests as ask_for
+from livegym.play import control_requests as ask_for
 from livegym.play.audience import Audience, Viewer
 from livegym.play.board import Board
 from livegym.play.controls import Controls
@@ -93,7 +93,7 @@ class Watched:
 
     @property
     def view(self):
-        return self.window._show._desk.view
+        return self.window._show._window_state.view
 
     def shown(self) -> bool:
         return self.window._show is not None and self.window._show._handle is not None

@@ -162,7 +162,7 @@ def test_each_reward_joins_its_own_decision_though_the_connection_breaks_all_the
 
 def test_it_waits_for_a_server_that_comes_back(serve):
     with serving() as first:
-        port = first.door.port
+        port = first.gateway.port
         client = Client(first.address, tries=30)
         before = client.decide("a", [0, 0, 0, 1])
     results = []
@@ -171,7 +171,7 @@ def test_it_waits_for_a_server_that_comes_back(serve):
     with serving(port=port, loop=first.loop) as second:
         thread.join(PATIENCE_S)
         client.close()
-        assert second.door.port == port
+        assert second.gateway.port == port
     assert results[0].decision == before.decision + 1
     assert first.loop.rewards == {1: 0.5}
 
@@ -219,7 +219,7 @@ def test_a_server_that_does_not_want_it_is_asked_once(serve):
             client.spec()
     with Client(shown.address) as client, pytest.raises(Denied, match="403: This server only shows"):
         client.decide("a", [0, 0, 0, 0])
-    with Client(closed.door.url) as client:  # as it is printed, with the token in it
+    with Client(closed.gateway.url) as client:  # as it is printed, with the token in it
         assert client.decide("a", [0, 0, 0, 0]).decision == 1
         assert client.spec()["v"] == 1
     with Client(closed.address, token=TOKEN) as client, Client(closed.address, token=TOKEN) as other:

@@ -28,9 +28,9 @@ EVIL = "http://evil.example"
 class Line:
     """A page's WebSocket without a page."""
 
-    def __init__(self, door, **settings) -> None:
+    def __init__(self, gateway, **settings) -> None:
         quiet = {"proxy": None, "max_size": None, "max_queue": None, "ping_interval": None, "close_timeout": 1}
-        self.socket = websockets.sync.client.connect(f"ws://127.0.0.1:{door.port}/ws", **(quiet | settings))
+        self.socket = websockets.sync.client.connect(f"ws://127.0.0.1:{gateway.port}/ws", **(quiet | settings))
         self.hello, self.state, self.points, self.messages = {}, {}, [], []
 
     def read(self) -> dict:
@@ -101,14 +101,14 @@ def test_something_comes_each_second_with_the_clock_of_the_server_even_if_there_
 def test_numbers_that_are_not_finite_become_null_and_numpy_plain(script, opened):
     script.change(trainer={"loss": math.nan, "average_loss": -math.inf}, rewards={"mean": np.float32(0.5)})
     script.history.add({"t": 1.0, "loss": math.nan})
-    door = opened()
-    with Line(door) as line:
+    gateway = opened()
+    with Line(gateway) as line:
         line.read()
         assert line.state["trainer"]["loss"] is None
         assert line.state["trainer"]["average_loss"] is None
         assert line.state["rewards"]["mean"] == 0.5
         assert line.points[0]["loss"] is None
-    with client_of(door) as client:
+    with client_of(gateway) as client:
         assert json.loads(client.get("/stats").text, parse_constant=pytest.fail)["trainer"]["loss"] is None
         assert "NaN" not in client.get("/metrics").text
 
@@ -150,58 +150,58 @@ def test_what_makes_no_sense_is_refused_in_few_words_and_changes_nothing(script,
 
 
 def test_who_only_says_what_makes_no_sense_is_cut_off(opened):
-    door = opened()
-    with Line(door) as line:
+    gateway = opened()
+    with Line(gateway) as line:
         for _ in range(REFUSALS):
             line.socket.send("nonsense")
         with pytest.raises(ConnectionClosed) as closed:
             line.until(lambda message: False)
         assert closed.value.rcvd.code == 1008
-    assert door.dashboard.refused == REFUSALS
+    assert gateway.dashboard.refused == REFUSALS
 
 
 def test_read_only_pages_see_and_take_no_orders(script, opened):
-    door = opened(read_only=True)
-    with Line(door) as line:
+    gateway = opened(read_only=True)
+    with Line(gateway) as line:
         line.read()
         assert line.hello["read_only"] is True
         for what in ("pin", "follow", "back"):
             assert line.ask(what) == READ_ONLY
         assert line.ask("rollback", version=39) == READ_ONLY
-    with client_of(door) as client:
+    with client_of(gateway) as client:
         assert client.get("/online/picture", params={"stream": "north"}).status_code == 200
     assert script.asked == []
 
 
 def test_foreign_pages_and_hosts_get_nothing(script, opened):
-    door = opened()
+    gateway = opened()
     for headers in ({"Origin": EVIL}, {"Origin": "null"}, {"Host": "evil.example"}):
-        with client_of(door) as client:
+        with client_of(gateway) as client:
             for path in ("/", "/online/picture?stream=north", "/stats"):
                 assert client.get(path, headers=headers).status_code in (403, 421)
         with pytest.raises(InvalidStatus) as refused:
-            Line(door, additional_headers=headers) if "Origin" in headers else host_line(door)
+            Line(gateway, additional_headers=headers) if "Origin" in headers else host_line(gateway)
         assert refused.value.response.status_code in (403, 421)
-    with Line(door, additional_headers={"Origin": f"http://127.0.0.1:{door.port}"}) as line:
+    with Line(gateway, additional_headers={"Origin": f"http://127.0.0.1:{gateway.port}"}) as line:
         assert line.ask("pin") is None
     assert len(script.asked) == 1
     assert script.pictures == 0
 
 
-def host_line(door):
+def host_line(gateway):
     """A WebSocket that asks for another host's name at this address."""
-    sock = socket.create_connection(("127.0.0.1", door.port))
+    sock = socket.create_connection(("127.0.0.1", gateway.port))
     return websockets.sync.client.connect("ws://evil.example/ws", sock=sock, proxy=None)
 
 
 def test_a_token_is_asked_for(opened):
-    door = opened(token="0123456789")
-    with client_of(door) as client:
+    gateway = opened(token="0123456789")
+    with client_of(gateway) as client:
         for path in ("/", "/page.js", "/picture.js", "/online/picture?stream=north"):
             assert client.get(path).status_code == 401
             assert client.get(path, headers={"Authorization": "Bearer 0123456789"}).status_code == 200
     with pytest.raises(InvalidStatus):
-        Line(door)
+        Line(gateway)
 
 
 def test_pictures_are_strict_json_of_one_stream(script, opened):
@@ -234,20 +234,20 @@ def test_pages_bring_all_they_need(opened):
             assert "innerHTML" not in links
 
 
-def narrow(door):
+def narrow(gateway):
     """A connection that takes a few kB before somebody reads."""
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    sock.connect(("127.0.0.1", door.port))
+    sock.connect(("127.0.0.1", gateway.port))
     return sock
 
 
 def test_pages_that_do_not_read_hold_up_nobody_and_get_the_newest_later(script, opened):
     """What the kernel and the server keep for them is full after a message or two of 100 kB."""
-    door, first = opened(), lambda message: message["state"].get("streams", [""])[0]
+    gateway, first = opened(), lambda message: message["state"].get("streams", [""])[0]
     with contextlib.ExitStack() as stack:
-        slow = [stack.enter_context(Line(door, max_queue=1, sock=narrow(door))) for _ in range(3)]
-        line = stack.enter_context(Line(door))
+        slow = [stack.enter_context(Line(gateway, max_queue=1, sock=narrow(gateway))) for _ in range(3)]
+        line = stack.enter_context(Line(gateway))
         for number in range(12):
             script.change(streams=[f"{number}:{secrets.token_hex(100)}" for _ in range(1000)])
             line.until(lambda message, number=number: first(message).startswith(f"{number}:"))
@@ -260,11 +260,11 @@ def test_pages_that_do_not_read_hold_up_nobody_and_get_the_newest_later(script, 
 def test_an_order_that_takes_long_holds_up_neither_its_page_nor_others(script, opened, monkeypatch):
     monkeypatch.setattr(module, "CONTROL_S", 0.5)
     over = threading.Event()
-    door = opened()
+    gateway = opened()
     script.control = lambda request: over.wait(PATIENCE_S) and None
-    door.dashboard._control = script.control
+    gateway.dashboard._control = script.control
     try:
-        with Line(door) as line, Line(door) as other:
+        with Line(gateway) as line, Line(gateway) as other:
             assert "no answer within 0.5 s" in line.ask("back")
             script.change(decisions={"total": 5000})
             for each in (line, other):
@@ -282,17 +282,17 @@ def test_a_picture_that_takes_long_holds_up_no_page(script, opened):
         return picture_of(stream)
 
     script.picture = picture
-    door = opened()
+    gateway = opened()
 
     def get():
-        with client_of(door, timeout=PATIENCE_S) as client:
+        with client_of(gateway, timeout=PATIENCE_S) as client:
             client.get("/online/picture", params={"stream": "north"})
 
     thread = threading.Thread(target=get)
     thread.start()
     try:
         assert asked.wait(PATIENCE_S)
-        with Line(door) as line:
+        with Line(gateway) as line:
             script.change(decisions={"total": 6000})
             line.until(lambda m: m["state"].get("decisions", {}).get("total") == 6000)
     finally:
@@ -301,13 +301,13 @@ def test_a_picture_that_takes_long_holds_up_no_page(script, opened):
 
 
 def test_open_pages_are_counted_and_those_that_vanish_are_not(script, opened):
-    door = opened()
-    with Line(door) as line:
-        with Line(door) as other:
+    gateway = opened()
+    with Line(gateway) as line:
+        with Line(gateway) as other:
             line.until(lambda m: m["state"].get("pages") == 2)
             other.socket.socket.close()  # no goodbye
         line.until(lambda m: m["state"].get("pages") == 1)
-    until(lambda: door.dashboard.open == 0)
+    until(lambda: gateway.dashboard.open == 0)
 
 
 @pytest.mark.slow

@@ -12,9 +12,9 @@ from typing import get_args
 import pytest
 
 from livegym.online.pending import SESSION
-from livegym.online.requests import REFUSALS
+from livegym.online.stream_requests import REFUSALS
 from livegym.schema import OnlineConfig
-from livegym.serve import claims, messages, server, talk
+from livegym.serve import connection, leases, messages, server
 from livegym.serve.inbox import CAPACITY
 from livegym.web.server import MAX_HELD, MAX_MESSAGE, MAX_WAITING
 from tests.page_fixtures import needs_chromium
@@ -46,15 +46,15 @@ def test_the_limits_are_the_codes():
     table = {row[0]: row[1] for row in rows("Limits")}
     assert table["message size"].startswith(f"{MAX_MESSAGE // 1024} KiB")
     assert table["requests in a message"] == str(messages.MAX_ITEMS)
-    assert table["unanswered messages of a connection"].startswith(f"{talk.UNANSWERED};")
+    assert table["unanswered messages of a connection"].startswith(f"{connection.UNANSWERED};")
     assert f"with {MAX_HELD // 1024} KiB more it closes" in table["unanswered messages of a connection"]
     assert table["waiting requests of all clients"].startswith(f"{CAPACITY};")
     assert table["clients"] == f"{server.MAX_CLIENTS} WebSockets, {server.MAX_REQUESTS} HTTP requests"
     assert table["connections without a request yet"].startswith(f"{MAX_WAITING};")
     assert table["streams"] == f"`online.max_streams`, {OnlineConfig().max_streams}"
-    assert f"for {talk.SEND_S:g} s" in table["unread answers"]
-    assert table["meaningless messages"].startswith(f"{talk.REFUSALS} ")
-    assert f"for {claims.LEASE_S:g} s after each request" in " ".join(TEXT.split())
+    assert f"for {connection.SEND_S:g} s" in table["unread answers"]
+    assert table["meaningless messages"].startswith(f"{connection.REFUSALS} ")
+    assert f"for {leases.LEASE_S:g} s after each request" in " ".join(TEXT.split())
     assert f"no answer within {server.ANSWER_S:g} s" in TEXT
 
 
@@ -64,7 +64,7 @@ def test_the_json_is_json():
 
 def test_the_lines_run_as_they_stand(serve):
     served = serve()
-    port = f":{served.door.port}"
+    port = f":{served.gateway.port}"
     for code in blocks("python"):
         done = subprocess.run(
             [sys.executable, "-c", code.replace(":58080", port)],

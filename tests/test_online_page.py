@@ -34,9 +34,9 @@ def shown(browser):
     script = Script()
     script.fill(60)
     with dashboards(script) as opened, running(script):
-        door = opened()
-        page = shown_at(browser, door.url)
-        yield SimpleNamespace(script=script, door=door, page=page, opened=opened, browser=browser)
+        gateway = opened()
+        page = shown_at(browser, gateway.url)
+        yield SimpleNamespace(script=script, gateway=gateway, page=page, opened=opened, browser=browser)
         assert [said for said in page.said if not any(word in said for word in EXPECTED_COMPLAINTS)] == []
         page.context.close()
 
@@ -135,8 +135,8 @@ def test_without_a_gate_there_is_no_card_of_it(shown):
 
 
 def test_a_server_that_stops_is_said_at_once_and_one_that_comes_back_is_found(shown):
-    page, port = shown.page, shown.door.port
-    shown.door.stop()
+    page, port = shown.page, shown.gateway.port
+    shown.gateway.stop()
     wait(page, lambda: text(page, "#connection") == "reconnecting")
     assert page.get_attribute("body", "data-fresh") == "no"
     assert "No connection to the server" in text(page, "#troubles")
@@ -156,15 +156,15 @@ def test_a_server_that_stops_is_said_at_once_and_one_that_comes_back_is_found(sh
 def test_a_server_that_says_nothing_and_a_status_that_nobody_renews_are_told_apart(browser, monkeypatch):
     script = Script()
     with dashboards(script) as opened:
-        door = opened()
-        page = shown_at(browser, door.url)  # nobody changes the status
+        gateway = opened()
+        page = shown_at(browser, gateway.url)  # nobody changes the status
         wait(page, lambda: "the decision loop is not responding" in text(page, "#troubles"))
         assert text(page, "#connection") == "live"
         assert page.get_attribute("body", "data-fresh") == "no"
         monkeypatch.setattr("livegym.serve.dashboard.BEAT", 1e9)
         wait(page, lambda: "connected but sends nothing" in text(page, "#troubles"))
         assert text(page, "#connection") == "no news"
-        wait(page, lambda: text(page, "#connection") == "reconnecting" or door.dashboard.open != 1)
+        wait(page, lambda: text(page, "#connection") == "reconnecting" or gateway.dashboard.open != 1)
         monkeypatch.setattr("livegym.serve.dashboard.BEAT", 1.0)
         with running(script):
             wait(page, lambda: page.get_attribute("body", "data-fresh") == "yes")
@@ -313,7 +313,7 @@ def contrast(page, selector, behind=".card"):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_light_and_dark_follow_the_system_and_can_be_read(shown, browser, scheme):
-    page = shown_at(browser, shown.door.url, scheme=scheme)
+    page = shown_at(browser, shown.gateway.url, scheme=scheme)
     assert page.get_attribute("html", "data-theme") == scheme
     back = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (luminance(back) > 0.5) == (scheme == "light")
@@ -336,7 +336,7 @@ def test_nothing_is_wider_than_the_screen(shown, browser, width):
         streams=["north", "s" * 120], rewards={"components": {"c" * 80: -1.0}}, serving={"pinned": True},
         decisions={"total": 10**12, "latency_ms": {"p50": 12345.6, "p99": 123456.7, "max": 1234567.8}},
     )  # fmt: skip
-    page = shown_at(browser, shown.door.url, {"width": width, "height": 800})
+    page = shown_at(browser, shown.gateway.url, {"width": width, "height": 800})
     wait(page, lambda: "dead" in text(page, "#trainer-state"))
     page.wait_for_timeout(300)
     assert page.evaluate("document.documentElement.scrollWidth") <= width

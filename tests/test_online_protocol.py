@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from livegym.online.experience import Decision, Verdict
-from livegym.online.requests import Accepted, Observed, Refusal, Rewarded
-from livegym.serve.claims import LEASE_S, Claims
+from livegym.online.stream_requests import Accepted, Observed, Refusal, Rewarded
 from livegym.serve.inbox import Busy, Closed, Inbox
+from livegym.serve.leases import LEASE_S, StreamLeases
 from livegym.serve.messages import LARGEST, STATUS, DecisionAnswer, Description
-from livegym.serve.protocol import Reader, Refused, answers_of, text_of
+from livegym.serve.protocol import MessageRefused, Reader, answers_of, text_of
 from livegym.tasks.stream_task import RawField
 from tests.online_fixtures import GRID, SPEC, decision_of
 from tests.patience import PATIENCE_S
@@ -36,7 +36,7 @@ def raw(**fields):
 
 
 def refusal(reader, text):
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(MessageRefused) as caught:
         reader.read(text)
     return caught.value
 
@@ -186,9 +186,9 @@ HEADS = st.sampled_from([{"type": "observe"}, {"type": "reward"}, {}, {"v": 1, "
 def test_whatever_comes_is_read_or_refused_with_a_kind_of_the_table(head, key, items, with_raw):
     try:
         outcome = (RAW if with_raw else PLAIN).read(json.dumps({"v": 1, **head, key: items}))
-    except Refused as refused:
+    except MessageRefused as refused:
         outcome = refused
-    if isinstance(outcome, Refused):
+    if isinstance(outcome, MessageRefused):
         assert outcome.kind in STATUS
         assert json.loads(outcome.text())["type"] == "error"
     else:
@@ -245,54 +245,54 @@ class TestClaims:
         return [0.0]
 
     @pytest.fixture
-    def claims(self, now):
-        return Claims(max_streams=2, clock=lambda: now[0])
+    def leases(self, now):
+        return StreamLeases(max_streams=2, clock=lambda: now[0])
 
-    def test_a_stream_is_its_first_owners_until_that_leaves(self, claims):
-        claims.connect("a")
-        assert claims.take("a", ["north"]) == ["north"]
-        claims.check("a", ["north"])
+    def test_a_stream_is_its_first_owners_until_that_leaves(self, leases):
+        leases.connect("a")
+        assert leases.take("a", ["north"]) == ["north"]
+        leases.check("a", ["north"])
         for other in ("b", None):
-            with pytest.raises(Refused, match="stream 'north' belongs to another client"):
-                claims.check(other, ["north"])
-        claims.leave("a")
-        claims.check("b", ["north"])
+            with pytest.raises(MessageRefused, match="stream 'north' belongs to another client"):
+                leases.check(other, ["north"])
+        leases.leave("a")
+        leases.check("b", ["north"])
 
-    def test_a_lease_ends_and_each_request_renews_it(self, claims, now):
-        claims.take("a", ["north"])
-        claims.lease("a")
+    def test_a_lease_ends_and_each_request_renews_it(self, leases, now):
+        leases.take("a", ["north"])
+        leases.lease("a")
         now[0] = LEASE_S - 1
-        claims.lease("a")
+        leases.lease("a")
         now[0] = LEASE_S + 1
-        with pytest.raises(Refused):
-            claims.check("b", ["north"])
+        with pytest.raises(MessageRefused):
+            leases.check("b", ["north"])
         now[0] = 2 * LEASE_S
-        claims.check("b", ["north"])
+        leases.check("b", ["north"])
 
-    def test_a_connection_outlives_its_lease(self, claims, now):
-        claims.connect("a")
-        claims.lease("a")
-        claims.take("a", ["north"])
+    def test_a_connection_outlives_its_lease(self, leases, now):
+        leases.connect("a")
+        leases.lease("a")
+        leases.take("a", ["north"])
         now[0] = 10 * LEASE_S
-        with pytest.raises(Refused):
-            claims.check("b", ["north"])
+        with pytest.raises(MessageRefused):
+            leases.check("b", ["north"])
 
-    def test_streams_are_counted_and_can_be_given_back(self, claims):
-        claims.connect("a")
-        claims.take("a", ["north", "south"])
-        with pytest.raises(Refused) as caught:
-            claims.check("b", ["east"])
+    def test_streams_are_counted_and_can_be_given_back(self, leases):
+        leases.connect("a")
+        leases.take("a", ["north", "south"])
+        with pytest.raises(MessageRefused) as caught:
+            leases.check("b", ["east"])
         assert caught.value.kind == "too_many_streams"
-        claims.check("a", ["north"])  # its own are no new ones
-        claims.give_back("b", ["south"])  # not b's
-        with pytest.raises(Refused):
-            claims.check("b", ["east"])
-        claims.give_back("a", ["south"])
-        claims.check("b", ["east"])
+        leases.check("a", ["north"])  # its own are no new ones
+        leases.give_back("b", ["south"])  # not b's
+        with pytest.raises(MessageRefused):
+            leases.check("b", ["east"])
+        leases.give_back("a", ["south"])
+        leases.check("b", ["east"])
 
-    def test_a_client_without_a_name_keeps_nothing(self, claims):
-        assert claims.take(None, ["north"]) == []
-        claims.check("b", ["north"])
+    def test_a_client_without_a_name_keeps_nothing(self, leases):
+        assert leases.take(None, ["north"]) == []
+        leases.check("b", ["north"])
 
 
 class TestInbox:

@@ -10,7 +10,7 @@ import pytest
 
 from livegym.online.experience import Experience, Layout, Verdict, to_row
 from livegym.online.gate import Judgement, check_judgement
-from livegym.online.rewards import Lessons, combine, weakened
+from livegym.online.rewards import TrainingSamples, combine, weakened
 from livegym.schema import OnlineConfig
 from livegym.tasks.base import Box, Discrete
 
@@ -40,7 +40,7 @@ def says(verdicts: list[Verdict], expected: list[float]) -> Judgement:
     return judgement
 
 
-def lessons_of(rows: list[np.ndarray], judgement: Judgement | None, **rule) -> Lessons:
+def samples_of(rows: list[np.ndarray], judgement: Judgement | None, **rule) -> TrainingSamples:
     return combine(np.stack(rows), judgement, dataclasses.replace(RULE, **rule))
 
 
@@ -59,17 +59,17 @@ def test_weakened_is_less_good_and_never_less_bad(reward, m, counts):
 
 def test_what_was_sent_teaches_a_mixture():
     """0.3 x 2 + 0.7 x 1 = 1.3, of the proposed action under the policy that proposed it."""
-    got = lessons_of([row(SEND, 1.0)], says([SEND], [2.0]))
+    got = samples_of([row(SEND, 1.0)], says([SEND], [2.0]))
     assert got.reward.tolist() == pytest.approx([1.3])
     assert (got.index.tolist(), got.action.tolist(), got.log_prob.tolist()) == ([0], [PROPOSED], [SAID])
     assert (got.gated, got.agreed) == (1, 1)
-    got = lessons_of([row(SEND, 1.0)], says([SEND], [2.0]), expected_weight=1.0, actual_weight=0.5)
+    got = samples_of([row(SEND, 1.0)], says([SEND], [2.0]), expected_weight=1.0, actual_weight=0.5)
     assert got.reward.tolist() == [2.5]
 
 
 @pytest.mark.parametrize(("reward", "counts"), [(1.0, 0.5), (-1.0, -1.5)])
 def test_after_a_wait_the_reward_belongs_to_what_was_done_instead(reward, counts):
-    got = lessons_of([row(WAIT, reward)], says([WAIT], [-9.0]), train_on_blocked=False)
+    got = samples_of([row(WAIT, reward)], says([WAIT], [-9.0]), train_on_blocked=False)
     assert (got.action.tolist(), got.reward.tolist()) == ([EXECUTED], [counts])
     assert got.log_prob.tolist() == [EXECUTED_SAID]  # not that of the proposal, which did not happen
     assert (got.index.tolist(), got.gated, got.agreed) == ([0], 1, 1)
@@ -77,9 +77,9 @@ def test_after_a_wait_the_reward_belongs_to_what_was_done_instead(reward, counts
 
 @pytest.mark.parametrize(("expected", "counts"), [(-2.0, -3.0), (2.0, 1.0)])
 def test_what_was_blocked_is_learned_from_what_the_gate_expects_of_it(expected, counts):
-    got = lessons_of([row(WAIT, 1.0)], says([WAIT], [expected]), train_on_wait=False)
+    got = samples_of([row(WAIT, 1.0)], says([WAIT], [expected]), train_on_wait=False)
     assert (got.action.tolist(), got.log_prob.tolist(), got.reward.tolist()) == ([PROPOSED], [SAID], [counts])
-    both = lessons_of([row(SEND, 0.0), row(WAIT, 1.0)], says([SEND, WAIT], [0.0, expected]))
+    both = samples_of([row(SEND, 0.0), row(WAIT, 1.0)], says([SEND, WAIT], [0.0, expected]))
     assert both.index.tolist() == [0, 1, 1]
     assert both.action.tolist() == [PROPOSED, EXECUTED, PROPOSED]
     assert both.reward.tolist() == [0.0, 0.5, counts]
@@ -88,21 +88,21 @@ def test_what_was_blocked_is_learned_from_what_the_gate_expects_of_it(expected, 
 
 def test_waits_can_be_left_out():
     rows = [row(SEND, 1.0), row(WAIT, 1.0)]
-    got = lessons_of(rows, says([SEND, WAIT], [1.0, 1.0]), train_on_wait=False, train_on_blocked=False)
+    got = samples_of(rows, says([SEND, WAIT], [1.0, 1.0]), train_on_wait=False, train_on_blocked=False)
     assert (got.index.tolist(), got.gated, got.agreed) == ([0], 2, 2)
 
 
 def test_where_nothing_was_done_no_action_earned_the_reward():
-    got = lessons_of([row(WAIT, 5.0, held=True)], says([WAIT], [-1.0]))
+    got = samples_of([row(WAIT, 5.0, held=True)], says([WAIT], [-1.0]))
     assert (got.action.tolist(), got.reward.tolist()) == ([PROPOSED], [-1.5])  # of the proposal, what is expected
-    assert len(lessons_of([row(WAIT, 5.0, held=True)], says([WAIT], [-1.0]), train_on_blocked=False)) == 0
+    assert len(samples_of([row(WAIT, 5.0, held=True)], says([WAIT], [-1.0]), train_on_blocked=False)) == 0
 
 
 def test_without_a_gate_rewards_are_what_came():
     """`gate=off` stores OFF, which is not SEND: not mixed, and no agreement, also where there is a gate today."""
     rows = [row(OFF, 2.0), row(OFF, -2.0)]
     for judgement in (None, says([SEND, WAIT], [9.0, 9.0])):
-        got = lessons_of(rows, judgement, on_disagreement="penalty")
+        got = samples_of(rows, judgement, on_disagreement="penalty")
         assert got.reward.tolist() == [2.0, -2.0]
         assert got.action.tolist() == [PROPOSED] * 2
         assert (got.gated, got.agreed) == (0, 0)
@@ -110,14 +110,14 @@ def test_without_a_gate_rewards_are_what_came():
 
 def test_gated_experience_without_a_gate_today():
     """Nobody can be asked again: what was sent keeps its reward, a wait is weakened, a blocked one has no reward."""
-    got = lessons_of([row(SEND, 1.0), row(WAIT, 1.0)], None)
+    got = samples_of([row(SEND, 1.0), row(WAIT, 1.0)], None)
     assert (got.index.tolist(), got.reward.tolist()) == ([0, 1], [1.0, 0.5])
     assert (got.gated, got.agreed) == (0, 0)
 
 
 def test_a_gate_that_changed_its_mind_takes_the_experience_out():
     rows = [row(SEND, 1.0), row(SEND, 2.0), row(WAIT, 1.0), row(WAIT, 2.0), row(OFF, 4.0)]
-    got = lessons_of(rows, says([SEND, WAIT, WAIT, SEND, WAIT], [0.0] * 5), on_disagreement="skip")
+    got = samples_of(rows, says([SEND, WAIT, WAIT, SEND, WAIT], [0.0] * 5), on_disagreement="skip")
     assert got.index.tolist() == [0, 2, 4, 2]  # what was done, then what was blocked
     assert (got.gated, got.agreed) == (4, 2)
 
@@ -126,7 +126,7 @@ def test_or_is_punished_for_it():
     """SEND that is now a WAIT: 0.7 x 1 + 0.3 x 2 - 0.25; WAIT that is now a SEND: 0.5 - 0.25, blocked 1 - 0.25."""
     rows = [row(SEND, 1.0), row(WAIT, 1.0), row(SEND, 1.0)]
     judgement = says([WAIT, SEND, SEND], [2.0, 2.0, 2.0])
-    got = lessons_of(rows, judgement, on_disagreement="penalty", disagreement_penalty=0.25)
+    got = samples_of(rows, judgement, on_disagreement="penalty", disagreement_penalty=0.25)
     assert got.index.tolist() == [0, 1, 2, 1]
     assert got.reward.tolist() == pytest.approx([1.3 - 0.25, 0.25, 1.3, 0.75])
     assert (got.gated, got.agreed) == (3, 1)

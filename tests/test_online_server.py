@@ -22,7 +22,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from livegym.serve import claims, server, talk
+from livegym.serve import connection, leases, server
 from livegym.serve.inbox import Asked
 from livegym.web import server as web_server
 from tests.online_fixtures import serving
@@ -75,7 +75,9 @@ def peak_kib():
 
 def ends(caplog):
     return [
-        r.getMessage() for r in caplog.records if r.name == "livegym.serve.talk" or " left after " in r.getMessage()
+        r.getMessage()
+        for r in caplog.records
+        if r.name == "livegym.serve.connection" or " left after " in r.getMessage()
     ]
 
 
@@ -84,10 +86,10 @@ def upgraded(served):
     raw = socket.socket()
     raw.settimeout(30)
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
-    raw.connect(("127.0.0.1", served.door.port))
+    raw.connect(("127.0.0.1", served.gateway.port))
     key = base64.b64encode(os.urandom(16)).decode()
     raw.sendall(
-        f"GET /online/v1/ws HTTP/1.1\r\nHost: 127.0.0.1:{served.door.port}\r\nUpgrade: websocket\r\n"
+        f"GET /online/v1/ws HTTP/1.1\r\nHost: 127.0.0.1:{served.gateway.port}\r\nUpgrade: websocket\r\n"
         f"Connection: Upgrade\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n"
         "Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n".encode()
     )
@@ -257,7 +259,7 @@ class TestOwners:
         assert posted(served, "north")["kind"] == "foreign_stream"
         assert posted(served, "south")["type"] == "decision"  # without a name nothing is kept
         assert posted(served, "south", "you")["type"] == "decision"
-        monkeypatch.setattr(served.api._claims, "_clock", lambda: 1e9)
+        monkeypatch.setattr(served.api._leases, "_clock", lambda: 1e9)
         assert posted(served, "north", "you")["type"] == "decision"
 
     def test_names_that_are_refused_use_up_nothing(self, serve):
@@ -267,7 +269,7 @@ class TestOwners:
             async with served.socket() as ws:
                 kinds = [(await ask(ws, observe(f"s{i}"))).get("kind") for i in range(50)]
                 kinds += [(await ask(ws, reward(f"t{i}", 1, 0))).get("kind") for i in range(50)]
-                return kinds, len(served.api._claims._owners)
+                return kinds, len(served.api._leases._owners)
 
         kinds, owned = asyncio.run(drive())
         assert kinds == [None] * 3 + ["too_many_streams"] * 47 + ["unknown"] * 50
@@ -286,7 +288,7 @@ class TestLeaving:
     def test_clients_leave_in_all_ways_and_the_others_notice_nothing(self, serve, caplog):
         caplog.set_level(logging.INFO)
         served = serve()
-        url = f"ws://127.0.0.1:{served.door.port}/online/v1/ws"
+        url = f"ws://127.0.0.1:{served.gateway.port}/online/v1/ws"
         child = subprocess.Popen(
             [sys.executable, "-c", CHILD, url, observe("killed")], stdout=subprocess.PIPE, text=True
         )
@@ -308,7 +310,7 @@ class TestLeaving:
                 ws.transport.abort()
 
             async def by_garbage(ws):
-                for _ in range(talk.REFUSALS):
+                for _ in range(connection.REFUSALS):
                     assert (await ask(ws, "garbage"))["kind"] == "malformed"
                 assert (await ended(ws))[0] == 1008
 
@@ -424,7 +426,7 @@ class TestSlowDecisions:
         async def drive():
             async with served.socket() as slow, served.socket() as other:
                 served.loop.go.clear()
-                for i in range(talk.UNANSWERED + 4):  # more than are read: pongs wait behind them
+                for i in range(connection.UNANSWERED + 4):  # more than are read: pongs wait behind them
                     await slow.send(observe("slow", sequence=i))
                 await until_async(served.loop.thinking.is_set)
                 reader = asyncio.create_task(slow.recv())
@@ -439,9 +441,9 @@ class TestSlowDecisions:
                 assert (await ask(other, "{"))["kind"] == "malformed"
                 served.loop.go.set()
                 answers = [json.loads(await reader)] + [
-                    json.loads(await slow.recv()) for _ in range(talk.UNANSWERED + 3)
+                    json.loads(await slow.recv()) for _ in range(connection.UNANSWERED + 3)
                 ]
-                assert [a["answers"][0]["decision"] for a in answers] == list(range(1, talk.UNANSWERED + 5))
+                assert [a["answers"][0]["decision"] for a in answers] == list(range(1, connection.UNANSWERED + 5))
                 return (await ask(slow, observe("slow", sequence=99)))["type"]
 
         assert asyncio.run(drive()) == "decision"
@@ -520,13 +522,13 @@ class TestLimits:
 
     def test_a_body_over_the_limit_is_not_read(self, serve):
         served = serve()
-        with socket.create_connection(("127.0.0.1", served.door.port), timeout=PATIENCE_S) as raw:
-            head = f"POST /online/v1/observe HTTP/1.1\r\nHost: 127.0.0.1:{served.door.port}\r\n"
+        with socket.create_connection(("127.0.0.1", served.gateway.port), timeout=PATIENCE_S) as raw:
+            head = f"POST /online/v1/observe HTTP/1.1\r\nHost: 127.0.0.1:{served.gateway.port}\r\n"
             raw.sendall(f"{head}Content-Type: application/json\r\nContent-Length: {2 << 30}\r\n\r\n".encode())
             assert b" 413 " in raw.recv(4096)  # though not a byte of it was sent
 
     def test_a_hundred_thousand_messages_that_nobody_reads_the_answers_of(self, serve, monkeypatch):
-        monkeypatch.setattr(talk, "SEND_S", 0.5)
+        monkeypatch.setattr(connection, "SEND_S", 0.5)
         monkeypatch.setattr(web_server, "LEFT_S", 0.1)
         served = serve()
         frame = frame_of(observe("flood").encode(), 0x81)
@@ -542,10 +544,10 @@ class TestLimits:
             sent = sent_until_stuck(raw, frame, 100_000)
             asyncio.run(other())
             until(lambda: served.api.counts()["clients"] == 0)
-            until(lambda: not served.door._server.server_state.connections)
+            until(lambda: not served.gateway._server.server_state.connections)
         assert other_answers == ["decision"] * 200
         assert sent < 100_000
-        assert served.inbox.most_waiting <= talk.UNANSWERED + 1
+        assert served.inbox.most_waiting <= connection.UNANSWERED + 1
 
     def test_a_full_inbox_is_told_and_nothing_is_taken(self, serve):
         served = serve(capacity=2)
@@ -603,7 +605,7 @@ class TestLimits:
         answers = asyncio.run(drive())
         assert {a["type"] for a in answers} == {"error"}
         assert {a["kind"] for a in answers} <= {"malformed", "invalid"}
-        assert (served.inbox.asked, served.loop.streams, served.api._claims._owners) == (0, {}, {})
+        assert (served.inbox.asked, served.loop.streams, served.api._leases._owners) == (0, {}, {})
         assert served.api.counts()["refused"] == len(wrong)
         with served.http() as http:
             codes = [http.post("/observe", content=t, headers=JSON).status_code for t in wrong]
@@ -631,9 +633,9 @@ class TestWhoMayComeIn:
             with pytest.raises(InvalidStatus) as caught:
                 await served.socket(origin="http://evil.example")
             found.append(caught.value.response.status_code)
-            evil = {"host": "127.0.0.1", "port": served.door.port}
+            evil = {"host": "127.0.0.1", "port": served.gateway.port}
             with pytest.raises(InvalidStatus) as caught:
-                await connect(f"ws://evil.example:{served.door.port}/online/v1/ws", proxy=None, **evil)
+                await connect(f"ws://evil.example:{served.gateway.port}/online/v1/ws", proxy=None, **evil)
             found.append(caught.value.response.status_code)
             async with served.socket(additional_headers={"Origin": served.address}) as ws:
                 found.append((await ask(ws, observe()))["type"])
@@ -686,7 +688,7 @@ class TestDescription:
             "shape": [2, 3], "low": 0.0, "high": 1.0, "help": "share of a chunk",
         }  # fmt: skip
         assert spec["limits"]["message_bytes"] == spec["limits"]["body_bytes"] == 65_536
-        assert spec["limits"]["lease_s"] == claims.LEASE_S
+        assert spec["limits"]["lease_s"] == leases.LEASE_S
 
     def test_the_document_describes_this_tasks_messages(self, serve):
         with serve(raw=True).http() as http:
@@ -719,7 +721,7 @@ def refs(value):
 def test_a_server_that_comes_back_knows_what_it_decided():
     """Same port, same memory: what a run directory does for the real one."""
     with serving() as first:
-        port = first.door.port
+        port = first.gateway.port
 
         async def begin():
             async with first.socket() as ws:
@@ -732,5 +734,5 @@ def test_a_server_that_comes_back_knows_what_it_decided():
             async with second.socket() as ws:
                 return [await ask(ws, observe(sequence=5)), await ask(ws, reward("a", before["decision"], 1.5))]
 
-        assert second.door.port == port
+        assert second.gateway.port == port
         assert asyncio.run(go_on()) == [before, {"type": "accepted", "stream": "a", "decision": before["decision"]}]

@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from livegym.cfg.compose import compose
 from livegym.cfg.typed import to_typed
 from livegym.play.board import Board
+from livegym.play.control_requests import Pause
 from livegym.play.controls import Controls
-from livegym.play.requests import Pause
 from livegym.schema import PhysicsConfig, SimConfig
 from livegym.tasks.build import make_env
 from livegym.viewers.browser.contacts import _turns
-from livegym.viewers.browser.frames import Slot
+from livegym.viewers.browser.frames import LatestFrame
 from livegym.viewers.browser.pages import REFUSALS, Pages
-from livegym.viewers.browser.protocol import MAX_MESSAGE, REQUESTS, Look, Refused, read
-from livegym.viewers.browser.stage import Stage
+from livegym.viewers.browser.protocol import MAX_MESSAGE, REQUESTS, Refused, ViewSettings, read
+from livegym.viewers.browser.scene_server import SceneServer
 from livegym.viewers.view import View
 from tests.dummy import counting_env
 from tests.page_fixtures import Line, SceneLine
@@ -60,8 +60,8 @@ def answer(text):
 @settings(max_examples=200, deadline=None)
 def test_any_json_is_a_request_or_refused(message):
     found = answer(json.dumps(message))
-    assert found is None or isinstance(found, (Look, *REQUESTS.values()))
-    if isinstance(found, Look):
+    assert found is None or isinstance(found, (ViewSettings, *REQUESTS.values()))
+    if isinstance(found, ViewSettings):
         assert found.view.env_id >= 0
 
 
@@ -113,7 +113,7 @@ def offers(slot, env, moved=True):
 
 
 def test_only_the_newest_frame_is_kept_and_none_is_copied_for_nobody():
-    env, slot = counting_env(num_envs=3, length=50), Slot(fps=1e6, shown=2)
+    env, slot = counting_env(num_envs=3, length=50), LatestFrame(fps=1e6, shown=2)
     assert offers(slot, env) is None
     slot.want("a", True)
     first = offers(slot, env)
@@ -126,7 +126,7 @@ def test_only_the_newest_frame_is_kept_and_none_is_copied_for_nobody():
 
 
 def test_who_begins_to_look_while_nothing_moves_gets_a_frame():
-    env, slot = counting_env(num_envs=1, length=50), Slot(fps=1e6, shown=1)
+    env, slot = counting_env(num_envs=1, length=50), LatestFrame(fps=1e6, shown=1)
     slot.want("a", True)
     first = offers(slot, env)
     assert offers(slot, env, moved=False) is first
@@ -135,7 +135,7 @@ def test_who_begins_to_look_while_nothing_moves_gets_a_frame():
 
 
 def test_frames_are_as_many_as_asked_for():
-    env, slot = counting_env(num_envs=1, length=50), Slot(fps=0.001, shown=1)
+    env, slot = counting_env(num_envs=1, length=50), LatestFrame(fps=0.001, shown=1)
     slot.want("a", True)
     assert len({offers(slot, env).time for _ in range(50)}) <= 3  # one period may be caught up on
 
@@ -158,18 +158,20 @@ def ants():
     config = to_typed(compose(["task=Ant"]))
     env = make_env(config.task, SimConfig(engine="mujoco"), PhysicsConfig(), 3, 0)
     env.reset()
-    stage = Stage(fps=60)
-    stage.begin(SimpleNamespace(env=env))
-    yield SimpleNamespace(env=env, stage=stage, draw=lambda: stage.slot.offer(SimpleNamespace(env=env), True))
-    stage.close()
+    scene_server = SceneServer(fps=60)
+    scene_server.begin(SimpleNamespace(env=env))
+    yield SimpleNamespace(
+        env=env, scene_server=scene_server, draw=lambda: scene_server.slot.offer(SimpleNamespace(env=env), True)
+    )
+    scene_server.close()
     env.sim.close()
 
 
 def test_bodies_that_look_alike_are_one_mesh_and_what_rests_is_not_sent(ants):
-    scene = ants.stage._scene
+    scene = ants.scene_server._scene
     assert [kind.bodies.tolist() for kind in scene.kinds][:3] == [[1], [2, 3], [4]]
-    with SceneLine(ants.stage) as line:
-        until(lambda: ants.stage.eyes)
+    with SceneLine(ants.scene_server) as line:
+        until(lambda: ants.scene_server.client_cameras)
         ants.draw()
         assert line.updates() >= {(kind.handle.name, "batched_positions") for kind in scene.kinds}
         ants.draw()
@@ -181,34 +183,34 @@ def test_bodies_that_look_alike_are_one_mesh_and_what_rests_is_not_sent(ants):
 
 
 def test_positions_and_turns_are_rounded_to_what_packs_well(ants):
-    with SceneLine(ants.stage):
-        until(lambda: ants.stage.eyes)
+    with SceneLine(ants.scene_server):
+        until(lambda: ants.scene_server.client_cameras)
         ants.draw()
-        until(lambda: all(len(kind.sent) for kind in ants.stage._scene.kinds))
-    sent = np.concatenate([kind.sent for kind in ants.stage._scene.kinds]).astype(float)
+        until(lambda: all(len(kind.sent) for kind in ants.scene_server._scene.kinds))
+    sent = np.concatenate([kind.sent for kind in ants.scene_server._scene.kinds]).astype(float)
     assert np.array_equal(sent[:, :3] * 2**13, np.round(sent[:, :3] * 2**13))
     assert np.array_equal(sent[:, 3:] * 2**12, np.round(sent[:, 3:] * 2**12))
 
 
 def test_each_client_hides_for_itself_and_finds_its_page_by_its_port(ants):
     """Through attributes of viser that are not public: another version of viser may lack them."""
-    stage = ants.stage
-    stage.look("one", Look(View(env_id=1, show_all=False), True))
-    with SceneLine(stage, page="one") as one, SceneLine(stage) as other:
-        until(lambda: len(stage.eyes) == 2)
-        assert sorted(eye.page for eye in stage.eyes.values()) == ["", "one"]
+    scene_server = ants.scene_server
+    scene_server.look("one", ViewSettings(View(env_id=1, show_all=False), True))
+    with SceneLine(scene_server, page="one") as one, SceneLine(scene_server) as other:
+        until(lambda: len(scene_server.client_cameras) == 2)
+        assert sorted(client_camera.page for client_camera in scene_server.client_cameras.values()) == ["", "one"]
         ants.draw()
         scaled = {name for name, field in one.updates() if field == "batched_scales"}
-        assert scaled == {kind.handle.name for kind in stage._scene.kinds}
+        assert scaled == {kind.handle.name for kind in scene_server._scene.kinds}
         assert not [field for _, field in other.updates() if field == "batched_scales"]
-    until(lambda: not stage.eyes)
+    until(lambda: not scene_server.client_cameras)
 
 
 def test_a_new_client_of_a_page_has_its_camera_put(ants):
     """A page whose scene was loaded anew, in other colours, after any other wish kept viser's own camera."""
-    ants.stage.look("one", Look(View(preset="top"), False))
-    with SceneLine(ants.stage, page="one") as line:
-        until(lambda: ants.stage.eyes)
+    ants.scene_server.look("one", ViewSettings(View(preset="top"), False))
+    with SceneLine(ants.scene_server, page="one") as line:
+        until(lambda: ants.scene_server.client_cameras)
         ants.draw()
         (put,) = [m["position"] for m in line.messages() if m["type"] == "SetCameraPositionMessage"]
         assert put[2] > 5 * abs(put[0])
@@ -216,14 +218,14 @@ def test_a_new_client_of_a_page_has_its_camera_put(ants):
 
 def test_a_frame_that_is_drawn_anew_for_another_view_is_not_old(ants):
     """Its age was measured again each time: 10 s of lag in a test that was paused for 10 s."""
-    with SceneLine(ants.stage, page="one") as line:
-        until(lambda: ants.stage.eyes)
+    with SceneLine(ants.scene_server, page="one") as line:
+        until(lambda: ants.scene_server.client_cameras)
         ants.draw()
         line.messages()
-        lag = ants.stage.lag
-        ants.stage.look("one", Look(View(preset="top"), True))
+        lag = ants.scene_server.lag
+        ants.scene_server.look("one", ViewSettings(View(preset="top"), True))
         assert [m for m in line.messages() if m["type"] == "SetCameraPositionMessage"]
-        assert ants.stage.lag == lag
+        assert ants.scene_server.lag == lag
 
 
 @pytest.fixture
@@ -234,8 +236,8 @@ def pages():
     looks = []
     routes = Pages(board, controls, False, lambda: {"scene": 1}, lambda page, look: looks.append((page, look)))
     with doors() as opened:
-        door = opened(routers=[routes.router])
-        yield SimpleNamespace(port=door.port, board=board, controls=controls, looks=looks, routes=routes)
+        gateway = opened(routers=[routes.router])
+        yield SimpleNamespace(port=gateway.port, board=board, controls=controls, looks=looks, routes=routes)
 
 
 def test_a_page_is_sent_what_has_changed(pages):

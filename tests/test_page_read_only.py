@@ -9,8 +9,8 @@ import pytest
 from livegym.play.board import Board
 from livegym.play.controls import Controls
 from livegym.viewers.browser.pages import Pages
-from livegym.viewers.browser.protocol import REQUESTS, Look, Refused
-from livegym.web.scene_messages import Bucket
+from livegym.viewers.browser.protocol import REQUESTS, Refused, ViewSettings
+from livegym.web.scene_messages import TokenBucket
 
 ORDERS = {
     "pause": {"on": True},
@@ -40,17 +40,19 @@ def test_an_order_is_refused_where_there_are_no_controls(pages, what):
     made, controls, _, read_only = pages
     text = json.dumps({"do": what, **ORDERS[what]})
     if not read_only:
-        made._do("page", text, Bucket(1, 1))
+        made._do("page", text, TokenBucket(1, 1))
         assert [type(asked) for asked in controls._asked] == [REQUESTS[what]]
         return
     with pytest.raises(Refused, match="only shows"):
-        made._do("page", text, Bucket(1, 1))
+        made._do("page", text, TokenBucket(1, 1))
     assert not controls._asked
 
 
 def test_everybody_may_choose_how_to_see(pages):
     made, _, looks, _ = pages
-    made._do("page", json.dumps({"do": "view", "env_id": 1, "show_all": False, "place_camera": True}), Bucket(1, 1))
+    made._do(
+        "page", json.dumps({"do": "view", "env_id": 1, "show_all": False, "place_camera": True}), TokenBucket(1, 1)
+    )
     (look,) = looks
-    assert isinstance(look, Look)
+    assert isinstance(look, ViewSettings)
     assert (look.view.env_id, look.view.show_all, look.place_camera) == (1, False, True)

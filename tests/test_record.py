@@ -15,16 +15,16 @@ import pytest
 from livegym.cfg.compose import compose
 from livegym.cfg.typed import to_typed
 from livegym.play.audience import Audience
+from livegym.play.control_requests import Record
 from livegym.play.controls import Controls
 from livegym.play.play import Player
-from livegym.play.requests import Record
 from livegym.play.world import build_world
 from livegym.rundir.run import create_run
 from livegym.schema import RootConfig
 from livegym.utils.errors import UserError
-from livegym.viewers.companions import Companions
 from livegym.viewers.opening import open_audience
-from livegym.viewers.record import Recorder, check_recording, clip_name
+from livegym.viewers.processes import ViewerProcesses
+from livegym.viewers.record import ClipRecorder, check_recording, clip_name
 from livegym.web.opening import address_of
 from tests.patience import PATIENCE_S, until
 from tests.processes import Running, run, runs
@@ -49,10 +49,10 @@ def frames(file: Path) -> int:
 
 def record(
     config: RootConfig, tmp_path: Path, steps: int, watched=False, controls=None, at=None
-) -> tuple[list[int], Recorder]:
+) -> tuple[list[int], ClipRecorder]:
     """Plays and returns the pictures in each clip."""
     controls = controls or Controls(None, config.videoRecord, no_recording="")
-    recorder = Recorder(config, controls, watched)
+    recorder = ClipRecorder(config, controls, watched)
     world = build_world(config, None)
     player = Player(world.env, world.actor, None, controls)
     directory = create_run(tmp_path / "runs", "Cartpole", "test")
@@ -154,11 +154,11 @@ def test_a_window_beside_a_training_is_refused_where_there_is_no_display(monkeyp
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     with pytest.raises(UserError, match="config=test_stream"):
-        Companions(to_typed(compose(["viewer=true"])))
+        ViewerProcesses(to_typed(compose(["viewer=true"])))
 
 
 def test_an_audience_tells_whether_a_viewer_failed():
-    class Broken(Recorder):
+    class Broken(ClipRecorder):
         failed = True
 
         def __init__(self):

@@ -190,7 +190,7 @@ def test_the_file_goes_on_as_it_was(file):
         writer.add(complete(decision, stream="ab"[decision % 2]))
     writer.tell(12.5)
     again, reader = both(file, 8)
-    assert (len(again), again.added, again.clock, again.sessions, again.torn) == (8, 11, 12.5, 2, 0)
+    assert (len(again), again.added, again.clock, again.sessions, again.partial) == (8, 11, 12.5, 2, 0)
     again.add(complete(11))
     assert reader.fresh(0)["decision"].tolist() == list(range(4, 12))
     assert reader.fresh(9)["decision"].tolist() == [9, 10, 11]
@@ -202,9 +202,9 @@ def test_a_half_written_row_is_dropped_and_never_sampled(file):
         writer.add(complete(decision))
     writer._mapped.rows["obs"][2, 0] = 99.0  # as a kill in the middle of a copy leaves it
     assert decisions(reader.sample(4, np.random.default_rng(0))[0]) == [0, 1, 3]
-    assert reader.torn > 0
+    assert reader.partial > 0
     again = ReplayWriter(file, LAYOUT, 4)
-    assert (again.torn, len(again), again.added) == (1, 3, 4)
+    assert (again.partial, len(again), again.added) == (1, 3, 4)
 
 
 @pytest.mark.parametrize(("layout", "capacity"), [(Layout(3, 1, True, 3), 8), (LAYOUT, 9), (Layout(2, 1, True, 9), 8)])
@@ -257,7 +257,7 @@ def sampled_beside_a_writer(file, capacity, wanted):
         while seen < wanted:
             rows, _ = reader.sample(capacity // 2, rng)
             wrong, seen = wrong + mixed(rows), seen + len(rows)
-        return wrong, reader.torn
+        return wrong, reader.partial
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -273,9 +273,9 @@ def test_rows_are_whole_while_another_process_writes_over_them(file):
 
 @pytest.mark.slow
 def test_ten_million_samples_hold_no_mixture_and_copies_were_torn_meanwhile(file):
-    wrong, torn = sampled_beside_a_writer(file, 64, 10_000_000)
+    wrong, partial = sampled_beside_a_writer(file, 64, 10_000_000)
     assert wrong == 0
-    assert torn > 0  # the race was there
+    assert partial > 0  # the race was there
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import shutil
 import pytest
 import torch
 
-from livegym.rl.saver import LONG_ITERATION, SavePolicy, Saver
+from livegym.rl.saver import LONG_ITERATION, Saver, SaveRule
 from livegym.rl.spec import spec_of
 from livegym.rundir.checkpoint import list_checkpoints, read_checkpoint, read_env_state
 from livegym.rundir.run import create_run, open_run, read_latest
@@ -25,7 +25,7 @@ def saving(tmp_path):
         def __init__(self, interval=1e9, frequency=None, keep_last=None, keep_every=None):
             self.learner = learner_of(iterations=1000)
             self.run = create_run(tmp_path / "runs", "Counting", "train")
-            policy = SavePolicy(interval, frequency, keep_last, keep_every)
+            policy = SaveRule(interval, frequency, keep_last, keep_every)
             self.saver = Saver(self.run, self.learner, spec_of(self.learner.env), {"task": {}}, policy)
             self.learner.agent.obs = self.learner.agent.env_reset()
 

@@ -12,15 +12,15 @@ import pytest
 import torch
 
 from livegym.live.swap import LivePolicy
-from livegym.online.decider import Decider, Sight, Slots
+from livegym.online.decider import Decider, StreamObservation, StreamSlots
 from livegym.online.experience import Decision, Layout, Verdict
 from livegym.online.gate import Judgement
-from livegym.online.gates import GateSeat, Sees, layout_of, make_gate, raw_rows
-from livegym.online.memory import Memory
+from livegym.online.gates import GateAdapter, GateInput, layout_of, make_gate, raw_rows
 from livegym.online.pending import SESSION
 from livegym.online.replay import ReplayReader
-from livegym.online.requests import Accepted, Observed, Refusal, Rewarded
 from livegym.online.service import Service
+from livegym.online.service_state import ServiceState
+from livegym.online.stream_requests import Accepted, Observed, Refusal, Rewarded
 from livegym.rl.policy import Policy
 from livegym.rl.spec import spec_of
 from livegym.rundir.run import create_run
@@ -60,16 +60,16 @@ class Sign:
 class Setting:
     """One service on a run of its own."""
 
-    def __init__(self, path, live, gate=None, what=Sees.OBS, **online) -> None:
+    def __init__(self, path, live, gate=None, what=GateInput.OBS, **online) -> None:
         self.run, self.online = create_run(path, "Counting", "continuous"), OnlineConfig(**online)
         self.layout = GATED if gate else LAYOUT
-        self.seat = gate and GateSeat(gate, 2, "float32", lambda env: env.sim.qpos.numpy(), what)
+        self.adapter = gate and GateAdapter(gate, 2, "float32", lambda env: env.sim.qpos.numpy(), what)
         self.live = live
         self.begin()
 
     def begin(self, own=()) -> None:
-        self.memory = Memory(self.run, self.layout, self.online)
-        decider = Decider(self.live, self.seat, Slots(self.live.num_envs, 60.0), spec_with())
+        self.memory = ServiceState(self.run, self.layout, self.online)
+        decider = Decider(self.live, self.adapter, StreamSlots(self.live.num_envs, 60.0), spec_with())
         self.service = Service(decider, self.memory, own=own)
 
     def ask(self, *requests, clock=0.0):
@@ -123,16 +123,16 @@ def test_a_choice_that_the_gate_has_done_is_certain_whatever_the_policy_says(con
     """An action out of 400 x 2 that is blocked: the queen rests."""
     c = config("config=continuous", "task=Territory", "seed=0")
     env = make_env(c.task, c.sim, c.physics, 2, 0)
-    spec, seat = spec_of(env), make_gate(c, 2)
+    spec, adapter = spec_of(env), make_gate(c, 2)
     first = Candidate(first_state(c, spec, None)["model"], spec, "run", 1, 0, None, None)
     live = LivePolicy(lambda: Policy(spec, c.train, 2, "cpu"), first, True, 0)
-    decider = Decider(live, seat, Slots(2, 60.0), spec)
+    decider = Decider(live, adapter, StreamSlots(2, 60.0), spec)
     found = set()
     obs = env.reset()["policy"].numpy()
     raw = raw_rows(env)
     for k in range(50):
-        sights = [Sight(name, obs[i], raw[i], raw[i]) for i, name in enumerate("ab")]
-        for e in decider.decide(sights, 0.0, [2 * k, 2 * k + 1]):
+        observations = [StreamObservation(name, obs[i], raw[i], raw[i]) for i, name in enumerate("ab")]
+        for e in decider.decide(observations, 0.0, [2 * k, 2 * k + 1]):
             found.add(e.verdict)
             forced = not np.array_equal(e.executed, e.proposed)
             assert e.executed_log_prob == (0.0 if forced else e.log_prob)
@@ -150,7 +150,7 @@ def test_a_policy_that_proposes_no_number_does_nothing_and_is_told_of_once(setti
         "version 1 proposes what is no finite number: nothing is done where it does."
     ]
     here.ask(Rewarded("b", answers[1].decision, 1.0, done=True))
-    assert (len(here.rows()), here.service.tally.unlearned) == (0, 1)
+    assert (len(here.rows()), here.service.tally.excluded) == (0, 1)
 
 
 def test_a_gate_without_a_fallback_holds(setting):
@@ -248,7 +248,7 @@ def test_what_people_pinned_or_rolled_back_is_served_and_never_learned_from(sett
         here.live.adopt()
         here.ask(seen("a", 1, reward=None))
         here.ask(seen("a", 2, reward=1.0, done=True))
-    assert (len(here.rows()), here.service.tally.interfered) == (0, 2)
+    assert (len(here.rows()), here.service.tally.intervened) == (0, 2)
     here.live.follow()
     here.live.adopt()
     here.ask(seen("a", 3))
@@ -315,13 +315,13 @@ def test_the_simulators_streams_are_not_for_clients(setting):
     env = counting_env(2)
     here.begin(own=streams_of(env))
     simulator = BuiltIn(env, here.service, 0.0)
-    simulator.turn(0.0)
+    simulator.step(0.0)
     (refused,) = here.ask(seen("counting-0", 1))
     assert "is the built-in simulator's" in str(refused)
     assert here.ask(seen("mine", 1))[0].verdict == "OFF"
 
 
-@pytest.mark.parametrize("what", [Sees.RAW, Sees.STATE])
+@pytest.mark.parametrize("what", [GateInput.RAW, GateInput.STATE])
 def test_a_gate_that_judges_by_what_clients_do_not_send_serves_none(setting, what):
     here = setting(gate=Sign(), what=what)
     (refused,) = here.ask(seen("mine", 1))
@@ -336,7 +336,7 @@ def test_the_built_in_simulators_rewards_are_those_of_its_own_steps(setting):
     env = counting_env(2, length=5, rewards={"alive": 0.0, "step_number": 1.0})
     simulator = BuiltIn(env, here.service, 0.0)
     for _ in range(23):
-        simulator.turn(0.0)
+        simulator.step(0.0)
     rows = here.rows()
     assert len(rows) == 46
     assert (rows["reward"] == rows["next_obs"][:, 1]).all()
@@ -406,10 +406,10 @@ def test_an_end_that_was_noted_before_a_stop_is_not_noted_twice(setting):
 )
 def test_answers_that_cannot_be_read_are_left_and_said_so(setting, caplog, content):
     here = setting()
-    here.run.conversations_file.write_text(content)
+    here.run.answers_file.write_text(content)
     here.begin()
     assert "what is asked again is decided again" in caplog.text
-    assert not here.run.conversations_file.exists()
+    assert not here.run.answers_file.exists()
     assert here.ask(seen("a", 1, sequence=1))[0].verdict == "OFF"
 
 
@@ -423,8 +423,8 @@ def test_rewards_that_the_task_computes_join_also_over_a_stop(config, tmp_path):
     live = LivePolicy(lambda: Policy(spec, c.train, 4, "cpu"), first, True, 0)
 
     def begin():
-        memory = Memory(run, layout_of(spec, None), c.online)
-        decider = Decider(live, None, Slots(4, 60.0), spec)
+        memory = ServiceState(run, layout_of(spec, None), c.online)
+        decider = Decider(live, None, StreamSlots(4, 60.0), spec)
         return Service(decider, memory, features_of(env), reward_of(env)), memory
 
     service, memory = begin()
@@ -494,7 +494,7 @@ def test_a_computed_reward_is_that_of_the_action_that_was_done_and_of_its_own_st
     assert (answer.proposed, answer.executed) == ([2.5], [1.0])
     here.ask(shown(2))
     assert here.rows()["reward"].tolist() == [1.0]
-    here.service.conversations.restore([])
+    here.service.answer_cache.restore([])
     here.ask(shown(3, done=True))  # nobody knows what came before it any more
     here.ask(shown(4))
     assert len(here.rows()) == 1
@@ -519,8 +519,8 @@ def test_a_status_tells_when_what_decides_renewed_it(setting, monkeypatch):
 def test_as_many_streams_as_are_served_are_remembered(setting):
     here = setting(max_streams=1300)
     for k in range(1200):
-        here.service.conversations.note(seen(f"s{k}", 1, sequence=k), None)
-    assert len(here.service.conversations) == 1200
+        here.service.answer_cache.note(seen(f"s{k}", 1, sequence=k), None)
+    assert len(here.service.answer_cache) == 1200
 
 
 def test_after_a_kill_the_rewards_of_open_decisions_are_late_and_counted(setting):

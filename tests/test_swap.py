@@ -154,15 +154,15 @@ def test_memory_is_carried_over_and_both_remember_while_both_act(how):
     spec = spec_with()
     live = live_of(candidate(1, spec, RECURRENT), RECURRENT, spec=spec, how=how, blend_steps=3)
     live.act(OBS)
-    before = [m.clone() for m in live._acting.seat.memory]
+    before = [m.clone() for m in live._acting.slot.memory]
     live.prepare(candidate(2, spec, RECURRENT))
     live.adopt()
-    assert all(torch.equal(a, b) for a, b in zip(before, live._acting.seat.memory, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(before, live._acting.slot.memory, strict=True))
     if how != "now":
         live.act(OBS)
         live.forget(torch.tensor([1]))
         for acting in (live._acting, live._transition.leaving):
-            assert all(m[:, 1].abs().sum() == 0 and m[:, 0].abs().sum() > 0 for m in acting.seat.memory)
+            assert all(m[:, 1].abs().sum() == 0 and m[:, 0].abs().sum() > 0 for m in acting.slot.memory)
 
 
 def test_three_models_are_never_out_of_hand():
@@ -180,8 +180,8 @@ def test_three_models_are_never_out_of_hand():
         live.adopt()
         live.act(OBS)
         loaded = [live._acting, *live._ready, *([live._transition.leaving] if live.swapping else [])]
-        seats = [*live._free, *(one.seat for one in loaded)]
-        assert len({id(seat) for seat in seats}) == len(seats) == 3
+        slots = [*live._free, *(one.slot for one in loaded)]
+        assert len({id(slot) for slot in slots}) == len(slots) == 3
         assert len(live._ready) <= 1
 
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import torch
 
-from livegym.online.divergence import ENOUGH, LEAST, LEAST_FACTOR, PROBATION, STRIKES
+from livegym.online.divergence import BURN_IN, ENOUGH, LEAST, LEAST_FACTOR, MAX_FAILURES
 from livegym.online.experience import Experience, Layout, Verdict
 from livegym.online.gate import Judgement
 from livegym.online.replay import ALPHA, BETA, FLOOR, ReplayReader, ReplayWriter
-from livegym.online.ring import Mapped, checks_of, factors_of
+from livegym.online.ring import MappedRing, checks_of, factors_of
 from livegym.online.trainer import Trainer
 from livegym.rl.actor_critic import ActorCritic, OffPolicyRule, Transitions
 from livegym.rl.algorithm import algorithm_of
@@ -98,7 +98,7 @@ class World:
 def damage(world: World, field: str, slots, right_checksum: bool) -> None:
     """Puts NaN into rows of the file itself."""
     descriptor = os.open(world.path, os.O_RDWR)
-    mapped = Mapped(descriptor, LAYOUT, CAPACITY)
+    mapped = MappedRing(descriptor, LAYOUT, CAPACITY)
     os.close(descriptor)
     for slot in slots:
         mapped.rows[field][slot] = np.nan
@@ -118,7 +118,7 @@ def test_with_too_few_experiences_nothing_happens(tmp_path):
         world.add(1, first=world.writer.added)
     assert (world.batches, same(before, world.trainer.state())) == ([], True)
     report = world.trainer.train()
-    assert (report.batches, report.lessons, report.skipped) == (2, 8.0, 0)
+    assert (report.batches, report.samples, report.skipped) == (2, 8.0, 0)
     assert world.trainer.counts.trainings == 1
 
 
@@ -127,7 +127,7 @@ def test_a_training_is_so_many_gradient_steps_each_on_a_batch_of_its_own(tmp_pat
     world.add(500)
     report = world.trainer.train()
     assert [len(batch) for batch in world.batches] == [32] * 5
-    assert (report.batches, report.lessons, world.trainer.counts.batches) == (5, 32.0, 5)
+    assert (report.batches, report.samples, world.trainer.counts.batches) == (5, 32.0, 5)
     assert len({tuple(batch.reward.tolist()) for batch in world.batches}) == 5
     assert all(batch.weight.tolist() == [1.0] * 32 for batch in world.batches)
     assert report.critic_loss > 0
@@ -179,7 +179,7 @@ def test_what_is_too_old_is_not_learned_from(tmp_path):
     world.writer.tell(110.0)
     assert (world.trainer.train(), world.trainer.expired()) == (None, 40)
     world.add(1, first=47, reward=2.0, clock=100.0)
-    assert world.trainer.train().lessons == 8.0
+    assert world.trainer.train().samples == 8.0
     assert set(torch.cat([batch.reward for batch in world.batches]).tolist()) == {2.0}
 
 
@@ -192,7 +192,7 @@ def test_waits_that_nothing_is_learned_from_do_not_starve_it(tmp_path, sent):
     if sent < RULE.min_batch_size:
         assert (report, world.batches) == (None, [])
     else:
-        assert (report.batches, report.lessons, report.skipped) == (2, 10.0, 0)
+        assert (report.batches, report.samples, report.skipped) == (2, 10.0, 0)
 
 
 @pytest.mark.parametrize("wait", [True, False])
@@ -204,7 +204,7 @@ def test_nor_do_waits_after_which_nothing_was_done(tmp_path, wait):
     report = world.trainer.train()
     assert world.trainer.expired() == 0
     assert report is not None
-    assert (report.batches, report.lessons) == (2, 10.0)
+    assert (report.batches, report.samples) == (2, 10.0)
 
 
 def test_rewards_are_combined_with_what_the_gate_says_now(tmp_path):
@@ -221,7 +221,7 @@ def test_agreement_is_counted(tmp_path):
     world.add(30, first=30, verdict=SEND, seen=np.array([2.0], np.float32))
     world.add(20, first=60, verdict=OFF, seen=np.array([1.0], np.float32))
     report = world.trainer.train()
-    assert (report.gated, report.agreed, report.lessons) == (2 * 60, 2 * 30, 50.0)
+    assert (report.gated, report.agreed, report.samples) == (2 * 60, 2 * 30, 50.0)
 
 
 def test_agreement_is_told_also_where_it_leaves_nothing_to_learn_from(tmp_path):
@@ -266,7 +266,7 @@ def test_a_row_that_is_not_finite_is_dropped_and_counted_once(tmp_path, field):
     damage(world, field, [17], right_checksum=True)
     for _ in range(4):
         report = world.trainer.train()
-        assert (report.batches, report.skipped, report.lessons) == (2, 0, 49.0)
+        assert (report.batches, report.skipped, report.samples) == (2, 0, 49.0)
     assert world.trainer.counts.broken == 1
     assert finite(world.trainer.learner)
     if field != "executed_log_prob":
@@ -279,7 +279,7 @@ def test_numbers_that_cannot_be_squared_do_not_reach_the_normalisers(tmp_path):
     world.add(50)
     world.writer.add(experience(50, obs=np.array([1e25, 0.0], np.float32)))
     world.writer.add(experience(51, reward=1e30))
-    assert world.trainer.train().lessons == 50.0
+    assert world.trainer.train().samples == 50.0
     assert world.trainer.counts.broken == 2
     assert finite(world.trainer.learner)
 
@@ -288,7 +288,7 @@ def test_a_row_with_a_wrong_checksum_is_not_even_that(tmp_path):
     world = World(tmp_path, batch_size=100)
     world.add(50)
     damage(world, "reward", [17], right_checksum=False)
-    assert world.trainer.train().lessons == 49.0
+    assert world.trainer.train().samples == 49.0
     assert world.trainer.counts.broken == 0
     assert world.trainer.reader.torn > 0
 
@@ -349,7 +349,7 @@ def test_a_loss_far_beyond_the_usual_goes_back_to_a_state_that_was_good(tmp_path
     report = trainer.train()
     assert report.rolled_back
     assert report.critic_loss > 20 * max(statistics.median([r.critic_loss for r in list(trainer.recent)[:-1]]), LEAST)
-    assert same(trainer.learner.state(), history[(trainings - PROBATION) // 10 * 10])
+    assert same(trainer.learner.state(), history[(trainings - BURN_IN) // 10 * 10])
     assert trainer.learning_rate == pytest.approx(rate / 2, rel=1e-9)
     assert (trainer.counts.rollbacks, trainer.counts.trainings) == (1, trainings)
     world.add(2000, first=2000)
@@ -364,7 +364,7 @@ def test_before_anything_was_found_good_it_goes_back_to_the_start(tmp_path):
     for _ in range(5):
         world.trainer.train()
     world.trainer.learner.model.a2c_network.value.bias.data.fill_(math.nan)
-    reports = [world.trainer.train() for _ in range(STRIKES)]
+    reports = [world.trainer.train() for _ in range(MAX_FAILURES)]
     assert [report.rolled_back for report in reports] == [False, False, True]
     assert same(start["model"], world.trainer.learner.model_state())
 
@@ -391,13 +391,13 @@ def test_three_trainings_in_a_row_that_are_not_finite_go_back(tmp_path):
         bias.data.fill_(math.nan)
         return [trainer.train() for _ in range(times)]
 
-    for report in fail(STRIKES - 1):
+    for report in fail(MAX_FAILURES - 1):
         assert (report.batches, report.skipped, report.rolled_back) == (0, 2, False)
     trainer.learner.load_state(good)
     assert trainer.train().batches == 2
     assert trainer.counts.rollbacks == 0
     rate = trainer.learning_rate
-    assert [report.rolled_back for report in fail(STRIKES)] == [False, False, True]
+    assert [report.rolled_back for report in fail(MAX_FAILURES)] == [False, False, True]
     assert finite(trainer.learner)
     assert trainer.learning_rate == pytest.approx(rate / 2)
     assert (trainer.counts.rollbacks, trainer.counts.trainings, trainer.counts.skipped) == (1, 31, 10)
@@ -432,7 +432,7 @@ def test_each_roll_back_halves_it_also_late_and_at_the_floor(tmp_path, trainings
     rate = trainer.learning_rate
     for times in (1, 2):
         trainer.learner.model.a2c_network.value.bias.data.fill_(math.nan)
-        for _ in range(STRIKES):
+        for _ in range(MAX_FAILURES):
             trainer.train()
         assert trainer.counts.rollbacks == times
         assert trainer.learning_rate == pytest.approx(rate / 2**times)
@@ -440,7 +440,7 @@ def test_each_roll_back_halves_it_also_late_and_at_the_floor(tmp_path, trainings
 
 def diverge(trainer) -> None:
     trainer.learner.model.a2c_network.value.bias.data.fill_(math.nan)
-    for _ in range(STRIKES):
+    for _ in range(MAX_FAILURES):
         trainer.train()
 
 
@@ -546,7 +546,7 @@ def test_what_was_loaded_is_what_it_goes_back_to(tmp_path):
     resumed = world.another(seed=9)
     resumed.load_state(kept)
     resumed.learner.model.a2c_network.value.bias.data.fill_(math.nan)
-    for _ in range(STRIKES):
+    for _ in range(MAX_FAILURES):
         resumed.train()
     assert same(resumed.learner.model_state(), kept["model"])
 

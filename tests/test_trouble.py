@@ -27,7 +27,7 @@ from tests.disk_fixtures import tmpfs
 from tests.dummy import CountingParams, counting_env
 from tests.processes import scalars
 from tests.test_learning import learner_of
-from tests.test_live import EpisodeEnds
+from tests.test_live import FinishedEpisodes
 
 
 class Gone(io.StringIO):
@@ -182,7 +182,7 @@ def test_versions_in_the_results_are_bounded():
     results = Results({"task": "t"})
     results.begin(("failed",), None)
     for version in range(VERSIONS_KEPT + 5):
-        ends = EpisodeEnds(torch.tensor([0]), torch.tensor([1.0]), torch.tensor([1]), torch.tensor([0]))
+        ends = FinishedEpisodes(torch.tensor([0]), torch.tensor([1.0]), torch.tensor([1]), torch.tensor([0]))
         results.add(ends, 0, [version], version)
     assert len(results.by_version) == VERSIONS_KEPT
     assert min(results.by_version) == 5

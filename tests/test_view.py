@@ -10,12 +10,12 @@ import mujoco
 import numpy as np
 import pytest
 
-from livegym.play import requests as ask_for
+from livegym.play import control_requests as ask_for
 from livegym.play.board import Board
-from livegym.play.controls import Controls, Request
-from livegym.play.requests import CONTROLS
-from livegym.viewers.keys import KEYS, Desk, help_text, press, take_back
-from livegym.viewers.others import Others
+from livegym.play.control_requests import CONTROLS
+from livegym.play.controls import ControlRequest, Controls
+from livegym.viewers.key_bindings import KEYS, WindowState, help_text, press, take_back
+from livegym.viewers.neighbours import NeighbourEnvs
 from livegym.viewers.status import age, marks, status
 from livegym.viewers.view import PRESETS, View, aim, bounds_of, cell_of, follows_at_first, grid_offsets, tracked_body
 
@@ -91,7 +91,7 @@ def test_a_camera_shows_one_environment_or_the_grid_around_it():
 
 def test_others_stand_beside_the_chosen_one_without_their_planes():
     model = model_of(PLANE + f'<body name="cube"><freejoint/>{BOX}</body>')
-    others = Others(model, grid_offsets(2, 10.0))
+    others = NeighbourEnvs(model, grid_offsets(2, 10.0))
     scene = mujoco.MjvScene(model, 100)
     qpos = np.tile(model.qpos0, (2, 1))
     others.draw(scene, mujoco.MjvOption(), [1, 0], qpos)
@@ -109,9 +109,9 @@ class Asked(Controls):
 
     def __init__(self) -> None:
         super().__init__()
-        self.requests: list[Request] = []
+        self.requests: list[ControlRequest] = []
 
-    def ask(self, request: Request) -> bool:
+    def ask(self, request: ControlRequest) -> bool:
         self.requests.append(request)
         return True
 
@@ -128,10 +128,10 @@ STATE = {
 
 
 @pytest.fixture
-def desk():
+def window_state():
     board = Board()
     board.state = STATE
-    return Desk(Asked(), board, View(), num_envs=4)
+    return WindowState(Asked(), board, View(), num_envs=4)
 
 
 @pytest.mark.parametrize(
@@ -150,9 +150,9 @@ def desk():
         (glfw.KEY_O, ask_for.Record(True)),
     ],
 )
-def test_a_key_asks_for(desk, code, request_):
-    assert press(desk, code)
-    assert desk.controls.requests == [request_]
+def test_a_key_asks_for(window_state, code, request_):
+    assert press(window_state, code)
+    assert window_state.controls.requests == [request_]
 
 
 @pytest.mark.parametrize(
@@ -166,35 +166,35 @@ def test_a_key_asks_for(desk, code, request_):
         (3.0, glfw.KEY_EQUAL, 4.0),
     ],
 )
-def test_speeds_have_a_slowest_and_a_fastest(desk, speed, code, asked):
-    desk.controls.speed = speed
-    press(desk, code)
-    assert desk.controls.requests == [ask_for.Speed(asked)]
+def test_speeds_have_a_slowest_and_a_fastest(window_state, speed, code, asked):
+    window_state.controls.speed = speed
+    press(window_state, code)
+    assert window_state.controls.requests == [ask_for.Speed(asked)]
 
 
-def test_keys_that_undo_what_they_did(desk):
-    desk.board.state = STATE | {"policy": POLICY | {"pinned": True}, "comparing": [12, 11]}
-    press(desk, glfw.KEY_P)
-    press(desk, glfw.KEY_V)
-    assert desk.controls.requests == [ask_for.Follow(), ask_for.EndCompare()]
+def test_keys_that_undo_what_they_did(window_state):
+    window_state.board.state = STATE | {"policy": POLICY | {"pinned": True}, "comparing": [12, 11]}
+    press(window_state, glfw.KEY_P)
+    press(window_state, glfw.KEY_V)
+    assert window_state.controls.requests == [ask_for.Follow(), ask_for.EndCompare()]
 
 
-def test_there_may_be_nothing_to_compare_with(desk):
-    desk.board.state = STATE | {"policy": POLICY | {"history": [{"label": 12}]}}
-    press(desk, glfw.KEY_V)
-    assert not desk.controls.requests
-    assert desk.word == "there is no earlier version to compare with"
+def test_there_may_be_nothing_to_compare_with(window_state):
+    window_state.board.state = STATE | {"policy": POLICY | {"history": [{"label": 12}]}}
+    press(window_state, glfw.KEY_V)
+    assert not window_state.controls.requests
+    assert window_state.word == "there is no earlier version to compare with"
 
 
-def test_keys_of_the_view(desk):
-    view = desk.view
-    desk.aimed = True
+def test_keys_of_the_view(window_state):
+    view = window_state.view
+    window_state.aimed = True
     for code in (glfw.KEY_UP, glfw.KEY_A, glfw.KEY_T, glfw.KEY_4, glfw.KEY_C, glfw.KEY_F, glfw.KEY_H):
-        assert press(desk, code)
+        assert press(window_state, code)
     assert view == View(3, show_all=False, follow=True, preset="top", contacts=True, forces=True)
-    assert desk.help_open
-    assert not desk.aimed
-    assert not press(desk, glfw.KEY_J)
+    assert window_state.help_open
+    assert not window_state.aimed
+    assert not press(window_state, glfw.KEY_J)
 
 
 def test_no_key_means_what_mujoco_does_before_it_can_be_taken_back():

@@ -28,7 +28,7 @@ def one_door():
 
 
 @pytest.fixture
-def door(one_door):
+def gateway(one_door):
     one_door.access.wrong = WrongTokens()
     return one_door
 
@@ -39,19 +39,19 @@ def open_to_all(scene):
         yield opened(hosts=frozenset({"robots.lab"}), routers=[SceneProxy(scene).router])
 
 
-def test_a_page_with_the_token_in_its_address_gets_a_cookie_and_a_clean_address(door):
-    with client_of(door, headers=PAGE) as client:
+def test_a_page_with_the_token_in_its_address_gets_a_cookie_and_a_clean_address(gateway):
+    with client_of(gateway, headers=PAGE) as client:
         answer = client.get("/stats", params={"token": TOKEN, "a": "1 2"})
         assert (answer.status_code, answer.headers["location"]) == (303, "/stats?a=1+2")
         cookie = answer.headers["set-cookie"]
-        assert cookie.startswith(f"livegym_{door.port}=")
+        assert cookie.startswith(f"livegym_{gateway.port}=")
         assert all(part in cookie for part in ("HttpOnly", "SameSite=strict", "Path=/"))
         assert TOKEN not in cookie
         assert client.get("/stats").status_code == 200
 
 
-def test_tools_show_the_token_in_the_address_or_in_a_header(door):
-    with client_of(door) as client:
+def test_tools_show_the_token_in_the_address_or_in_a_header(gateway):
+    with client_of(gateway) as client:
         assert client.get("/stats", params={"token": TOKEN}).status_code == 200
         assert client.get("/stats", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
         assert client.get("/stats", headers={"authorization": "Bearer wrong"}).status_code == 401
@@ -64,8 +64,8 @@ def test_a_token_of_any_letters_is_taken_as_it_is_typed(open_door):
         assert client.get("/stats", headers=typed).status_code == 200
 
 
-def test_the_cookie_of_another_server_is_worth_nothing(door, open_door):
-    with client_of(door, headers=PAGE) as client:
+def test_the_cookie_of_another_server_is_worth_nothing(gateway, open_door):
+    with client_of(gateway, headers=PAGE) as client:
         client.get("/", params={"token": TOKEN})
         (cookie,) = client.cookies.jar
     other = open_door(TOKEN)
@@ -73,21 +73,21 @@ def test_the_cookie_of_another_server_is_worth_nothing(door, open_door):
         assert client.get("/stats").status_code == 401
 
 
-def test_the_bare_address_shows_a_form_that_works_without_scripts(door):
-    with client_of(door, headers=PAGE) as client:
+def test_the_bare_address_shows_a_form_that_works_without_scripts(gateway):
+    with client_of(gateway, headers=PAGE) as client:
         form = client.get("/scene/?view=top")
         assert form.status_code == 401
         assert 'action="/login"' in form.text
         assert 'value="/scene/?view=top"' in form.text
         assert "<script" not in form.text
         fields = {"token": TOKEN, "next": "/stats?a=1"}
-        answer = client.post("/login", data=fields, headers={"origin": f"http://127.0.0.1:{door.port}"})
+        answer = client.post("/login", data=fields, headers={"origin": f"http://127.0.0.1:{gateway.port}"})
         assert (answer.status_code, answer.headers["location"]) == (303, "/stats?a=1")
         assert client.get("/stats").status_code == 200
 
 
-def test_a_wrong_token_is_told_on_the_form_and_a_tool_gets_a_line(door):
-    with client_of(door) as client:
+def test_a_wrong_token_is_told_on_the_form_and_a_tool_gets_a_line(gateway):
+    with client_of(gateway) as client:
         form = client.post("/login", data={"token": "wrong", "next": '/"><b>'})
         assert form.status_code == 401
         assert "That token is wrong." in form.text
@@ -97,15 +97,15 @@ def test_a_wrong_token_is_told_on_the_form_and_a_tool_gets_a_line(door):
 
 
 @pytest.mark.parametrize("path", ["//evil.example", "/\\evil.example", "\\/evil.example", "\t//evil.example"])
-def test_nobody_is_sent_to_another_host(door, path):
+def test_nobody_is_sent_to_another_host(gateway, path):
     assert local_path(path) == "/evil.example"
-    with client_of(door) as client:
+    with client_of(gateway) as client:
         answer = client.post("/login", data={"token": TOKEN, "next": path})
         assert answer.headers["location"] == "/evil.example"
 
 
-def test_after_ten_wrong_tokens_even_the_right_one_waits_but_a_cookie_does_not(door):
-    with client_of(door, headers=PAGE) as known, client_of(door) as client:
+def test_after_ten_wrong_tokens_even_the_right_one_waits_but_a_cookie_does_not(gateway):
+    with client_of(gateway, headers=PAGE) as known, client_of(gateway) as client:
         known.get("/", params={"token": TOKEN})
         for _ in range(WRONG_TOKENS):
             assert client.get("/stats", params={"token": "wrong"}).status_code == 401
@@ -171,14 +171,14 @@ def test_host_must_be_ours(open_to_all, host, status):
     ],
 )
 def test_origin_must_be_the_host(open_to_all, origin, status):
-    door = open_to_all
-    origin = origin.format(port=door.port)
-    with client_of(door, headers={"origin": origin, "x-forwarded-host": "evil.example"}) as client:
+    gateway = open_to_all
+    origin = origin.format(port=gateway.port)
+    with client_of(gateway, headers={"origin": origin, "x-forwarded-host": "evil.example"}) as client:
         assert client.get("/stats").status_code == status
         assert client.post("/login", data={"token": "x"}).status_code == (303 if status == 200 else 403)
 
     async def connect():
-        async with scene_socket(door, additional_headers={"origin": origin}):
+        async with scene_socket(gateway, additional_headers={"origin": origin}):
             return 200
 
     try:
@@ -189,11 +189,11 @@ def test_origin_must_be_the_host(open_to_all, origin, status):
 
 
 def test_a_websocket_needs_the_token_too(open_scene):
-    door, _ = open_scene(token=TOKEN)
+    gateway, _ = open_scene(token=TOKEN)
 
     async def status(**settings):
         try:
-            async with scene_socket(door, **settings):
+            async with scene_socket(gateway, **settings):
                 return 101
         except websockets.exceptions.InvalidStatus as refused:
             return refused.response.status_code
@@ -205,26 +205,26 @@ def test_a_websocket_needs_the_token_too(open_scene):
 
 
 def test_who_may_only_look_gives_no_orders(open_door):
-    door = open_door(read_only=True)
-    with client_of(door) as client:
+    gateway = open_door(read_only=True)
+    with client_of(gateway) as client:
         assert client.get("/stats").status_code == 200
         for method in ("POST", "PUT", "DELETE", "PATCH", "BREW"):
             assert client.request(method, "/stats").status_code == 403
 
 
-def test_large_bodies_are_not_taken(door):
+def test_large_bodies_are_not_taken(gateway):
     def chunks():
         for _ in range(20):
             yield b"x" * 8192
 
-    with client_of(door) as client:
+    with client_of(gateway) as client:
         assert client.post("/login", content=b"x" * 100_000).status_code == 413
-    with client_of(door) as client:
+    with client_of(gateway) as client:
         assert client.post("/login", content=chunks()).status_code == 413
 
 
-def test_answers_carry_headers_that_keep_the_address_here(door):
-    with client_of(door, headers=PAGE) as client:
+def test_answers_carry_headers_that_keep_the_address_here(gateway):
+    with client_of(gateway, headers=PAGE) as client:
         for path in ("/", "/healthz"):
             headers = client.get(path).headers
             assert headers["referrer-policy"] == "same-origin"
@@ -237,19 +237,19 @@ def test_the_token_is_in_no_log(open_scene, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     caplog.set_level(logging.WARNING, "httpx")  # the client's own
     caplog.set_level(logging.WARNING, "httpcore")
-    door, _ = open_scene(token="hidden")
+    gateway, _ = open_scene(token="hidden")
 
     async def connect():
-        async with scene_socket(door, "?token=hidden", logger=logging.getLogger("client")) as socket:
+        async with scene_socket(gateway, "?token=hidden", logger=logging.getLogger("client")) as socket:
             await socket.recv()
 
     caplog.set_level(logging.WARNING, "client")
     asyncio.run(connect())
-    with client_of(door, headers=PAGE) as client:
+    with client_of(gateway, headers=PAGE) as client:
         client.get("/?token=hidden")
         client.post("/login", data={"token": "hidden"})
         client.get("/?token=hidden", headers={"host": "evil.example"})
-    door.stop()
+    gateway.stop()
     assert "hidden" not in caplog.text
     assert "hidden" not in "".join(capfd.readouterr())
 
@@ -259,7 +259,7 @@ def test_a_host_name_is_read_from_anything(text):
     assert isinstance(host_name(text), str)
 
 
-def test_whatever_is_asked_the_door_answers(door):
+def test_whatever_is_asked_the_door_answers(gateway):
     @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
         st.sampled_from(["GET", "POST", "PUT", "HEAD", "OPTIONS"]),
@@ -281,6 +281,6 @@ def test_whatever_is_asked_the_door_answers(door):
         assert answer.status_code in (200, 303, 400, 401, 403, 404, 405, 429)
         assert answer.status_code != 200 or path == "healthz"
 
-    with client_of(door) as client:
+    with client_of(gateway) as client:
         ask()
         assert client.get("/healthz").json() == {"status": "ok"}

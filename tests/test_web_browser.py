@@ -53,8 +53,8 @@ def complaints(tab):
 
 @pytest.mark.parametrize("path", ["/scene/", "/scene"])
 def test_visers_page_connects_through_the_door(open_scene, scene, tab, path):
-    door, _ = open_scene(token=TOKEN)
-    tab.goto(door.url.replace("/?", f"{path}?"))
+    gateway, _ = open_scene(token=TOKEN)
+    tab.goto(gateway.url.replace("/?", f"{path}?"))
     assert "token" not in tab.url
     wait_for(tab, scene.get_clients)
     (client,) = scene.get_clients().values()
@@ -65,8 +65,8 @@ def test_visers_page_connects_through_the_door(open_scene, scene, tab, path):
 
 def test_the_form_lets_in_and_a_frame_is_told_from_others(open_scene, scene, tab):
     opened = []
-    door, _ = open_scene(token=TOKEN, on_open=lambda page, port: opened.append(page))
-    tab.goto(f"http://localhost:{door.port}/stats")
+    gateway, _ = open_scene(token=TOKEN, on_open=lambda page, port: opened.append(page))
+    tab.goto(f"http://localhost:{gateway.port}/stats")
     tab.fill("#token", "wrong")
     tab.click("button")
     assert "That token is wrong." in tab.inner_text("form")

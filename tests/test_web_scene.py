@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from viser import _messages as viser_messages
 
 from livegym.web import scene_proxy
-from livegym.web.scene_messages import Bucket, Filter, Unreadable, ViewerCameraMessage
+from livegym.web.scene_messages import Filter, TokenBucket, Unreadable, ViewerCameraMessage
 from tests.patience import PATIENCE_S
 from tests.web_fixtures import PROTOCOL, client_of, complaints, doors, moving, positions_in, raw_socket, scene_socket
 
@@ -84,11 +84,11 @@ def two_types(first, second):
     return bytes([raw[0] + 1]) + raw[1:] + encode("type") + encode(second)
 
 
-def closing_code(door, *messages):
+def closing_code(gateway, *messages):
     """The code with which the door ends a client that sends `messages`."""
 
     async def use():
-        async with scene_socket(door) as client:
+        async with scene_socket(gateway) as client:
             for message in messages:
                 await client.send(message)
             await client.wait_closed()
@@ -97,7 +97,7 @@ def closing_code(door, *messages):
     return asyncio.run(use())
 
 
-def heard(scene, door, *messages):
+def heard(scene, gateway, *messages):
     """Names of the messages that viser hears when a client sends these and then its camera."""
     names, done = [], threading.Event()
 
@@ -114,7 +114,7 @@ def heard(scene, door, *messages):
         scene._websock_server.register_handler(kind, handle)
 
     async def use():
-        async with scene_socket(door) as client:
+        async with scene_socket(gateway) as client:
             for message in messages:
                 await client.send(message)
             await client.send(encode(CAMERA | {"image_width": 7}))
@@ -134,8 +134,8 @@ def test_the_message_has_the_fields_of_visers_own():
 
 
 def test_visers_page_is_served_once_fetched_and_kept_by_browsers(open_scene):
-    door, _ = open_scene()
-    with client_of(door) as client:
+    gateway, _ = open_scene()
+    with client_of(gateway) as client:
         zipped = client.get("/scene/?page=a")
         plain = client.get("/scene", headers={"accept-encoding": "identity"})
         assert zipped.headers["content-encoding"] == "gzip"
@@ -146,19 +146,19 @@ def test_visers_page_is_served_once_fetched_and_kept_by_browsers(open_scene):
 
 
 def test_only_where_somebody_looks_from_reaches_viser(scene, open_scene):
-    door, proxy = open_scene()
-    assert heard(scene, door, *map(encode, [CLICK, CAMERA, POINTER, DRAG])) == [CAMERA["type"]]
+    gateway, proxy = open_scene()
+    assert heard(scene, gateway, *map(encode, [CLICK, CAMERA, POINTER, DRAG])) == [CAMERA["type"]]
     assert proxy.dropped == 3
 
 
 def test_nothing_else_reaches_viser(scene, open_scene, monkeypatch):
     tunnels = []
     monkeypatch.setattr(scene, "request_share_url", lambda: tunnels.append(1))
-    door, proxy = open_scene()
+    gateway, proxy = open_scene()
     others = {kind.__name__ for kind in viser_messages.Message.get_subclasses()} - {CAMERA["type"]}
     assert {"ShareUrlRequest", "FileTransferStartUpload", "GuiUpdateMessage", "CommandTriggerMessage"} <= others
     messages = [encode({"type": name}) for name in sorted(others)]
-    assert heard(scene, door, *messages) == []
+    assert heard(scene, gateway, *messages) == []
     assert proxy.dropped == len(others)
     assert tunnels == []
 
@@ -307,14 +307,14 @@ def test_who_leaves_while_it_is_let_in_leaves_no_trace(open_to_all, caplog):
 def test_a_flood_is_thinned_and_a_long_one_ended(open_scene, monkeypatch):
     monkeypatch.setattr(scene_proxy, "MESSAGES", (0.0, 5.0))
     monkeypatch.setattr(scene_proxy, "ABUSE", (0.0, 20.0))
-    door, proxy = open_scene()
-    assert closing_code(door, *[encode(CAMERA)] * 21) == 1008
+    gateway, proxy = open_scene()
+    assert closing_code(gateway, *[encode(CAMERA)] * 21) == 1008
     assert proxy.dropped == 15
 
 
 def test_a_bucket_fills_with_time():
     now = [0.0]
-    bucket = Bucket(rate=2.0, burst=3.0, clock=lambda: now[0])
+    bucket = TokenBucket(rate=2.0, burst=3.0, clock=lambda: now[0])
     assert [bucket.take() for _ in range(4)] == [True, True, True, False]
     now[0] = 0.5
     assert [bucket.take() for _ in range(2)] == [True, False]
@@ -324,7 +324,7 @@ def test_a_bucket_fills_with_time():
 
 def test_a_page_is_told_which_client_of_viser_it_is(scene, open_scene):
     told, ports = [], []
-    door, _ = open_scene(
+    gateway, _ = open_scene(
         on_open=lambda page, port: told.append(("open", page, port)),
         on_close=lambda page, port: told.append(("close", page, port)),
     )
@@ -334,7 +334,7 @@ def test_a_page_is_told_which_client_of_viser_it_is(scene, open_scene):
     )
 
     async def use():
-        async with scene_socket(door, "?page=a-B_9") as client:
+        async with scene_socket(gateway, "?page=a-B_9") as client:
             await client.recv()
             while not ports:
                 await asyncio.sleep(0.01)
@@ -360,12 +360,12 @@ def test_a_page_with_another_name_is_refused(open_to_all, page):
 
 def test_without_viser_the_scene_is_not_there(open_door):
     server = viser.ViserServer(host="127.0.0.1", port=0, verbose=False)
-    door = open_door(routers=[scene_proxy.SceneProxy(server).router])
+    gateway = open_door(routers=[scene_proxy.SceneProxy(server).router])
     server.stop()
-    with client_of(door) as client:
+    with client_of(gateway) as client:
         assert client.get("/scene/").status_code == 502
     with pytest.raises(websockets.exceptions.InvalidStatus) as refused:
-        asyncio.run(scene_socket(door).__aenter__())
+        asyncio.run(scene_socket(gateway).__aenter__())
     assert refused.value.response.status_code == 502
 
 
@@ -383,10 +383,10 @@ def test_visers_end_and_its_reason_reach_the_page(open_to_all):
 
 def test_when_viser_stops_its_clients_are_told(open_door):
     server = viser.ViserServer(host="127.0.0.1", port=0, verbose=False)
-    door = open_door(routers=[scene_proxy.SceneProxy(server).router])
+    gateway = open_door(routers=[scene_proxy.SceneProxy(server).router])
 
     async def use():
-        async with scene_socket(door) as client:
+        async with scene_socket(gateway) as client:
             await client.recv()
             await asyncio.to_thread(server.stop)
             await client.wait_closed()

@@ -21,7 +21,7 @@ def frames():
 
 
 @pytest.fixture(scope="module")
-def door(frames):
+def gateway(frames):
     with doors() as opened:
         yield opened(routers=[stream_router(frames)])
 
@@ -34,9 +34,9 @@ def parts_of(chunks, count):
     return [part.partition(b"\r\n\r\n")[2] for part in data.split(b"\r\n--frame\r\n")[:count]]
 
 
-def test_a_client_gets_each_picture_whole_and_at_once(door, frames):
+def test_a_client_gets_each_picture_whole_and_at_once(gateway, frames):
     assert not frames.wanted
-    with client_of(door) as client, client.stream("GET", "/stream?fps=60") as answer:
+    with client_of(gateway) as client, client.stream("GET", "/stream?fps=60") as answer:
         assert answer.headers["content-type"] == "multipart/x-mixed-replace; boundary=frame"
         chunks = answer.iter_raw()
         until(lambda: frames.wanted)
@@ -47,8 +47,8 @@ def test_a_client_gets_each_picture_whole_and_at_once(door, frames):
     until(lambda: not frames.wanted)
 
 
-def test_a_slow_client_gets_the_newest_and_no_queue(door, frames):
-    with client_of(door) as client, client.stream("GET", "/stream?fps=60") as answer:
+def test_a_slow_client_gets_the_newest_and_no_queue(gateway, frames):
+    with client_of(gateway) as client, client.stream("GET", "/stream?fps=60") as answer:
         chunks = answer.iter_raw()
         until(lambda: frames.wanted)
         frames.publish(b"first")
@@ -62,9 +62,9 @@ def test_a_slow_client_gets_the_newest_and_no_queue(door, frames):
             assert int(shown) > int(skipped)
 
 
-def test_a_picture_of_yesterday_is_not_shown(door, frames):
+def test_a_picture_of_yesterday_is_not_shown(gateway, frames):
     frames.publish(b"nobody looks")
-    with client_of(door) as client, client.stream("GET", "/stream"):
+    with client_of(gateway) as client, client.stream("GET", "/stream"):
         until(lambda: frames.wanted)
         frames.publish(b"old")
         until(lambda: frames._newest == b"old")
@@ -73,22 +73,22 @@ def test_a_picture_of_yesterday_is_not_shown(door, frames):
 
 
 @pytest.mark.parametrize("fps", ["0", "61", "-1", "nan", "inf", "1e400", "x", "", "1" * 5000])
-def test_a_rate_out_of_range_is_an_error(door, fps):
-    with client_of(door) as client:
+def test_a_rate_out_of_range_is_an_error(gateway, fps):
+    with client_of(gateway) as client:
         answer = client.get("/stream", params={"fps": fps})
     assert answer.status_code == 400
     assert "1 to 60" in answer.text
 
 
-def test_why_there_are_no_pictures_is_said(door, frames, monkeypatch):
+def test_why_there_are_no_pictures_is_said(gateway, frames, monkeypatch):
     monkeypatch.setattr(frames, "unavailable", "EGL is missing")
-    with client_of(door) as client:
+    with client_of(gateway) as client:
         answer = client.get("/stream")
     assert (answer.status_code, answer.text) == (503, "No pictures: EGL is missing\n")
 
 
-def test_a_ninth_client_is_told_to_wait(door, frames):
-    with client_of(door) as client:
+def test_a_ninth_client_is_told_to_wait(gateway, frames):
+    with client_of(gateway) as client:
         open_streams = [client.send(client.build_request("GET", "/stream"), stream=True) for _ in range(MAX_CLIENTS)]
         until(lambda: frames.viewers == MAX_CLIENTS)
         assert client.get("/stream").status_code == 503
@@ -97,7 +97,7 @@ def test_a_ninth_client_is_told_to_wait(door, frames):
         until(lambda: not frames.wanted)
 
 
-def test_of_many_that_come_together_eight_get_a_place(door, frames):
+def test_of_many_that_come_together_eight_get_a_place(gateway, frames):
     """Their places were counted when their first picture was waited for, by when all of them had been let in."""
 
     def ask(client: httpx.Client) -> None:
@@ -107,7 +107,7 @@ def test_of_many_that_come_together_eight_get_a_place(door, frames):
 
     answers: list[int] = []
     done = threading.Event()
-    with client_of(door) as client, ThreadPoolExecutor(20) as pool:
+    with client_of(gateway) as client, ThreadPoolExecutor(20) as pool:
         for _ in range(20):
             pool.submit(ask, client)
         until(lambda: len(answers) == 20)
@@ -118,8 +118,8 @@ def test_of_many_that_come_together_eight_get_a_place(door, frames):
 
 def test_publish_after_the_end_is_no_error(open_door):
     frames = Frames()
-    door = open_door(routers=[stream_router(frames)])
-    with client_of(door) as client, client.stream("GET", "/stream"):
+    gateway = open_door(routers=[stream_router(frames)])
+    with client_of(gateway) as client, client.stream("GET", "/stream"):
         until(lambda: frames.wanted)
-    door.stop()
+    gateway.stop()
     frames.publish(b"too late")

@@ -15,7 +15,7 @@ import websockets.asyncio.client
 import zstandard
 
 from livegym.web.access import Access
-from livegym.web.door import FrontDoor
+from livegym.web.gateway import Gateway
 from livegym.web.scene_proxy import SceneProxy
 from tests.patience import PATIENCE_S
 
@@ -34,12 +34,12 @@ def doors():
     with contextlib.ExitStack() as stack:
 
         def opened(token=None, read_only=False, hosts=None, port=0, routers=(), **callables):
-            door = FrontDoor(Access(token, read_only, hosts), "127.0.0.1", port, **callables)
-            stack.callback(door.stop)
+            gateway = Gateway(Access(token, read_only, hosts), "127.0.0.1", port, **callables)
+            stack.callback(gateway.stop)
             for router in routers:
-                door.app.include_router(router)
-            door.start()
-            return door
+                gateway.app.include_router(router)
+            gateway.start()
+            return gateway
 
         yield opened
 
@@ -71,20 +71,20 @@ def open_scene(open_door, scene):
     return opened
 
 
-def client_of(door, **settings):
+def client_of(gateway, **settings):
     """An HTTP client that follows no redirects."""
-    return httpx.Client(base_url=f"http://127.0.0.1:{door.port}", trust_env=False, **settings)
+    return httpx.Client(base_url=f"http://127.0.0.1:{gateway.port}", trust_env=False, **settings)
 
 
-def scene_socket(door, query="", **settings):
+def scene_socket(gateway, query="", **settings):
     """A client as viser's page opens it: `async with scene_socket(door) as socket`."""
-    url = f"ws://127.0.0.1:{door.port}/scene/ws{query}"
+    url = f"ws://127.0.0.1:{gateway.port}/scene/ws{query}"
     return websockets.asyncio.client.connect(url, subprotocols=[PROTOCOL], proxy=None, max_size=None, **settings)
 
 
-def raw_socket(door):
+def raw_socket(gateway):
     """A TCP connection that has said nothing yet."""
-    return socket.create_connection(("127.0.0.1", door.port), timeout=PATIENCE_S)
+    return socket.create_connection(("127.0.0.1", gateway.port), timeout=PATIENCE_S)
 
 
 @contextlib.contextmanager

@@ -16,8 +16,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
-from livegym.utils.companion import PARENT
 from livegym.utils.files import strict_json
+from livegym.utils.parent import PARENT
 from livegym.utils.search_path import child_environment
 
 CHILD = "--child"
@@ -30,7 +30,7 @@ def start_child(
     """The process, and its standard output and error as one pipe of text, which must be read to its end.
 
     `request`: plain values; `job` says which child it is. `environment` is added to this process's. It ends when this
-    process does (`utils.companion`); Ctrl+C reaches this process only. Raises OSError if it cannot be started.
+    process does (`utils.parent`); Ctrl+C reaches this process only. Raises OSError if it cannot be started.
     """
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "livegym", CHILD],  # -P: nothing in the current directory shadows a library

@@ -15,7 +15,7 @@ LOCK_S = 5.0
 """Under these locks nothing is done that takes longer than to append to a list."""
 
 
-class Stuck(RuntimeError):
+class LockTimeout(RuntimeError):
     """Somebody holds a lock for longer than anything here takes."""
 
 
@@ -23,7 +23,7 @@ class Stuck(RuntimeError):
 def held(lock: Union[threading.Lock, threading.Condition], what: str) -> Iterator[None]:
     """Holds a lock meanwhile. Raises Stuck where it cannot be had within `LOCK_S`."""
     if not lock.acquire(timeout=LOCK_S):
-        raise Stuck(f"{what} was held for {LOCK_S:g} s")
+        raise LockTimeout(f"{what} was held for {LOCK_S:g} s")
     try:
         yield
     finally:

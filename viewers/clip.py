@@ -85,10 +85,10 @@ class Clip:
         """After a fault: keeps what can be played, and removes the rest. True where something is kept."""
         try:
             self.close()
-            torn = self._file.torn  # PyAV does not always repeat a fault at the end
+            broken = self._file.broken  # PyAV does not always repeat a fault at the end
         except FAULTS:
-            torn = True
-        if not torn:
+            broken = True
+        if not broken:
             return self._file.size > 0
         self._file.cut(self._whole)
         return self._whole > 0
@@ -107,17 +107,17 @@ class _NewFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.size = 0  # bytes
-        self.torn = False  # a write has failed, so what comes after it is no use
+        self.broken = False  # a write has failed, so what comes after it is no use
         self._file: IO[bytes] | None = None
 
     def write(self, data: bytes) -> int:
         """Called by PyAV, which hands on what this raises."""
-        was_torn, self.torn = self.torn, True
+        was_broken, self.broken = self.broken, True
         if self._file is None:
             self._file = self._create()
         self._file.write(data)
         self._file.flush()
-        self.torn = was_torn
+        self.broken = was_broken
         self.size += len(data)
         return len(data)
 

@@ -6,7 +6,7 @@
 Three threads, so that a window that is dragged, covered or stuck never stalls the simulation. The control loop copies
 a state only when the window asks for one, which takes it some 100 microseconds, at most 60 times a second. A thread of
 the window's own turns the newest state into a scene and passes it on. MuJoCo's render thread draws it and calls back
-for keys, which only append requests (`viewers/keys.py`).
+for keys, which only append requests (`viewers/key_bindings.py`).
 
 The chosen environment is a `MjData` of the window's, so the mouse can select and pull its bodies; the others are extra
 geoms around it. All are drawn with the nominal model: a randomised size or colour is not seen.
@@ -33,18 +33,18 @@ import torch
 
 from livegym.play.audience import Viewer
 from livegym.play.board import Board
+from livegym.play.control_requests import Push
 from livegym.play.controls import Controls
 from livegym.play.play import Listener, Player
-from livegym.play.requests import Push
 from livegym.play.world import World
 from livegym.rundir.run import Run
 from livegym.sim.base import Simulator
 from livegym.tasks.env import Step
 from livegym.utils.attempt import attempt
 from livegym.viewers.display import check_display
-from livegym.viewers.keys import Desk, press, take_back, with_modifier
-from livegym.viewers.others import Others
-from livegym.viewers.overlay import Words
+from livegym.viewers.key_bindings import WindowState, press, take_back, with_modifier
+from livegym.viewers.neighbours import NeighbourEnvs
+from livegym.viewers.overlay import OverlayText
 from livegym.viewers.view import Aim, View, aim, bounds_of, cell_of, follows_at_first, grid_offsets, tracked_body
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class Window(Viewer):
         """Raises UserError where no window can be opened; opens none yet."""
         check_display()
         self._controls, self._board = controls, board
-        self._show: Show | None = None
+        self._show: WindowThread | None = None
 
     @property
     def gone(self) -> bool:
@@ -73,7 +73,7 @@ class Window(Viewer):
     def begin(self, world: World, run: Run) -> Listener:
         """Opens a window on these environments, in the place of one on others."""
         self.close()
-        self._show = Show(self._controls, self._board, world.env.sim)
+        self._show = WindowThread(self._controls, self._board, world.env.sim)
         return self._show
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class State:
     ctrl: np.ndarray  # (nu,) of the chosen one
 
 
-class Show(Listener):
+class WindowThread(Listener):
     """A window on one model, and the thread that feeds it."""
 
     def __init__(self, controls: Controls, board: Board, sim: Simulator) -> None:
@@ -102,9 +102,9 @@ class Show(Listener):
         self._model.vis.quality.shadowsize = min(SHADOW_MAP, self._model.vis.quality.shadowsize)
         self._data = mujoco.MjData(self._model)
         self._bounds = bounds_of(self._model)
-        self._others = Others(self._model, grid_offsets(min(SHOWN, sim.num_envs), cell_of(self._model)))
-        self._desk = Desk(controls, board, View(follow=follows_at_first(self._model)), sim.num_envs)
-        self._words = Words()
+        self._others = NeighbourEnvs(self._model, grid_offsets(min(SHOWN, sim.num_envs), cell_of(self._model)))
+        self._window_state = WindowState(controls, board, View(follow=follows_at_first(self._model)), sim.num_envs)
+        self._words = OverlayText()
         self._at = 0  # the chosen environment of the last frame
         self._state: State | None = None
         self._wanted = True
@@ -129,7 +129,7 @@ class Show(Listener):
         """Copies the state if the window wants one."""
         if self._wanted:
             self._wanted = False
-            self._state = _state_of(sim, self._desk.view)
+            self._state = _state_of(sim, self._window_state.view)
             self._arrived.set()
 
     def close(self) -> None:
@@ -184,26 +184,26 @@ class Show(Listener):
         self._others.draw(handle.user_scn, handle.opt, state.env_ids, state.qpos)
         self._move_camera(handle, state.env_ids[0])
         handle.sync()
-        self._words.show(handle, self._desk)
+        self._words.show(handle, self._window_state)
         self._push(handle.perturb, state.env_ids[0])
 
     def _move_camera(self, handle: mujoco.viewer.Handle, chosen: int) -> None:
-        desk = self._desk
-        moved = self._others.place(chosen) - self._others.place(self._at) if desk.view.show_all else np.zeros(3)
+        window_state = self._window_state
+        moved = self._others.place(chosen) - self._others.place(self._at) if window_state.view.show_all else np.zeros(3)
         self._at = chosen
-        if desk.aimed and not moved.any():
+        if window_state.aimed and not moved.any():
             return
         with handle.lock():
-            if desk.aimed:
+            if window_state.aimed:
                 handle.cam.lookat[:] -= moved  # the grid went by, the camera goes along
             else:
-                desk.aimed = True
-                where = aim(replace(desk.view, env_id=chosen), self._bounds, self._others.offsets)
-                _put(handle.cam, where, tracked_body(self._model) if desk.view.follow else -1)
+                window_state.aimed = True
+                where = aim(replace(window_state.view, env_id=chosen), self._bounds, self._others.offsets)
+                _put(handle.cam, where, tracked_body(self._model) if window_state.view.follow else -1)
 
     def _push(self, pull: mujoco.MjvPerturb, env_id: int) -> None:
         """Passes on the pull of the mouse, which `sync` has just turned into a force, for the next frames."""
-        controls, name = self._desk.controls, self._model.body(pull.select).name
+        controls, name = self._window_state.controls, self._model.body(pull.select).name
         wrench = self._data.xfrc_applied[pull.select].tolist()
         if not pull.active or controls.paused or not name or not any(wrench):
             return
@@ -214,11 +214,11 @@ class Show(Listener):
 
     def _on_key(self, code: int) -> None:
         handle = self._handle
-        if handle is None or with_modifier() or not press(self._desk, code):
+        if handle is None or with_modifier() or not press(self._window_state, code):
             return
         take_back(handle.opt, code)
-        handle.opt.flags[mujoco.mjtVisFlag.mjVIS_CONTACTPOINT] = self._desk.view.contacts
-        handle.opt.flags[mujoco.mjtVisFlag.mjVIS_CONTACTFORCE] = self._desk.view.forces
+        handle.opt.flags[mujoco.mjtVisFlag.mjVIS_CONTACTPOINT] = self._window_state.view.contacts
+        handle.opt.flags[mujoco.mjtVisFlag.mjVIS_CONTACTFORCE] = self._window_state.view.forces
 
 
 def _state_of(sim: Simulator, view: View) -> State:

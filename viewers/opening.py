@@ -24,9 +24,9 @@ def open_audience(keys: WatchingKeys, num_envs: int) -> Audience:
     board = Board()
     viewers: list[Viewer] = []
     if not no_recording:
-        from livegym.viewers.record import Recorder
+        from livegym.viewers.record import ClipRecorder
 
-        viewers.append(Recorder(keys, controls, watched))
+        viewers.append(ClipRecorder(keys, controls, watched))
     if keys.viewer:
         from livegym.viewers.native import Window  # imports a window system: only where a window is wanted
 
@@ -56,5 +56,5 @@ def _page(keys: PageKeys, controls: Controls, board: Board, size: tuple[int, int
     address = address_of(keys)
     page = Page(controls, board, address, keys.streamFps, size, video)
     address.warn_of_others()
-    console.print(f"watch at {page.door.url}", style="bold", soft_wrap=True, highlight=False)
+    console.print(f"watch at {page.gateway.url}", style="bold", soft_wrap=True, highlight=False)
     return page

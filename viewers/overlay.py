@@ -7,7 +7,7 @@ import time
 import mujoco
 import mujoco.viewer
 
-from livegym.viewers.keys import Desk, help_text
+from livegym.viewers.key_bindings import WindowState, help_text
 from livegym.viewers.status import ascii_of, marks, status
 
 INTERVAL = 0.1  # s between two looks at what there is to say
@@ -18,7 +18,7 @@ Text = tuple[int, int, str, str]
 """(font, place, left column, right column)"""
 
 
-class Words:
+class OverlayText:
     """What a window says at present."""
 
     def __init__(self) -> None:
@@ -27,32 +27,32 @@ class Words:
         self._heard: tuple[int, str] = (0, "")  # the newest notice and the newest word of the window
         self._notice, self._until = "", 0.0
 
-    def show(self, handle: mujoco.viewer.Handle, desk: Desk) -> None:
+    def show(self, handle: mujoco.viewer.Handle, window_state: WindowState) -> None:
         """Says what there is to say, where that has changed. Waits until the window has drawn what it was told last."""
         now = time.monotonic()
         if now < self._due:
             return
         self._due = now + INTERVAL
-        texts = self._texts_now(desk, now)
+        texts = self._texts_now(window_state, now)
         if texts != self._texts:
             self._texts = texts
             handle.set_texts(texts)
 
-    def _texts_now(self, desk: Desk, now: float) -> list[Text]:
-        state = desk.board.state
-        texts = [(_FONT.mjFONT_NORMAL, _GRID.mjGRID_TOPLEFT, *status(state, desk.view, time.time()))]
+    def _texts_now(self, window_state: WindowState, now: float) -> list[Text]:
+        state = window_state.board.state
+        texts = [(_FONT.mjFONT_NORMAL, _GRID.mjGRID_TOPLEFT, *status(state, window_state.view, time.time()))]
         if marks(state):
             texts.append((_FONT.mjFONT_BIG, _GRID.mjGRID_BOTTOM, marks(state), ""))
-        if desk.help_open:
+        if window_state.help_open:
             texts.append((_FONT.mjFONT_NORMAL, _GRID.mjGRID_TOPRIGHT, *help_text()))
-        self._listen(desk, now)
+        self._listen(window_state, now)
         if now < self._until:
             texts.append((_FONT.mjFONT_NORMAL, _GRID.mjGRID_BOTTOMLEFT, ascii_of(self._notice), ""))
         return texts
 
-    def _listen(self, desk: Desk, now: float) -> None:
+    def _listen(self, window_state: WindowState, now: float) -> None:
         """Notes a new notice of the control loop, or a new word of the window itself."""
-        number, notice = (list(desk.controls.notices) or [(0, "")])[-1]
-        if (number, desk.word) != self._heard:
-            self._notice = notice if number != self._heard[0] else desk.word
-            self._heard, self._until = (number, desk.word), now + NOTICE_SECONDS
+        number, notice = (list(window_state.controls.notices) or [(0, "")])[-1]
+        if (number, window_state.word) != self._heard:
+            self._notice = notice if number != self._heard[0] else window_state.word
+            self._heard, self._until = (number, window_state.word), now + NOTICE_SECONDS

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from livegym.live.swap import LivePolicy
 from livegym.play.audience import Viewer
+from livegym.play.control_requests import Pause, Restart
 from livegym.play.controls import Controls
 from livegym.play.play import Actor, Listener, Player
-from livegym.play.requests import Pause, Restart
 from livegym.play.world import World
 from livegym.rundir.run import Run
 from livegym.schema.watching import VideoKeys
@@ -44,7 +44,7 @@ def check_recording(keys: VideoKeys, num_envs: int) -> None:
         )
 
 
-class Recorder(Viewer):
+class ClipRecorder(Viewer):
     """Clips of one environment, or of all in one picture, of each world that the test plays in."""
 
     def __init__(self, keys: VideoKeys, controls: Controls, watched: bool) -> None:
@@ -62,7 +62,7 @@ class Recorder(Viewer):
     def begin(self, world: World, run: Run) -> Listener:
         """Records these environments from now on."""
         self.close()
-        kind = SparingReel if self._keys.videoEvery and not self._watched else Reel
+        kind = SampledReel if self._keys.videoEvery and not self._watched else Reel
         self._reel = kind(self._keys, self._controls, self._watched, self._names, world.env.sim, run.videos)
         return self._reel
 
@@ -86,7 +86,7 @@ class Reel(Listener):
         sim: Simulator,
         folder: Path,
     ) -> None:
-        """`names`: the numbers of clips; `folder`: where they go, unless the keys say where; others: see `Recorder`."""
+        """`names`: the numbers of clips; `folder`: where they go, unless the keys say where; see `ClipRecorder`."""
         self._keys = keys
         self._controls = controls
         self._names = names
@@ -157,7 +157,7 @@ class Reel(Listener):
         self._writer.close()
 
 
-class SparingReel(Reel):
+class SampledReel(Reel):
     """The beginning of one episode of every so-many-th version; in between the loop is paused, and costs little.
 
     For clips of a training: a policy that is learning is judged by its first seconds. The number is `videoEvery`.

@@ -1,6 +1,6 @@
-"""The front door: one port on which everything that a browser sees is served.
+"""The HTTP gateway: one port on which everything that a browser sees is served.
 
-`door.py` puts the parts together, `listen.py` finds the port, `server.py` runs uvicorn within bounds, `guard.py` is
-passed by every request and asks `access.py` who may come in. Viewers mount their pages on the door; `scene_proxy.py`
+`gateway.py` puts the parts together, `listen.py` finds the port, `server.py` runs uvicorn within bounds, `guard.py` is
+passed by every request and asks `access.py` who may come in. Viewers mount their pages on the gateway; `scene_proxy.py`
 and `mjpeg.py` are two parts that they share.
 """

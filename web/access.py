@@ -71,7 +71,7 @@ class Access:
         self._names = own_names() | {name.lower() for name in self.hosts or ()}
         self._key = secrets.token_bytes(32)
 
-    def foreign(self, connection: HTTPConnection) -> Response | None:
+    def cross_origin(self, connection: HTTPConnection) -> Response | None:
         """The refusal of a request that a foreign page may have caused; None: it is none."""
         host = connection.headers.get("host", "")
         name = host_name(host)
@@ -83,7 +83,7 @@ class Access:
             return PlainTextResponse(f"A page of {origin!r} may not use {host!r}.\n", 403)
         return None
 
-    def stranger(self, connection: HTTPConnection) -> Response | None:
+    def unauthenticated(self, connection: HTTPConnection) -> Response | None:
         """The answer to whoever has not shown the token, or should not show it again; None: come in."""
         if self.token is None:
             return None

@@ -1,7 +1,7 @@
 """Pictures for browsers and players that show no 3D: `/stream`, one JPEG after the other.
 
     frames = Frames()
-    door.app.include_router(stream_router(frames))
+    gateway.app.include_router(stream_router(frames))
     if frames.wanted:  # in the renderer's loop: without viewers nothing is drawn
         frames.publish(jpeg)
 

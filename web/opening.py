@@ -1,4 +1,4 @@
-"""What the configuration says of the front door: who may come in, and from where."""
+"""What the configuration says of the HTTP gateway: who may come in, and from where."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"
 
 
 @dataclass(frozen=True)
-class Address:
+class PageAddress:
     """Where a page is served, and to whom."""
 
     access: Access
@@ -40,10 +40,10 @@ class Address:
         )
 
 
-def address_of(keys: PageKeys) -> Address:
+def address_of(keys: PageKeys) -> PageAddress:
     """Where the page is; a token is made anew each time if one is needed. Raises UserError for one that is no help."""
     host = EVERYWHERE if keys.streamBindAll else LOOPBACK
-    return Address(Access(_token(keys), keys.streamReadOnly, frozenset(keys.streamHosts)), host, keys.streamPort)
+    return PageAddress(Access(_token(keys), keys.streamReadOnly, frozenset(keys.streamHosts)), host, keys.streamPort)
 
 
 def _token(keys: PageKeys) -> str | None:

@@ -40,22 +40,22 @@ Do = Callable[[str | None], Awaitable[Message | None]]
 """What a page said (None: bytes) -> what it is answered, if anything. Raises Refused."""
 
 
-class Refused(ValueError):
+class PageMessageError(ValueError):
     """A message that makes no sense; the text says why."""
 
 
 def read_object(text: str | None, most: int) -> dict[str, Any]:
     """The object `{"do": ..., ...}` that a page sent, in at most `most` characters. Raises Refused."""
     if text is None:
-        raise Refused("text is expected, not bytes")
+        raise PageMessageError("text is expected, not bytes")
     if len(text) > most:
-        raise Refused(f"at most {most} characters are expected")
+        raise PageMessageError(f"at most {most} characters are expected")
     try:
         message = pydantic_core.from_json(text, allow_inf_nan=False)
     except ValueError as error:
-        raise Refused(f"not JSON: {error}") from error
+        raise PageMessageError(f"not JSON: {error}") from error
     if not isinstance(message, dict) or not isinstance(message.get("do"), str):
-        raise Refused('an object with "do" is expected')
+        raise PageMessageError('an object with "do" is expected')
     return message
 
 
@@ -116,7 +116,7 @@ class OpenPages:
                 return
             try:
                 answer = await do(message.get("text"))
-            except Refused as error:
+            except PageMessageError as error:
                 refused += 1
                 self.refused += 1
                 answer = {"state": {}, "refused": str(error)}

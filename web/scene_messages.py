@@ -68,7 +68,7 @@ class Filter:
             raise Unreadable(str(error)) from None
 
 
-class Bucket:
+class TokenBucket:
     """How often something may happen: `rate` times a second, and `burst` times at once after a pause."""
 
     def __init__(self, rate: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:

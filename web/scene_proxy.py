@@ -1,7 +1,7 @@
-"""viser's page and its WebSocket behind the front door.
+"""viser's page and its WebSocket behind the HTTP gateway.
 
     proxy = SceneProxy(viser_server)
-    door.app.include_router(proxy.router)
+    gateway.app.include_router(proxy.router)
 
 viser listens on loopback and asks nobody who they are; this is the only way to it. The page is at `/scene/`, and its
 client connects to `/scene` by itself. A page that wants to know its viser client names itself in the address that it
@@ -36,8 +36,8 @@ from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
 from websockets.typing import Subprotocol
 
-from livegym.web.guard import content_policy
-from livegym.web.scene_messages import Bucket, Filter, Unreadable
+from livegym.web.middleware import content_policy
+from livegym.web.scene_messages import Filter, TokenBucket, Unreadable
 from livegym.web.viser_seam import on_connection, take_no_orders
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ SENDABLE = frozenset({1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012
 
 
 class SceneProxy:
-    """Hands a viser server on loopback to whom the door lets in."""
+    """Hands a viser server on loopback to whom the gateway lets in."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class SceneProxy:
 
     async def _upward(self, browser: WebSocket, scene: ClientConnection) -> Ending | None:
         """Hands on what the browser may say, until one of them is gone; how to end with the browser, None: it left."""
-        few, many = Bucket(*MESSAGES), Bucket(*ABUSE)
+        few, many = TokenBucket(*MESSAGES), TokenBucket(*ABUSE)
         while (event := await browser.receive())["type"] != "websocket.disconnect":
             raw = event.get("bytes")
             if raw is None:
@@ -193,7 +193,7 @@ async def _greet(connection: ServerConnection) -> None:
     viser listens on loopback without a token, and any page that is open in a browser of this machine could use it.
     """
     if connection.remote_address[1] not in _DIALLED:
-        await connection.close(1008, "only through the front door")
+        await connection.close(1008, "only through the gateway")
         return
     with contextlib.suppress(OSError):  # it left already
         connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)

@@ -58,7 +58,7 @@ SLOT = np.dtype(
 
 
 @dataclass(frozen=True)
-class Place:
+class TensorSpec:
     """Where one array lies in a buffer."""
 
     name: str
@@ -81,7 +81,7 @@ class Place:
         return flat.view(self.torch_dtype).reshape(self.shape)
 
 
-def places_of(model: Mapping[str, Tensor]) -> tuple[list[Place], int]:
+def places_of(model: Mapping[str, Tensor]) -> tuple[list[TensorSpec], int]:
     """Where the arrays of a model go, and the bytes of one buffer, a whole number of pages.
 
     Arrays of one type lie together, so that one sum over them tells whether all are finite.
@@ -91,13 +91,13 @@ def places_of(model: Mapping[str, Tensor]) -> tuple[list[Place], int]:
         offsets[name] = at
         at += _whole(model[name].numel() * model[name].element_size(), ALIGNMENT)
     places = [
-        Place(name, str(value.dtype).removeprefix("torch."), tuple(value.shape), offsets[name])
+        TensorSpec(name, str(value.dtype).removeprefix("torch."), tuple(value.shape), offsets[name])
         for name, value in model.items()
     ]
     return places, max(PAGE, _whole(at, PAGE))
 
 
-def floats_of(places: Sequence[Place], buffer: np.ndarray) -> list[Tensor]:
+def floats_of(places: Sequence[TensorSpec], buffer: np.ndarray) -> list[Tensor]:
     """One flat view of `buffer` for each type of floating point arrays in it, gaps (zeros) included."""
     views = []
     for dtype in dict.fromkeys(place.torch_dtype for place in places):
@@ -126,7 +126,7 @@ def _whole(size: int, unit: int) -> int:
     return -(-size // unit) * unit
 
 
-class Mapped:
+class MappedBus:
     """The parts of a mapped file as numpy views; the mapping lives as long as they do."""
 
     def __init__(self, memory: mmap.mmap, text_bytes: int, buffer_bytes: int) -> None:

@@ -31,8 +31,8 @@ from livegym.weights.bus import (
     MAGIC,
     SLOT,
     TEXT_AT,
-    Mapped,
-    Place,
+    MappedBus,
+    TensorSpec,
     checksum,
     file_size,
     floats_of,
@@ -79,7 +79,7 @@ class BusReader:
         self.shape_hash = bytes(control["shape_hash"]).decode("ascii", "replace")
         try:
             self.description: dict[str, Any] = json.loads(self._map.text.tobytes())
-            places = [Place(n, d, tuple(s), o) for n, d, s, o in self.description["arrays"]]
+            places = [TensorSpec(n, d, tuple(s), o) for n, d, s, o in self.description["arrays"]]
             self._buffer = np.zeros(self._map.buffers.shape[1], dtype=np.uint8)
             self._model = {place.name: place.view(self._buffer) for place in places}
             self._floats = floats_of(places, self._buffer)
@@ -88,7 +88,7 @@ class BusReader:
         self._record = np.zeros(1, dtype=SLOT)
         self.overtaken = 0  # copies that had to be made again
 
-    def _checked(self, memory: mmap.mmap) -> Mapped:
+    def _checked(self, memory: mmap.mmap) -> MappedBus:
         if len(memory) < TEXT_AT:
             raise UserError(f"weight bus {self.file}: is too short ({len(memory)} bytes) to be one")
         control = np.frombuffer(memory, dtype=CONTROL, count=1)[0]
@@ -102,7 +102,7 @@ class BusReader:
         sizes = int(control["text_bytes"]), int(control["buffer_bytes"])
         if len(memory) != file_size(*sizes):
             raise UserError(f"weight bus {self.file}: has {len(memory)} bytes where it says {file_size(*sizes)}")
-        return Mapped(memory, *sizes)
+        return MappedBus(memory, *sizes)
 
     @property
     def count(self) -> int:

@@ -28,9 +28,9 @@ class BusSource(BusReader):
     def __init__(self, run: Run, file: Path) -> None:
         super().__init__(file)
         self.run = run
-        said = self.description
-        self._spec = PolicySpec.from_dict(said["spec"]) if "spec" in said else None
-        self._config = said.get("config")
+        description = self.description
+        self._spec = PolicySpec.from_dict(description["spec"]) if "spec" in description else None
+        self._config = description.get("config")
         self._done = 0  # number of the newest publication that needs no second look
         self._misfit = False  # its arrays have another shape, which does not change
         self._refused = 0  # number of the newest that does not fit

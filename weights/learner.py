@@ -82,10 +82,10 @@ class WeightBus:
         if self._interval == 0 or pattern is None or file is None:
             log.info("no weight bus: whoever follows this run reads its files.")
             return
-        said = {"run": run.name, "spec": spec.to_dict(), "config": config, "after": after}
+        description = {"run": run.name, "spec": spec.to_dict(), "config": config, "after": after}
         remove_left_overs(pattern, older_than=KEPT_LEFT_OVERS)
         try:
-            self._publisher = _publisher(file, pattern, said, shape_hash(spec, model), model)
+            self._publisher = _publisher(file, pattern, description, shape_hash(spec, model), model)
         except OSError as error:
             log.warning("no weight bus (%s: %s): whoever follows this run reads its files.", file, error)
             return
@@ -157,13 +157,15 @@ class BusObserver:
         self._bus.close(self._learner.policy_state() if complete and self._learner is not None else None)
 
 
-def _publisher(file: Path, pattern: Path, said: dict[str, Any], digest: str, model: dict[str, Tensor]) -> Publisher:
+def _publisher(
+    file: Path, pattern: Path, description: dict[str, Any], digest: str, model: dict[str, Tensor]
+) -> Publisher:
     """A new bus. Where the memory is full, all that dead writers left makes room first. Raises OSError."""
     try:
-        return Publisher(file, said, digest, model)
+        return Publisher(file, description, digest, model)
     except OSError:
         remove_left_overs(pattern, older_than=0.0)
-        return Publisher(file, said, digest, model)
+        return Publisher(file, description, digest, model)
 
 
 def _publish_finite(publisher: Publisher, model: Mapping[str, Tensor], v: _Version) -> None:

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from livegym.utils.files import discard
 from livegym.weights import futex
-from livegym.weights.bus import LAYOUT, MAGIC, SLOT, Mapped, checksum, file_size, places_of, writer_lives
+from livegym.weights.bus import LAYOUT, MAGIC, SLOT, MappedBus, checksum, file_size, places_of, writer_lives
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class Publisher:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)  # while it is held, the writer lives
             os.posix_fallocate(descriptor, 0, size)  # a full memory says so now, by an error, not later by a signal
-            self._map = Mapped(mmap.mmap(descriptor, size), len(text), buffer_bytes)
+            self._map = MappedBus(mmap.mmap(descriptor, size), len(text), buffer_bytes)
             self._views = [[place.view(buffer) for place in self._places] for buffer in self._map.buffers]
             self._map.text[:] = np.frombuffer(text, dtype=np.uint8)
             identity = (MAGIC, LAYOUT, os.getpid(), secrets.randbits(63))

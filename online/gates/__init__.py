@@ -1,11 +1,11 @@
 """How the configured gate is found and made, and what it sees. Each gate is a module here, or in a project's `gates/`.
 
-A gate's module has a function `make(config, size) -> GateSeat`, for a configuration and for how many environments at
+A gate's module has a function `make(config, size) -> GateAdapter`, for a configuration and for how many environments at
 once. An entry point `livegym.gates` names such a function of any module.
 
-seat = make_gate(config, size=4)         # None: gate=off
-seen = seat.sees(env)                    # (N, seat.width) of a built-in simulator
-seat.gate.evaluate(seen, action, confidence)
+adapter = make_gate(config, size=4)         # None: gate=off
+seen = adapter.sees(env)                 # (N, adapter.width) of a built-in simulator
+adapter.gate.evaluate(seen, action, confidence)
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from livegym.tasks.stream_task import CostTask, StreamTask
 from livegym.utils.errors import not_one_of
 
 
-class Sees(Enum):
+class GateInput(Enum):
     """What a gate judges by."""
 
     RAW = "the packed raw observation"
@@ -36,18 +36,18 @@ class Sees(Enum):
 
 
 @dataclass(frozen=True)
-class GateSeat:
+class GateAdapter:
     """A gate and what it sees."""
 
     gate: Gate
     width: int  # values in a row of what it sees
     kind: str  # their type: float32 or uint8
     sees: Callable[[Env], np.ndarray]  # environments -> (N, width)
-    what: Sees
+    what: GateInput
 
     def for_clients(self, has_raw: bool) -> str | None:
         """Why clients cannot be served, whose observations are raw or not; None: they can."""
-        if self.what is Sees.OBS or (self.what is Sees.RAW and has_raw):
+        if self.what is GateInput.OBS or (self.what is GateInput.RAW and has_raw):
             return None
         return (
             f"the gate {self.gate.name} judges by {self.what.value}, which clients do not send. "
@@ -72,18 +72,18 @@ def gate_of(gate: str, task: str) -> str:
     return "cost" if issubclass(TASKS[task], CostTask) else "off"
 
 
-def make_gate(config: SettledConfig, size: int) -> GateSeat | None:
+def make_gate(config: SettledConfig, size: int) -> GateAdapter | None:
     """The configured gate, for `size` actions at once; None if there is none.
 
     A gate is made from the whole configuration: one of somebody's own may need any key. Raises UserError if the task
     does not have what it needs, or another project's gate cannot be made.
     """
     name = gate_of(config.gate, config.task.name)
-    return None if name == "off" else registry.make("gates", name, GateSeat, config, size)
+    return None if name == "off" else registry.make("gates", name, GateAdapter, config, size)
 
 
-def layout_of(spec: PolicySpec, seat: GateSeat | None) -> Layout:
+def layout_of(spec: PolicySpec, adapter: GateAdapter | None) -> Layout:
     """What is kept of each experience."""
-    if seat is None:
+    if adapter is None:
         return Layout.of(spec.obs_width, spec.action)
-    return Layout.of(spec.obs_width, spec.action, seat.width, seat.kind)
+    return Layout.of(spec.obs_width, spec.action, adapter.width, adapter.kind)

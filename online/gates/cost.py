@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from livegym.online.cost_gate import CostGate
-from livegym.online.gates import GateSeat, Sees, raw_rows
+from livegym.online.gates import GateAdapter, GateInput, raw_rows
 from livegym.projects import registry
 from livegym.schema.settled import SettledConfig
 from livegym.tasks import TASKS
@@ -13,7 +13,7 @@ from livegym.utils.errors import UserError
 THRESHOLD = 0.0  # of the expected reward, unless online.gate_threshold says another
 
 
-def make(config: SettledConfig, size: int) -> GateSeat:
+def make(config: SettledConfig, size: int) -> GateAdapter:
     """The gate of the task's cost function. Raises UserError if the task has none."""
     task = TASKS[config.task.name](config.task.params)
     if not isinstance(task, CostTask):
@@ -23,4 +23,6 @@ def make(config: SettledConfig, size: int) -> GateSeat:
             "A task of your own has one if it is a CostTask: docs/new-stream.md"
         )
     threshold = THRESHOLD if config.online.gate_threshold is None else config.online.gate_threshold
-    return GateSeat(CostGate(task, config.task.rewards, threshold), task.raw_width, "float32", raw_rows, Sees.RAW)
+    return GateAdapter(
+        CostGate(task, config.task.rewards, threshold), task.raw_width, "float32", raw_rows, GateInput.RAW
+    )

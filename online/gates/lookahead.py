@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from livegym.online.gates import GateSeat, Sees
+from livegym.online.gates import GateAdapter, GateInput
 from livegym.online.look_ahead import LookAhead
 from livegym.schema.settled import SettledConfig
 from livegym.tasks.build import make_env
@@ -12,7 +12,7 @@ from livegym.tasks.env import Env
 from livegym.utils.errors import UserError
 
 
-def make(config: SettledConfig, size: int) -> GateSeat:
+def make(config: SettledConfig, size: int) -> GateAdapter:
     """The gate that looks ahead in `size` scratch environments. Raises UserError if there is no simulator to copy."""
     if config.simulator == "external":
         raise UserError(
@@ -25,4 +25,4 @@ def make(config: SettledConfig, size: int) -> GateSeat:
     def states(env: Env) -> np.ndarray:
         return gate.rows.pack(env.state_dict())
 
-    return GateSeat(gate, gate.rows.width, "uint8", states, Sees.STATE)
+    return GateAdapter(gate, gate.rows.width, "uint8", states, GateInput.STATE)

@@ -46,10 +46,10 @@ class MujocoSimulator(Engine):
         self.batch = Batch(model, self.num_envs, self.threads)
         self.batch.reset(stage=mj.STAGE_NONE)
         self.default_row = self.batch.state[0].copy()  # (nstate,) float64
-        self.outputs = Outputs(_sources(self.batch, model, fields, self.needs.contacts), fields, self._is_force)
+        self.outputs = FieldCopies(_sources(self.batch, model, fields, self.needs.contacts), fields, self._is_force)
         if "body_vel_w" in fields:
             self.outputs.velocity.append(BodyVelocity(self.batch, fields["body_vel_w"]))
-        self.said: set[int] = set()  # kinds of warnings that were logged
+        self.logged: set[int] = set()  # kinds of warnings that were logged
 
     def close(self) -> None:
         """Ends the worker threads; the fields stay readable."""
@@ -94,8 +94,8 @@ class MujocoSimulator(Engine):
     def _report(self, warned: np.ndarray) -> None:
         """Logs other warnings of MuJoCo, of kinds (N, 7) that rose in this step: each kind once."""
         for kind in np.flatnonzero(warned[:, :FIRST_BAD].any(0)):
-            if kind not in self.said:
-                self.said.add(int(kind))
+            if kind not in self.logged:
+                self.logged.add(int(kind))
                 env = int(np.flatnonzero(warned[:, kind])[0])
                 detail = int(self.batch.warning[env, kind, DETAIL])
                 log.warning("environment %d: %s (said once)", env, mujoco.mju_warningText(int(kind), detail))
@@ -133,7 +133,7 @@ class MujocoSimulator(Engine):
             self.batch.set_const(ids)
 
 
-class Outputs:
+class FieldCopies:
     """Pairs of float32 fields and the float64 arrays behind them, kinematic and force-like apart."""
 
     def __init__(

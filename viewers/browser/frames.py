@@ -22,7 +22,7 @@ class Frame:
     time: float  # s, monotonic, when it was copied
 
 
-class Slot(Listener):
+class LatestFrame(Listener):
     """One frame, replaced by a newer one: nobody waits, and none grows old in a queue. Listens to the control loop."""
 
     def __init__(self, fps: float, shown: int) -> None:

@@ -15,9 +15,9 @@ from fastapi import APIRouter, WebSocket
 
 from livegym.play.board import Board
 from livegym.play.controls import Controls
-from livegym.viewers.browser.protocol import Look, read
-from livegym.web.pages import REFUSALS, OpenPages, Refused, add_files, page_files, send
-from livegym.web.scene_messages import Bucket
+from livegym.viewers.browser.protocol import ViewSettings, read
+from livegym.web.pages import REFUSALS, OpenPages, PageMessageError, add_files, page_files, send
+from livegym.web.scene_messages import TokenBucket
 from livegym.web.scene_proxy import PAGE
 
 __all__ = ["REFUSALS", "Pages"]
@@ -36,7 +36,7 @@ class Pages:
         controls: Controls,
         read_only: bool,
         hello: Callable[[], dict[str, Any]],
-        on_look: Callable[[str, Look | None], None],
+        on_look: Callable[[str, ViewSettings | None], None],
     ) -> None:
         """`hello`: what a page must know of the environments; its `scene` changes when they do.
 
@@ -65,7 +65,7 @@ class Pages:
             await socket.close(1008, "page: letters and digits, 64 at most")
             return
         await socket.accept()
-        bucket = Bucket(*MESSAGES)
+        bucket = TokenBucket(*MESSAGES)
 
         async def do(text: str | None) -> None:
             self._do(page, text, bucket)
@@ -92,14 +92,14 @@ class Pages:
                 await send(socket, {**message, "state": changed, "points": points})
             await asyncio.sleep(TICK)
 
-    def _do(self, page: str, text: str | None, bucket: Bucket) -> None:
+    def _do(self, page: str, text: str | None, bucket: TokenBucket) -> None:
         """Raises Refused."""
         if not bucket.take():
-            raise Refused("too many messages at once")
+            raise PageMessageError("too many messages at once")
         asked = read(text)
-        if isinstance(asked, Look):
+        if isinstance(asked, ViewSettings):
             self._on_look(page, asked)
         elif self._read_only:
-            raise Refused("this page only shows (streamReadOnly)")
+            raise PageMessageError("this page only shows (streamReadOnly)")
         elif not self._controls.ask(asked):
-            raise Refused("too many requests wait already")
+            raise PageMessageError("too many requests wait already")

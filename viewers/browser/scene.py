@@ -136,8 +136,8 @@ def _alike(model: mujoco.MjModel) -> list[list[int]]:
     for body in range(model.nbody):
         geoms = geoms_of(model, body)
         if geoms:
-            looks = tuple(_look(model, geom) for geom in geoms)
-            groups.setdefault((is_fixed_body(model, body), looks), []).append(body)
+            all_settings = tuple(_look(model, geom) for geom in geoms)
+            groups.setdefault((is_fixed_body(model, body), all_settings), []).append(body)
     return list(groups.values())
 
 

@@ -16,13 +16,13 @@ from livegym.play.controls import SPEEDS, Controls
 from livegym.play.play import Listener
 from livegym.play.world import World
 from livegym.rundir.run import Run
+from livegym.viewers.browser.frame_encoder import FrameEncoder
 from livegym.viewers.browser.pages import Pages
-from livegym.viewers.browser.pictures import Pictures
-from livegym.viewers.browser.stage import Stage
-from livegym.web.door import FrontDoor
+from livegym.viewers.browser.scene_server import SceneServer
+from livegym.web.gateway import Gateway
 from livegym.web.metrics import Reading
 from livegym.web.mjpeg import stream_router
-from livegym.web.opening import Address
+from livegym.web.opening import PageAddress
 from livegym.web.scene_proxy import SceneProxy
 
 
@@ -30,51 +30,55 @@ class Page(Viewer):
     """A server on one port, and what its pages show."""
 
     def __init__(
-        self, controls: Controls, board: Board, address: Address, fps: int, size: tuple[int, int], video: bool
+        self, controls: Controls, board: Board, address: PageAddress, fps: int, size: tuple[int, int], video: bool
     ) -> None:
         """Serves at once. `fps`: most updates of the scene in a second; `size`: (height, width) of `/stream`.
 
         `video`: whether recordings can be made. Raises UserError where the port cannot be had.
         """
         self._board, self._video = board, video
-        self.door = FrontDoor(address.access, address.host, address.port, self._stats, self._metrics)
-        self._stage = Stage(fps)
-        self._pictures = Pictures(self._stage.slot, size)
-        self._pages = Pages(board, controls, address.access.read_only, self._hello, self._stage.look)
-        self._proxy = SceneProxy(self._stage.server, self._stage.opened, self._stage.closed)
+        self.gateway = Gateway(address.access, address.host, address.port, self._stats, self._metrics)
+        self._scene_server = SceneServer(fps)
+        self._pictures = FrameEncoder(self._scene_server.slot, size)
+        self._pages = Pages(board, controls, address.access.read_only, self._hello, self._scene_server.apply)
+        self._proxy = SceneProxy(self._scene_server.server, self._scene_server.opened, self._scene_server.closed)
         for router in (self._proxy.router, self._pages.router, stream_router(self._pictures.frames)):
-            self.door.app.include_router(router)
-        self.door.start()
+            self.gateway.app.include_router(router)
+        self.gateway.start()
 
     def begin(self, world: World, run: Run) -> Listener:
         """Shows other environments, or the first ones."""
-        self._stage.begin(world)
+        self._scene_server.begin(world)
         self._pictures.begin(world)
-        return self._stage.slot
+        return self._scene_server.slot
 
     def close(self) -> None:
         """The test is over: pages that stay open go on asking for a server."""
-        self.door.stop()
+        self.gateway.stop()
         self._pictures.close()
-        self._stage.close()
+        self._scene_server.close()
 
     def _hello(self) -> dict[str, Any]:
-        return {"speeds": [*SPEEDS, None], "video": self._video, **self._stage.hello}
+        return {"speeds": [*SPEEDS, None], "video": self._video, **self._scene_server.hello}
 
     def _stats(self) -> dict[str, Any]:
         state = self._board.state
         kept = ("phase", "task", "policy", "episodes", "return_mean", "success_rate", "paused", "speed", "real_time")
-        stage = {"fps": self._stage.rate, "lag_s": self._stage.lag, "scene_clients": len(self._stage.eyes)}
+        scene_server = {
+            "fps": self._scene_server.rate,
+            "lag_s": self._scene_server.lag,
+            "scene_clients": len(self._scene_server.client_cameras),
+        }
         refused = {"refused_messages": self._pages.refused, "dropped_messages": self._proxy.dropped}
-        return {**{name: state.get(name) for name in kept}, "clients": self._pages.open, **stage, **refused}
+        return {**{name: state.get(name) for name in kept}, "clients": self._pages.open, **scene_server, **refused}
 
     def _metrics(self) -> Iterable[Reading]:
         state = self._board.state
         policy = state.get("policy") or {}
         gauges = {
             "livegym_clients": ("open pages", self._pages.open),
-            "livegym_scene_updates_per_second": ("updates of the 3D scene", self._stage.rate),
-            "livegym_scene_lag_seconds": ("age of the newest frame when it was sent", self._stage.lag),
+            "livegym_scene_updates_per_second": ("updates of the 3D scene", self._scene_server.rate),
+            "livegym_scene_lag_seconds": ("age of the newest frame when it was sent", self._scene_server.lag),
             "livegym_policy_version": ("version that acts", policy.get("version")),
             "livegym_policy_epoch": ("epoch of the version that acts", policy.get("epoch")),
             "livegym_policy_made_seconds": ("when its weights were made, since 1970", policy.get("made")),

@@ -17,7 +17,7 @@ from torch import Tensor
 from livegym.rl.algorithm import ActorCriticNetwork
 from livegym.rl.algorithms.ppo.params import model_params
 from livegym.rl.algorithms.ppo.settings import PPOConfig
-from livegym.rl.distribution import Distribution, Memory
+from livegym.rl.distribution import Distribution, RecurrentState
 from livegym.rl.spec import PolicySpec
 from livegym.tasks.base import Box, Discrete
 
@@ -34,11 +34,11 @@ class PPONetwork(ActorCriticNetwork):
         self.discount = config.gamma
         self.grad_norm = config.grad_norm
 
-    def __call__(self, obs: Tensor, memory: Memory = ()) -> Distribution:
+    def __call__(self, obs: Tensor, memory: RecurrentState = ()) -> Distribution:
         """See `Network`."""
         return self._think(obs, memory)[0]
 
-    def first_memory(self) -> Memory:
+    def first_memory(self) -> RecurrentState:
         """See `Network`."""
         return tuple(self._model.get_default_rnn_state()) if self._model.is_rnn() else ()
 
@@ -72,7 +72,7 @@ class PPONetwork(ActorCriticNetwork):
         std: Tensor = (self._model.value_mean_std.running_var.float() + self._model.value_mean_std.epsilon).sqrt()
         return std
 
-    def _think(self, obs: Tensor, memory: Memory) -> tuple[Distribution, Tensor]:
+    def _think(self, obs: Tensor, memory: RecurrentState) -> tuple[Distribution, Tensor]:
         """obs (N, width) -> what the model would do, and its normalised value (N, 1)."""
         model = self._model
         out = model.a2c_network({"obs": model.norm_obs(obs), "rnn_states": memory or None})

@@ -17,7 +17,7 @@ export function connect(receive, lost) {
 
 /**
  * Asks the test for something, if it is connected.
- * @param {string} what - a control's name, as in play/requests.py
+ * @param {string} what - a control's name, as in play/control_requests.py
  * @param {object} [values] - of the control
  */
 export function ask(what, values = {}) {

@@ -35,17 +35,17 @@ from livegym.utils.seeding import draw_seed
 
 log = logging.getLogger(__name__)
 
-CLOSING = 15.0  # s that a companion gets to end
+CLOSING = 15.0  # s that a viewer process gets to end
 TEST_ENVS = 4  # in a picture of all environments
 
 
-class Companions:
+class ViewerProcesses:
     """An observer of one training (`rl/observer.py`)."""
 
     def __init__(self, config: RootConfig) -> None:
         """Raises UserError where what is asked for cannot be had: no display, no encoder, a token too short."""
         self._config = config
-        self._running: list[Companion] = []
+        self._running: list[ViewerProcess] = []
         self._run: Path | None = None
         if config.viewer:
             from livegym.viewers.display import check_display
@@ -69,29 +69,29 @@ class Companions:
         self._run = run.path
         for name, config_of_it in configs_of(self._config, run).items():
             try:
-                self._running.append(Companion(name, config_of_it, background=name == "video"))
+                self._running.append(ViewerProcess(name, config_of_it, background=name == "video"))
             except OSError as error:
                 log.warning("%s cannot be started (%s); the training goes on.", name, error)
 
     def after_iteration(self, it: Iteration) -> None:
         """Says where one of them has gone."""
-        for companion in list(self._running):
-            if companion.ended:
-                self._running.remove(companion)
+        for child in list(self._running):
+            if child.ended:
+                self._running.remove(child)
 
     def end(self, complete: bool) -> None:
         """Ends them with the training, and says how to go on watching."""
         if self._running and self._run is not None:
             checkpoint = quoted("checkpoint", str(self._run))
             log.info("to go on watching: %s", command("config=test_stream", "testGamesNum=0", checkpoint))
-        for companion in self._running:
-            companion.ask_to_end()
-        for companion in self._running:
-            companion.wait()
+        for child in self._running:
+            child.ask_to_end()
+        for child in self._running:
+            child.wait()
 
 
 def configs_of(config: RootConfig, run: Run) -> dict[str, RootConfig]:
-    """The configuration of each companion of a run, by name (viewer, watch, video): the training's, as a test."""
+    """The configuration of each viewer process of a run, by name (viewer, watch, video): the training's, as a test."""
     test = replace(
         config,
         mode="test",
@@ -122,7 +122,7 @@ def configs_of(config: RootConfig, run: Run) -> dict[str, RootConfig]:
     return found
 
 
-class Companion:
+class ViewerProcess:
     """One process, whose words are passed on to the console."""
 
     def __init__(self, name: str, config: RootConfig, background: bool = False) -> None:

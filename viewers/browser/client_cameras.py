@@ -14,7 +14,7 @@ import viser
 
 from livegym.viewers.browser.contacts import Contacts
 from livegym.viewers.browser.frames import Frame
-from livegym.viewers.browser.protocol import Look
+from livegym.viewers.browser.protocol import ViewSettings
 from livegym.viewers.browser.scene import ROOT, Scene
 from livegym.viewers.view import View, aim
 from livegym.web.viser_seam import scale_for
@@ -26,7 +26,7 @@ STILL = 1e-4  # m
 
 
 @dataclass
-class Eye:
+class ClientCamera:
     """One client of the 3D scene."""
 
     client: viser.ClientHandle
@@ -40,10 +40,10 @@ class Eye:
     _at: np.ndarray = field(default_factory=lambda: np.zeros(3))
     _contacts: Contacts | None = None
 
-    def look(self, look: Look) -> None:
+    def apply(self, settings: ViewSettings) -> None:
         """Wants to see otherwise from the next update on."""
-        self.view = look.view
-        self.place_camera = self.place_camera or look.place_camera
+        self.view = settings.view
+        self.place_camera = self.place_camera or settings.place_camera
 
     def update(self, frame: Frame, seconds: float) -> None:
         """Follows the scene, which shows `frame` now; `seconds` since the last update."""

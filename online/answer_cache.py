@@ -1,8 +1,8 @@
 """What each stream asked last and was answered: so a question that comes twice is answered alike, also after a restart.
 
-    conversations = Conversations(streams=1000)
-    known = conversations.answer_to(request)       # (answer,) of the very same question; raises Refusal for an old one
-    conversations.note(request, answer)
+    cache = AnswerCache(streams=1000)
+    known = cache.answer_to(request)       # (answer,) of the very same question; raises Refusal for an old one
+    cache.note(request, answer)
 
 A client that got no answer sends the same sequence again. It must find the decision that was made, and not a second
 one: the reward that it sends along has been counted, and its observation has followed the decision before.
@@ -18,25 +18,25 @@ from typing import Any
 import numpy as np
 
 from livegym.online.experience import Decision
-from livegym.online.requests import Answer, Observed, Refusal
+from livegym.online.stream_requests import Answer, Observed, Refusal
 
 
 @dataclass(frozen=True)
-class Last:
-    """The end of one conversation."""
+class LastAnswer:
+    """The last exchange of one stream."""
 
     sequence: int | None  # the highest that came
     answer: Decision | None  # to that one; None: the end of an episode was noted
     raw: np.ndarray | None  # (R,) the raw observation, from which the next one's reward is computed
 
 
-class Conversations:
+class AnswerCache:
     """Of the streams that were heard last. Belongs to the serving thread."""
 
     def __init__(self, streams: int) -> None:
         """`streams`: how many are remembered; the one heard longest ago is forgotten."""
         self._streams = streams
-        self._last: OrderedDict[str, Last] = OrderedDict()
+        self._last: OrderedDict[str, LastAnswer] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._last)
@@ -65,7 +65,7 @@ class Conversations:
         if request.sequence is None and last is not None:  # nobody can ask it again: what could be asked stays
             self._last[request.stream] = replace(last, raw=request.raw)
         else:
-            self._last[request.stream] = Last(request.sequence, answer, request.raw)
+            self._last[request.stream] = LastAnswer(request.sequence, answer, request.raw)
         self._last.move_to_end(request.stream)
         if len(self._last) > self._streams:
             self._last.popitem(last=False)
@@ -84,10 +84,10 @@ class Conversations:
 
     def restore(self, state: Iterable[Mapping[str, Any]]) -> None:
         """The inverse of `state`. Raises KeyError, TypeError, ValueError where it is none; nothing has changed then."""
-        restored: OrderedDict[str, Last] = OrderedDict()
+        restored: OrderedDict[str, LastAnswer] = OrderedDict()
         for entry in state:
             answer, raw = entry["answer"], entry["raw"]
-            restored[str(entry["stream"])] = Last(
+            restored[str(entry["stream"])] = LastAnswer(
                 None if entry["sequence"] is None else int(entry["sequence"]),
                 None if answer is None else Decision.from_plain(answer),
                 None if raw is None else np.array(raw, np.float32),

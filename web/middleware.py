@@ -44,7 +44,7 @@ HEADERS = {
 """Of every answer that does not set them itself."""
 
 
-class Guard:
+class AccessMiddleware:
     """ASGI middleware around `app`."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
@@ -62,7 +62,7 @@ class Guard:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         connection = HTTPConnection(scope)
-        refusal = self._crowded() or self._access.foreign(connection)
+        refusal = self._crowded() or self._access.cross_origin(connection)
         signs_in = scope["path"] == "/login" and scope.get("method") == "POST"
         if refusal is None and not signs_in:  # before its body is waited for: a stranger's may never come
             refusal = self._admission(connection)
@@ -87,7 +87,7 @@ class Guard:
         if scope["path"] == "/healthz":
             return None
         method = scope.get("method", "GET")
-        refusal = self._access.stranger(connection)
+        refusal = self._access.unauthenticated(connection)
         if refusal is None and scope["path"] == "/login":
             return RedirectResponse("/", 303)
         if refusal is None and self._access.read_only and method not in ("GET", "HEAD"):

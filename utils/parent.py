@@ -14,13 +14,13 @@ LOOK = 0.5  # s between looks
 
 
 def end_with_parent(stop: StopFlag, patience: float | None = None) -> None:
-    """Asks this process to stop once its parent is gone, if it was started as a companion.
+    """Asks this process to stop once its parent is gone, if it was started with one.
 
     `patience`: s after which one that has not stopped by then ends at once; None: however long it takes.
     """
     if PARENT in os.environ:
         parent = int(os.environ.pop(PARENT))
-        threading.Thread(target=_watch, args=(parent, stop, patience), name="companion", daemon=True).start()
+        threading.Thread(target=_watch, args=(parent, stop, patience), name="parent-watch", daemon=True).start()
 
 
 def _watch(parent: int, stop: StopFlag, patience: float | None) -> None:

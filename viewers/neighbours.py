@@ -13,7 +13,7 @@ _DRAWN = mujoco.mjtCatBit.mjCAT_STATIC | mujoco.mjtCatBit.mjCAT_DYNAMIC
 _LABEL = mujoco.mjtGeom.mjGEOM_LABEL
 
 
-class Others:
+class NeighbourEnvs:
     """Draws environments in a grid (N, 3) m that is shifted so that the chosen one stands at the origin."""
 
     def __init__(self, model: mujoco.MjModel, offsets: np.ndarray) -> None:

@@ -16,9 +16,9 @@ import viser
 
 from livegym.play.world import World
 from livegym.utils.attempt import attempt
-from livegym.viewers.browser.eyes import Eye
-from livegym.viewers.browser.frames import Frame, Slot
-from livegym.viewers.browser.protocol import Look
+from livegym.viewers.browser.client_cameras import ClientCamera
+from livegym.viewers.browser.frames import Frame, LatestFrame
+from livegym.viewers.browser.protocol import ViewSettings
 from livegym.viewers.browser.scene import Scene
 from livegym.viewers.view import View, follows_at_first
 from livegym.web.viser_seam import port_of
@@ -26,22 +26,22 @@ from livegym.web.viser_seam import port_of
 SHOWN = 36  # environments that the scene has at most: the first ones
 IDLE = 0.25  # s between looks of the drawing thread while nothing happens
 RATES = 120  # updates over which the rate is measured
-DEFAULT = Look(View(), True)  # of clients that are nobody's
+DEFAULT = ViewSettings(View(), True)  # of clients that are nobody's
 
 
-class Stage:
+class SceneServer:
     """viser on loopback with one scene; frames come from the control loop, views from the pages."""
 
     def __init__(self, fps: int) -> None:
         """`fps`: most updates in a second."""
-        self.slot = Slot(fps, SHOWN)
+        self.slot = LatestFrame(fps, SHOWN)
         self.hello: dict[str, Any] = {"scene": None, "bodies": [], "num_envs": 0, "follow": False}
-        self.eyes: dict[int, Eye] = {}  # client -> its view
+        self.client_cameras: dict[int, ClientCamera] = {}  # client -> its view
         self.lag = 0.0  # s, age of the last frame when it was handed to viser
         self._period = 1.0 / fps
         self._scene: Scene | None = None
         self._frame: Frame | None = None  # that is drawn
-        self._looks: dict[str, Look] = {}  # page -> how it wants to see
+        self._settings: dict[str, ViewSettings] = {}  # page -> how it wants to see
         self._pages: dict[int, str] = {}  # port from which its client connects -> page
         self._drawn: deque[float] = deque(maxlen=RATES)
         self._lock = threading.RLock()  # the scene and the eyes on it
@@ -88,18 +88,18 @@ class Stage:
         self._thread.join(timeout=2.0)
         self.server.stop()
 
-    # the front door's thread
+    # the gateway's thread
 
-    def look(self, page: str, look: Look | None) -> None:
+    def apply(self, page: str, settings: ViewSettings | None) -> None:
         """How a page wants to see; None: it is gone."""
-        if look is None:
-            self._looks.pop(page, None)
+        if settings is None:
+            self._settings.pop(page, None)
             return
-        self._looks[page] = look
+        self._settings[page] = settings
         with self._lock:
-            for client_id, eye in self.eyes.items():
-                if eye.page == page:
-                    self.eyes[client_id].look(look)
+            for client_id, client_camera in self.client_cameras.items():
+                if client_camera.page == page:
+                    self.client_cameras[client_id].apply(settings)
         self.slot.wake.set()
 
     def opened(self, page: str, port: int) -> None:
@@ -120,7 +120,7 @@ class Stage:
 
     def _left(self, client: viser.ClientHandle) -> None:
         with self._lock:
-            self.eyes.pop(client.client_id, None)
+            self.client_cameras.pop(client.client_id, None)
             self.slot.want(f"scene {client.client_id}", False)
 
     def _open_eye(self, client: viser.ClientHandle) -> None:
@@ -128,8 +128,8 @@ class Stage:
         if self._scene is None or port is None:
             return
         page = self._pages.get(port, "")
-        self.eyes[client.client_id] = eye = Eye(client, self._scene, page)
-        eye.look(replace(self._looks.get(page, DEFAULT), place_camera=True))  # a new client's is anywhere
+        self.client_cameras[client.client_id] = client_camera = ClientCamera(client, self._scene, page)
+        client_camera.apply(replace(self._settings.get(page, DEFAULT), place_camera=True))  # a new client's is anywhere
 
     # the drawing thread
 
@@ -153,14 +153,14 @@ class Stage:
         """Draws the newest frame; whether some camera is still on its way."""
         with self._lock:
             frame, scene = self.slot.frame, self._scene
-            if frame is None or scene is None or not self.eyes:
+            if frame is None or scene is None or not self.client_cameras:
                 return False
             if frame is not self._frame:  # else only somebody's view of it is another
                 self._frame = frame
                 scene.show(frame.qpos)
                 self.lag = round(time.monotonic() - frame.time, 4)
                 self._drawn.append(time.monotonic())
-            for client_id, eye in list(self.eyes.items()):
-                if not attempt(f"the view of client {client_id}", partial(eye.update, frame, seconds)):
-                    del self.eyes[client_id]  # one that cannot be served must not stop the others
-            return any(eye.gliding for eye in self.eyes.values())
+            for client_id, client_camera in list(self.client_cameras.items()):
+                if not attempt(f"the view of client {client_id}", partial(client_camera.update, frame, seconds)):
+                    del self.client_cameras[client_id]  # one that cannot be served must not stop the others
+            return any(client_camera.gliding for client_camera in self.client_cameras.values())

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from livegym.serve.intake import Intake, Waiting
-from livegym.serve.protocol import Reader, Refused, text_of
+from livegym.serve.protocol import MessageRefused, Reader, text_of
 
 log = logging.getLogger(__name__)
 
@@ -36,17 +36,17 @@ class Ending:
     code: int | None = None
 
 
-class Talk:
+class StreamConnection:
     """One connection, from the handshake to its end."""
 
     def __init__(self, socket: WebSocket, owner: str, intake: Intake, reader: Reader) -> None:
-        """`owner`: the client, by whose name its streams are claimed."""
+        """`owner`: the client, by whose name its streams are leased."""
         self._socket = socket
         self._owner = owner
         self._intake = intake
         self._reader = reader
         self._slots = asyncio.Semaphore(UNANSWERED)
-        self._queue: asyncio.Queue[Waiting | Refused] = asyncio.Queue()  # bounded by the slots
+        self._queue: asyncio.Queue[Waiting | MessageRefused] = asyncio.Queue()  # bounded by the slots
         self._replaced = asyncio.Event()
         self.messages = self.refused = 0
 
@@ -92,15 +92,15 @@ class Talk:
                 return Ending(f"it left, code {event.get('code', 1005)}")
             self.messages += 1
             entry = self._entry(event.get("text"))
-            in_a_row = in_a_row + 1 if isinstance(entry, Refused) and entry.is_nonsense else 0
+            in_a_row = in_a_row + 1 if isinstance(entry, MessageRefused) and entry.is_nonsense else 0
             self._queue.put_nowait(entry)
             if in_a_row >= REFUSALS:
                 return Ending(f"{REFUSALS} messages in a row made no sense", 1008)
 
-    def _entry(self, text: str | None) -> Waiting | Refused:
+    def _entry(self, text: str | None) -> Waiting | MessageRefused:
         try:
             return self._intake.put(self._owner, text, self._reader.read)
-        except Refused as refused:
+        except MessageRefused as refused:
             self.refused += 1
             return refused
 
@@ -117,12 +117,12 @@ class Talk:
             if closing:
                 return Ending("the server stops", 1001)
 
-    async def _text_of(self, entry: Waiting | Refused) -> tuple[str, bool]:
+    async def _text_of(self, entry: Waiting | MessageRefused) -> tuple[str, bool]:
         """What is sent, and whether it is the last."""
         if isinstance(entry, Waiting):
             try:
                 return text_of(entry.message.id, await self._intake.settle(entry)), False
-            except Refused as refused:
+            except MessageRefused as refused:
                 entry = refused
         return entry.text(), entry.kind == "closing"
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from livegym.play.guard import Guard, GuardRule, lower_bound
+from livegym.play.swap_guard import GuardRule, SwapGuard, lower_bound
 from livegym.play.watch import Watcher
 from livegym.rl.policy import Misfit, Policy
 from livegym.utils.errors import UserError
@@ -31,7 +31,7 @@ def guard_of(margin=0.0, episodes=6):
     """A world that rewards the action itself, three steps an episode: a policy's return is three times its bias."""
     env = counting_env(num_envs=2, length=3, params=CountingParams())
     env.task.reward = lambda state, action: {"alive": action[:, 0], "step_number": torch.zeros(2)}
-    return Guard(env, policy_of(), GuardRule(episodes, margin, 0.9), stochastic=False)
+    return SwapGuard(env, policy_of(), GuardRule(episodes, margin, 0.9), stochastic=False)
 
 
 def test_a_better_version_passes_and_a_worse_one_is_refused_with_its_numbers():

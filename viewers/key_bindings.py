@@ -1,10 +1,10 @@
 """The keys of the window, and what they do.
 
-    desk = Desk(controls, board, View(), num_envs=4)
+    desk = WindowState(controls, board, View(), num_envs=4)
     press(desk, glfw.KEY_SPACE)        # -> True: it is one of ours
     help_text()                        # -> (keys, meanings), a line each
 
-What is asked of the control loop stands in `play/requests.py`; the keys here are about how a person looks at it.
+`play/control_requests.py` has what is asked of the control loop; the keys here change how a person looks at it.
 
 MuJoCo's window binds nearly every letter to a rendering option of its own, and its digits to groups of geoms. Letters
 that are not in this table keep that meaning; for those that are, MuJoCo's part is taken back (`take_back`). None of
@@ -20,8 +20,8 @@ import glfw
 import mujoco
 
 from livegym.play.board import Board
+from livegym.play.control_requests import CONTROLS, Control, Press, Situation
 from livegym.play.controls import Controls
-from livegym.play.requests import CONTROLS, Control, Press, Situation
 from livegym.viewers.view import PRESETS, View
 
 MODIFIERS = (
@@ -31,7 +31,7 @@ MODIFIERS = (
 
 
 @dataclass
-class Desk:
+class WindowState:
     """What a person at the window has in hand."""
 
     controls: Controls
@@ -44,12 +44,12 @@ class Desk:
 
 
 @dataclass(frozen=True)
-class Key:
+class KeyBinding:
     """One line of the list of keys. The first of `names` does the first of what `does` says."""
 
     names: tuple[str, ...]  # as GLFW has them, or their character
     does: str
-    act: Callable[[Desk, int], None]  # the second argument is the place of the key among `names`
+    act: Callable[[WindowState, int], None]  # the second argument is the place of the key among `names`
 
     @property
     def codes(self) -> tuple[int, ...]:
@@ -57,11 +57,11 @@ class Key:
         return tuple(ord(name) if len(name) == 1 else getattr(glfw, f"KEY_{name.upper()}") for name in self.names)
 
 
-def press(desk: Desk, code: int) -> bool:
+def press(window_state: WindowState, code: int) -> bool:
     """Does what a key stands for. False where it is none of ours."""
     for key in KEYS:
         if code in key.codes:
-            key.act(desk, key.codes.index(code))
+            key.act(window_state, key.codes.index(code))
             return True
     return False
 
@@ -87,59 +87,59 @@ def help_text() -> tuple[str, str]:
     return "\n".join(name for name, _ in lines), "\n".join(does for _, does in lines)
 
 
-def _choose(desk: Desk, forward: int) -> None:
-    desk.view.env_id = (desk.view.env_id + (1 if forward else -1)) % desk.num_envs
+def _choose(window_state: WindowState, forward: int) -> None:
+    window_state.view.env_id = (window_state.view.env_id + (1 if forward else -1)) % window_state.num_envs
 
 
-def _show_all(desk: Desk, _: int) -> None:
-    desk.view.show_all = not desk.view.show_all
-    desk.aimed = False
+def _show_all(window_state: WindowState, _: int) -> None:
+    window_state.view.show_all = not window_state.view.show_all
+    window_state.aimed = False
 
 
-def _follow(desk: Desk, _: int) -> None:
-    desk.view.follow = not desk.view.follow
-    desk.aimed = False
+def _follow(window_state: WindowState, _: int) -> None:
+    window_state.view.follow = not window_state.view.follow
+    window_state.aimed = False
 
 
-def _preset(desk: Desk, place: int) -> None:
-    desk.view.preset = list(PRESETS)[place]
-    desk.aimed = False
+def _preset(window_state: WindowState, place: int) -> None:
+    window_state.view.preset = list(PRESETS)[place]
+    window_state.aimed = False
 
 
-def _contacts(desk: Desk, _: int) -> None:
-    desk.view.contacts = not desk.view.contacts
+def _contacts(window_state: WindowState, _: int) -> None:
+    window_state.view.contacts = not window_state.view.contacts
 
 
-def _forces(desk: Desk, _: int) -> None:
-    desk.view.forces = not desk.view.forces
+def _forces(window_state: WindowState, _: int) -> None:
+    window_state.view.forces = not window_state.view.forces
 
 
-def _help(desk: Desk, _: int) -> None:
-    desk.help_open = not desk.help_open
+def _help(window_state: WindowState, _: int) -> None:
+    window_state.help_open = not window_state.help_open
 
 
-def _key_of(control: Control, press: Press) -> Key:
+def _key_of(control: Control, press: Press) -> KeyBinding:
     """The window's key for something that is asked of the control loop."""
 
-    def act(desk: Desk, place: int) -> None:
-        asked = press(Situation(desk.controls, desk.board.state, desk.view.env_id), place)
+    def act(window_state: WindowState, place: int) -> None:
+        asked = press(Situation(window_state.controls, window_state.board.state, window_state.view.env_id), place)
         if isinstance(asked, str):
-            desk.word = asked
+            window_state.word = asked
         else:
-            desk.controls.ask(asked)
+            window_state.controls.ask(asked)
 
-    return Key(control.window, control.does, act)
+    return KeyBinding(control.window, control.does, act)
 
 
 KEYS = (
     *(_key_of(control, control.press) for control in CONTROLS if control.press is not None),
-    Key(("Up", "Down"), "other environment", _choose),
-    Key(("A",), "show all, one", _show_all),
-    Key(("T",), "camera: track the robot, free", _follow),
-    Key(("1", "2", "3", "4"), f"from {', '.join(PRESETS)}", _preset),
-    Key(("C",), "contact points", _contacts),
-    Key(("F",), "contact forces", _forces),
-    Key(("H",), "these keys", _help),
+    KeyBinding(("Up", "Down"), "other environment", _choose),
+    KeyBinding(("A",), "show all, one", _show_all),
+    KeyBinding(("T",), "camera: track the robot, free", _follow),
+    KeyBinding(("1", "2", "3", "4"), f"from {', '.join(PRESETS)}", _preset),
+    KeyBinding(("C",), "contact points", _contacts),
+    KeyBinding(("F",), "contact forces", _forces),
+    KeyBinding(("H",), "these keys", _help),
 )
 MOUSE = [
     ("double click", "choose a body"),

@@ -12,7 +12,7 @@ import tokenize
 
 import numpy as np
 
-from livegym.online.conversations import Conversations
+from livegym.online.answer_cache import AnswerCache
 from livegym.online.experience import Layout, from_row, to_row
 from livegym.online.pending import Pending
 from livegym.online.replay import ReplayWriter
@@ -31,8 +31,8 @@ STREAMS = 1000
 """Streams that are remembered at least, also where fewer are served at once."""
 
 
-class Memory:
-    """Replay buffer, pending decisions, conversations, and the clock by which they age: s that the run was served."""
+class ServiceState:
+    """Replay buffer, pending decisions, last answers, and the clock by which they age: s that the run was served."""
 
     def __init__(self, run: Run, layout: Layout, online: OnlineConfig) -> None:
         """Takes up what is there. Raises UserError where it is of another layout, or cannot be had."""
@@ -40,14 +40,14 @@ class Memory:
         self.writer = ReplayWriter(run.replay_file, layout, online.buffer_capacity)
         streams = max(STREAMS, online.max_streams)
         self.pending = Pending(online.pending_ttl_s, online.pending_capacity, self._session(), streams)
-        self.conversations = Conversations(streams)
-        if self.writer.torn:
-            log.warning("%d experiences had been left half written, and are dropped.", self.writer.torn)
+        self.answer_cache = AnswerCache(streams)
+        if self.writer.partial:
+            log.warning("%d experiences had been left half written, and are dropped.", self.writer.partial)
         if len(self.writer):
             log.info("going on with %d experiences of %d.", len(self.writer), self.writer.added)
         self._restore_pending()
-        self._restore_conversations()
-        for file in (run.pending_file, run.conversations_file):
+        self._restore_answers()
+        for file in (run.pending_file, run.answers_file):
             discard(file)  # once: a kill must not bring them back a second time
         told = [e.clock for e in self.pending.all()]  # later than the buffer's where that was left behind
         self._start = time.monotonic() - max([self.writer.clock, *told])
@@ -91,12 +91,12 @@ class Memory:
             log.warning("%d decisions of %s are damaged: their rewards will come too late.", (~whole).sum(), file)
         log.info("%d decisions wait for their rewards.", len(self.pending))
 
-    def _restore_conversations(self) -> None:
-        file = self.run.conversations_file
+    def _restore_answers(self) -> None:
+        file = self.run.answers_file
         if not file.exists():
             return
         try:
-            self.conversations.restore(json.loads(file.read_text("utf-8")))
+            self.answer_cache.restore(json.loads(file.read_text("utf-8")))
         except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
             log.warning("%s cannot be used (%r): what is asked again is decided again.", file, error)
 
@@ -104,15 +104,15 @@ class Memory:
         """Keeps what is open for the next session, but for the decisions of some streams; says where it cannot."""
         self.tick()
         self._save_pending(without)
-        if len(self.conversations):
+        if len(self.answer_cache):
             try:
-                text = strict_json(self.conversations.state(), indent=None)
-                atomic_write_text(self.run.conversations_file, text)
+                text = strict_json(self.answer_cache.state(), indent=None)
+                atomic_write_text(self.run.answers_file, text)
             except OSError as error:
                 log.error("the last answers could not be kept (%s): what is asked again is decided again.", error)
 
     def _save_pending(self, without: frozenset[str]) -> None:
-        kept = [e for e in self.pending.all() if e.stream not in without and not e.interfered]
+        kept = [e for e in self.pending.all() if e.stream not in without and not e.intervened]
         if not kept:
             return
         rows = np.zeros(len(kept), self.layout.dtype())

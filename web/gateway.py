@@ -1,13 +1,13 @@
-"""The front door: one app on one port, on which viewers mount their pages.
+"""The HTTP gateway: one app on one port, on which viewers mount their pages.
 
-    door = FrontDoor(Access(token=None, read_only=False), "127.0.0.1", 58080, stats=lambda: {"fps": 60})
-    door.app.include_router(proxy.router)
-    door.start()
-    print(door.url)  # http://127.0.0.1:58080/
+    gateway = Gateway(Access(token=None, read_only=False), "127.0.0.1", 58080, stats=lambda: {"fps": 60})
+    gateway.app.include_router(proxy.router)
+    gateway.start()
+    print(gateway.url)  # http://127.0.0.1:58080/
     ...
-    door.stop()
+    gateway.stop()
 
-The port is taken when the door is made, so `url` is true from then on. `/healthz`, `/stats` and `/metrics` are there
+The port is taken when the gateway is made, so `url` is true from then on. `/healthz`, `/stats` and `/metrics` are there
 already.
 """
 
@@ -22,13 +22,13 @@ from fastapi.responses import Response
 
 from livegym.utils.files import strict_json
 from livegym.web.access import Access
-from livegym.web.guard import Guard
 from livegym.web.listen import listen, reachable_host
 from livegym.web.metrics import CONTENT_TYPE, Reading, registry_of, text_of
+from livegym.web.middleware import AccessMiddleware
 from livegym.web.server import Server
 
 
-class FrontDoor:
+class Gateway:
     """Listens from the start, serves between `start` and `stop`."""
 
     def __init__(
@@ -49,7 +49,7 @@ class FrontDoor:
         self.host = host
         self.port: int = listener.getsockname()[1]
         self.app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-        self._server = Server(Guard(self.app, access), listener)
+        self._server = Server(AccessMiddleware(self.app, access), listener)
         _add_readings(self.app, stats, metrics)
 
     @property

@@ -1,8 +1,8 @@
 """Whose stream is it: a stream belongs to the client that first named it, as long as that client is there.
 
-    claims.check("client a", ["north"])    # raises Refused where it is another's
-    new = claims.take("client a", ["north"])
-    claims.leave("client a")               # north may be taken up by anybody now
+    leases.check("client a", ["north"])    # raises Refused where it is another's
+    new = leases.take("client a", ["north"])
+    leases.leave("client a")               # north may be taken up by anybody now
 
 A client of a WebSocket is there until the connection ends; one that asks over HTTP until its lease is over. All is done
 on the server's event loop, so nothing happens between `check` and `take`.
@@ -14,14 +14,14 @@ import math
 import time
 from collections.abc import Callable, Iterable
 
-from livegym.serve.protocol import Refused
+from livegym.serve.protocol import MessageRefused
 
 LEASE_S = 60.0
 """How long a stream stays with a client that last asked over HTTP."""
 MAX_STREAMS = 1024
 
 
-class Claims:
+class StreamLeases:
     """Streams and their owners."""
 
     def __init__(self, max_streams: int = MAX_STREAMS, clock: Callable[[], float] = time.monotonic) -> None:
@@ -55,7 +55,7 @@ class Claims:
             holder = self._owners.get(stream)
             new += holder is None
             if holder not in (None, owner):
-                raise Refused(
+                raise MessageRefused(
                     "foreign_stream",
                     f"stream {stream!r} belongs to another client that is connected. Choose another name, or send the "
                     f"same ?client=... as that client; streams are free when it leaves, or {LEASE_S:g} s after its "
@@ -64,7 +64,7 @@ class Claims:
                     given=stream,
                 )
         if len(self._owners) + new > self.max_streams and new:
-            raise Refused(
+            raise MessageRefused(
                 "too_many_streams",
                 f"{len(self._owners)} streams are in use and {new} more were named; {self.max_streams} may be in all. "
                 "Close clients that are not needed.",

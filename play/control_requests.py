@@ -5,9 +5,9 @@
 
 A request is a frozen dataclass with a method `carry_out`, which the control loop calls between two steps. Its entry in
 `CONTROLS` names it for pages, whose messages are `{"do": name, ...}` with the dataclass's fields, and says with which
-keys it is asked for and what these do. From the table follow what a page may send (`viewers/browser/protocol.py`), the
-keys of the window and its on-screen help (`viewers/keys.py`); a test holds docs/watching.md and the page's own keys
-against it.
+keys it is asked for and what these do. What a page may send (`viewers/browser/protocol.py`), the keys of the window and
+its on-screen help (`viewers/key_bindings.py`) follow from the table; a test compares docs/watching.md and the keys of
+the page with it.
 
 To add a control: write its dataclass, add one entry. If the page is to have a button or a key for it, add it to
 `index.html` and `controls.js` in `viewers/browser/page/`, and a row to the table in docs/watching.md.
@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from livegym.live.swap import LivePolicy
-from livegym.play.controls import SPEEDS, Controls, Request
+from livegym.play.controls import SPEEDS, ControlRequest, Controls
 from livegym.play.play import Player
 from livegym.utils.errors import UserError, not_one_of
 from livegym.weights.candidate import Label
@@ -45,7 +45,7 @@ class Pause:
     on: bool
 
     def carry_out(self, controls: Controls, player: Player) -> None:
-        """See `Request`."""
+        """See `ControlRequest`."""
         controls.pause(self.on)
 
 
@@ -54,7 +54,7 @@ class StepOnce:
     """One control step while paused."""
 
     def carry_out(self, controls: Controls, player: Player) -> None:
-        """See `Request`."""
+        """See `ControlRequest`."""
         controls.step_once()
 
 
@@ -65,7 +65,7 @@ class Speed:
     factor: float | None  # of real time; None: as fast as possible
 
     def carry_out(self, controls: Controls, player: Player) -> None:
-        """See `Request`."""
+        """See `ControlRequest`."""
         controls.set_speed(self.factor)
 
 
@@ -76,7 +76,7 @@ class Restart:
     env_id: int | None  # None: in every environment
 
     def carry_out(self, controls: Controls, player: Player) -> None:
-        """See `Request`."""
+        """See `ControlRequest`."""
         num_envs = player.env.num_envs
         if self.env_id is None:
             player.restart(torch.arange(num_envs))
@@ -97,7 +97,7 @@ class Push:
     torque: tuple[float, float, float] = (0.0, 0.0, 0.0)  # N m
 
     def carry_out(self, controls: Controls, player: Player) -> None:
-        """See `Request`."""
+        """See `ControlRequest`."""
         wrench = (*self.force, *self.torque)
         controls.pushes.add(player.env.sim, self.env_id, self.body, wrench, self.seconds)
         player.meddled(self.env_id)
@@ -108,7 +108,7 @@ class Pin:
     """Keep the acting version."""
 
     def carry_out(self, controls: Controls, player: Player) -> None:
-        """See `Request`."""
+        """See `ControlRequest`."""
         _live(player).pin()
 
 
@@ -117,7 +117,7 @@ class Follow:
     """Take over the newest version, and those that come."""
 
     def carry_out(self, controls: Controls, player: Player) -> None:
-        """See `Request`."""
+        """See `ControlRequest`."""
         _live(player).follow()
 
 
@@ -128,7 +128,7 @@ class RollBack:
     label: Label | None  # None: the one before the acting one
 
     def carry_out(self, controls: Controls, player: Player) -> None:
-        """See `Request`."""
+        """See `ControlRequest`."""
         _live(player).rollback(self.label)
 
 
@@ -140,7 +140,7 @@ class TakeOver:
     blend_seconds: float  # of simulated time
 
     def carry_out(self, controls: Controls, player: Player) -> None:
-        """See `Request`."""
+        """See `ControlRequest`."""
         if self.how not in HOW:
             raise not_one_of("swap", self.how, HOW)
         if not 0 < self.blend_seconds <= 3600:
@@ -157,7 +157,7 @@ class Compare:
     second: Label
 
     def carry_out(self, controls: Controls, player: Player) -> None:
-        """See `Request`."""
+        """See `ControlRequest`."""
         if player.env.num_envs < 2:
             raise UserError("two versions side by side need two environments. Start with numEnvs=2 or more.")
         _live(player).compare(self.first, self.second)
@@ -170,7 +170,7 @@ class EndCompare:
     """The acting version acts everywhere again; new episodes."""
 
     def carry_out(self, controls: Controls, player: Player) -> None:
-        """See `Request`."""
+        """See `ControlRequest`."""
         if controls.comparing:
             _live(player).end_comparison()
             controls.end_comparison()
@@ -184,7 +184,7 @@ class Record:
     on: bool
 
     def carry_out(self, controls: Controls, player: Player) -> None:
-        """See `Request`."""
+        """See `ControlRequest`."""
         controls.record(self.on)
 
 
@@ -202,7 +202,7 @@ class Situation:
         return self.state.get("policy")
 
 
-Press = Callable[[Situation, int], Request | str]
+Press = Callable[[Situation, int], ControlRequest | str]
 """(situation, place of the key among the control's) -> what it asks for, or why that makes no sense, in words."""
 
 
@@ -211,14 +211,14 @@ class Control:
     """One thing that a person who watches may ask for."""
 
     name: str  # in a page's message
-    request: type[Request]
+    request: type[ControlRequest]
     does: str  # in the window's list of keys
     page: tuple[str, ...] = ()  # keys of the page, as JavaScript names them
     window: tuple[str, ...] = ()  # keys of the window, as GLFW names them, or their character
     press: Press | None = None  # what a key of the window does
 
 
-def _speed(now: Situation, faster: int) -> Request:
+def _speed(now: Situation, faster: int) -> ControlRequest:
     speed = math.inf if now.controls.speed is None else now.controls.speed
     if faster:
         near = min((s for s in _LADDER if s > speed), default=speed)
@@ -228,11 +228,11 @@ def _speed(now: Situation, faster: int) -> Request:
     return Speed(None if math.isinf(wanted) else wanted)
 
 
-def _pin_or_follow(now: Situation, _: int) -> Request:
+def _pin_or_follow(now: Situation, _: int) -> ControlRequest:
     return Follow() if now.policy is not None and now.policy["pinned"] else Pin()
 
 
-def _next_way(now: Situation, _: int) -> Request | str:
+def _next_way(now: Situation, _: int) -> ControlRequest | str:
     policy = now.policy
     if policy is None:
         return "a scripted agent acts here: there are no versions"
@@ -240,7 +240,7 @@ def _next_way(now: Situation, _: int) -> Request | str:
     return TakeOver(how, policy["blend_steps"] * now.state["control_dt"])
 
 
-def _compare_or_end(now: Situation, _: int) -> Request | str:
+def _compare_or_end(now: Situation, _: int) -> ControlRequest | str:
     if now.state.get("comparing"):
         return EndCompare()
     policy = now.policy

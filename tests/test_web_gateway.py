@@ -16,9 +16,9 @@ import websockets.exceptions
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 
 from livegym.utils.errors import UserError
-from livegym.web import guard, server
+from livegym.web import middleware, server
 from livegym.web.access import Access
-from livegym.web.door import FrontDoor
+from livegym.web.gateway import Gateway
 from livegym.web.listen import listen, reachable_host
 from livegym.web.mjpeg import Frames, stream_router
 from tests.patience import until
@@ -42,13 +42,13 @@ def gone(connection):
 
 
 def test_a_taken_port_is_told_with_its_holder_and_the_next_one_is_used(held, caplog):
-    door = FrontDoor(Access(TOKEN, False), "127.0.0.1", held)
-    door.stop()
+    gateway = Gateway(Access(TOKEN, False), "127.0.0.1", held)
+    gateway.stop()
     (record,) = complaints(caplog)
-    assert door.port > held
+    assert gateway.port > held
     assert f"streamPort={held} is taken by" in record.getMessage()
-    assert f"(pid {os.getpid()}); port {door.port} is used instead" in record.getMessage()
-    assert door.url == f"http://127.0.0.1:{door.port}/?token=a%20token%2Fwith%2Bsigns"
+    assert f"(pid {os.getpid()}); port {gateway.port} is used instead" in record.getMessage()
+    assert gateway.url == f"http://127.0.0.1:{gateway.port}/?token=a%20token%2Fwith%2Bsigns"
 
 
 def test_no_port_is_an_error_that_names_the_key(held):
@@ -80,8 +80,8 @@ def test_stats_are_strict_json_and_metrics_what_prometheus_reads(open_door):
         ("livegym_swaps_total", "Swaps.", "counter", [({"source": "bus"}, 3)]),
         ("livegym_fps", "Pictures per second.", "gauge", [({}, float("nan"))]),
     ]
-    door = open_door(stats=lambda: {"reward": float("nan")}, metrics=lambda: readings)
-    with client_of(door) as client:
+    gateway = open_door(stats=lambda: {"reward": float("nan")}, metrics=lambda: readings)
+    with client_of(gateway) as client:
         assert json.loads(client.get("/stats").text, parse_constant=pytest.fail) == {"reward": None}
         answer = client.get("/metrics")
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -90,9 +90,9 @@ def test_stats_are_strict_json_and_metrics_what_prometheus_reads(open_door):
 
 
 def test_300_silent_sockets_stop_nobody(open_door):
-    door = open_door()
-    silent = [raw_socket(door) for _ in range(300)]
-    with client_of(door) as client:
+    gateway = open_door()
+    silent = [raw_socket(gateway) for _ in range(300)]
+    with client_of(gateway) as client:
         assert client.get("/healthz").status_code == 200
     first = silent[: 300 - server.MAX_WAITING]
     assert all(gone(connection) for connection in first)
@@ -111,10 +111,10 @@ def test_who_does_not_finish_a_request_is_dropped(open_door, monkeypatch, said):
 
 def test_a_websocket_that_is_silent_stays(open_scene, monkeypatch):
     monkeypatch.setattr(server, "HEAD_S", 0.05)
-    door, _ = open_scene()
+    gateway, _ = open_scene()
 
     async def use():
-        async with scene_socket(door) as client:
+        async with scene_socket(gateway) as client:
             await asyncio.sleep(0.2)
             await client.ping()
 
@@ -122,23 +122,23 @@ def test_a_websocket_that_is_silent_stays(open_scene, monkeypatch):
 
 
 def test_more_clients_than_can_be_served_are_told_to_come_back(open_scene, monkeypatch):
-    monkeypatch.setattr(guard, "MAX_ACTIVE", 1)
-    door, _ = open_scene()
+    monkeypatch.setattr(middleware, "MAX_ACTIVE", 1)
+    gateway, _ = open_scene()
 
     async def use():
-        async with scene_socket(door):
-            with client_of(door) as client:
+        async with scene_socket(gateway):
+            with client_of(gateway) as client:
                 answer = client.get("/healthz")
                 assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
 
     asyncio.run(use())
-    with client_of(door) as client:
+    with client_of(gateway) as client:
         assert client.get("/healthz").status_code == 200
 
 
 def test_garbage_and_cut_connections_leave_no_trace(open_door, caplog):
     caplog.set_level(logging.WARNING)
-    door = open_door()
+    gateway = open_door()
     for said in (
         b"\x16\x03\x01\x02\x00",
         b"GET /\r\n\r\n",
@@ -146,11 +146,11 @@ def test_garbage_and_cut_connections_leave_no_trace(open_door, caplog):
         b"\r\n" * 50,
         b"POST / HTTP/1.1\r\n",
     ):
-        with raw_socket(door) as connection:
+        with raw_socket(gateway) as connection:
             connection.sendall(said)
-    with raw_socket(door) as connection:
+    with raw_socket(gateway) as connection:
         connection.sendall(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\ntoken=")
-    with client_of(door) as client:
+    with client_of(gateway) as client:
         assert client.get("/healthz").status_code == 200
     assert not complaints(caplog)
 
@@ -167,10 +167,10 @@ def test_an_application_that_is_just_sending_when_a_client_breaks_off_is_not_bla
                 await websocket.send_bytes(bytes(size))
                 await asyncio.sleep(0)
 
-    door = open_door(routers=[router])
+    gateway = open_door(routers=[router])
 
     async def use():
-        url = f"ws://127.0.0.1:{door.port}/flood"
+        url = f"ws://127.0.0.1:{gateway.port}/flood"
         async with websockets.asyncio.client.connect(url, proxy=None, max_size=None) as client:
             await client.recv()
             client.protocol.send_text(b"\xff\xfe")
@@ -186,18 +186,18 @@ def test_an_application_that_is_just_sending_when_a_client_breaks_off_is_not_bla
 
 def test_stop_ends_clients_that_do_not_read(open_scene, caplog):
     frames = Frames()
-    door, _ = open_scene()
-    door.app.include_router(stream_router(frames))
-    request = f"GET /stream HTTP/1.1\r\nHost: localhost:{door.port}\r\n\r\n".encode()
-    with raw_socket(door) as stream, raw_socket(door) as silent:
+    gateway, _ = open_scene()
+    gateway.app.include_router(stream_router(frames))
+    request = f"GET /stream HTTP/1.1\r\nHost: localhost:{gateway.port}\r\n\r\n".encode()
+    with raw_socket(gateway) as stream, raw_socket(gateway) as silent:
         stream.sendall(request)
         assert b"200 OK" in stream.recv(4096)
         until(lambda: frames.wanted)
         frames.publish(b"x" * 10_000_000)
 
         async def use():
-            async with scene_socket(door) as client:
-                await asyncio.to_thread(door.stop)
+            async with scene_socket(gateway) as client:
+                await asyncio.to_thread(gateway.stop)
                 await client.wait_closed()
 
         asyncio.run(use())
@@ -207,15 +207,15 @@ def test_stop_ends_clients_that_do_not_read(open_scene, caplog):
 
 @pytest.mark.slow
 def test_2000_clients_come_and_go_and_leave_nothing(open_scene):
-    door, _ = open_scene()
-    request = f"GET /stats HTTP/1.1\r\nHost: localhost:{door.port}\r\n\r\n".encode()
+    gateway, _ = open_scene()
+    request = f"GET /stats HTTP/1.1\r\nHost: localhost:{gateway.port}\r\n\r\n".encode()
 
     async def come_and_go(number):
         if number % 4:
-            with raw_socket(door) as connection:
+            with raw_socket(gateway) as connection:
                 connection.sendall(request if number % 2 else request[:9])
         else:
-            async with scene_socket(door) as client:
+            async with scene_socket(gateway) as client:
                 if number % 8:
                     client.transport.abort()
 
@@ -232,5 +232,5 @@ def test_2000_clients_come_and_go_and_leave_nothing(open_scene):
     few = 10  # the pool of threads may have grown a little
     until(lambda: held()[1] <= descriptors + few, lambda: str(held()))
     assert held()[0] <= threads + few
-    with client_of(door) as client:
+    with client_of(gateway) as client:
         assert client.get("/healthz").status_code == 200

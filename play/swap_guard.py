@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from livegym.live.seat import Seat
+from livegym.live.model_slot import ModelSlot
 from livegym.live.swap import LivePolicy
 from livegym.play.play import Listener, Player, quotas
 from livegym.rl.policy import Policy
@@ -45,7 +45,7 @@ def lower_bound(new: np.ndarray, old: np.ndarray, confidence: float, seed: int =
     return float(np.quantile(means[0] - means[1], 1 - confidence))
 
 
-class Guard:
+class SwapGuard:
     """Spare environments, and a spare model to play in them. Belongs to the watching thread."""
 
     def __init__(self, env: Env, policy: Policy, rule: GuardRule, stochastic: bool) -> None:
@@ -67,21 +67,21 @@ class Guard:
         if ended() or not len(new) or not len(old):
             return
         bound = lower_bound(new, old, self._rule.confidence)
-        said = (
+        finding = (
             f"mean return {new.mean():.4g} against {old.mean():.4g} of version {self._known[0]} "
             f"in {len(new)} shadow episodes each; difference at least {bound:.4g} "
             f"at confidence {self._rule.confidence:g}, margin {self._rule.margin:g}"
         )
         if not bound >= -self._rule.margin:  # also where it is no number
-            raise UserError(f"swapGuard: {said}. More episodes, or a swapGuardMargin, let more versions pass")
-        log.info("swapGuard lets %s pass: %s", candidate.name, said)
+            raise UserError(f"swapGuard: {finding}. More episodes, or a swapGuardMargin, let more versions pass")
+        log.info("swapGuard lets %s pass: %s", candidate.name, finding)
         self._known = (candidate.label(live.first_run), new)
 
     def _returns(self, model: Mapping[str, Tensor], ended: Callable[[], bool]) -> np.ndarray:
         """(K,) undiscounted returns of weights that fit, always from the same start."""
         self._policy.copy(model)
         self._env.load_state_dict(self._start)
-        actor = _Alone(Seat(self._policy), self._stochastic)
+        actor = _Alone(ModelSlot(self._policy), self._stochastic)
         player = Player(self._env, actor, quotas(self._rule.episodes, self._env.num_envs))
         collector = _Returns()
         player.attach(collector)
@@ -92,9 +92,9 @@ class Guard:
 class _Alone:
     """A policy that nobody exchanges."""
 
-    def __init__(self, seat: Seat, stochastic: bool) -> None:
-        self._seat, self._stochastic = seat, stochastic
-        self._rng = torch.Generator(seat.policy.device).manual_seed(0)
+    def __init__(self, slot: ModelSlot, stochastic: bool) -> None:
+        self._slot, self._stochastic = slot, stochastic
+        self._rng = torch.Generator(slot.policy.device).manual_seed(0)
 
     def adopt(self) -> None:
         """Nothing to take over."""
@@ -105,12 +105,12 @@ class _Alone:
 
     def act(self, obs: Tensor) -> Tensor:
         """obs (N, width) -> actions."""
-        out = self._seat.think(obs.to(self._seat.policy.device))
+        out = self._slot.think(obs.to(self._slot.policy.device))
         return out.sample(self._rng) if self._stochastic else out.mode()
 
     def forget(self, env_ids: Tensor) -> None:
         """Episodes begin anew."""
-        self._seat.forget(env_ids)
+        self._slot.forget(env_ids)
 
 
 class _Returns(Listener):

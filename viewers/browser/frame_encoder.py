@@ -11,7 +11,7 @@ import simplejpeg
 from livegym.play.world import World
 from livegym.utils.attempt import attempt
 from livegym.utils.errors import UserError
-from livegym.viewers.browser.frames import Slot
+from livegym.viewers.browser.frames import LatestFrame
 from livegym.viewers.gl import choose_backend
 from livegym.viewers.offscreen import Painter
 from livegym.web.mjpeg import Frames
@@ -23,10 +23,10 @@ MOST_TILES = 9  # environments in one picture
 IDLE = 0.1  # s between looks whether somebody asks
 
 
-class Pictures:
+class FrameEncoder:
     """JPEGs of the newest frame. The thread that draws owns the GL context."""
 
-    def __init__(self, slot: Slot, size: tuple[int, int]) -> None:
+    def __init__(self, slot: LatestFrame, size: tuple[int, int]) -> None:
         """size: (height, width) pixels. Where there is no GL, `frames.unavailable` says so."""
         self.frames = Frames()
         self._slot, self._size = slot, size
