@@ -187,7 +187,7 @@ def measure(sides: Mapping[str, Side], count: int, quiet: bool = True) -> list[d
 
 
 def run_side(name: str, side: Side) -> dict[str, float]:
-    """One side in a fresh process. Raises RuntimeError with its output where it fails."""
+    """One side in a fresh process. Raises RuntimeError with its output if it fails."""
     command = [side.python, "-m", side.module, "--side", name, *side.arguments]
     environment = {**os.environ, **side.environment}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -207,7 +207,7 @@ def _short(sides: dict[str, dict[str, float]]) -> str:
 
 
 def held_by(pid: int) -> dict[str, float]:
-    """What a process holds: `memory_mb`, `files`, `threads`. Raises OSError or KeyError where it has gone."""
+    """What a process holds: `memory_mb`, `files`, `threads`. Raises OSError or KeyError if it has gone."""
     folder = Path("/proc") / str(pid)
     status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
     memory, threads = float(status["VmRSS"].split()[0]) * 1024 / 1e6, float(status["Threads"])

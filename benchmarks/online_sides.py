@@ -202,7 +202,7 @@ class Newest(ReplayReader):
     next = 0
 
     def usable(self, sieve: Any = ALL) -> np.ndarray:
-        """The slot of the next experience that was not given yet; empty where there is none."""
+        """The slot of the next experience that was not given yet; empty if there is none."""
         return np.array([self.next % self.capacity] if self.next < self.added else [], np.int64)
 
     def sample(self, size: int, rng: Any, sieve: Any = ALL) -> tuple[np.ndarray, np.ndarray]:

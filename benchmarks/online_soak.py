@@ -139,7 +139,7 @@ class Soak:
             return json.load(answer)
 
     def wait(self) -> None:
-        """Until it trains. Raises RuntimeError where it ends before."""
+        """Until it trains. Raises RuntimeError if it ends before."""
         while True:
             if self.process.poll() is not None:
                 raise RuntimeError((self.folder / "soak.log").read_text()[-3000:])

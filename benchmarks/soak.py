@@ -47,7 +47,7 @@ class Watched:
         self.samples: list[Sample] = []
 
     def look(self, seconds: float) -> None:
-        """Takes one sample. Raises RuntimeError with the last lines of its output where the process has ended."""
+        """Takes one sample. Raises RuntimeError with the last lines of its output if the process has ended."""
         if self.process.poll() is not None:
             raise RuntimeError(f"{self.log.stem} ended with {self.process.returncode}:\n{self.log.read_text()[-2000:]}")
         self.samples.append(Sample(seconds, **held_by(self.process.pid)))

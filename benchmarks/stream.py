@@ -131,7 +131,7 @@ class Server:
 async def read_page(port: int, seconds: float, settle: float, began: Callable[[], None]) -> dict[str, float]:
     """Bytes of an open page in a second; `began` is called when what comes at first has come.
 
-    Raises RuntimeError where the server ends the page.
+    Raises RuntimeError if the server ends the page.
     """
     connect = functools.partial(websockets.asyncio.client.connect, max_size=None, create_connection=Counting)
     server = f"ws://127.0.0.1:{port}"

@@ -6,7 +6,7 @@ are read from the same kind of file on both sides and include all that a trainin
     training = Training([*OURS, "task=Ant"], folder, tag="rewards/step", seed=1)
     curve = training.run(enough=lambda c: c.value[-1] >= 500, limit=900)
     curve.rate(skip=3)                           # frames/s between two events
-    curve.seconds_to(500, since=training.start)  # s, None where it was not reached
+    curve.seconds_to(500, since=training.start)  # s, None if it was not reached
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ class Curve:
         return len(self.wall)
 
     def rate(self, skip: int) -> float:
-        """Frames/s from event `skip` to the last one. Raises ValueError where there are too few."""
+        """Frames/s from event `skip` to the last one. Raises ValueError if there are too few."""
         if len(self) < skip + 2:
             raise ValueError(f"{len(self)} events are too few to skip {skip}: train for longer")
         return (self.frame[-1] - self.frame[skip]) / (self.wall[-1] - self.wall[skip])
 
     def seconds_to(self, threshold: float, since: float) -> float | None:
-        """Seconds from `since` to the first event that reaches `threshold`; None where none does."""
+        """Seconds from `since` to the first event that reaches `threshold`; None if none does."""
         reached = (wall - since for wall, value in zip(self.wall, self.value, strict=True) if value >= threshold)
         return next(reached, None)
 
 
 def read_curve(folder: Path, tag: str) -> Curve:
-    """The scalar `tag` out of the event files anywhere below `folder`; empty where there is none yet."""
+    """The scalar `tag` out of the event files anywhere below `folder`; empty if there is none yet."""
     from tensorboard.backend.event_processing.event_accumulator import SCALARS, EventAccumulator
 
     events = []
@@ -77,7 +77,7 @@ class Training:
     def run(self, enough: Callable[[Curve], bool], limit: float) -> Curve:
         """Runs until `enough` says so, the command ends, or `limit` seconds have passed; the curve up to there.
 
-        Raises RuntimeError with the output where the command failed by itself.
+        Raises RuntimeError with the output if the command failed by itself.
         """
         log = self.folder / "output.txt"
         with log.open("w") as output:

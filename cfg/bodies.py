@@ -16,7 +16,7 @@ SHOWN = ("viewer", "watch", "videoRecord", "trainVideoEvery")  # keys that draw 
 
 
 def check_bodies(config: RootConfig) -> None:
-    """Raises UserError where engine, physics or viewers do not fit the task."""
+    """Raises UserError if engine, physics or viewers do not fit the task."""
     name = config.task.name
     own_dynamics = TASKS[name].own_dynamics
     check_engine(config.sim, config.physics, f"task={name}", own_dynamics)

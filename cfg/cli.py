@@ -154,7 +154,7 @@ def _refuse_option(message: str) -> NoReturn:
 
 
 def _refuse_hopeless(prepared: compose.Prepared) -> None:
-    """Raises the first job's error where every job of the sweep would fail, before the sweep's directory is made."""
+    """Raises the first job's error if every job of the sweep would fail, before the sweep's directory is made."""
     if prepared.jobs != len(prepared.samples):
         return
     errors = []
@@ -199,7 +199,7 @@ class Jobs:
     ended: list[tuple[str, int]] = field(default_factory=list)
 
     def __call__(self, cfg: DictConfig) -> None:
-        """One job. Raises KeyboardInterrupt where the rest of a sweep must not run."""
+        """One job. Raises KeyboardInterrupt if the rest of a sweep must not run."""
         os.chdir(self.cwd)  # relative paths mean "from where I typed", whatever hydra.job.chdir says
         sys.argv = list(self.argv)
         shown = " ".join(redacted(explicit_overrides()))

@@ -95,7 +95,7 @@ def file_parameters(arguments: Iterable[str]) -> dict[str, str]:
 
 
 def refuse_bare_names(arguments: Iterable[str], loader: ConfigLoader) -> None:
-    """Raises UserError for `Ant` where `task=Ant` is meant."""
+    """Raises UserError for `Ant` if `task=Ant` is meant."""
     for argument in (a for a in arguments if "=" not in a):
         for group in GROUPS:
             options = loader.get_group_options(group, results_filter=ObjectType.CONFIG)

@@ -117,7 +117,7 @@ def _refuse_kind(override: Override, argument: str) -> None:
             "Choose groups by name: config=..., task=..., train=..., sim=..., physics=..."
         )
     if override.is_delete() and not override.is_hydra_override():
-        instead = f"{key}.enabled=false" if RANDOMIZATION.fullmatch(key) else f"{key}=null where a key may be null"
+        instead = f"{key}.enabled=false" if RANDOMIZATION.fullmatch(key) else f"{key}=null if a key may be null"
         raise UserError(f"{argument}: keys cannot be deleted. Allowed: key=value; {instead}.")
     if RANDOMIZATION.fullmatch(key) and override._value is None:
         raise UserError(f"{argument}: an entry cannot be null. To switch it off: {key}.enabled=false")

@@ -38,7 +38,7 @@ C = TypeVar("C", bound=RootConfig)
 FROM_RUN = ("task", "train")
 IDENTITIES = {"task": "name", "train": "algorithm", "sim": "engine"}
 """A group -> the key in it that a resumed run cannot change."""
-SESSION: tuple[str, ...] = (  # keys that a resumed run takes from the command line where they are given there
+SESSION: tuple[str, ...] = (  # keys that a resumed run takes from the command line if they are given there
     "maxIterations", "saveInterval", "saveFrequency", "keepLast", "keepEvery", "logLevel", "checks", "device",
     "sim.threads", "publishInterval", "playSpeed", "simulator",
     *(f"online.{f.name}" for f in dataclasses.fields(OnlineConfig) if f.name != "buffer_capacity"),
@@ -53,7 +53,7 @@ def with_run_config(config: C, saved: dict[str, Any] | None, explicit_task: str 
     """The session's configuration with the run's task and training settings. `config` is not changed.
 
     `saved`: the configuration out of a checkpoint, None in a plain rl_games file, which is then of `explicit_task`.
-    Raises UserError where the command line contradicts the run, or the run's configuration cannot be used.
+    Raises UserError if the command line contradicts the run, or the run's configuration cannot be used.
     """
     if saved is None:
         if explicit_task is None:
@@ -85,7 +85,7 @@ def _engine_of(config: RootConfig) -> SimConfig:
 def resumed_config(config: RootConfig, saved: dict[str, Any], given: Iterable[str]) -> RootConfig:
     """The run's own configuration, but for the few keys that may change while it is continued.
 
-    `config` is this command line's, `given` the paths of the keys that it names itself. Raises UserError where one of
+    `config` is this command line's, `given` the paths of the keys that it names itself. Raises UserError if one of
     those contradicts the run.
     """
     name, session = _task_name(saved), as_dict(config)
@@ -111,7 +111,7 @@ def resumed_config(config: RootConfig, saved: dict[str, Any], given: Iterable[st
 
 
 def whole_config(saved: dict[str, Any]) -> RootConfig:
-    """A configuration that `as_dict` gave, of a known task. Raises UserError where it cannot be used."""
+    """A configuration that `as_dict` gave, of a known task. Raises UserError if it cannot be used."""
     return _typed(saved, _task_name(saved))
 
 
@@ -180,7 +180,7 @@ def _at(content: dict[str, Any], path: str) -> Any:
 
 
 def _identity(content: dict[str, Any], path: str, given: list[str]) -> Any:
-    """What of a key must be equal: of a group the name that was chosen; keys inside count where they are given."""
+    """What of a key must be equal: of a group the name that was chosen; keys inside count if they are given."""
     value = _at(content, path)
     if path in IDENTITIES:
         return value[IDENTITIES[path]]
@@ -198,7 +198,7 @@ def _shown(value: Any) -> Any:
 def typed_parts(content: dict[str, Any], task_name: str) -> dict[str, Any]:
     """`task` and `train` of a saved configuration as dataclasses.
 
-    Raises UserError where a key without a default is missing, or a value is not one.
+    Raises UserError if a key without a default is missing, or a value is not one.
     """
     settings = _settings_class(content)
     schema = Schema(TASKS[task_name].Params, settings)

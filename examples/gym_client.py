@@ -1,4 +1,4 @@
-"""An environment of one's own, in a process of its own, from which a server learns.
+"""An environment of your own, in a process of its own, from which a server learns.
 
     python train.py config=continuous task=Cartpole simulator=external online.training_interval=0
     python examples/gym_client.py --url http://127.0.0.1:58080/ --steps 20000

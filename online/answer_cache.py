@@ -55,7 +55,7 @@ class AnswerCache:
         return (last.answer,) if request.sequence == last.sequence else None
 
     def raw_of(self, stream: str) -> np.ndarray | None:
-        """The stream's last raw observation (R,), where it is known."""
+        """The stream's last raw observation (R,), if it is known."""
         last = self._last.get(stream)
         return None if last is None else last.raw
 
@@ -83,7 +83,7 @@ class AnswerCache:
         ]
 
     def restore(self, state: Iterable[Mapping[str, Any]]) -> None:
-        """The inverse of `state`. Raises KeyError, TypeError, ValueError where it is none; nothing has changed then."""
+        """The inverse of `state`. Raises KeyError, TypeError, ValueError if it is none; nothing has changed then."""
         restored: OrderedDict[str, LastAnswer] = OrderedDict()
         for entry in state:
             answer, raw = entry["answer"], entry["raw"]

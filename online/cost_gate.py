@@ -34,7 +34,7 @@ class CostGate:
     ) -> None:
         """`rewards`: the weights of the task's terms; `threshold`: the least expected reward that is sent.
 
-        `least_chance`: the least chance of success that is sent. Raises UserError where a weight is missing or unknown,
+        `least_chance`: the least chance of success that is sent. Raises UserError if a weight is missing or unknown,
         or a limit is out of its range.
         """
         if not np.isfinite(threshold):

@@ -41,7 +41,7 @@ class StreamObservation:
     stream: str
     obs: np.ndarray  # (W,) float32, what the policy sees
     seen: np.ndarray  # (S,) what the gate sees; empty without one
-    raw: np.ndarray | None = None  # (R,) the packed raw observation, where there is one
+    raw: np.ndarray | None = None  # (R,) the packed raw observation, if there is one
 
 
 class NoFreeSlot(RuntimeError):
@@ -67,7 +67,7 @@ class StreamSlots:
         return list(self._held)
 
     def of(self, stream: str, now: float) -> int:
-        """The stream's slot, a new one where it has none. Raises NoFreeSlot."""
+        """The stream's slot, a new one if it has none. Raises NoFreeSlot."""
         slot = self._held[stream][0] if stream in self._held else self._take(now)
         self._held[stream] = (slot, now)
         self._held.move_to_end(stream)

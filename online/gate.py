@@ -42,7 +42,7 @@ class Gate(Protocol):
 
 
 def check_judgement(judgement: Judgement, n: int, action: ActionSpec) -> None:
-    """Raises ValueError where a gate's answer is not what it must be, naming the part."""
+    """Raises ValueError if a gate's answer is not what it must be, naming the part."""
     verdict, expected = np.asarray(judgement.verdict), np.asarray(judgement.expected)
     if verdict.shape != (n,) or not np.isin(verdict, (Verdict.SEND, Verdict.WAIT)).all():
         raise ValueError(f"the gate's verdict is {verdict!r}; allowed: {n} of SEND (1) and WAIT (2)")
@@ -59,7 +59,7 @@ def check_judgement(judgement: Judgement, n: int, action: ActionSpec) -> None:
 
 
 def check_choices(actions: np.ndarray, spec: ActionSpec) -> None:
-    """Raises ValueError where actions (n, A) are choices that there are not."""
+    """Raises ValueError if actions (n, A) are choices that there are not."""
     if spec.choices is None:
         return
     wrong = ~((actions >= 0) & (actions < np.array(spec.choices)) & (actions == np.floor(actions))).all(1)

@@ -59,7 +59,7 @@ class Pending:
         return self._session * SESSION + self._made
 
     def add(self, experience: Experience) -> None:
-        """A new decision. Raises ValueError where its id is in use."""
+        """A new decision. Raises ValueError if its id is in use."""
         key = (experience.stream, experience.decision)
         if key in self._open or experience.decision in self._ended.get(experience.stream, ()):
             raise ValueError(f"decision {experience.decision} of stream {experience.stream!r} has been made already")
@@ -81,7 +81,7 @@ class Pending:
     def followed(self, stream: str, next_obs: np.ndarray, done: bool = False) -> Experience | None:
         """The next observation of a stream came: its newest decision, where that is complete by now, else None.
 
-        Raises ValueError where the observation does not fit; nothing has changed then.
+        Raises ValueError if the observation does not fit; nothing has changed then.
         """
         experience = self.last_of(stream)
         if experience is None or experience.next_obs is not None:

@@ -41,7 +41,7 @@ class ReplayWriter:
     """The one who adds. Holds whatever the file held already, but for rows that a kill left half written."""
 
     def __init__(self, path: Path, layout: Layout, capacity: int) -> None:
-        """Makes the file, or takes it up. Raises UserError where it cannot be had, or is of another buffer."""
+        """Makes the file, or takes it up. Raises UserError if it cannot be had, or is of another buffer."""
         self.path, self.layout, self.capacity = path, layout, capacity
         try:
             fresh = not path.exists()
@@ -132,7 +132,7 @@ class ReplayReader:
     """The one who samples. Priorities are its own."""
 
     def __init__(self, path: Path, layout: Layout, capacity: int, prioritised: bool = False) -> None:
-        """Raises UserError where the file is missing or of another buffer."""
+        """Raises UserError if the file is missing or of another buffer."""
         try:
             descriptor = open_file(path, layout, capacity)
         except OSError as error:
@@ -155,7 +155,7 @@ class ReplayReader:
 
     @property
     def newest_version(self) -> int:
-        """The newest version that an experience here was decided by; 0 where there is none."""
+        """The newest version that an experience here was decided by; 0 if there is none."""
         rows = self.fresh(max(0, self.added - RECENT))
         return int(rows["version"].max()) if len(rows) else 0
 

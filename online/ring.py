@@ -91,7 +91,7 @@ def make_file(path: Path, layout: Layout, capacity: int) -> int:
 
 
 def open_file(path: Path, layout: Layout, capacity: int) -> int:
-    """Raises UserError where the file is no buffer of this layout; OSError."""
+    """Raises UserError if the file is no buffer of this layout; OSError."""
     descriptor = os.open(path, os.O_RDWR)
     head = os.pread(descriptor, HEADER.itemsize, 0)
     header = np.frombuffer(head, HEADER)[0] if len(head) == HEADER.itemsize else np.zeros(1, HEADER)[0]

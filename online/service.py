@@ -160,14 +160,14 @@ class Service:
             self.writer.add(experience)
 
     def _check(self, request: Observed) -> None:
-        """Raises Refusal where this stream is not to be served."""
+        """Raises Refusal if this stream is not to be served."""
         if request.stream in self._own:
             raise Refusal("invalid", f"stream {request.stream!r} is the built-in simulator's; take another name")
         if self._no_clients is not None:
             raise Refusal("invalid", self._no_clients)
 
     def _make_room(self, request: Observed, clock: float) -> None:
-        """Raises Refusal where there is no slot for the stream, before anything is done with its observation."""
+        """Raises Refusal if there is no slot for the stream, before anything is done with its observation."""
         if request.ends:
             return
         try:

@@ -35,7 +35,7 @@ class ServiceState:
     """Replay buffer, pending decisions, last answers, and the clock by which they age: s that the run was served."""
 
     def __init__(self, run: Run, layout: Layout, online: OnlineConfig) -> None:
-        """Takes up what is there. Raises UserError where it is of another layout, or cannot be had."""
+        """Takes up what is there. Raises UserError if it is of another layout, or cannot be had."""
         self.run, self.layout = run, layout
         self.writer = ReplayWriter(run.replay_file, layout, online.buffer_capacity)
         streams = max(STREAMS, online.max_streams)

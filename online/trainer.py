@@ -1,7 +1,7 @@
 """The training of a policy from the replay buffer, one training at a time: what is done, not when.
 
     trainer = Trainer(learner, reader, gate, rule, seed=0)
-    report = trainer.train()          # `updates` gradient steps; None where there is too little to learn from
+    report = trainer.train()          # `updates` gradient steps; None if there is too little to learn from
 
 One training: new observations go into the normaliser, once each; then, for each update, sample a batch, ask the gate
 again about what it saw, combine the rewards (`online/rewards.py`) and make one gradient step (`rl/actor_critic.py`) on
@@ -93,7 +93,7 @@ class Trainer:
         return self.rule.learning_rate * self.divergence.rate_factor * decay
 
     def train(self) -> UpdateReport | None:
-        """One training; None where there is too little to learn from. What the gate raises passes."""
+        """One training; None if there is too little to learn from. What the gate raises passes."""
         start = time.perf_counter()
         if len(self.reader.usable(self.sieve)) < self.rule.min_batch_size:
             return None
@@ -214,7 +214,7 @@ class Trainer:
         return {**self.learner.state(), "online": {"counts": counts, "rate_factor": factor, "rng": [*words, *rest]}}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """The inverse of `state`. Raises UserError, ValueError, LookupError where it is not one."""
+        """The inverse of `state`. Raises UserError, ValueError, LookupError if it is not one."""
         self.learner.load_state(state)
         saved = state["online"]
         self.counts = Counts(**saved["counts"])

@@ -58,7 +58,7 @@ class Worker:
     """One trainer of one run."""
 
     def __init__(self, run: Run, config: SettledConfig, heartbeat: int, after: int) -> None:
-        """Raises UserError where the run has nothing that can be gone on from."""
+        """Raises UserError if the run has nothing that can be gone on from."""
         usable = newest_usable(run)
         meta = meta_of(usable.state) if usable is not None else None
         if usable is None or meta is None:
@@ -171,7 +171,7 @@ class Worker:
         )
 
     def score(self) -> float | None:
-        """Mean of the last rewards that came and can be learned from; None where they are few."""
+        """Mean of the last rewards that came and can be learned from; None if they are few."""
         rewards = self.trainer.reader.last_rewards(KNOWN_REWARDS)
         rewards = rewards[np.abs(rewards) < HUGE_REWARD]  # or a broken one would be the best for ever
         return float(np.mean(rewards)) if len(rewards) >= ENOUGH_REWARDS else None

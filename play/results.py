@@ -93,7 +93,7 @@ class Results:
 
     @property
     def success_rate(self) -> float | None:
-        """Share of episodes that ended in success; None where the task has no success or nothing ended yet."""
+        """Share of episodes that ended in success; None if the task has no success or nothing ended yet."""
         if self.success_reason is None or not self.returns.count:
             return None
         return self.reasons[self.success_reason] / self.returns.count

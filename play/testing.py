@@ -129,7 +129,7 @@ def wait_for_policy(
 
 
 def find_policy(checkpoint: str, runs_dir: Path, task: str | None) -> StartingPolicy:
-    """Resolves a `checkpoint` and reads it. Raises NothingYet where it may still come, UserError otherwise."""
+    """Resolves a `checkpoint` and reads it. Raises NothingYet if it may still come, UserError otherwise."""
     start = time.perf_counter()
     selection, state = read_selected(checkpoint, runs_dir, task)
     if selection.note:
@@ -152,9 +152,9 @@ def _header(config: SettledConfig, found: StartingPolicy | None, level: float) -
 
 
 def _source(config: SettledConfig, found: StartingPolicy | None) -> FollowSource | None:
-    """Where newer weights come from; None where the checkpoint was pinned, or looking was switched off.
+    """Where newer weights come from; None if the checkpoint was pinned, or looking was switched off.
 
-    Raises UserError where that is the weight bus by name, and there is none.
+    Raises UserError if that is the weight bus by name, and there is none.
     """
     selection = found.selection if found is not None else None
     if config.weights == "bus":
@@ -174,7 +174,7 @@ def _source(config: SettledConfig, found: StartingPolicy | None) -> FollowSource
 
 
 def _check_bus_is_meant(config: SettledConfig, selection: Selection | None) -> None:
-    """Raises UserError where something else on the command line means that the bus is not followed."""
+    """Raises UserError if something else on the command line means that the bus is not followed."""
     if selection is None:
         other = f"agent={config.agent} has no weights"
     elif selection.run is None or selection.follow is None:

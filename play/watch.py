@@ -58,7 +58,7 @@ class Watcher:
         self._turn_before = sys.getswitchinterval()
 
     def look(self) -> None:
-        """One look: prepares a newer version where there is one."""
+        """One look: prepares a newer version if there is one."""
         candidate = self._source.look(self._live.newest)
         for refusal in self._source.refusals():
             self._refusals.put(refusal)

@@ -1,4 +1,4 @@
-"""`livegym new my_robot`: makes a project of one's own from the template, whole or not at all.
+"""`livegym new my_robot`: makes a project of your own from the template, whole or not at all.
 
 new_project("my_robot")        # ./my_robot with a task MyRobot that trains and passes its own tests
 """

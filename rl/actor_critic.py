@@ -112,7 +112,7 @@ class ActorCritic:
             group["lr"] = value
 
     def normalise(self, obs: Tensor, returns: Tensor) -> None:
-        """Takes new observations (n, width) and returns or rewards (n,) into the normalisers, where there are any."""
+        """Takes new observations (n, width) and returns or rewards (n,) into the normalisers, if there are any."""
         self.network.take_in(obs, returns)
 
     def targets(self, t: Transitions) -> Tensor:
@@ -148,7 +148,7 @@ class ActorCritic:
         return Outcome(**told, errors=surprise.abs(), finite=finite)
 
     def _step(self) -> bool:
-        """Adam's step; False where it made weights that are not finite, and was undone."""
+        """Adam's step; False if it made weights that are not finite, and was undone."""
         weights = list(self.model.parameters())
         moments = [value for state in self.optimizer.state.values() for value in state.values()]
         before = [value.detach().clone() for value in (*weights, *moments)]
@@ -176,7 +176,7 @@ class ActorCritic:
         return {name: value.clone() for name, value in self.model.state_dict().items()}
 
     def load_model(self, model: Mapping[str, Tensor]) -> None:
-        """Takes over weights and normalisers. Raises UserError with a readable difference where they do not fit."""
+        """Takes over weights and normalisers. Raises UserError with a readable difference if they do not fit."""
         differs = shape_difference(shapes_of(self.model.state_dict()), shapes_of(model))
         if differs is not None:
             raise UserError(f"the policy does not fit: {differs}")
@@ -187,7 +187,7 @@ class ActorCritic:
         return {"model": self.model_state(), "optimizer": copy.deepcopy(self.optimizer.state_dict())}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """The inverse of `state`. Raises UserError where the model does not fit, ValueError where the optimizer's."""
+        """The inverse of `state`. Raises UserError if the model does not fit, ValueError if the optimizer's."""
         self.load_model(state["model"])
         self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
 

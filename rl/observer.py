@@ -13,7 +13,7 @@ class TrainingObserver(Protocol):
     """Called in the training's own thread; what it raises ends the training."""
 
     def highest_version(self, run: Run) -> int:
-        """The highest policy version of `run` that this observer has given out before; 0 where it has not."""
+        """The highest policy version of `run` that this observer has given out before; 0 if it has not."""
 
     def begin(self, run: Run, learner: Learner, spec: PolicySpec, config: dict[str, Any]) -> None:
         """The run is made, or held again; iterations follow."""

@@ -45,7 +45,7 @@ class Policy:
     def load(self, model: Mapping[str, Tensor], other: PolicySpec | None = None) -> None:
         """Takes over weights and normaliser. Raises Misfit with a readable difference if they do not fit.
 
-        `other` is what the weights were trained for, where that is known. Nothing is changed on refusal.
+        `other` is what the weights were trained for, if that is known. Nothing is changed on refusal.
         """
         self.check(model, other)
         self.copy(model)

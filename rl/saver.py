@@ -79,7 +79,7 @@ class Saver:
         self._kept: Captured | None = None
 
     def after_iteration(self, it: Iteration) -> bool:
-        """Saves where it is due; True where a checkpoint was written. Raises UserError where the policy diverged."""
+        """Saves where it is due; True if a checkpoint was written. Raises UserError if the policy diverged."""
         self._last, self._kept = it, None
         saved = self._due(it) and self.save()
         if it.seconds > LONG_ITERATION:
@@ -113,9 +113,9 @@ class Saver:
         return self.best_return is None or it.mean_return > self.best_return
 
     def save(self) -> bool:
-        """Writes the last iteration's checkpoint, and its environments; False where it could not be written.
+        """Writes the last iteration's checkpoint, and its environments; False if it could not be written.
 
-        Raises UserError where the weights are not finite: no later iteration could mend that.
+        Raises UserError if the weights are not finite: no later iteration could mend that.
         """
         it = self._last
         if it is None or self.saved_version == it.version:

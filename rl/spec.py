@@ -46,7 +46,7 @@ class PolicySpec:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> PolicySpec:
-        """The inverse of `to_dict`. Raises UserError where the data is not such a dictionary."""
+        """The inverse of `to_dict`. Raises UserError if the data is not such a dictionary."""
         try:
             blocks = [tuple((str(n), int(w)) for n, w in data[key]) for key in ("observations", "privileged")]
             return cls(str(data["task"]), blocks[0], blocks[1], _action(data["action"]), float(data["control_dt"]))
@@ -101,7 +101,7 @@ def shape_hash(spec: PolicySpec, model: Mapping[str, Tensor]) -> str:
 
 
 def difference(mine: PolicySpec, my_shapes: Shapes, other: PolicySpec | None, other_shapes: Shapes) -> str | None:
-    """One line on how `other` differs from what acts here; None where they are interchangeable."""
+    """One line on how `other` differs from what acts here; None if they are interchangeable."""
     if other is not None:
         if other.task != mine.task:
             return f"it is a policy of task {other.task}, here acts {mine.task}"
@@ -115,7 +115,7 @@ def difference(mine: PolicySpec, my_shapes: Shapes, other: PolicySpec | None, ot
 
 
 def shape_difference(my_shapes: Shapes, other_shapes: Shapes) -> str | None:
-    """One line on how the parameters differ; None where names, shapes and dtypes are the same."""
+    """One line on how the parameters differ; None if names, shapes and dtypes are the same."""
     missing = [name for name in my_shapes if name not in other_shapes]
     extra = [name for name in other_shapes if name not in my_shapes]
     if missing or extra:

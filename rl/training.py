@@ -72,7 +72,7 @@ class Parent:
     def resumed(self, config: SettledConfig, given: list[str]) -> SettledConfig:
         """The configuration with which this run goes on; `given` are the keys that the command line names.
 
-        Raises UserError where it cannot go on, or where the command line contradicts it.
+        Raises UserError if it cannot go on, or if the command line contradicts it.
         """
         if self.run is None or "config" not in self.state:
             raise UserError(
@@ -115,7 +115,7 @@ class Parent:
 
 
 def load_parent(config: SettledConfig, task: str | None) -> Parent | None:
-    """What `checkpoint` stands for, read; None where it is null. Raises UserError where nothing usable is there."""
+    """What `checkpoint` stands for, read; None if it is null. Raises UserError if nothing usable is there."""
     if config.checkpoint is None:
         return None
     selection, state = read_selected(config.checkpoint, Path(config.runsDir), task)
@@ -162,7 +162,7 @@ class _Training:
         self.observers = observers
 
     def start(self, parent: Parent | None, provenance: Provenance) -> int:
-        """A new run, from the parent's weights and normaliser where there is one; made once everything fits."""
+        """A new run, from the parent's weights and normaliser if there is one; made once everything fits."""
         if parent is not None:
             parent.check_fits(spec_of(self.env), self.config.train)
             self.learner.load_weights(parent.state)
@@ -175,7 +175,7 @@ class _Training:
             return self._run("training", self._saver(run))
 
     def resume(self, run: Run, parent: Parent, provenance: Provenance) -> int:
-        """The parent's run, from where it was. Raises UserError where it is held, or has done its iterations."""
+        """The parent's run, from where it was. Raises UserError if it is held, or has done its iterations."""
         with RunLock(run), file_log(run.log_file):
             parent = parent.reread()
             clean_temporaries(run.nn)

@@ -33,7 +33,7 @@ def _events(run: Run) -> Any:  # tensorboard has no types
 def draw_curves(runs: Sequence[Run], picture: Path, tag: str) -> int:
     """Writes a PNG, SVG or PDF by the picture's name; returns how many runs had the curve.
 
-    Raises UserError where no run has it (naming those that there are), or where the picture cannot be written.
+    Raises UserError if no run has it (naming those that there are), or if the picture cannot be written.
     """
     if picture.suffix not in FORMATS:
         raise UserError(f"runsPlot={picture}: the name must end with one of {', '.join(FORMATS)}.")

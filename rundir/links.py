@@ -59,7 +59,7 @@ def _replace_link(link: Path, text: str) -> bool:
 
 
 def read_pointer(link: Path) -> Path | None:
-    """What `link`, or else its twin, points to; None where neither leads to something that exists.
+    """What `link`, or else its twin, points to; None if neither leads to something that exists.
 
     Absolute targets that were right on another machine are looked up by their last part beside the link.
     """

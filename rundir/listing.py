@@ -48,7 +48,7 @@ class Usable(NamedTuple):
 
 
 def list_checkpoints(run_dir: os.PathLike[str]) -> list[Entry]:
-    """The checkpoints of a run, newest first; empty where there are none.
+    """The checkpoints of a run, newest first; empty if there are none.
 
     Temporaries of any program, directories and links to files that are listed anyway (`best.pth`) are left out.
     """
@@ -115,7 +115,7 @@ def find_latest_checkpoint_file(run_dir: os.PathLike[str]) -> Path | None:
 
 
 def newest_usable(run_dir: os.PathLike[str]) -> Usable | None:
-    """The newest checkpoint of a run that verifies, with its state; None where none does."""
+    """The newest checkpoint of a run that verifies, with its state; None if none does."""
     return first_usable(list_checkpoints(run_dir))[0]
 
 

@@ -3,7 +3,7 @@
     with RunLock(run):          # raises UserError naming the holder where it is held
         train()
 
-    lock_holder(run)            # from anywhere: LockHolder(pid=4711, ...) or None where nobody writes
+    lock_holder(run)            # from anywhere: LockHolder(pid=4711, ...) or None if nobody writes
 
 The lock is `flock` on `<run>/run.lock`. The kernel gives it back when the process dies in whatever way, so a killed
 run is never taken for a live one, and a lock file that rsync copied is held by nobody. The JSON inside only says who
@@ -51,7 +51,7 @@ class LockHolder:
 
     @property
     def here(self) -> bool:
-        """True where the holder runs on this machine (a lock on a network disk may be held elsewhere)."""
+        """True if the holder runs on this machine (a lock on a network disk may be held elsewhere)."""
         return self.boot_id == boot_id()
 
     def __str__(self) -> str:
@@ -154,7 +154,7 @@ def _flock(fd: int, exclusive: bool) -> bool:
 
 
 def _is_file(fd: int, path: Path) -> bool:
-    """False where `path` was replaced since it was opened (a sync tool): a lock on the old file protects nothing."""
+    """False if `path` was replaced since it was opened (a sync tool): a lock on the old file protects nothing."""
     try:
         return os.path.samestat(os.fstat(fd), os.stat(path))
     except OSError:
@@ -162,7 +162,7 @@ def _is_file(fd: int, path: Path) -> bool:
 
 
 def lock_holder(run: os.PathLike[str]) -> LockHolder | None:
-    """Who holds the lock of the run directory `run` now; None where nobody does.
+    """Who holds the lock of the run directory `run` now; None if nobody does.
 
     It changes nothing, and the shared lock that it tries cannot refuse the holder or another looker.
     """

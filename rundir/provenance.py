@@ -96,7 +96,7 @@ def secret_values(arguments: Iterable[str], *yaml_texts: str) -> list[str]:
 
 
 def git_report(secrets: Iterable[str] = (), code: Path = CODE) -> str:
-    """Commit, status and diff of the checkout that `code` is in; one line with the reason where there is none."""
+    """Commit, status and diff of the checkout that `code` is in; one line with the reason if there is none."""
     try:
         top = _git(code, "rev-parse", "--show-toplevel").strip()
         if os.path.realpath(top) != os.path.realpath(code):

@@ -73,7 +73,7 @@ def write_env_state(run_dir: os.PathLike[str], version: int, state: dict[str, An
 
 
 def read_env_state(run_dir: os.PathLike[str], version: int) -> dict[str, Any] | None:
-    """The environments' state that belongs to the checkpoint of `version`; None where it was not kept.
+    """The environments' state that belongs to the checkpoint of `version`; None if it was not kept.
 
     Raises:
         CheckpointError: it is there and damaged.

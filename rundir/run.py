@@ -56,7 +56,7 @@ class Run:
 
     @property
     def unstable(self) -> Path:
-        """Last states of environments that left the finite numbers."""
+        """Last states of environments whose state became non-finite."""
         return self.path / "unstable"
 
     @property
@@ -150,7 +150,7 @@ def _started(name: str) -> tuple[datetime, int] | None:
 
 
 def create_run(runs_dir: Path, task: str, kind: str, when: datetime | None = None) -> Run:
-    """Makes a new run directory, named by `when`, None: now. Raises UserError where it cannot be made."""
+    """Makes a new run directory, named by `when`, None: now. Raises UserError if it cannot be made."""
     if kind not in KINDS:
         raise ValueError(f"kind={kind!r}, allowed: {KINDS}")
     when = when or datetime.now()
@@ -271,7 +271,7 @@ def read_latest(runs_dir: Path, kind: str) -> Path | None:
 
 
 def latest_dangles(runs_dir: Path, kind: str) -> bool:
-    """True where there is a `latest_...` that leads nowhere."""
+    """True if there is a `latest_...` that leads nowhere."""
     pointer = _latest(runs_dir, kind)
     exists = os.path.lexists(pointer) or pointer.with_suffix(".txt").exists()
     return exists and read_latest(runs_dir, kind) is None

@@ -72,7 +72,7 @@ def is_mapping(hint: Any) -> bool:
 
 
 def value_hint(hint: Any) -> Any:
-    """What the names of a mapping hold; None where a key is no mapping."""
+    """What the names of a mapping hold; None if a key is no mapping."""
     return typing.get_args(strip_optional(hint)[0])[1] if is_mapping(hint) else None
 
 
@@ -121,7 +121,7 @@ class Schema:
         """The key at a dotted `path`.
 
         `names` says which names the mappings hold ("task.rewards" -> terms); `typed` is the whole argument, for the
-        message. Raises UserError with the nearest name where there is no such key.
+        message. Raises UserError with the nearest name if there is no such key.
         """
         here: Any = RootConfig
         key = Key("", RootConfig, NO_DOC, None)

@@ -128,7 +128,7 @@ class StreamConnection:
 
 
 async def _send(socket: WebSocket, text: str) -> None:
-    """Raises WebSocketDisconnect where the client has gone."""
+    """Raises WebSocketDisconnect if the client has gone."""
     try:
         await socket.send_text(text)
     except RuntimeError as error:  # starlette's, for a socket that has been closed in the meantime

@@ -31,7 +31,7 @@ PLACES = {
 """Number in a point -> where the status has it."""
 
 Point = dict[str, Any]
-"""`seq`, `t` in s since 1970, and the numbers of `PLACES`, null where they are not known."""
+"""`seq`, `t` in s since 1970, and the numbers of `PLACES`, null if they are not known."""
 
 
 class Points:
@@ -72,7 +72,7 @@ def point_of(status: Mapping[str, Any]) -> Point:
 
 
 def look_up(status: Mapping[str, Any], place: tuple[str, ...]) -> Any:
-    """What the status has at a place; None where it has nothing there."""
+    """What the status has at a place; None if it has nothing there."""
     found: Any = status
     for name in place:
         found = found.get(name) if isinstance(found, Mapping) else None

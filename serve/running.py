@@ -74,7 +74,7 @@ def run_continuous(config: SettledConfig, provenance: Provenance, stop: StopFlag
     """Serves and learns until a stop is asked for; returns the exit status, 0 also then.
 
     `parent`: the run that goes on where `config.resume`, else where a new run's weights come from. Raises UserError
-    where it cannot be begun.
+    if it cannot be begun.
     """
     seed_everything(config.seed)
     torch.set_num_threads(1)  # one forward pass of a few rows; more would wait in the way of the trainer
@@ -173,7 +173,7 @@ def _check(config: SettledConfig, env: Env) -> None:
 
 
 def first_state(config: SettledConfig, spec: PolicySpec, parent: Parent | None) -> dict[str, Any]:
-    """Weights and optimizer that a new run begins with. Raises UserError where the parent's do not fit."""
+    """Weights and optimizer that a new run begins with. Raises UserError if the parent's do not fit."""
     online = config.online
     network = algorithm_of(config.train).actor_critic(spec, config.train)
     learner = ActorCritic(spec, network, OffPolicyRule(network.discount), online.learning_rate)
@@ -184,7 +184,7 @@ def first_state(config: SettledConfig, spec: PolicySpec, parent: Parent | None) 
 
 
 def _go_on(plan: _Plan, run: Run, ends: contextlib.ExitStack) -> tuple[Run, ServiceState]:
-    """A run as it was left, held until the end. Raises UserError where somebody else holds it."""
+    """A run as it was left, held until the end. Raises UserError if somebody else holds it."""
     ends.enter_context(RunLock(run))
     ends.enter_context(file_log(run.log_file))
     clean_temporaries(run.nn)

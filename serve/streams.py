@@ -16,7 +16,7 @@ from livegym.utils.errors import UserError
 
 
 def check_external(env: Env) -> None:
-    """Raises UserError where clients' observations cannot be what the policy is to see."""
+    """Raises UserError if clients' observations cannot be what the policy is to see."""
     config = env.config
     for key in ("delay", "history", "noise"):
         if getattr(config, key):
@@ -38,7 +38,7 @@ def describe(env: Env) -> Description:
 
 
 def features_of(env: Env) -> Callable[[np.ndarray], np.ndarray] | None:
-    """Raw rows (n, R) -> what the policy sees (n, W); None where clients send that themselves."""
+    """Raw rows (n, R) -> what the policy sees (n, W); None if clients send that themselves."""
     task = env.task
     if not isinstance(task, StreamTask):
         return None
@@ -52,7 +52,7 @@ def features_of(env: Env) -> Callable[[np.ndarray], np.ndarray] | None:
 
 
 def reward_of(env: Env) -> RewardOf | None:
-    """The task's reward calculator, weighted as its yaml says; None where the task has none."""
+    """The task's reward calculator, weighted as its yaml says; None if the task has none."""
     task = env.task
     if not isinstance(task, StreamTask):
         return None

@@ -84,14 +84,14 @@ class Watchdog:
         }
 
     def start(self) -> None:
-        """Starts the trainer. Raises OSError where no process can be made."""
+        """Starts the trainer. Raises OSError if no process can be made."""
         self._start()
         self._thread.start()
 
     def start_again(self) -> None:
         """Another trainer after the last one was given up, with as many restarts as at first.
 
-        Raises UserError where it was not.
+        Raises UserError if it was not.
         """
         if self._state != "given up":
             raise UserError(f"the trainer is {self._state}: only one that was given up is started again by hand")

@@ -16,7 +16,7 @@ Promises, each held by `tests/test_sim_contract.py` for every engine:
 - Equal states and controls give bit-identical results at any number of threads.
 - `reset(env_ids)` leaves every other environment bit-identical.
 - `restore(snapshot)` is bit-exact: the next step gives what it would have given.
-- An environment that left the finite numbers, or was given controls that are none, is reported in `unstable`; it is
+- An environment whose state became non-finite, or was given controls that are none, is reported in `unstable`; it is
   never healed silently, costs the others nothing, and is as good as new after `reset`.
 
 Fields are allocated once and refreshed in place, so a reference taken after `start()` stays current. Write `ctrl` in
@@ -81,7 +81,7 @@ class Simulator(ABC):
     cvel: Tensor  # (N, B, 6) angular rad/s, then linear m/s, at the tree's centre of mass, as in MuJoCo
     # forces, where required
     cfrc_ext: Tensor  # (N, B, 6) external torque then force on each body, as MuJoCo's cfrc_ext
-    unstable: Tensor  # (N,) bool: left the finite numbers; such an environment stands still until it is set anew
+    unstable: Tensor  # (N,) bool: became non-finite; such an environment stands still until it is set anew
 
     @abstractmethod
     def require(self, *fields: str) -> None:
@@ -173,7 +173,7 @@ class Simulator(ABC):
 
     @property
     def ctrl_range(self) -> Tensor:
-        """(nu, 2) float32: least and greatest control, known before `start()`; 0, 0 where the model sets no limit."""
+        """(nu, 2) float32: least and greatest control, known before `start()`; 0, 0 if the model sets no limit."""
         raise NotImplementedError
 
     def site_ids(self, names: Sequence[str]) -> list[int]:

@@ -141,7 +141,7 @@ def load_spec(path: Path) -> mujoco.MjSpec:
 def attach(spec: mujoco.MjSpec, frame: str, part: mujoco.MjSpec) -> None:
     """Puts everything of `part` into a named frame of `spec`, under its own names; options stay those of `spec`.
 
-    Raises ValueError where there is no such frame.
+    Raises ValueError if there is no such frame.
     """
     where = spec.frame(frame)
     if where is None:
@@ -181,7 +181,7 @@ def apply_physics(spec: mujoco.MjSpec, physics: Any) -> None:
         if getattr(physics, key) is not None:
             setattr(option, key, getattr(physics, key))
     option.timestep /= physics.substeps
-    # with autoreset, MuJoCo puts an environment that left the finite numbers back to its default state unasked
+    # with autoreset, MuJoCo puts an environment whose state became non-finite back to its default state unasked
     option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
 
 

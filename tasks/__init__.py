@@ -3,7 +3,7 @@
     TASKS["Ant"]          # the class; its module is imported now
     list(TASKS)           # the names, livegym's and those of outside projects; nothing is imported
 
-A new task is a module here or in a project of one's own, `cfg/task/<Name>.yaml`, `cfg/train/<Name>PPO.yaml` and a
+A new task is a module here or in a project of your own, `cfg/task/<Name>.yaml`, `cfg/train/<Name>PPO.yaml` and a
 model, unless it brings its own dynamics (docs/new-task.md). No table names it; the contract tests pick it up.
 """
 

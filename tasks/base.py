@@ -83,7 +83,7 @@ class Task(ABC):
 
     Params: ClassVar[type]  # a frozen dataclass with units, the type of `params` in the yaml
     own_dynamics: ClassVar[bool] = False  # True: no model and no bodies (sim=none), the task itself moves its world
-    success_reason: ClassVar[str | None] = None  # the termination reason that means success, where there is one
+    success_reason: ClassVar[str | None] = None  # the termination reason that means success, if there is one
     bound_params: ClassVar[tuple[str, ...]] = ()  # parameters that are read in `bind` only: no curriculum moves them
     params: Any
 

@@ -14,7 +14,7 @@ from livegym.utils.errors import UserError, not_one_of
 def make_env(
     task: TaskConfig, sim: SimConfig, physics: PhysicsConfig, num_envs: int, seed: int, fields: tuple[str, ...] = ()
 ) -> Env:
-    """N environments of a task. Raises UserError where task, yaml, engine and model do not fit each other.
+    """N environments of a task. Raises UserError if task, yaml, engine and model do not fit each other.
 
     `fields`: of the simulator, required besides those that the task asks for.
     """

@@ -31,8 +31,8 @@ class Curriculum:
     def __init__(self, config: CurriculumConfig | None, task: Task, num_envs: int, device: torch.device) -> None:
         """`task` has its parameters at level 1, and its active reasons.
 
-        Raises UserError where the configuration names a parameter that is not a number of the task's, or that the
-        task reads once only, or where success cannot be measured.
+        Raises UserError if the configuration names a parameter that is not a number of the task's, or that the
+        task reads once only, or if success cannot be measured.
         """
         self.config, self.full = config, task.params
         self.level = 1.0 if config is None else config.level
@@ -47,7 +47,7 @@ class Curriculum:
         self._moves = True
 
     def check_moves(self, ranges: bool) -> None:
-        """`ranges`: whether any range of the randomisation widens. Raises UserError where a level changes nothing."""
+        """`ranges`: whether any range of the randomisation widens. Raises UserError if a level changes nothing."""
         if self.config is not None and not self.config.params and not ranges:
             raise UserError(
                 "task.curriculum moves nothing: it has no params, and no entry of task.randomization has curriculum: "

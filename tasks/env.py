@@ -11,7 +11,7 @@ The order, and why:
    action acts.
 
 Terminated and truncated stay two tensors to the end: a time limit is not a failure. A failure in the very step of the
-time limit is a failure. An environment that left the finite numbers is recorded, reported, ended (`unstable`) and
+time limit is a failure. An environment whose state became non-finite is recorded, reported, ended (`unstable`) and
 reset; its reward in that step counts as 0. It is never healed silently.
 
     env = Env(task, sim, task_config, seed=0)
@@ -54,7 +54,7 @@ class Step:
     terminated: Tensor  # (N,) bool: success or failure
     truncated: Tensor  # (N,) bool: the time limit, where nothing else ended the episode
     final_obs: dict[str, Tensor]  # group -> (N, width), before the reset; equals obs where the episode goes on
-    ended: FinishedEpisodes | None  # None where no episode ended
+    ended: FinishedEpisodes | None  # None if no episode ended
     terms: Tensor  # (N, T) weighted reward terms, as in Env.terms.names
 
 
@@ -64,7 +64,7 @@ class Env:
     def __init__(self, task: Task, sim: Simulator, config: TaskConfig, seed: int) -> None:
         """Binds the task to the simulator and starts it.
 
-        Raises UserError where the yaml and the task's names or shapes do not fit.
+        Raises UserError if the yaml and the task's names or shapes do not fit.
         """
         self.task, self.sim, self.config = task, sim, config
         self.rng = torch.Generator(sim.device).manual_seed(seed)
@@ -133,7 +133,7 @@ class Env:
 
     @property
     def success_reason(self) -> str | None:
-        """The reason that means success; None where the task has none, or the yaml switches it off."""
+        """The reason that means success; None if the task has none, or the yaml switches it off."""
         reason = self.task.success_reason
         return reason if reason in self.reasons.active else None
 
@@ -234,7 +234,7 @@ class Env:
     def load_state_dict(self, state: dict[str, Any], env_ids: Tensor | None = None) -> None:
         """Puts a `state_dict` of n environments into `env_ids` (n,), or into the first n.
 
-        Raises ValueError where the state is of another task or does not fit; nothing is changed then.
+        Raises ValueError if the state is of another task or does not fit; nothing is changed then.
         """
         check_fits(state, self.state_dict(torch.arange(1, device=self.sim.device)))
         ids = self._ids_for(len(state["episode_length"]), env_ids)

@@ -26,7 +26,7 @@ class Observations:
     """Noise, delay and history of the policy's blocks; what is remembered is in `buffers`."""
 
     def __init__(self, layout: ObservationLayout, config: TaskConfig, num_envs: int, device: torch.device) -> None:
-        """Raises UserError where noise, delay or history are for a block that the policy does not see."""
+        """Raises UserError if noise, delay or history are for a block that the policy does not see."""
         there = layout.groups[POLICY]
         for key in ("noise", "delay", "history"):
             for name in getattr(config, key):

@@ -30,7 +30,7 @@ class Randomizer:
     """The schedule of one Env. All draws come from the generator that it is given."""
 
     def __init__(self, schedule: Mapping[str, RandomizationConfig], sim: Simulator, actions: ActionSpec) -> None:
-        """Called before `sim.start()`. Raises UserError where an entry does not fit the model."""
+        """Called before `sim.start()`. Raises UserError if an entry does not fit the model."""
         self.sim = sim
         enabled = {name: config for name, config in schedule.items() if config.enabled}
         self.terms = [make_term(f"task.randomization.{name}", config, sim) for name, config in enabled.items()]
@@ -46,14 +46,14 @@ class Randomizer:
         self._draws_within_episodes = True
 
     def _value_of(self, what: str, otherwise: float) -> Tensor:
-        """(N,) the live values of an entry of the environment itself, or a constant where there is none."""
+        """(N,) the live values of an entry of the environment itself, or a constant if there is none."""
         for term in self.terms:
             if isinstance(term, EnvValue) and term.config.what == what:
                 return term.values[:, 0]
         return torch.full((self.sim.num_envs,), otherwise, device=self.sim.device)
 
     def _last_actions(self, actions: ActionSpec) -> DelayBuffer | None:
-        """What late actions are taken from; None where none is late. Raises UserError where they are choices."""
+        """What late actions are taken from; None if none is late. Raises UserError if they are choices."""
         for term in self.terms:
             if term.config.what == "action_delay":
                 if not isinstance(actions, Box):
@@ -161,7 +161,7 @@ class Inertia:
 
 
 def _refuse_twice(terms: list[Term]) -> None:
-    """Raises UserError where two entries say the same of one object: the second would undo the first."""
+    """Raises UserError if two entries say the same of one object: the second would undo the first."""
     seen: dict[tuple[str, str], str] = {}
     for term in terms:
         for name in term.objects:

@@ -38,7 +38,7 @@ class Term:
     """One entry: its values (N, objects), and how long each environment waits until they are drawn anew."""
 
     def __init__(self, path: str, config: RandomizationConfig, sim: Simulator) -> None:
-        """`path` names the entry in errors. Raises UserError where it does not make sense, or fits nothing."""
+        """`path` names the entry in errors. Raises UserError if it does not make sense, or fits nothing."""
         check(path, config)
         self.path, self.config, self.sim = path, config, sim
         kind = KIND.get(config.what)

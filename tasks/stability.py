@@ -1,4 +1,4 @@
-"""What is done about environments that left the finite numbers: counted, recorded, told, and not too often.
+"""What is done about environments whose state became non-finite: counted, recorded, told, and not too often.
 
 Every one is counted. Warnings are limited, for a bad parameter can break thousands of environments a second. Where no
 environment stays finite for long, there is nothing to learn from, and going on would only waste the time.
@@ -24,7 +24,7 @@ INTERVAL = 10.0  # s between warnings
 
 
 class StateLog(Protocol):
-    """Keeps the last states, to explain an environment that left the finite numbers (sim/recorder.py)."""
+    """Keeps the last states, to explain an environment whose state became non-finite (sim/recorder.py)."""
 
     def push(self) -> None:
         """One control step was made."""
@@ -59,24 +59,24 @@ class StabilityWatch:
         self.steps = state["steps"]
 
     def take_count(self) -> int:
-        """How many environments left the finite numbers since the last call."""
+        """How many environments became non-finite since the last call."""
         count, self.count = self.count, 0
         return count
 
     def all_finite(self) -> None:
-        """No environment left the finite numbers in this step."""
+        """No environment became non-finite in this step."""
         self._in_a_row = 0
 
     def report(self, env_ids: Tensor, episode_steps: Tensor) -> None:
-        """Environments (n,) left the finite numbers at steps (n,) of their episodes, and still hold the bad state.
+        """Environments (n,) became non-finite at steps (n,) of their episodes, and still hold the bad state.
 
-        Raises UserError where no environment has stayed finite for long.
+        Raises UserError if no environment has stayed finite for long.
         """
         self.count += len(env_ids)
         self._in_a_row = self._in_a_row + 1 if len(env_ids) == self.num_envs else 0
         if self._in_a_row >= HOPELESS:
             raise UserError(
-                f"{self.name}: every environment left the finite numbers in each of {HOPELESS} steps. "
+                f"{self.name}: every environment became non-finite in each of {HOPELESS} steps. "
                 "Look at the task's parameters and reward weights, or try physics=accurate.",
                 exit_code=1,
             )
@@ -88,7 +88,7 @@ class StabilityWatch:
     def _tell(self, env_ids: Tensor, first_step: int) -> None:
         shown = ", ".join(str(i) for i in env_ids[:5].tolist()) + (", ..." if len(env_ids) > 5 else "")
         log.warning(
-            "%s: %d environment(s) left the finite numbers (%s; the first at step %d). Reset, counted as '%s'.",
+            "%s: %d environment(s) became non-finite (%s; the first at step %d). Reset, counted as '%s'.",
             self.name,
             len(env_ids),
             shown,

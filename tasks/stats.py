@@ -26,7 +26,7 @@ class FinishedEpisodes:
 
 @dataclass
 class EpisodeSummary:
-    """What happened since the last drain. Means are None where there was nothing to average."""
+    """What happened since the last drain. Means are None if there was nothing to average."""
 
     steps: int = 0
     episodes: int = 0
@@ -36,7 +36,7 @@ class EpisodeSummary:
     reason_counts: dict[str, int] = field(default_factory=dict)
     metric_mean: dict[str, float] = field(default_factory=dict)
     metric_episodes: int = 0  # over how many: all but the unstable ones
-    level: float | None = None  # of the curriculum, where there is one
+    level: float | None = None  # of the curriculum, if there is one
     return_mean: float | None = None
     length_mean: float | None = None
 
@@ -87,7 +87,7 @@ class EpisodeStats:
     ) -> FinishedEpisodes:
         """Closes the episodes of environments (n,): lengths and reasons (n,) int64; metrics: name -> (n,).
 
-        Metrics count where `sound` (n,) bool: of an environment that left the finite numbers they would be nothing.
+        Metrics count where `sound` (n,) bool: of an environment whose state became non-finite they would be nothing.
         """
         for index, name in enumerate(self.metric_names):
             self._metric_sums[index] += metrics[name][sound].double().sum().cpu()

@@ -121,7 +121,7 @@ class StreamTask(Task):
     def pack(self, raw: Mapping[str, Tensor]) -> Tensor:
         """name -> (n, *shape) -> rows (n, width) float32, the fields one after the other.
 
-        Raises ValueError where a field is missing, unknown or of another shape.
+        Raises ValueError if a field is missing, unknown or of another shape.
         """
         fields = self.raw_fields()
         if set(raw) != set(fields):

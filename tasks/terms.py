@@ -20,7 +20,7 @@ POLICY = "policy"  # the group that the policy sees
 
 
 def check_names(what: str, in_python: Iterable[str], in_yaml: Iterable[str]) -> None:
-    """Raises UserError where the task's code and its yaml do not name the same things."""
+    """Raises UserError if the task's code and its yaml do not name the same things."""
     python, yaml = list(in_python), list(in_yaml)
     for name in yaml:
         if name not in python:
@@ -54,7 +54,7 @@ def check_shape(what: str, name: str, value: Tensor, num_envs: int, dims: int) -
 
 
 def check_like(what: str, value: Tensor, shape: tuple[int, ...]) -> None:
-    """Raises UserError where a task gives a tensor of another shape, which would be repeated to fit, or fail later."""
+    """Raises UserError if a task gives a tensor of another shape, which would be repeated to fit, or fail later."""
     if tuple(value.shape) != shape:
         raise UserError(f"{what} has shape {tuple(value.shape)}; it must be {shape}.")
 
@@ -95,7 +95,7 @@ class ObservationLayout:
         return cls(widths, seen, dict(history))
 
     def width(self, group: str) -> int:
-        """Columns of a group; 0 where it has no blocks."""
+        """Columns of a group; 0 if it has no blocks."""
         return sum(width for _, width in self.describe(group))
 
     def describe(self, group: str) -> list[tuple[str, int]]:

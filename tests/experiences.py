@@ -21,7 +21,7 @@ def pending(decision: int = 0, stream: str = "a", clock: float = 0.0, **changes)
 
 
 def complete(decision: int = 0, reward: float | None = None, **changes) -> Experience:
-    """One with its reward (its own number where none is given) and what came after it."""
+    """One with its reward (its own number if none is given) and what came after it."""
     made = pending(decision, **changes).rewarded(float(decision) if reward is None else reward)
     return made.followed(np.full(2, decision + 1, np.float32), done=False)
 

@@ -86,7 +86,7 @@ class Line:
         self.socket.send(text)
 
     def read(self, timeout: float = 0.5) -> bool:
-        """Takes one message; False where none came, or none will."""
+        """Takes one message; False if none came, or none will."""
         try:
             message = json.loads(self.socket.recv(timeout))
         except (TimeoutError, websockets.ConnectionClosed):

@@ -1,4 +1,4 @@
-"""A hand of one's own: used where it has the names, refused with what it lacks where it has not."""
+"""A hand of your own: used where it has the names, refused with what it lacks where it has not."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def test_an_environment_that_breaks_is_ended_counted_recorded_and_reset(caplog):
     assert recorder.dumped == [([1], 2)]
     assert recorder.pushes == 2
     assert env.drain_report().unstable == 1
-    assert "environment(s) left the finite numbers" in caplog.text
+    assert "environment(s) became non-finite" in caplog.text
     assert act(env).ended is None  # it goes on
 
 

@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @pytest.fixture
 def project(tmp_path, monkeypatch) -> Path:
-    """A project of one's own with a task Mine, in use until the test ends."""
+    """A project of your own with a task Mine, in use until the test ends."""
     monkeypatch.chdir(tmp_path)
     folder = new.new_project(str(tmp_path / "mine"))
     monkeypatch.setattr(sys, "path", list(sys.path))

@@ -48,7 +48,7 @@ class Line:
         return self.messages[-1]
 
     def ask(self, what, **more) -> str | None:
-        """The reason why it is not done, None where it is."""
+        """The reason why it is not done, None if it is."""
         self.socket.send(json.dumps({"do": what, **more}))
         message = self.until(lambda m: "answer" in m or "refused" in m)
         return message["refused"] if "refused" in message else message["answer"]["refused"]

@@ -49,7 +49,7 @@ PUSH = {"do": "push", "env_id": 0, "body": "torso", "force": [1.0, 0.0, 0.0], "s
 
 
 def answer(text):
-    """What `read` makes of a message; None where it is refused."""
+    """What `read` makes of a message; None if it is refused."""
     try:
         return read(text)
     except Refused:

@@ -151,7 +151,7 @@ def test_an_exception_keeps_every_finished_iteration_in_the_curves(tmp_path):
     """Q1: a training that fails (here: nothing stays finite, for 100 steps) closes its curves."""
     done = run(tmp_path, *SMALL, "maxIterations=100", "task.params.max_push=1e300")
     assert done.returncode == 1, done.stdout
-    assert "left the finite numbers in each of 100 steps" in done.stdout
+    assert "became non-finite in each of 100 steps" in done.stdout
     (path,) = runs(tmp_path)
     epochs = [value for _, value in scalars(path / "summaries", "info/epochs")]
     assert epochs == list(range(1, 100 // 8 + 1))

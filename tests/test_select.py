@@ -1,4 +1,4 @@
-"""What checkpoint=<selector> means, what it says where there is nothing, and that it makes nothing."""
+"""What checkpoint=<selector> means, what it says if there is nothing, and that it makes nothing."""
 
 from __future__ import annotations
 

@@ -171,10 +171,10 @@ def test_where_nothing_stays_finite_it_is_said_once_and_then_ended(caplog):
     env.reset()
     for _ in range(HOPELESS - 1):
         env.step(env.zero_action())
-    with pytest.raises(UserError, match="every environment left the finite numbers") as error:
+    with pytest.raises(UserError, match="every environment became non-finite") as error:
         env.step(env.zero_action())
     assert error.value.exit_code == 1
-    assert sum("left the finite numbers" in r.message for r in caplog.records) == 1
+    assert sum("became non-finite" in r.message for r in caplog.records) == 1
     assert env.drain_report().unstable == 2 * HOPELESS
 
 

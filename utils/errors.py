@@ -26,7 +26,7 @@ class UserError(Exception):
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """' Did you mean X?' for the nearest of `names`, or '' where none is near."""
+    """' Did you mean X?' for the nearest of `names`, or '' if none is near."""
     by_fold = {n.casefold(): n for n in names}
     near = difflib.get_close_matches(name.casefold(), list(by_fold), n=1, cutoff=0.6)
     return f" Did you mean {by_fold[near[0]]}?" if near else ""

@@ -129,7 +129,7 @@ def discard(path: Path) -> None:
 
 
 def remove_file(path: Path) -> bool:
-    """Removes a file; where that fails it is logged once. True where the name is free afterwards."""
+    """Removes a file; where that fails it is logged once. True if the name is free afterwards."""
     try:
         os.unlink(path)
     except FileNotFoundError:

@@ -21,7 +21,7 @@ class LockTimeout(RuntimeError):
 
 @contextlib.contextmanager
 def held(lock: Union[threading.Lock, threading.Condition], what: str) -> Iterator[None]:
-    """Holds a lock meanwhile. Raises Stuck where it cannot be had within `LOCK_S`."""
+    """Holds a lock meanwhile. Raises Stuck if it cannot be had within `LOCK_S`."""
     if not lock.acquire(timeout=LOCK_S):
         raise LockTimeout(f"{what} was held for {LOCK_S:g} s")
     try:

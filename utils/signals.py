@@ -47,7 +47,7 @@ class StopFlag:
 
     @property
     def exit_status(self) -> int:
-        """128 + signal, as shells have it; 0 where nothing was asked."""
+        """128 + signal, as shells have it; 0 if nothing was asked."""
         return 128 + self.signum if self.signum else 0
 
     def seconds_since(self) -> float:
@@ -61,7 +61,7 @@ class StopFlag:
         self.requested = True
 
     def wait(self, seconds: float) -> bool:
-        """Sleeps up to `seconds`, less where a stop is asked for; True where it was."""
+        """Sleeps up to `seconds`, less where a stop is asked for; True if it was."""
         end = time.monotonic() + seconds
         while not self.requested and (left := end - time.monotonic()) > 0:
             time.sleep(min(TICK, left))

@@ -82,7 +82,7 @@ class Clip:
         self._file.close()
 
     def abandon(self) -> bool:
-        """After a fault: keeps what can be played, and removes the rest. True where something is kept."""
+        """After a fault: keeps what can be played, and removes the rest. True if something is kept."""
         try:
             self.close()
             broken = self._file.broken  # PyAV does not always repeat a fault at the end

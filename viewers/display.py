@@ -47,7 +47,7 @@ def _display() -> str | None:
 
 
 def _probe() -> str | None:
-    """Why no window can be opened; None where it can."""
+    """Why no window can be opened; None if it can."""
     try:
         done = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, text=True, timeout=PATIENCE)
     except subprocess.TimeoutExpired:

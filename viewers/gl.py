@@ -34,7 +34,7 @@ _WITHOUT_GL = "config=test and config=test_stream need no GL."
 def choose_backend() -> str:
     """What MUJOCO_GL names, "egl" or "osmesa", and where it is unset or empty the first of them that works here.
 
-    Raises UserError where MUJOCO_GL names something else, or what is wanted is not on this machine.
+    Raises UserError if MUJOCO_GL names something else, or what is wanted is not on this machine.
     """
     asked = os.environ.get("MUJOCO_GL", "").strip().lower()
     if asked and asked not in _PACKAGES:
@@ -53,7 +53,7 @@ def choose_backend() -> str:
 def make_context(width: int, height: int) -> Any:
     """A context of the chosen backend, for pictures up to width x height pixels, with make_current() and free().
 
-    It belongs to the thread that makes it. Raises UserError where there is none to be had.
+    It belongs to the thread that makes it. Raises UserError if there is none to be had.
     """
     backend = choose_backend()
     logging.getLogger("OpenGL.acceleratesupport").setLevel(logging.WARNING)  # it misses a module that we do not need
@@ -99,7 +99,7 @@ def _has_egl() -> bool:
 
 
 def _extension(egl: ctypes.CDLL, name: str, *arguments: Any) -> Any:
-    """A function of an EGL extension that returns a pointer or a truth value; None where it is not there."""
+    """A function of an EGL extension that returns a pointer or a truth value; None if it is not there."""
     egl.eglGetProcAddress.restype = ctypes.c_void_p
     address = egl.eglGetProcAddress(name.encode())
     return ctypes.CFUNCTYPE(ctypes.c_void_p, *arguments)(address) if address else None

@@ -58,7 +58,7 @@ class KeyBinding:
 
 
 def press(window_state: WindowState, code: int) -> bool:
-    """Does what a key stands for. False where it is none of ours."""
+    """Does what a key stands for. False if it is none of ours."""
     for key in KEYS:
         if code in key.codes:
             key.act(window_state, key.codes.index(code))

@@ -60,7 +60,7 @@ class Window(Viewer):
     """One window; opened anew for each world."""
 
     def __init__(self, controls: Controls, board: Board) -> None:
-        """Raises UserError where no window can be opened; opens none yet."""
+        """Raises UserError if no window can be opened; opens none yet."""
         check_display()
         self._controls, self._board = controls, board
         self._show: WindowThread | None = None

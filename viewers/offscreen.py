@@ -38,7 +38,7 @@ class Painter:
     def __init__(self, model_xml: str, height: int, width: int) -> None:
         """Compiles the model and makes a context for pictures of height x width pixels.
 
-        Raises UserError where there is no off-screen GL, ValueError for a model or a size that cannot be.
+        Raises UserError if there is no off-screen GL, ValueError for a model or a size that cannot be.
         """
         if height < 1 or width < 1:
             raise ValueError(f"a picture of {width} x {height} pixels")

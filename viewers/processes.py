@@ -43,7 +43,7 @@ class ViewerProcesses:
     """An observer of one training (`rl/observer.py`)."""
 
     def __init__(self, config: RootConfig) -> None:
-        """Raises UserError where what is asked for cannot be had: no display, no encoder, a token too short."""
+        """Raises UserError if what is asked for cannot be had: no display, no encoder, a token too short."""
         self._config = config
         self._running: list[ViewerProcess] = []
         self._run: Path | None = None

@@ -24,7 +24,7 @@ def status(state: dict[str, Any], view: View, now: float) -> tuple[str, str]:
 
 
 def marks(state: dict[str, Any]) -> str:
-    """What is unusual at the moment, in capitals; '' where nothing is."""
+    """What is unusual at the moment, in capitals; '' if nothing is."""
     policy = state.get("policy") or {}
     comparing = state.get("comparing")
     found = {

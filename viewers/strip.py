@@ -45,7 +45,7 @@ def world_of(checkpoint: str, runs_dir: Path, seed: int) -> World:
 
 
 def successful_episode(world: World) -> np.ndarray:
-    """(steps, nq) positions of the first episode that succeeds. Raises UserError where none does."""
+    """(steps, nq) positions of the first episode that succeeds. Raises UserError if none does."""
     env, actor = world.env, world.actor
     if env.success_reason is None:
         raise UserError(f"{env.config.name} has no success, so there is no successful episode to draw.")

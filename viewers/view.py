@@ -111,7 +111,7 @@ def cell_of(model: mujoco.MjModel) -> np.ndarray:
 def grid_offsets(num_envs: int, spacing: float | np.ndarray) -> np.ndarray:
     """(N, 3) m: where each environment is put, row by row, in a block about as wide as deep, around the origin.
 
-    `spacing`: m from one to the next, alike or (2,) along x and y. Raises ValueError where there is nothing to place.
+    `spacing`: m from one to the next, alike or (2,) along x and y. Raises ValueError if there is nothing to place.
     """
     if num_envs < 1:
         raise ValueError(f"num_envs={num_envs}: at least 1")

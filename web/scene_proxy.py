@@ -203,7 +203,7 @@ _DIALLED: set[int] = set()  # ports from which proxies of this process connect
 
 
 async def _dial(port: int) -> socket.socket:
-    """A connection to viser that holds little. Raises OSError where there is none."""
+    """A connection to viser that holds little. Raises OSError if there is none."""
     upstream = socket.socket()
     try:
         upstream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)

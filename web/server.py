@@ -104,7 +104,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             super().data_received(data[start : start + PIECE])
 
     async def send(self, message: ASGISendEvent) -> None:
-        """Sends what the application says. Raises ClientDisconnected where this side has broken off."""
+        """Sends what the application says. Raises ClientDisconnected if this side has broken off."""
         await self.writable.wait()
         if self._broken_off:
             raise ClientDisconnected

@@ -12,7 +12,7 @@ from websockets.asyncio.server import ServerConnection
 
 
 def port_of(server: viser.ViserServer, client: viser.ClientHandle) -> int | None:
-    """The port from which viser sees a client connect; None where it has gone already."""
+    """The port from which viser sees a client connect; None if it has gone already."""
     connection = server._websock_server._live_connections.get(client.client_id)
     return connection.remote_address[1] if connection is not None else None
 

@@ -68,7 +68,7 @@ class TensorSpec:
 
     @property
     def torch_dtype(self) -> torch.dtype:
-        """The tensor's own type. Raises UserError where this torch has none of that name."""
+        """The tensor's own type. Raises UserError if this torch has none of that name."""
         dtype = getattr(torch, self.dtype, None)
         if not isinstance(dtype, torch.dtype):
             raise UserError(f"the weight bus has an array {self.name} of type {self.dtype}, which is none here")

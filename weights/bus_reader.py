@@ -1,7 +1,7 @@
 """The weight bus, read: the newest publication, whole, or nothing.
 
     reader = BusReader(bus_file(run.run_id))
-    publication = reader.read(seen=41)       # None where nothing after publication 41 is there
+    publication = reader.read(seen=41)       # None if nothing after publication 41 is there
     reader.wait_past(seen=42, timeout=1.0)   # sleeps until there is
 
 The hole of a plain double buffer: a reader that is slow, or put to sleep in the middle, copies out of a slot that the
@@ -60,7 +60,7 @@ class Publication:
 
 
 class BusReader:
-    """One of many readers of a bus. Raises UserError where there is none, or not one that can be read here."""
+    """One of many readers of a bus. Raises UserError if there is none, or not one that can be read here."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -132,7 +132,7 @@ class BusReader:
         return futex.wait(self._map.count, seen, timeout)
 
     def read(self, seen: int) -> Publication | None:
-        """The newest publication after number `seen`, whole; None where there is none, or the writer was faster."""
+        """The newest publication after number `seen`, whole; None if there is none, or the writer was faster."""
         if self.count <= seen:  # below it where the writer has flipped, but not counted yet, or never will
             return None
         for _ in range(ATTEMPTS):
@@ -156,7 +156,7 @@ class BusReader:
         return Publication(self._model, number, version, epoch, frame, known, stamp)
 
     def not_finite(self) -> str | None:
-        """The first array of the last copy that has NaN or Infinity; None where all are finite.
+        """The first array of the last copy that has NaN or Infinity; None if all are finite.
 
         A sum is finite only where every summand is; where it merely overflowed, the elements decide.
         """

@@ -49,7 +49,7 @@ class BusSource(BusReader):
         self.wait_past(self._done, timeout)
 
     def look(self, acting: Candidate) -> Candidate | None:
-        """The newest publication, where it should act instead of `acting`. Raises UserError where it is not finite."""
+        """The newest publication, where it should act instead of `acting`. Raises UserError if it is not finite."""
         if self._misfit:
             return None
         start = time.perf_counter()

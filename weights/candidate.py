@@ -31,9 +31,9 @@ class Candidate:
     load_ms: float = 0.0
     run_name: str = ""  # where no file says it
     publication: tuple[int, int] | None = None  # on the weight bus: (writer, number)
-    made: float | None = None  # s since 1970: when it was published or saved, where that is known
-    config: dict[str, Any] | None = None  # the run's own, where it is known
-    level: float | None = None  # of the run's curriculum when it was saved, where there is one
+    made: float | None = None  # s since 1970: when it was published or saved, if that is known
+    config: dict[str, Any] | None = None  # the run's own, if it is known
+    level: float | None = None  # of the run's curriculum when it was saved, if there is one
 
     @property
     def run(self) -> str:

@@ -2,7 +2,7 @@
 
     source = FollowSource(CheckpointSource(run, ...), weights="auto", interval=30.0)
     source.wait(1.0)                   # until there may be something new
-    candidate = source.look(acting)    # None where there is not
+    candidate = source.look(acting)    # None if there is not
 
 Changing from one to the other loses nothing, for versions say what is newer, and is logged once each time.
 """
@@ -26,7 +26,7 @@ class FollowSource:
     """`weights=auto|files|bus`."""
 
     def __init__(self, files: CheckpointSource, weights: str, interval: float) -> None:
-        """`interval`: s between looks at files. Raises UserError where `weights` is bus and there is none."""
+        """`interval`: s between looks at files. Raises UserError if `weights` is bus and there is none."""
         self._files, self._weights, self._interval = files, weights, interval
         self._bus: BusSource | None = None
         self._unreadable = ""
@@ -56,7 +56,7 @@ class FollowSource:
             self._bus.wait(timeout)
 
     def look(self, acting: Candidate) -> Candidate | None:
-        """Newer weights, verified; None where there are none."""
+        """Newer weights, verified; None if there are none."""
         bus = self._bus if self._bus is not None and self._bus.run is self._files.run else None
         if self._weights != "files":
             self._check_bus()

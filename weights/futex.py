@@ -19,7 +19,7 @@ import numpy as np
 
 _NUMBERS = {"x86_64": 202, "aarch64": 98, "arm64": 98, "riscv64": 98}
 _WAIT, _WAKE, _EVERYBODY = 0, 1, 2**31 - 1
-PERIOD = 0.001  # s between looks where there is no futex
+PERIOD = 0.001  # s between looks if there is no futex
 
 
 class _Timespec(ctypes.Structure):

@@ -43,7 +43,7 @@ class Publisher:
         """Makes the file, complete or not at all, in the place of one that another writer left.
 
         `description`: plain values that readers need (run, spec, configuration); `digest`: the shape hash; `model`:
-        the arrays to come, by their shapes. Raises OSError where the memory cannot be had.
+        the arrays to come, by their shapes. Raises OSError if the memory cannot be had.
         """
         self.file = file
         self._places, buffer_bytes = places_of(model)

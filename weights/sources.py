@@ -35,7 +35,7 @@ class Source(Protocol):
     """Somewhere newer weights may appear."""
 
     def look(self, acting: Candidate) -> Candidate | None:
-        """Weights that should act instead of `acting`, verified; None where there are none."""
+        """Weights that should act instead of `acting`, verified; None if there are none."""
 
     def refuse(self, candidate: Candidate, for_good: bool) -> None:
         """The candidate does not take over: do not offer it again until it changes.
@@ -51,7 +51,7 @@ class Source(Protocol):
 
 
 def candidate_of(file: Path, state: dict[str, Any], load_ms: float) -> Candidate:
-    """A verified checkpoint's weights, with what is known of them. Raises UserError where it does not say enough.
+    """A verified checkpoint's weights, with what is known of them. Raises UserError if it does not say enough.
 
     A plain rl_games file has no version; its epoch stands in, so that later files of the same run are newer.
     """

@@ -141,7 +141,7 @@ class FieldCopies:
     ) -> None:
         self.kinematic: Copies = []
         self.forces: Copies = []
-        self.velocity: list[BodyVelocity] = []  # one, where it is needed
+        self.velocity: list[BodyVelocity] = []  # one, if it is needed
         for name, source in sources.items():
             (self.forces if is_force(name) else self.kinematic).append((fields[name].numpy(), source))
 

@@ -91,7 +91,7 @@ class ActionPipeline:
 def driven_controls(base: bool, fingers: bool) -> Tensor:
     """The controls that a policy drives (k,): those of the base, those of the fingers, or all.
 
-    Raises UserError where it would drive none.
+    Raises UserError if it would drive none.
     """
     names = [*(BASE_CONTROLS if base else ()), *(FINGER_CONTROLS if fingers else ())]
     if not names:
@@ -103,7 +103,7 @@ def driven_controls(base: bool, fingers: bool) -> Tensor:
 
 
 def meaning_of(name: str) -> Meaning:
-    """The action rule of this name. Raises UserError where there is none."""
+    """The action rule of this name. Raises UserError if there is none."""
     if name not in MEANINGS:
         known: Sequence[str] = sorted(MEANINGS)
         raise UserError(f"action_rule={name}: unknown. Allowed: {', '.join(known)}.{did_you_mean(name, known)}")

@@ -1,4 +1,4 @@
-"""Which hand: ours, or an MJCF of one's own with the same names.
+"""Which hand: ours, or an MJCF of your own with the same names.
 
     python train.py task=BlindGrasping asset=my_hand.xml
 
@@ -41,7 +41,7 @@ PLURALS = {"body": "bodies"}
 
 
 def hand_model(asset: str | None) -> Path:
-    """The hand's MJCF. Raises UserError where one's own cannot be read, or lacks something that tasks read or drive."""
+    """The hand's MJCF. Raises UserError if one's own cannot be read, or lacks something that tasks read or drive."""
     if asset is None:
         return OURS
     path = Path(asset)
@@ -75,7 +75,7 @@ def hand_model(asset: str | None) -> Path:
 
 
 def _actuator_problem(model: mujoco.MjModel, name: str) -> str:
-    """What is wrong with a joint and the actuator of its name; '' where nothing is."""
+    """What is wrong with a joint and the actuator of its name; '' if nothing is."""
     joint, actuator = model.joint(name), model.actuator(name)
     if int(joint.type[0]) not in map(int, (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)):
         return f"joint {name} must be a hinge or a slide"

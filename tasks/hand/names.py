@@ -1,6 +1,6 @@
 """The hand's names, in one table: joints, actuators, links, sites, and which control drives which joints.
 
-A hand of one's own (`asset=path.xml`) has to have these. Joints come in this order in every observation.
+A hand of your own (`asset=path.xml`) has to have these. Joints come in this order in every observation.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def survival(distance: Tensor, params: TerritoryParams) -> Tensor:
 
 
 def nearest_protector(raw: Raw, chunk: Tensor) -> Tensor:
-    """Distance (n,) in chunks from chunks (n,) to the nearest protector of each row; FAR where there is none."""
+    """Distance (n,) in chunks from chunks (n,) to the nearest protector of each row; FAR if there is none."""
     there = raw["protectors"].flatten(1) > 0
     return torch.where(there, grid.SQUARED.index_select(0, chunk), grid.FAR**2).amin(1).sqrt()
 

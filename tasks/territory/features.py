@@ -1,7 +1,7 @@
 """What the queen sees of a raw observation: 28 numbers, most in [0, 1], offsets in [-1, 1].
 
 queen 2 (row, column in parts of the map), energy 1 (part of the most), survived 1 (the last spawn lived),
-threats 4 (rows and columns from her to the nearest two protectors, in parts of the map; 1, 1 where there is none),
+threats 4 (rows and columns from her to the nearest two protectors, in parts of the map; 1, 1 if there is none),
 and for each quadrant (north-west, north-east, south-west, south-east): minerals 4 (in parts of one full field),
 workers 4 (at work, in parts of half of all), protectors 4 (in parts of all), age 4 (mean, in parts of `forgotten`),
 safety 4 (chance to live on the quadrant's richest chunk, by the three protectors nearest to the queen).

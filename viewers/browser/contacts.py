@@ -37,7 +37,7 @@ class Contacts:
         self._visible = False
 
     def show(self, frame: Frame, env_id: int, offset: np.ndarray, view: View) -> None:
-        """Draws the contacts of an environment that stands at `offset` (3,) m; none where the view wants none."""
+        """Draws the contacts of an environment that stands at `offset` (3,) m; none if the view wants none."""
         wanted = view.contacts or view.forces
         if not wanted and not self._visible:
             return

@@ -34,7 +34,7 @@ class Page(Viewer):
     ) -> None:
         """Serves at once. `fps`: most updates of the scene in a second; `size`: (height, width) of `/stream`.
 
-        `video`: whether recordings can be made. Raises UserError where the port cannot be had.
+        `video`: whether recordings can be made. Raises UserError if the port cannot be had.
         """
         self._board, self._video = board, video
         self.gateway = Gateway(address.access, address.host, address.port, self._stats, self._metrics)

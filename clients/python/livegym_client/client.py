@@ -48,7 +48,7 @@ class Client:
     def __init__(self, url: str, token: str | None = None, tries: int = 12, timeout: float = 60.0) -> None:
         """`url` as the server prints it; `timeout`: s to wait for an answer, after which it is asked for again.
 
-        Connects when first asked. Raises ValueError where the url is none.
+        Connects when first asked. Raises ValueError if the url is none.
         """
         self._address = Address.of(url, token)
         self._tries, self._timeout = tries, timeout
@@ -88,12 +88,12 @@ class Client:
         done: bool = False,
         truncated: bool = False,
     ) -> Decision | None:
-        """The decision on an observation; None where it is the last of its episode.
+        """The decision on an observation; None if it is the last of its episode.
 
         `done`: the episode has ended there; `truncated`: only a time limit ended it. Gymnasium's `terminated` and
         `truncated` are meant; both at once are an end.
 
-        `reward`: what the stream's previous decision earned, where it is known here.
+        `reward`: what the stream's previous decision earned, if it is known here.
 
         Raises:
             Refused, Denied, Unreachable.

@@ -50,7 +50,7 @@ class Address:
 
     @classmethod
     def of(cls, url: str, token: str | None) -> Address:
-        """By what the server printed, or what a person writes; a token in it counts where none is given.
+        """By what the server printed, or what a person writes; a token in it counts if none is given.
 
         Raises:
             ValueError: it is no address of a server.
