@@ -53,7 +53,7 @@ class Side:
 def environment(name: str, requirements: Sequence[str]) -> str:
     """The Python of a virtual environment with `requirements`, made on first use: for peers that need other versions.
 
-    Raises subprocess.CalledProcessError where it cannot be made; nothing is left of it then.
+    Raises subprocess.CalledProcessError if it cannot be made; nothing is left of it then.
     """
     folder = ROOT / "benchmarks" / ".environments" / name
     python, ready = folder / "bin" / "python", folder / "ready"
@@ -157,14 +157,14 @@ def present(options: argparse.Namespace, sides: Mapping[str, Side]) -> dict[str,
 
 
 def refuse_busy_machine(force: bool) -> None:
-    """Ends the program where the machine is busy, for its figures would be worthless."""
+    """Ends the program if the machine is busy, for its figures would be worthless."""
     share = cpu_share()
     if share > BUSY and not force:
         raise SystemExit(f"the machine is busy ({100 * share:.0f} % of its cores): quiet it, or --force to look anyway")
 
 
 def wait_for_quiet() -> None:
-    """Waits until nothing else runs; ends the program where that does not come about within QUIET_WITHIN seconds."""
+    """Waits until nothing else runs; ends the program if that does not come about within QUIET_WITHIN seconds."""
     deadline = time.monotonic() + QUIET_WITHIN
     while cpu_share() > BUSY:
         if time.monotonic() > deadline:

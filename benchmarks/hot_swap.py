@@ -3,7 +3,7 @@
 - `torn`: a writer at full speed and two readers; every element of publication n is n. The control believes every copy.
 - latency of a control loop of 60 Hz (Cartpole, 4 environments): `quiet`; `swap`, ours, published 3.5 times a second;
   `flood`, ours, published without a pause; and two naive ways at the same flood, which load_state_dict from shared
-  memory into the acting model in a thread: `locked`, where acting waits for the lock, and `unlocked`, where it may act
+  memory into the acting model in a thread: `locked`, if acting waits for the lock, and `unlocked`, if it may act
   on a mixture (counted by looking at the model it acts with).
 - `publish_us`, `adopt_us` (copy, check, load, exchange) and what of it the control loop does itself; the peer is
   load_state_dict from shared memory, which checks nothing.

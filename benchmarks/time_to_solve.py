@@ -71,7 +71,7 @@ def chosen(options: argparse.Namespace) -> dict[str, Problem]:
 
 
 def solve(problem: Problem, side: str, seed: int, poll: float) -> dict[str, float]:
-    """`seconds_<threshold>` with the start, `training_seconds_<threshold>` without; the limit where it was missed."""
+    """`seconds_<threshold>` with the start, `training_seconds_<threshold>` without; the limit if it was missed."""
     command, tag = problem.commands[side]
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
         training = Training(command, Path(name), tag, seed, poll)

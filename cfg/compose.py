@@ -275,7 +275,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _right_key(path: str) -> str:
-    """The hint for a key in a yaml file that the schema does not have; '' where it is another fault."""
+    """The hint for a key in a yaml file that the schema does not have; '' if it is another fault."""
     if not path or path.startswith("hydra"):
         return ""
     try:

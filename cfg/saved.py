@@ -59,7 +59,7 @@ def with_run_config(config: C, saved: dict[str, Any] | None, explicit_task: str 
         if explicit_task is None:
             raise UserError(
                 "this is a plain rl_games checkpoint: it does not say what it was trained for. "
-                "Name its task, and its network where that is not the task's own: task=<Task> train.network.units=[...]"
+                "Name its task, and its network if that is not the task's own: task=<Task> train.network.units=[...]"
             )
         return config
     name = _task_name(saved)

@@ -65,7 +65,7 @@ def main() -> None:
     """Runs `--streams` environments in turn and prints what they earn."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--url", default="http://127.0.0.1:58080/", help="as the server prints it")
-    options.add_argument("--token", help="where the server asks for one")
+    options.add_argument("--token", help="if the server asks for one")
     options.add_argument("--steps", type=int, default=10_000, help="decisions in each stream")
     options.add_argument("--streams", type=int, default=1, help="environments")
     given = options.parse_args()

@@ -142,7 +142,7 @@ def main() -> None:
     """Steps all territories together and prints how many spawns lived."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--url", default="http://127.0.0.1:58080/", help="as the server prints it")
-    options.add_argument("--token", help="where the server asks for one")
+    options.add_argument("--token", help="if the server asks for one")
     options.add_argument("--steps", type=int, default=2_000, help="decisions in each stream")
     options.add_argument("--streams", type=int, default=2, help="territories")
     options.add_argument("--seed", type=int, default=0)

@@ -201,7 +201,7 @@ def _log_prob_of_forced(
 
 
 def _executed(proposed: np.ndarray, judgement: Judgement | None, gated: bool) -> tuple[np.ndarray, np.ndarray]:
-    """(n, A) what is done, and (n,) where that is nothing, so that the row means nothing."""
+    """(n, A) what is done, and (n,) if that is nothing, so that the row means nothing."""
     n = len(proposed)
     if not gated:
         return proposed, np.zeros(n, bool)

@@ -2,7 +2,7 @@
 
     pending.add(experience)
     pending.followed("north", next_obs)                 # the next observation of that stream came
-    complete = pending.rewarded("north", 17, 0.5)       # raises RewardError where that makes no sense
+    complete = pending.rewarded("north", 17, 0.5)       # raises RewardError if that makes no sense
 
 An experience is complete with its reward and the observation that came next, in whatever order they come. A reward may
 come late, twice, for a decision that never was, or for another stream's: each is counted, refused with its reason, and
@@ -74,12 +74,12 @@ class Pending:
             self.add(experience)
 
     def last_of(self, stream: str) -> Experience | None:
-        """The newest decision of a stream, where it is still open."""
+        """The newest decision of a stream, if it is still open."""
         decision = self._last.get(stream)
         return None if decision is None else self._open.get((stream, decision))
 
     def followed(self, stream: str, next_obs: np.ndarray, done: bool = False) -> Experience | None:
-        """The next observation of a stream came: its newest decision, where that is complete by now, else None.
+        """The next observation of a stream came: its newest decision, if that is complete by now, else None.
 
         Raises ValueError if the observation does not fit; nothing has changed then.
         """
@@ -91,7 +91,7 @@ class Pending:
         return self._update(experience.followed(next_obs, done))
 
     def rewarded(self, stream: str, decision: int, reward: float, done: bool = False) -> Experience | None:
-        """The reward of a decision came: the experience, where it is complete by now, else None.
+        """The reward of a decision came: the experience, if it is complete by now, else None.
 
         `done`: the episode ended there, so no observation follows. Raises RewardError; nothing has changed then.
         """

@@ -190,7 +190,7 @@ class ReplayReader:
     def sample(self, size: int, rng: np.random.Generator, sieve: Sieve = ALL) -> tuple[np.ndarray, np.ndarray]:
         """Rows (n,) that a sieve lets through, and their importance weights (n,) float32, 1 where sampling is uniform.
 
-        Uniform: `size` different ones, or all where there are fewer. Prioritised: `size` draws with replacement.
+        Uniform: `size` different ones, or all if there are fewer. Prioritised: `size` draws with replacement.
         Copies that are not whole are left out, so there may be a few less.
         """
         slots = self.usable(sieve)

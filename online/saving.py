@@ -27,7 +27,7 @@ class CheckpointKeeper:
         self.trouble = ""  # why the last one could not be written
 
     def save(self, state: dict[str, Any], version: int, trainings: int, added: int, score: float | None) -> bool:
-        """Writes a version where it is new; False if it could not be written.
+        """Writes a version if it is new; False if it could not be written.
 
         `score`: mean of the last rewards that came, None if they are too few to tell.
         """

@@ -49,7 +49,7 @@ class ServiceState:
         self._restore_answers()
         for file in (run.pending_file, run.answers_file):
             discard(file)  # once: a kill must not bring them back a second time
-        told = [e.clock for e in self.pending.all()]  # later than the buffer's where that was left behind
+        told = [e.clock for e in self.pending.all()]  # later than the buffer's if that was left behind
         self._start = time.monotonic() - max([self.writer.clock, *told])
 
     def _session(self) -> int:
@@ -101,7 +101,7 @@ class ServiceState:
             log.warning("%s cannot be used (%r): what is asked again is decided again.", file, error)
 
     def save(self, without: frozenset[str] = frozenset()) -> None:
-        """Keeps what is open for the next session, but for the decisions of some streams; says where it cannot."""
+        """Keeps what is open for the next session, but for the decisions of some streams; says if it cannot."""
         self.tick()
         self._save_pending(without)
         if len(self.answer_cache):

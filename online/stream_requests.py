@@ -22,10 +22,10 @@ class Observed:
     """One observation of one stream."""
 
     stream: str
-    obs: np.ndarray | None = None  # (W,) float32, the policy's observation, where the task has no raw fields
-    raw: np.ndarray | None = None  # (R,) float32, the packed raw observation, where it has
+    obs: np.ndarray | None = None  # (W,) float32, the policy's observation, if the task has no raw fields
+    raw: np.ndarray | None = None  # (R,) float32, the packed raw observation, if it has
     sequence: int | None = None  # strictly rising in a stream; the same again gets the same answer; a lower is refused
-    reward: float | None = None  # of the stream's previous decision, where the client knows it
+    reward: float | None = None  # of the stream's previous decision, if the client knows it
     done: bool = False  # the episode ended with this observation: nothing is decided
     truncated: bool = False  # the same, but by a time limit: things would have gone on from here
 

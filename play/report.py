@@ -80,7 +80,7 @@ class Reporter:
         )
 
     def write(self) -> bool:
-        """Writes results.json, atomically; False (and a warning) where that failed."""
+        """Writes results.json, atomically; False (and a warning) if that failed."""
         self.note_refusals()
         try:
             atomic_write_text(self.file, strict_json(self.results.to_dict()))

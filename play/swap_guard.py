@@ -1,8 +1,8 @@
 """`swapGuard`: a new version first plays some episodes of its own, and takes over only if it is not worse.
 
 Both versions play the same number of episodes in spare environments, from the same first states and with the same
-generators. The new one is adopted where the lower confidence bound of the difference of mean returns, by the bootstrap
-(Efron 1979, doi:10.1214/aos/1176344552), is not below minus the margin: where it is not shown to be no
+generators. The new one is adopted if the lower confidence bound of the difference of mean returns, by the bootstrap
+(Efron 1979, doi:10.1214/aos/1176344552), is not below minus the margin: if it is not shown to be no
 worse than that, it does not take over. The world that people watch is not touched.
 """
 
@@ -72,7 +72,7 @@ class SwapGuard:
             f"in {len(new)} shadow episodes each; difference at least {bound:.4g} "
             f"at confidence {self._rule.confidence:g}, margin {self._rule.margin:g}"
         )
-        if not bound >= -self._rule.margin:  # also where it is no number
+        if not bound >= -self._rule.margin:  # also if it is no number
             raise UserError(f"swapGuard: {finding}. More episodes, or a swapGuardMargin, let more versions pass")
         log.info("swapGuard lets %s pass: %s", candidate.name, finding)
         self._known = (candidate.label(live.first_run), new)

@@ -187,7 +187,7 @@ def _check_bus_is_meant(config: SettledConfig, selection: Selection | None) -> N
         other = "followLatest=true looks at files"
     else:
         return
-    raise UserError(f"weights=bus: {other}. Leave one of the two out; weights=auto takes the bus where it can.")
+    raise UserError(f"weights=bus: {other}. Leave one of the two out; weights=auto takes the bus if it can.")
 
 
 @dataclass(frozen=True)

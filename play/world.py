@@ -40,7 +40,7 @@ class World:
 
     @property
     def live(self) -> LivePolicy | None:
-        """The actor, where it is a policy."""
+        """The actor, if it is a policy."""
         return self.actor if isinstance(self.actor, LivePolicy) else None
 
 
@@ -91,7 +91,7 @@ def _world_in(
 
 
 def _set_level(env: Env, first: Candidate) -> None:
-    """As hard as the task was for that version; the full task where it does not say."""
+    """As hard as the task was for that version; the full task if it does not say."""
     if env.config.curriculum is None:
         return
     env.set_level(1.0 if first.level is None else first.level)

@@ -121,7 +121,7 @@ class Progress:
             log.info("%s", ", ".join(f"{name} {value}" for name, value in self._facts(it).items()))
 
     def _draw(self, live: Live, it: Iteration) -> None:
-        """Redraws the table, not too often; gives up drawing where the terminal is gone."""
+        """Redraws the table, not too often; gives up drawing if the terminal is gone."""
         now = time.monotonic()
         if now - self._shown_at < 1 / REFRESH_RATE and it.epoch < self._rate.max_iterations:
             return

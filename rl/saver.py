@@ -79,7 +79,7 @@ class Saver:
         self._kept: Captured | None = None
 
     def after_iteration(self, it: Iteration) -> bool:
-        """Saves where it is due; True if a checkpoint was written. Raises UserError if the policy diverged."""
+        """Saves if it is due; True if a checkpoint was written. Raises UserError if the policy diverged."""
         self._last, self._kept = it, None
         saved = self._due(it) and self.save()
         if it.seconds > LONG_ITERATION:

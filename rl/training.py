@@ -132,7 +132,7 @@ def run_training(
     parent: Parent | None,
     observers: Sequence[TrainingObserver] = (),
 ) -> int:
-    """Trains; returns the exit status: 0, 128 + signal after a stop, 1 where the last state could not be saved."""
+    """Trains; returns the exit status: 0, 128 + signal after a stop, 1 if the last state could not be saved."""
     seed_everything(config.seed)
     torch.set_num_threads(config.train.torch_threads)
     torch.autograd.set_detect_anomaly(config.checks, check_nan=config.checks)

@@ -14,7 +14,7 @@ POINTS = 1000  # of a curve that are drawn; more are thinned
 
 
 def read_curve(run: Run, tag: str) -> tuple[list[int], list[float]]:
-    """(frames, values) of one scalar; both empty where the run has no such curve."""
+    """(frames, values) of one scalar; both empty if the run has no such curve."""
     accumulator = _events(run)
     if tag not in accumulator.Tags()["scalars"]:
         return [], []

@@ -1,6 +1,6 @@
 """One writer a run: a lock that also tells whether a run is live on this machine.
 
-    with RunLock(run):          # raises UserError naming the holder where it is held
+    with RunLock(run):          # raises UserError naming the holder if it is held
         train()
 
     lock_holder(run)            # from anywhere: LockHolder(pid=4711, ...) or None if nobody writes
@@ -60,7 +60,7 @@ class LockHolder:
 
 
 def boot_id() -> str:
-    """What identifies this start of this machine; the host's name where the system does not say."""
+    """What identifies this start of this machine; the host's name if the system does not say."""
     return read_first_line(Path("/proc/sys/kernel/random/boot_id")) or socket.gethostname()
 
 
@@ -122,7 +122,7 @@ class RunLock:
             log.warning("%s: the holder could not be noted (%s)", self.path, error.strerror or error)
 
     def release(self) -> None:
-        """Gives the lock back; does nothing where it is not held. The file stays: removing it would split the lock."""
+        """Gives the lock back; does nothing if it is not held. The file stays: removing it would split the lock."""
         fd, self._fd = self._fd, None
         if fd is None:
             return

@@ -22,7 +22,7 @@ from livegym.utils.files import atomic_write_bytes, remove_file
 
 
 def set_best(nn_dir: Path, path: Path) -> None:
-    """Makes `best.pth` (a relative link) and `best.txt` point to the checkpoint `path`; warns where that fails."""
+    """Makes `best.pth` (a relative link) and `best.txt` point to the checkpoint `path`; warns if that fails."""
     point(nn_dir / BEST, path)
 
 

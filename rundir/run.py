@@ -81,12 +81,12 @@ class Run:
 
     @property
     def pin_file(self) -> Path:
-        """There where the run must not be deleted."""
+        """There if the run must not be deleted."""
         return self.path / "pinned"
 
     @property
     def parent_file(self) -> Path:
-        """Which checkpoint a run started from, where it did."""
+        """Which checkpoint a run started from, if it did."""
         return self.path / "parent.json"
 
     @property
@@ -96,7 +96,7 @@ class Run:
 
     @property
     def sessions_file(self) -> Path:
-        """How often a continuous run was taken up: decisions are numbered by it, also where the buffer is gone."""
+        """How often a continuous run was taken up: decisions are numbered by it, also if the buffer is gone."""
         return self.path / "sessions.txt"
 
     @property
@@ -228,7 +228,7 @@ def list_runs(runs_dir: Path, kind: str | Sequence[str] | None = None, task: str
 
 
 def begin_run(runs_dir: Path, task: str, kind: str, provenance: Provenance) -> Run:
-    """A new run directory that explains itself; nothing is left of it where that fails, by a UserError."""
+    """A new run directory that explains itself; nothing is left of it if that fails, by a UserError."""
     run = create_run(runs_dir, task, kind)
     try:
         write_metadata(run.path, provenance, task)

@@ -77,10 +77,10 @@ def resolve_checkpoint(selector: str, runs_dir: Path, task: str | None = None) -
 
 
 def read_selected(selector: str, runs_dir: Path, task: str | None = None) -> tuple[Selection, dict[str, Any]]:
-    """What `selector` stands for, and the state in that file; tried again where a live run prunes it meanwhile.
+    """What `selector` stands for, and the state in that file; tried again if a live run prunes it meanwhile.
 
     Raises:
-        NothingYet, UserError: as `resolve_checkpoint`; also where the file cannot be used.
+        NothingYet, UserError: as `resolve_checkpoint`; also if the file cannot be used.
     """
     for _ in range(READ_ATTEMPTS - 1):
         selection = resolve_checkpoint(selector, runs_dir, task)
@@ -119,7 +119,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _pointed_run(runs_dir: Path, task: str | None) -> tuple[Run | None, str]:
-    """The run of `latest_train` if it may be used, and a word where it may not."""
+    """The run of `latest_train` if it may be used, and a word if it may not."""
     if latest_dangles(runs_dir, "train"):
         return None, "latest_train leads nowhere, so the run started last is taken"
     path = read_latest(runs_dir, "train")

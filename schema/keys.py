@@ -158,7 +158,7 @@ class Schema:
         )
 
     def right_path(self, path: str, where: str, siblings: Iterable[str]) -> str:
-        """Where a name that was typed in the wrong place or style belongs; '' where that is not known."""
+        """Where a name that was typed in the wrong place or style belongs; '' if that is not known."""
         leaf = path.rpartition(".")[2]
         root = self.keys(RootConfig)
         if where and leaf in root:

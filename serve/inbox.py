@@ -56,7 +56,7 @@ class Asked:
             self.future.set_result(list(answers))
 
     def fail(self, error: Exception) -> None:
-        """No answer, and why. Does nothing where it has been answered."""
+        """No answer, and why. Does nothing if it has been answered."""
         with contextlib.suppress(InvalidStateError):
             self.future.set_exception(error)
 

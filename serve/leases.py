@@ -1,6 +1,6 @@
 """Whose stream is it: a stream belongs to the client that first named it, as long as that client is there.
 
-    leases.check("client a", ["north"])    # raises Refused where it is another's
+    leases.check("client a", ["north"])    # raises Refused if it is another's
     new = leases.take("client a", ["north"])
     leases.leave("client a")               # north may be taken up by anybody now
 

@@ -125,7 +125,7 @@ class RewardMessage(_Message):
 
 
 def observe_message(description: Description) -> type[BaseModel]:
-    """The schema of observations: of `raw` fields where the task has them, else of the policy's `obs`."""
+    """The schema of observations: of `raw` fields if the task has them, else of the policy's `obs`."""
     if description.raw_fields:
         parts: dict[str, Any] = {
             # Under a name of its own, since a field may be called `copy` or `json`, as methods of the model are.

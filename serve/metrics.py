@@ -44,9 +44,9 @@ class Number:
     unit: str
     meaning: str
     label: str | None = None  # name of the label that tells the parts of `*` or `value` apart
-    value: str | None = None  # of the label, where the place is one number
+    value: str | None = None  # of the label, if the place is one number
     scale: float = 1.0  # from the status to /metrics: Prometheus counts in seconds
-    group: str = ""  # the meaning of all that have the same name, where they are several
+    group: str = ""  # the meaning of all that have the same name, if they are several
 
     @property
     def kind(self) -> str:
@@ -249,7 +249,7 @@ class Curves:
         self._last: dict[str, tuple[int, float]] = {}  # tag -> step and value that were written last
 
     def update(self, status: Mapping[str, Any]) -> bool:
-        """Writes what is new since the last point, where it is time for one; whether it was."""
+        """Writes what is new since the last point, if it is time for one; whether it was."""
         now = self._clock()
         if now < self._next:
             return False

@@ -38,7 +38,7 @@ class MessageRefused(ValueError):
         """`details`: field, given, expected."""
         super().__init__(message)
         self.kind, self.message, self.retry_after, self.details = kind, message, retry_after, details
-        self.id: int | None = None  # of the message, where it could be read
+        self.id: int | None = None  # of the message, if it could be read
 
     def about(self, message_id: int | None) -> MessageRefused:
         """Itself, now known to refuse this message."""

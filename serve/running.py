@@ -73,7 +73,7 @@ LEARNED_FROM = 10
 def run_continuous(config: SettledConfig, provenance: Provenance, stop: StopFlag, parent: Parent | None) -> int:
     """Serves and learns until a stop is asked for; returns the exit status, 0 also then.
 
-    `parent`: the run that goes on where `config.resume`, else where a new run's weights come from. Raises UserError
+    `parent`: the run that goes on if `config.resume`, else where a new run's weights come from. Raises UserError
     if it cannot be begun.
     """
     seed_everything(config.seed)
@@ -195,7 +195,7 @@ def _go_on(plan: _Plan, run: Run, ends: contextlib.ExitStack) -> tuple[Run, Serv
 def _begin(
     plan: _Plan, provenance: Provenance, parent: Parent | None, ends: contextlib.ExitStack
 ) -> tuple[Run, ServiceState]:
-    """A new run, held until the end, with its buffer and a first checkpoint; nothing is left where one fails."""
+    """A new run, held until the end, with its buffer and a first checkpoint; nothing is left if one fails."""
     config, spec = plan.config, plan.spec
     first = first_state(config, spec, parent)
     run = begin_run(Path(config.runsDir), config.task.name, "continuous", provenance)

@@ -143,7 +143,7 @@ class Simulator(ABC):
         """Takes over what was written into randomised fields of environments (n,), sorted.
 
         Every constant derived from them follows: bounding volumes follow `geom_size` of primitive geoms, `body_inertia`
-        follows `body_mass` where it is not randomised itself. Kinematic fields follow at the next step or reset.
+        follows `body_mass` if it is not randomised itself. Kinematic fields follow at the next step or reset.
         """
 
     def model_value(self, field: str) -> Tensor:

@@ -9,7 +9,7 @@ Two things here are not obvious, and each has a test:
 - A contact sensor's force points from its first object to its second. With the body as the *second*
   (`reftype`, `refname`) and the first left open, it is the force on the body, in the world frame, +m*g at rest.
   mjOBJ_BODY is the body itself; mjOBJ_XBODY would be its whole subtree.
-- MuJoCo computes `cfrc_ext` in a step only where a sensor asks for it, so one is added that does.
+- MuJoCo computes `cfrc_ext` in a step only if a sensor asks for it, so one is added that does.
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ def forward_stage(model: mujoco.MjModel, needs: Needs) -> int:
 
 
 def known(kind: str, name: str, names: Iterable[str]) -> str:
-    """`name`, where it is among `names`. Raises ValueError with the nearest."""
+    """`name`, if it is among `names`. Raises ValueError with the nearest."""
     names = [n for n in names if n]
     if name not in names:
         raise ValueError(f"{kind} {name}: unknown. There are: {', '.join(names)}.{did_you_mean(name, names)}")

@@ -2,7 +2,7 @@
 
 MuJoCo's mj_setConst derives most of it: among others the bounding volumes (`geom_rbound`, `geom_aabb`, `bvh_aabb`) by
 which collisions are found, without which a geom of a new `geom_size` rests at the wrong height or falls through others.
-It costs a forward pass, so it runs only where a field that it reads was randomised. It does not derive inertia: at a
+It costs a forward pass, so it runs only if a field that it reads was randomised. It does not derive inertia: at a
 given shape that is proportional to the mass, so here it follows where only the mass is randomised.
 """
 

@@ -5,8 +5,8 @@
     curriculum.begin(env_ids)                           # episodes begin, at the present level
     if curriculum.ended(env_ids, success): ...          # episodes ended; True: the level changed
 
-The level is between 0 and 1. It goes up one step where the success rate over so many ended episodes is high enough,
-down where it is too low, and only while a policy learns: whoever watches changes nothing. Episodes that began at
+The level is between 0 and 1. It goes up one step if the success rate over so many ended episodes is high enough,
+down if it is too low, and only while a policy learns: whoever watches changes nothing. Episodes that began at
 another level do not count. Without a configuration the task is the full one from the beginning (level 1).
 """
 
@@ -109,7 +109,7 @@ class Curriculum:
 
 
 def _out_of_range(value: float, doc: KeyDoc) -> str:
-    """Which bound of a parameter a value misses; '' where it misses none."""
+    """Which bound of a parameter a value misses; '' if it misses none."""
     if doc.low is not None and value < doc.low:
         return f"at least {doc.low:g}"
     if doc.above is not None and value <= doc.above:

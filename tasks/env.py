@@ -52,8 +52,8 @@ class Step:
     obs: dict[str, Tensor]  # group -> (N, width), where the next action acts
     reward: Tensor  # (N,) float32
     terminated: Tensor  # (N,) bool: success or failure
-    truncated: Tensor  # (N,) bool: the time limit, where nothing else ended the episode
-    final_obs: dict[str, Tensor]  # group -> (N, width), before the reset; equals obs where the episode goes on
+    truncated: Tensor  # (N,) bool: the time limit, if nothing else ended the episode
+    final_obs: dict[str, Tensor]  # group -> (N, width), before the reset; equals obs if the episode goes on
     ended: FinishedEpisodes | None  # None if no episode ended
     terms: Tensor  # (N, T) weighted reward terms, as in Env.terms.names
 
@@ -274,7 +274,7 @@ class Env:
         self.task.go_by(self.curriculum.params())
 
     def _blocks(self) -> dict[str, Tensor]:
-        """The task's blocks, and the environment's own, where the yaml names it."""
+        """The task's blocks, and the environment's own, if the yaml names it."""
         blocks = self.task.observe(self.sim)
         groups = self.config.observations
         if EPISODE_TIME in (*groups.policy, *groups.privileged):
@@ -295,7 +295,7 @@ class Env:
     def _find_unstable(self, weighted: Tensor, obs: dict[str, Tensor]) -> Tensor:
         """(N,) bool; reports such environments, and zeroes their rewards and observations in place."""
         unstable = self.sim.unstable.clone()
-        # a sum is finite only where every summand is: one reduction for all, and row by row only where that fails
+        # a sum is finite only if every summand is: one reduction for all, and row by row only if that fails
         total = weighted.sum() + sum(value.sum() for value in obs.values())
         if not torch.isfinite(total):
             for value in (weighted, *obs.values()):

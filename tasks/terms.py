@@ -64,7 +64,7 @@ class ObservationLayout:
     """Which block stands where in which group.
 
     widths: block -> width, in the task's order; groups: group -> block names, in the order of concatenation;
-    history: block -> of how many control steps the policy sees it, 1 where it is not named.
+    history: block -> of how many control steps the policy sees it, 1 if it is not named.
     """
 
     widths: dict[str, int]

@@ -41,7 +41,7 @@ def temporary_name(path: Path) -> Path:
 
 
 def sync_directory(directory: Path) -> None:
-    """Flushes the names in `directory` to the disk, where the file system knows how to."""
+    """Flushes the names in `directory` to the disk, if the file system knows how to."""
     with contextlib.suppress(OSError):
         fd = os.open(directory, os.O_RDONLY)
         try:
@@ -129,7 +129,7 @@ def discard(path: Path) -> None:
 
 
 def remove_file(path: Path) -> bool:
-    """Removes a file; where that fails it is logged once. True if the name is free afterwards."""
+    """Removes a file; if that fails it is logged once. True if the name is free afterwards."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -220,7 +220,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_json_dict(path: Path) -> dict[str, Any]:
-    """The mapping in a JSON file; empty where the file is missing, unreadable or holds something else."""
+    """The mapping in a JSON file; empty if the file is missing, unreadable or holds something else."""
     try:
         content = read_json(path)
     except (OSError, ValueError):
@@ -229,7 +229,7 @@ def read_json_dict(path: Path) -> dict[str, Any]:
 
 
 def read_first_line(path: Path) -> str:
-    """The first line of a text file without surrounding blanks; empty where the file cannot be read."""
+    """The first line of a text file without surrounding blanks; empty if the file cannot be read."""
     try:
         lines = path.read_text("utf-8", "replace").splitlines()
     except (OSError, ValueError):  # ValueError: a NUL in the name

@@ -36,7 +36,7 @@ def generator_states() -> dict[str, Any]:
 
 
 def set_generator_states(states: dict[str, Any]) -> None:
-    """Puts back what `generator_states` returned; GPU states only where the same number of GPUs is there."""
+    """Puts back what `generator_states` returned; GPU states only if the same number of GPUs is there."""
     torch.set_rng_state(states["torch"])
     kind, keys, position, has_gauss, cached = states["numpy"]
     np.random.set_state((kind, np.array(keys, dtype=np.uint32), position, has_gauss, cached))

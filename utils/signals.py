@@ -61,7 +61,7 @@ class StopFlag:
         self.requested = True
 
     def wait(self, seconds: float) -> bool:
-        """Sleeps up to `seconds`, less where a stop is asked for; True if it was."""
+        """Sleeps up to `seconds`, less if a stop is asked for; True if it was."""
         end = time.monotonic() + seconds
         while not self.requested and (left := end - time.monotonic()) > 0:
             time.sleep(min(TICK, left))

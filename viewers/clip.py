@@ -34,7 +34,7 @@ QUALITY = {"preset": "veryfast", "crf": "20", "tune": "zerolatency", "sc_thresho
 # a fragment from key picture to key picture; delay_moov: no file before the first of them is whole
 FRAGMENTS = {"movflags": "frag_keyframe+empty_moov+delay_moov+default_base_moof"}
 FAULTS: tuple[type[Exception], ...] = (OSError, ValueError, RuntimeError, *((av.FFmpegError,) if av else ()))
-"""What a clip raises where it cannot be encoded or written."""
+"""What a clip raises if it cannot be encoded or written."""
 
 
 def check_encoder() -> None:
@@ -54,7 +54,7 @@ class Clip:
     """A file that is there from its first whole fragment on. After a fault, `abandon` is all that can be done."""
 
     def __init__(self, path: Path, dt: Fraction, height: int, width: int) -> None:
-        """`path`, or path_2 and so on where that is taken; dt: s between steps; height, width: even, in pixels."""
+        """`path`, or path_2 and so on if that is taken; dt: s between steps; height, width: even, in pixels."""
         self._file = _NewFile(path)
         self._container = av.open(self._file, "w", format="mp4", options=FRAGMENTS)
         self._stream = self._container.add_stream(CODEC, rate=1 / dt, options=QUALITY)
@@ -130,7 +130,7 @@ class _NewFile:
         raise AssertionError("count() does not end")
 
     def close(self) -> None:
-        """Closes the file, where it was made. Raises OSError."""
+        """Closes the file, if it was made. Raises OSError."""
         if self._file is not None:
             self._file.close()
 

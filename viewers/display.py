@@ -28,7 +28,7 @@ _INSTEAD = (
 
 
 def check_display() -> None:
-    """Returns where a window can be opened; raises UserError elsewhere."""
+    """Returns if a window can be opened; raises UserError elsewhere."""
     if sys.platform == "darwin":
         return _check_mjpython()
     if sys.platform.startswith("linux"):

@@ -4,7 +4,7 @@
     context.make_current()
 
 MuJoCo reads MUJOCO_GL when it is first imported and settles then what `mujoco.Renderer` can do: GLFW, which needs a
-display, where the variable is unset. Contexts here come from `mujoco.egl` or `mujoco.osmesa` themselves, so they work
+display, if the variable is unset. Contexts here come from `mujoco.egl` or `mujoco.osmesa` themselves, so they work
 whoever imported MuJoCo before. The choice is made once a process: PyOpenGL serves one of the two.
 
 This module imports neither MuJoCo nor OpenGL, so a bad MUJOCO_GL can be told in one line before they stumble over it.
@@ -32,7 +32,7 @@ _WITHOUT_GL = "config=test and config=test_stream need no GL."
 
 @functools.cache
 def choose_backend() -> str:
-    """What MUJOCO_GL names, "egl" or "osmesa", and where it is unset or empty the first of them that works here.
+    """What MUJOCO_GL names, "egl" or "osmesa", and if it is unset or empty the first of them that works here.
 
     Raises UserError if MUJOCO_GL names something else, or what is wanted is not on this machine.
     """

@@ -158,7 +158,7 @@ class BusReader:
     def not_finite(self) -> str | None:
         """The first array of the last copy that has NaN or Infinity; None if all are finite.
 
-        A sum is finite only where every summand is; where it merely overflowed, the elements decide.
+        A sum is finite only if every summand is; where it merely overflowed, the elements decide.
         """
         if all(math.isfinite(view.sum().item()) for view in self._floats):
             return None

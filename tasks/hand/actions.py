@@ -21,7 +21,7 @@ from livegym.tasks.hand.names import BASE_CONTROLS, CONTROLS, FINGER_CONTROLS
 from livegym.utils.errors import UserError, did_you_mean
 
 Rule = Callable[[Tensor], Tensor]
-"""last targets (N, 18) -> what holds where the policy says nothing (N, 18)."""
+"""last targets (N, 18) -> what holds if the policy says nothing (N, 18)."""
 Meaning = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """action (N, k) in [-1, 1], last targets (N, k), limits (k, 2), largest steps (k,) -> targets (N, k)."""
 Filter = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]

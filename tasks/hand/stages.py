@@ -49,6 +49,6 @@ def lasted(timer: Tensor, seconds: float, control_dt: float) -> Tensor:
 
 
 def next_stage(stage: Tensor, done: Tensor) -> Tensor:
-    """stage (N,) int64, done (N, S) bool -> (N,) int64: one further where the present stage is done."""
+    """stage (N,) int64, done (N, S) bool -> (N,) int64: one further if the present stage is done."""
     here = done.gather(1, stage[:, None]).squeeze(1)
     return (stage + here).clamp(max=done.shape[1] - 1)

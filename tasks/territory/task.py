@@ -60,7 +60,7 @@ class Territory(CostTask):
             "age": RawField(MAP, 0, MOST, "steps since a spawn was set within 2 chunks of each chunk"),
             "queen": RawField((2,), 0, grid.SIDE - 1, "row and column of the queen's chunk"),
             "energy": RawField((), 0, self.params.energy_max, "her energy"),
-            "survived": RawField((), 0, 1, "1 where the spawn of the last step lived, else 0"),
+            "survived": RawField((), 0, 1, "1 if the spawn of the last step lived, else 0"),
         }
 
     def bind(self, sim: Simulator) -> None:

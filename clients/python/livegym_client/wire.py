@@ -17,7 +17,7 @@ MAX_BYTES = 60_000
 MAX_ITEMS = 64
 
 Observation = Union[Mapping[str, Any], Sequence[float], np.ndarray]
-"""The policy's observation, W numbers; or named nested arrays, where the task takes raw observations."""
+"""The policy's observation, W numbers; or named nested arrays, if the task takes raw observations."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Decision:
 class Address:
     """Where a server is."""
 
-    base: str  # http://host:port, or https://, and where a proxy adds one, a path
+    base: str  # http://host:port, or https://, and if a proxy adds one, a path
     token: str | None
 
     @classmethod

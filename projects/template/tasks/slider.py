@@ -1,8 +1,8 @@
 """Slider: stop a cart at a mark.
 
 A cart of 1 kg on a rail is pushed with up to 5 N, 50 times a second, and has to come to rest at a mark that is drawn at
-the start. It senses where it is, how fast it is, and how far the mark is. An episode ends in success where it rests at
-the mark, in failure where it leaves the rail.
+the start. It senses where it is, how fast it is, and how far the mark is. An episode ends in success if it rests at
+the mark, in failure if it leaves the rail.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ class _Learning(A2CBase):
         return super().train_actor_critic(input_dict)
 
     def _cut_off_value(self, infos: dict[str, Any]) -> Tensor | None:
-        """(N, 1): gamma * V(last observation) where the time limit ended the episode, else 0."""
+        """(N, 1): gamma * V(last observation) if the time limit ended the episode, else 0."""
         cut_off = infos["time_outs"]
         if not cut_off.any():
             return None

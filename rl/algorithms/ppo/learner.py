@@ -1,6 +1,6 @@
 """A training by rl_games' agent: its iterations, and all of its state.
 
-The state has rl_games' own keys where it has them, so that its tools can read a checkpoint; what the library forgets
+The state has rl_games' own keys if it has them, so that its tools can read a checkpoint; what the library forgets
 (learning rate, meters, the counters of an asymmetric critic) lies under `learner`.
 """
 
