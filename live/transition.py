@@ -38,7 +38,7 @@ def mixed_mode(old: Distribution, new: Distribution, alpha: Tensor) -> Tensor:
 
 
 def mixed_sample(old: Distribution, new: Distribution, alpha: Tensor, rng: torch.Generator) -> Tensor:
-    """A draw from the mixture, from `rng` alone: the new one's own action if it was drawn to act."""
+    """A draw from the mixture, from `rng` alone: the new policy's action if it was drawn to act."""
     by_new = torch.rand(alpha.shape, generator=rng, device=alpha.device) < alpha
     mine, theirs = new.sample(rng), old.sample(rng)
     return torch.where(by_new.reshape(-1, *[1] * (mine.ndim - 1)), mine, theirs)

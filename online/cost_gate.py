@@ -61,7 +61,7 @@ class CostGate:
     def evaluate(self, seen: np.ndarray, action: np.ndarray, confidence: np.ndarray) -> Judgement:
         """Packed raw observations (n, S) and actions (n, A) -> verdict, expected reward, weighted terms, fallback.
 
-        Raises ValueError for shapes that do not fit, numbers that are none, and choices that there are not.
+        Raises ValueError for wrong shapes, non-finite values, and out-of-range discrete actions.
         """
         raw, chosen = self._read(seen), self._read_action(action, len(seen))
         found = self._task.expect(raw, chosen)

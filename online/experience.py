@@ -143,7 +143,7 @@ class Experience(Decision):
 
     obs: np.ndarray  # (obs,) float32
     log_prob: float  # of `proposed` under the policy that chose it
-    executed_log_prob: float  # the same of `executed`; of a choice that the gate had done, 0: it was certain
+    executed_log_prob: float  # of `executed`; 0 for a discrete action that the gate chose: it was certain
     seen: np.ndarray  # (seen,) what the gate saw
     time: float  # s since 1970
     clock: float  # s that the run has been served

@@ -4,8 +4,8 @@
     judgement.verdict            # (n,) SEND or WAIT
 
 `seen` is what the gate judges by, kept with each experience, so that a later judgement is about the same moment: the
-raw observation for a cost function, the environment's state for a look ahead. A gate must say the same of the same as
-long as its rules are the same; how often it still agrees with what it said is a metric of the training.
+raw observation for a cost function, the environment's state for a look ahead. A gate must be deterministic: equal
+inputs give equal verdicts until its rules change. How often it still agrees with its earlier verdicts is a metric.
 """
 
 from __future__ import annotations

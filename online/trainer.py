@@ -64,7 +64,9 @@ class Counts:
     rollbacks: int = 0
     overruns: int = 0  # trainings that took longer than the interval
     learned_until: int = 0  # number of the first experience that the normalisers do not know
-    looked_until: int = 0  # the same of experiences that were looked at; after a roll back it is beyond the other
+    looked_until: int = (
+        0  # number of the first experience not yet examined; after a rollback it is beyond `learned_until`
+    )
 
 
 class Trainer:

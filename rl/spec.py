@@ -25,7 +25,7 @@ class PolicySpec:
 
     task: str
     observations: tuple[tuple[str, int], ...]  # (block, width) of the policy group, in order
-    privileged: tuple[tuple[str, int], ...]  # the same of the critic's group
+    privileged: tuple[tuple[str, int], ...]  # likewise for the critic's group
     action: ActionSpec
     control_dt: float  # s
 

@@ -16,7 +16,7 @@ Promises, each held by `tests/test_sim_contract.py` for every engine:
 - Equal states and controls give bit-identical results at any number of threads.
 - `reset(env_ids)` leaves every other environment bit-identical.
 - `restore(snapshot)` is bit-exact: the next step gives what it would have given.
-- An environment whose state became non-finite, or was given controls that are none, is reported in `unstable`; it is
+- An environment whose state became non-finite, or that receives non-finite controls, is reported in `unstable`; it is
   never healed silently, costs the others nothing, and is as good as new after `reset`.
 
 Fields are allocated once and refreshed in place, so a reference taken after `start()` stays current. Write `ctrl` in

@@ -161,7 +161,7 @@ class Inertia:
 
 
 def _refuse_twice(terms: list[Term]) -> None:
-    """Raises UserError if two entries say the same of one object: the second would undo the first."""
+    """Raises UserError if two entries set one quantity of an object: the second would undo the first."""
     seen: dict[tuple[str, str], str] = {}
     for term in terms:
         for name in term.objects:

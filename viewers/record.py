@@ -158,7 +158,7 @@ class Reel(Listener):
 
 
 class SampledReel(Reel):
-    """The beginning of one episode of every so-many-th version; in between the loop is paused, and costs little.
+    """The beginning of one episode of every n-th version; in between the loop is paused, and costs little.
 
     For clips of a training: a policy that is learning is judged by its first seconds. The number is `videoEvery`.
     """

@@ -88,7 +88,7 @@ class Connection(H11Protocol):
 
 
 class WebSocketConnection(WebSocketsSansIOProtocol):
-    """A WebSocket that ends quietly where the library logs an error: on a refusal, and on text that is none.
+    """A WebSocket that ends quietly where the library logs an error: on a refusal, and on invalid UTF-8.
 
     Nothing is read from it while the application has a message to take. Two things follow. A pong then waits with all
     the rest, so its lateness says nothing about the client. And what one read brought is held: that is little, unless

@@ -71,7 +71,9 @@ class TensorSpec:
         """The tensor's own type. Raises UserError if this torch has none of that name."""
         dtype = getattr(torch, self.dtype, None)
         if not isinstance(dtype, torch.dtype):
-            raise UserError(f"the weight bus has an array {self.name} of type {self.dtype}, which is none here")
+            raise UserError(
+                f"the weight bus uses dtype {self.dtype} for {self.name}, which this torch does not support"
+            )
         return dtype
 
     def view(self, buffer: np.ndarray) -> Tensor:

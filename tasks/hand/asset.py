@@ -41,7 +41,7 @@ PLURALS = {"body": "bodies"}
 
 
 def hand_model(asset: str | None) -> Path:
-    """The hand's MJCF. Raises UserError if one's own cannot be read, or lacks something that tasks read or drive."""
+    """The hand's MJCF. Raises UserError if your own cannot be read, or lacks something that tasks read or drive."""
     if asset is None:
         return OURS
     path = Path(asset)

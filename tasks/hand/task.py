@@ -24,7 +24,7 @@ class HandTask(Task):
         return Box(self.params.action_size)
 
     def parts(self) -> dict[str, Path]:
-        """The hand, ours or one's own."""
+        """The hand, ours or your own."""
         return {"hand": hand_model(self.params.asset)}
 
     def control(self, action: Tensor) -> Tensor:
