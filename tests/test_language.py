@@ -1,4 +1,4 @@
-"""Habits of wording that came back most often stay out of the project's own texts: each with the reason, and the cure."""
+"""Habits of wording that came back often stay out of the texts of this project. Each has its reason and its cure."""
 
 from __future__ import annotations
 
