@@ -71,7 +71,7 @@ def costs(size: str, repeats: int) -> dict[str, float]:
                 if live.acting.version != number:
                     raise RuntimeError(f"version {number} was not taken over")
                 timed("peer_in", lambda: [shared[key].copy_(value) for key, value in world.weights.items()])
-                timed("peer_out", lambda: peer._model.load_state_dict(shared))
+                timed("peer_out", lambda: peer._module.load_state_dict(shared))
         us = {f"{what}_us": statistics.median(values) for what, values in found.items()}
         whole = us["publish_us"] + us["adopt_us"] + us["exchange_us"]
         return {**us, "ratio": whole / (us["peer_in_us"] + us["peer_out_us"]), "ratio_adopt": whole / us["peer_out_us"]}

@@ -181,7 +181,7 @@ def naive(world: World, seconds: float, locked: bool) -> dict[str, float]:
     def load() -> None:
         while not end.is_set():
             with lock:
-                policy._model.load_state_dict(shared)
+                policy._module.load_state_dict(shared)
 
     def act(obs: torch.Tensor) -> torch.Tensor:
         with lock:
