@@ -131,7 +131,7 @@ def scene_client(server: Served, page: str = "", **settings):
 
 
 class SceneLine:
-    """A client of a stage's viser server itself, past the door."""
+    """A client of the viser server itself, past the gateway."""
 
     def __init__(self, scene_server, page: str = "") -> None:
         url = f"ws://127.0.0.1:{scene_server.server.get_port()}/"

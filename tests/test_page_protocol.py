@@ -24,7 +24,7 @@ from livegym.tasks.build import make_env
 from livegym.viewers.browser.contacts import _turns
 from livegym.viewers.browser.frames import LatestFrame
 from livegym.viewers.browser.pages import REFUSALS, Pages
-from livegym.viewers.browser.protocol import MAX_MESSAGE, REQUESTS, Refused, ViewSettings, read
+from livegym.viewers.browser.protocol import MAX_MESSAGE, REQUESTS, PageMessageError, ViewSettings, read
 from livegym.viewers.browser.scene_server import SceneServer
 from livegym.viewers.view import View
 from tests.dummy import counting_env
@@ -52,7 +52,7 @@ def answer(text):
     """What `read` makes of a message; None if it is refused."""
     try:
         return read(text)
-    except Refused:
+    except PageMessageError:
         return None
 
 
@@ -95,14 +95,14 @@ def test_any_text_is_a_request_or_refused(text):
     ],
 )
 def test_what_is_malformed_is_refused_in_few_words(text):
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(PageMessageError) as refused:
         read(text)
     assert len(str(refused.value)) < MAX_MESSAGE
 
 
 def test_a_negative_environment_is_refused():
     """It was looked up in arrays, from their end or past it, and ended the thread that draws for everybody."""
-    with pytest.raises(Refused, match="env_id=-1: 0 or more"):
+    with pytest.raises(PageMessageError, match="env_id=-1: 0 or more"):
         read('{"do": "view", "env_id": -1}')
     assert read('{"do": "view", "env_id": 7}').view.env_id == 7
 
@@ -195,7 +195,7 @@ def test_positions_and_turns_are_rounded_to_what_packs_well(ants):
 def test_each_client_hides_for_itself_and_finds_its_page_by_its_port(ants):
     """Through attributes of viser that are not public: another version of viser may lack them."""
     scene_server = ants.scene_server
-    scene_server.look("one", ViewSettings(View(env_id=1, show_all=False), True))
+    scene_server.apply("one", ViewSettings(View(env_id=1, show_all=False), True))
     with SceneLine(scene_server, page="one") as one, SceneLine(scene_server) as other:
         until(lambda: len(scene_server.client_cameras) == 2)
         assert sorted(client_camera.page for client_camera in scene_server.client_cameras.values()) == ["", "one"]
@@ -208,7 +208,7 @@ def test_each_client_hides_for_itself_and_finds_its_page_by_its_port(ants):
 
 def test_a_new_client_of_a_page_has_its_camera_put(ants):
     """A page whose scene was loaded anew, in other colours, after any other wish kept viser's own camera."""
-    ants.scene_server.look("one", ViewSettings(View(preset="top"), False))
+    ants.scene_server.apply("one", ViewSettings(View(preset="top"), False))
     with SceneLine(ants.scene_server, page="one") as line:
         until(lambda: ants.scene_server.client_cameras)
         ants.draw()
@@ -223,7 +223,7 @@ def test_a_frame_that_is_drawn_anew_for_another_view_is_not_old(ants):
         ants.draw()
         line.messages()
         lag = ants.scene_server.lag
-        ants.scene_server.look("one", ViewSettings(View(preset="top"), True))
+        ants.scene_server.apply("one", ViewSettings(View(preset="top"), True))
         assert [m for m in line.messages() if m["type"] == "SetCameraPositionMessage"]
         assert ants.scene_server.lag == lag
 

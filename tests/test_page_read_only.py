@@ -9,7 +9,7 @@ import pytest
 from livegym.play.board import Board
 from livegym.play.controls import Controls
 from livegym.viewers.browser.pages import Pages
-from livegym.viewers.browser.protocol import REQUESTS, Refused, ViewSettings
+from livegym.viewers.browser.protocol import REQUESTS, PageMessageError, ViewSettings
 from livegym.web.scene_messages import TokenBucket
 
 ORDERS = {
@@ -43,7 +43,7 @@ def test_an_order_is_refused_where_there_are_no_controls(pages, what):
         made._do("page", text, TokenBucket(1, 1))
         assert [type(asked) for asked in controls._asked] == [REQUESTS[what]]
         return
-    with pytest.raises(Refused, match="only shows"):
+    with pytest.raises(PageMessageError, match="only shows"):
         made._do("page", text, TokenBucket(1, 1))
     assert not controls._asked
 

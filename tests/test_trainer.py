@@ -290,7 +290,7 @@ def test_a_row_with_a_wrong_checksum_is_not_even_that(tmp_path):
     damage(world, "reward", [17], right_checksum=False)
     assert world.trainer.train().samples == 49.0
     assert world.trainer.counts.broken == 0
-    assert world.trainer.reader.torn > 0
+    assert world.trainer.reader.partial > 0
 
 
 @pytest.mark.parametrize("right_checksum", [True, False])
@@ -445,7 +445,7 @@ def diverge(trainer) -> None:
 
 
 def test_the_rate_comes_back_by_calm_but_not_beyond_what_was_configured(tmp_path, monkeypatch):
-    monkeypatch.setattr("livegym.online.divergence.CALM", 7)
+    monkeypatch.setattr("livegym.online.divergence.STABLE", 7)
     world = World(tmp_path, lr_decay=1.0)
     world.add(50)
     trainer = world.trainer

@@ -73,7 +73,7 @@ class SceneServer:
             self.slot.clear()
             self._scene = Scene(self.server, model, min(world.env.num_envs, SHOWN))
             for client in self.server.get_clients().values():
-                self._open_eye(client)
+                self._open_camera(client)
             self.hello = {
                 "scene": secrets.token_hex(8),  # no other test has it, so a page left open notices that too
                 "bodies": [name for name in moving if name],
@@ -115,7 +115,7 @@ class SceneServer:
     def _joined(self, client: viser.ClientHandle) -> None:
         with self._lock:
             if client.client_id in self.server.get_clients():  # it may have left before this was called
-                self._open_eye(client)
+                self._open_camera(client)
                 self.slot.want(f"scene {client.client_id}", True)
 
     def _left(self, client: viser.ClientHandle) -> None:
@@ -123,7 +123,7 @@ class SceneServer:
             self.client_cameras.pop(client.client_id, None)
             self.slot.want(f"scene {client.client_id}", False)
 
-    def _open_eye(self, client: viser.ClientHandle) -> None:
+    def _open_camera(self, client: viser.ClientHandle) -> None:
         port = port_of(self.server, client)
         if self._scene is None or port is None:
             return
