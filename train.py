@@ -1,4 +1,4 @@
-"""livegym's command line: compose, check, name the run, run one mode.
+"""livegym's command line: compose, check, then run one mode.
 
 python train.py config=train_headless task=Ant
 python train.py config=test task=Ant testGamesNum=0 checkpoint=latest reloadInterval=2
@@ -14,6 +14,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from livegym.utils.child import CHILD
+from livegym.utils.interpreter import explain_missing
 from livegym.utils.search_path import forget_checkout
 from livegym.utils.signals import StopFlag, end_on_interrupt
 
@@ -31,8 +32,10 @@ def main() -> int:
         from livegym import child
 
         return child.main()
-    from livegym.cfg import cli
-
+    try:
+        from livegym.cfg import cli
+    except ModuleNotFoundError as error:
+        return explain_missing(error)
     return cli.run(job)
 
 

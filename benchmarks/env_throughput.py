@@ -132,7 +132,9 @@ def bare_rate(
 
     `batch` is mujoco.batch's or mjbatch's Batch: what is used here they have in common, but for `stage`.
     """
-    ctrl, qpos, qvel = batch.bind("ctrl"), batch.bind("qpos"), batch.bind("qvel")
+    ctrl = batch.bind("ctrl")
+    qpos = batch.bind("qpos")
+    qvel = batch.bind("qvel")
     rng = np.random.default_rng(0)
     low, high = batch.model.actuator_ctrlrange.T
     actions = [rng.uniform(low, high, (num_envs, len(low))) for _ in range(ACTIONS)]
@@ -186,7 +188,9 @@ def envpool(name: str, plan: Plan) -> float:
         pool = library.make(
             BENCHES[name].peer, "gymnasium", num_envs=num_envs, batch_size=batch, num_threads=os.cpu_count()
         )
-        low, high, size = pool.action_space.low, pool.action_space.high, pool.action_space.shape
+        low = pool.action_space.low
+        high = pool.action_space.high
+        size = pool.action_space.shape
         rng = np.random.default_rng(0)
         actions = [rng.uniform(low, high, (batch, *size)).astype(low.dtype) for _ in range(ACTIONS)]
         pool.async_reset()

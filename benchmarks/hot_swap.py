@@ -154,7 +154,9 @@ def _key(size: str) -> str:
 
 
 def _loops(options: argparse.Namespace, table: Table, size: str) -> dict[str, float]:
-    names, key, figures = ("quiet", "swap", "flood", "locked", "unlocked"), _key(size), {}
+    names = ("quiet", "swap", "flood", "locked", "unlocked")
+    key = _key(size)
+    figures = {}
     rounds = _sides(options, names, ["--size", size], rounds_of(options))
     for name in names:
         cells = [str(summary(rounds, m)[name]) for m in ("p50_ms", "p99_ms", "max_ms")]

@@ -139,7 +139,9 @@ def latency(side: str, task: str, seconds: float, filled: int) -> dict[str, floa
 
 
 def _paced(simulator: BuiltIn, coupled: Trainer | None, live: Any, w: World, seconds: float) -> dict[str, float]:
-    took, late, version = [], 0, 1
+    took = []
+    late = 0
+    version = 1
     due = time.perf_counter()
     end = due + seconds
     while due < end:
@@ -284,7 +286,9 @@ def buffer_locked(seconds: float) -> dict[str, float]:
     """The same with a deque and a lock, sampled by a thread."""
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
         _, made = _writer(Path(name) / "replay.bin")
-    buffer, lock, end = deque(made * 10, maxlen=10_000), threading.Lock(), time.perf_counter() + seconds
+    buffer = deque(made * 10, maxlen=10_000)
+    lock = threading.Lock()
+    end = time.perf_counter() + seconds
     counts = {"adds": 0, "samples": 0}
 
     def sample() -> None:

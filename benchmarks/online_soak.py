@@ -153,7 +153,9 @@ class Soak:
     def look(self, fault: str) -> None:
         """Takes one sample, and notes what is not as it must be."""
         found = self.status()
-        trainer, buffer, decisions = found["trainer"], found["buffer"], found["decisions"]
+        trainer = found["trainer"]
+        buffer = found["buffer"]
+        decisions = found["decisions"]
         self._expect(buffer["lost"] == 0, f"{buffer['lost']} completed decisions are lost", fault)
         alive = trainer["pid"] is not None and Path(f"/proc/{trainer['pid']}").exists()
         if trainer["state"] in ("training", "waiting") and not alive:  # killed between the answer and the look?

@@ -16,7 +16,10 @@ from typing import Any
 from benchmarks.harness import TOY
 
 # rl_games' own settings for Ant on EnvPool (rl_games/configs/mujoco/ant_envpool.yaml), which all sides share
-UNITS, HORIZON, MINIBATCH, EPOCHS = (256, 128, 64), 64, 2048, 4
+UNITS = (256, 128, 64)
+HORIZON = 64
+MINIBATCH = 2048
+EPOCHS = 4
 FOREVER = 10**9
 NEEDS = {"rl_games": "envpool", "sb3": "stable_baselines3", "sb3_cartpole": "stable_baselines3"}
 

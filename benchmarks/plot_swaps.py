@@ -22,7 +22,10 @@ from livegym.utils.signals import StopFlag
 from livegym.weights.candidate import Candidate
 from livegym.weights.sources import candidate_of
 
-BEFORE, SHOWN, AFTER = 25, 20, 60  # control steps: swap before the episode's end; shown before it; shown after it
+# control steps: swap before the episode's end; shown before it; shown after it
+BEFORE = 25
+SHOWN = 20
+AFTER = 60
 BLEND_SECONDS = 1.5
 
 

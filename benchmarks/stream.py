@@ -171,7 +171,9 @@ def read_mjpeg(port: int, seconds: float, settle: float, began: Callable[[], Non
         while time.perf_counter() < deadline:
             stream.read1()
         began()
-        total, pictures, start = 0, 0, time.perf_counter()
+        total = 0
+        pictures = 0
+        start = time.perf_counter()
         while time.perf_counter() - start < seconds:
             data = stream.read1()
             total, pictures = total + len(data), pictures + data.count(b"Content-Type")

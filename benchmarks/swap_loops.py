@@ -58,7 +58,10 @@ def _write(file: Path, count: int, begin: Any) -> None:
 
 
 def _read(kind: type[BusReader], file: Path, out: Any) -> None:
-    reader, seen, torn, whole = kind(file), 0, 0, 0
+    reader = kind(file)
+    seen = 0
+    torn = 0
+    whole = 0
     while not reader.ended:
         found: Publication | None = reader.read(seen)
         if found is not None:
@@ -72,7 +75,9 @@ def torn_vectors(kind: type[BusReader], count: int) -> dict[str, float]:
     """Vectors that were not whole, in `count` publications at full speed, with two readers."""
     context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory(prefix="livegym-bench-", dir="/dev/shm") as name:
-        file, begin, out = Path(name) / "bus", context.Event(), context.Queue()
+        file = Path(name) / "bus"
+        begin = context.Event()
+        out = context.Queue()
         writer = context.Process(target=_write, args=(file, count, begin))
         writer.start()
         while not file.exists():
@@ -152,7 +157,9 @@ def _loop(
     waits: list[float] | None = None,
 ) -> tuple[list[float], list[float]]:
     """Milliseconds of each control step at 60 Hz, and of those that began with a swap."""
-    obs, times, at_swap = world.env.reset()["policy"], [], []
+    obs = world.env.reset()["policy"]
+    times = []
+    at_swap = []
     due = time.perf_counter()
     end = due + seconds + 1.0
     while due < end:

@@ -22,6 +22,7 @@ from livegym.projects.commands import program
 from livegym.utils.errors import UserError
 
 RANDOMIZATION = re.compile(r"task\.randomization\.\w+")
+PLAIN_PATH = re.compile(r"[\w.-]*/[\w./-]+")  # neither the shell nor Hydra reads anything into it
 KEY_SHAPE = re.compile(r"\w[\w$-]*([./]\w[\w$-]*)*(@[\w.:]*)?")
 
 
@@ -33,7 +34,8 @@ def quoted(key: str, text: str) -> str:
 
 def typed_safely(key: str, text: str) -> str:
     """What to type in a shell so that `key` becomes `text`; ~ is spelt out, as no shell expands it there."""
-    return shlex.quote(quoted(key, os.path.expanduser(text)))
+    text = os.path.expanduser(text)
+    return f"{key}={text}" if PLAIN_PATH.fullmatch(text) else shlex.quote(quoted(key, text))
 
 
 def split(argument: str) -> tuple[str, str, str]:

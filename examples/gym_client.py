@@ -17,7 +17,11 @@ import numpy as np
 
 from livegym_client import Client, LivegymError, Runner
 
-GRAVITY, CART, POLE, HALF = 9.81, 1.0, 1.0, 0.5  # m/s^2, kg, kg, m: half the pole's length
+# m/s^2, kg, kg, m: half the pole's length
+GRAVITY = 9.81
+CART = 1.0
+POLE = 1.0
+HALF = 0.5
 PUSH = 400.0  # N at action 1
 DT, SUBSTEPS = 1 / 60, 4
 TRACK, FALLEN = 3.0, pi / 2  # m, rad

@@ -18,9 +18,22 @@ from livegym_client import Client, Decision, LivegymError, Refused
 
 SIDE, FIELDS = 20, 4  # chunks; mineral fields, one a quadrant
 WORKERS, PROTECTORS = 12, 3
-ENERGY, MOST_ENERGY, PRICES, DRAIN = 60.0, 100.0, (5.0, 8.0), 15.0  # prices of an energy and of a combat spawn
-FIELD, REGROWTH, LOAD, STUN = 100, 3, 3, 3  # minerals; gained in a step; taken by a worker; steps
-WALK, REACH, DISRUPTS, USES, FORGOTTEN = 2, 4, 3, 2, 40  # chunks, the last in steps
+# prices of an energy and of a combat spawn
+ENERGY = 60.0
+MOST_ENERGY = 100.0
+PRICES = (5.0, 8.0)
+DRAIN = 15.0
+# minerals; gained in a step; taken by a worker; steps
+FIELD = 100
+REGROWTH = 3
+LOAD = 3
+STUN = 3
+# chunks, the last in steps
+WALK = 2
+REACH = 4
+DISRUPTS = 3
+USES = 2
+FORGOTTEN = 40
 STEPS = 200  # in an episode
 CENTRES = np.array([[5, 5], [5, 14], [14, 5], [14, 14]])
 PLACES = np.stack(np.divmod(np.arange(SIDE * SIDE), SIDE), 1)  # (400, 2) row and column of each chunk
@@ -47,7 +60,9 @@ class Territory:
     def reset(self) -> None:
         """A new map."""
         rng = self.rng
-        self.count, self.energy, self.survived = 0, ENERGY, 0.0
+        self.count = 0
+        self.energy = ENERGY
+        self.survived = 0.0
         self.queen, self.depot = rng.integers(8, 12, 2), rng.integers(7, 13, 2)
         self.field = CENTRES + rng.integers(-1, 2, (FIELDS, 2))
         self.minerals = rng.integers(FIELD // 2, FIELD + 1, FIELDS)

@@ -41,7 +41,9 @@ class CostGate:
             raise UserError(f"the gate's threshold is {threshold}; allowed: a finite number.")
         if not 0 <= least_chance <= 1:
             raise UserError(f"the gate's least_chance is {least_chance}; allowed: 0 to 1.")
-        self._task, self._threshold, self._least_chance = task, threshold, least_chance
+        self._task = task
+        self._threshold = threshold
+        self._least_chance = least_chance
         self._weights = {name: float(weight) for name, weight in rewards.items()}
         self._check_names()
 

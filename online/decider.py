@@ -99,7 +99,10 @@ class Decider:
 
     def __init__(self, live: LivePolicy, adapter: GateAdapter | None, slots: StreamSlots, spec: PolicySpec) -> None:
         """The live policy acts in as many environments as there are slots."""
-        self.live, self.adapter, self.slots, self.spec = live, adapter, slots, spec
+        self.live = live
+        self.adapter = adapter
+        self.slots = slots
+        self.spec = spec
         self._attempt = Attempts("the gate")
         self._obs = torch.zeros(live.num_envs, spec.obs_width)
         self._unsound: int | None = None  # the version that was complained of
@@ -126,7 +129,9 @@ class Decider:
         log_prob, confidence = of_all.cpu()[rows], distribution.confidence(of_all).cpu()[rows]
         proposed = _rows_of(action)[rows.numpy()]
         sound = self._sound(proposed, log_prob, version)
-        proposed[~sound], log_prob[~sound], confidence[~sound] = 0, 0.0, 0.0
+        proposed[~sound] = 0
+        log_prob[~sound] = 0.0
+        confidence[~sound] = 0.0
         judgement = self._judge(observations, proposed, confidence.numpy().copy())
         executed, held = _executed(proposed, judgement, gated=self.adapter is not None)
         forced = torch.from_numpy((executed != proposed).any(1))

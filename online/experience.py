@@ -121,7 +121,9 @@ class Decision:
     @classmethod
     def from_plain(cls, values: Mapping[str, Any]) -> Decision:
         """A decision with the same plain values. Raises KeyError, TypeError, ValueError if they are not one's."""
-        proposed, executed, expected = values["proposed"], values["executed"], values["expected"]
+        proposed = values["proposed"]
+        executed = values["executed"]
+        expected = values["expected"]
         return cls(
             stream=str(values["stream"]),
             decision=int(values["decision"]),

@@ -78,7 +78,9 @@ class LookAhead:
 
     def __init__(self, scratch: Env, horizon: int, threshold: float | None) -> None:
         """`scratch`: a copy of the environments that nobody else uses; `horizon`: control steps."""
-        self._env, self._horizon, self._threshold = scratch, horizon, threshold
+        self._env = scratch
+        self._horizon = horizon
+        self._threshold = threshold
         scratch.randomizer.draw_at_resets_only()
         self.rows = StateRows(scratch)
         self._success = scratch.success_reason
@@ -141,11 +143,15 @@ class LookAhead:
 
     def _best(self, seen: np.ndarray, action: np.ndarray) -> np.ndarray:
         """(n, A) of the plain actions the safest one, for each row."""
-        best, longest, most = action.copy(), np.full(len(seen), -1), np.full(len(seen), -math.inf)
+        best = action.copy()
+        longest = np.full(len(seen), -1)
+        most = np.full(len(seen), -math.inf)
         for candidate in self._candidates(action):
             survived, earned, _ = self._roll(seen, candidate)
             better = (survived > longest) | ((survived == longest) & (earned > most))  # first safe, then good
-            best[better], longest[better], most[better] = candidate[better], survived[better], earned[better]
+            best[better] = candidate[better]
+            longest[better] = survived[better]
+            most[better] = earned[better]
         return best
 
     def _candidates(self, action: np.ndarray) -> list[np.ndarray]:

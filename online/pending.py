@@ -42,7 +42,10 @@ class Pending:
         `session`: how often the run was taken up; ids of earlier ones that are not restored are too late. `streams`:
         whose ended decisions are remembered; those of the one that ended one longest ago are forgotten.
         """
-        self._ttl, self._capacity, self._session, self._streams = time_to_live, capacity, session, streams
+        self._ttl = time_to_live
+        self._capacity = capacity
+        self._session = session
+        self._streams = streams
         self._made = 0
         self._open: OrderedDict[tuple[str, int], Experience] = OrderedDict()  # the oldest first
         self._last: dict[str, int] = {}  # stream -> its newest open decision

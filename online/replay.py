@@ -42,7 +42,9 @@ class ReplayWriter:
 
     def __init__(self, path: Path, layout: Layout, capacity: int) -> None:
         """Makes the file, or takes it up. Raises UserError if it cannot be had, or is of another buffer."""
-        self.path, self.layout, self.capacity = path, layout, capacity
+        self.path = path
+        self.layout = layout
+        self.capacity = capacity
         try:
             fresh = not path.exists()
             descriptor = make_file(path, layout, capacity) if fresh else open_file(path, layout, capacity)

@@ -21,7 +21,9 @@ class CheckpointKeeper:
 
     def __init__(self, run: Run, spec: PolicySpec, config: dict[str, Any], saved: int, best: float | None) -> None:
         """`config`: the run's, embedded in each; `saved`: the newest version that is there, `best`: the best score."""
-        self.run, self.spec, self.config = run, spec, config
+        self.run = run
+        self.spec = spec
+        self.config = config
         self.saved = saved
         self.best = best
         self.trouble = ""  # why the last one could not be written

@@ -91,7 +91,9 @@ class Service:
         decision earned, computed if nobody says it; `own`: streams of the built-in simulator, which no client may use.
         """
         self.decider = decider
-        self.pending, self.writer, self.answer_cache = memory.pending, memory.writer, memory.answer_cache
+        self.pending = memory.pending
+        self.writer = memory.writer
+        self.answer_cache = memory.answer_cache
         self.tally = ServiceCounters(max(STREAMS, decider.live.num_envs))
         self._own = frozenset(own)
         self._features, self._reward_of = features, reward_of

@@ -84,7 +84,9 @@ class Worker:
                     f"{usable.path}: its trainer's state cannot be used ({error!r}). Begin a new run with its "
                     f"weights: checkpoint={usable.path}, without resume=true"
                 ) from error
-        self.run, self._heartbeat, self._sent_at = run, heartbeat, 0.0
+        self.run = run
+        self._heartbeat = heartbeat
+        self._sent_at = 0.0
         self._parent = os.getppid()  # another, once the one that serves is gone
         self.bus = WeightBus(PUBLISH if config.publishInterval else 0.0)
         served = reader.newest_version  # and perhaps not saved: a full disk, or a kill

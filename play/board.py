@@ -28,7 +28,9 @@ from livegym.weights.candidate import Label, SwapEvent
 
 SNAPSHOT_INTERVAL = 0.25  # s
 TERMS_INTERVAL = 1.0  # s between points of the reward terms
-EPISODES, SWAPS, TERMS = 600, 200, 600
+EPISODES = 600
+SWAPS = 200
+TERMS = 600
 VERSIONS_SHOWN = 50
 
 Point = tuple[int, str, dict[str, Any]]
@@ -93,7 +95,9 @@ class BoardWriter(Listener):
     """Follows the control loop of one world, and writes on the board how it goes."""
 
     def __init__(self, board: Board, world: World, results: Results, controls: Controls) -> None:
-        self._board, self._results, self._controls = board, results, controls
+        self._board = board
+        self._results = results
+        self._controls = controls
         self._env, self._live = world.env, world.live
         actor = world.actor
         self._acting: Label = actor.kind if isinstance(actor, ScriptedActor) else actor.label
@@ -153,7 +157,9 @@ class BoardWriter(Listener):
             self._board.add("episode", values)
 
     def _snapshot(self, player: Player | None) -> None:
-        env, controls, results = self._env, self._controls, self._results
+        env = self._env
+        controls = self._controls
+        results = self._results
         comparing = controls.comparing
         played = results.returns.count
         state = {

@@ -49,7 +49,10 @@ class SwapGuard:
     """Spare environments, and a spare model to play in them. Belongs to the watching thread."""
 
     def __init__(self, env: Env, policy: Policy, rule: GuardRule, stochastic: bool) -> None:
-        self._env, self._policy, self._rule, self._stochastic = env, policy, rule, stochastic
+        self._env = env
+        self._policy = policy
+        self._rule = rule
+        self._stochastic = stochastic
         self._env.reset()
         self._start = env.state_dict()  # with the generator, so that every version begins from the same states
         self._known: tuple[Label, np.ndarray] | None = None  # the acting version's returns

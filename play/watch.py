@@ -50,7 +50,9 @@ class Watcher:
         `build_for` builds another world for a version that does not fit this one (it raises UserError where it
         cannot); that is then `successor`, and this thread is done.
         """
-        self._live, self._source, self._refusals = live, source, refusals
+        self._live = live
+        self._source = source
+        self._refusals = refusals
         self._guard, self._build_for = guard, build_for
         self.successor: World | None = None
         self._end = threading.Event()

@@ -40,7 +40,9 @@ def restore_learner(learner: Learner, state: dict[str, Any], version: int) -> fl
     """
     check_learner(learner, state)
     learner.load_state(state)
-    learner.epoch, learner.frame, learner.version = int(state["epoch"]), int(state["frame"]), version
+    learner.epoch = int(state["epoch"])
+    learner.frame = int(state["frame"])
+    learner.version = version
     common = state["learner"]
     set_generator_states(common["generators"])
     if "curriculum" in common:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from livegym.cfg.overrides import typed_safely
 from livegym.cfg.saved import algorithm_in, resumed_config
 from livegym.cfg.typed import as_dict
 from livegym.projects.commands import command
@@ -261,8 +262,16 @@ class _Training:
             "none yet" if saver.best_return is None else f"{saver.best_return:.2f}",
             saver.run.path,
         )
-        if self.stop.requested and saver.saved_version:
-            log.info("to go on: %s", command("resume=true", f"checkpoint={shlex.quote(str(saver.run.path))}"))
-        elif self.stop.requested:
-            log.info("no iteration was finished, so there is nothing to go on from.")
+        self._suggest(saver)
         return self.stop.exit_status
+
+    def _suggest(self, saver: Saver) -> None:
+        """The commands that a person types next: continue what was stopped, watch and test what was learned."""
+        if not saver.saved_version:
+            log.info("no iteration was finished, so there is nothing to continue from.")
+            return
+        checkpoint = typed_safely("checkpoint", str(saver.run.path))
+        if self.stop.requested:
+            log.info("to continue: %s", command("resume=true", checkpoint))
+        log.info("to watch it: %s", command("config=test_stream", "testGamesNum=0", checkpoint))
+        log.info("to test it: %s", command("config=test", "testGamesNum=25", checkpoint))

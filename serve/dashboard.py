@@ -68,7 +68,10 @@ class Dashboard:
         `points(seq)`: points after number `seq`. `pictures`: of the streams; None: this task has none.
         `control({"do", "version"})`: None when it is done, or why it is not.
         """
-        self._read, self._points, self._control, self._access = read, points, control, access
+        self._read = read
+        self._points = points
+        self._control = control
+        self._access = access
         script = {} if pictures is None else {f"/{PICTURE}": pictures.script}
         picture = None if pictures is None else PICTURE
         self._hello = {"server": secrets.token_hex(8), "picture": picture}  # another server's points differ
@@ -108,7 +111,9 @@ class Dashboard:
             points = self._points(seq)
             if changed.keys() - {"now", "refreshed"} or points or time.monotonic() - sent >= BEAT:
                 await send(socket, {**greeting, "clock": time.time(), "state": changed, "points": points})
-                told, greeting, sent = status, {}, time.monotonic()
+                told = status
+                greeting = {}
+                sent = time.monotonic()
                 seq = points[-1]["seq"] if points else seq
             await asyncio.sleep(TICK)
 

@@ -229,7 +229,10 @@ def live_policy(run: Run, make_policy: Callable[[], Policy], rule: SwapRule, see
 
 
 def _serve(plan: _Plan, run: Run, memory: ServiceState, stop: StopFlag) -> int:
-    config, env, online, facts = plan.config, plan.env, plan.config.online, plan.facts(run)
+    config = plan.config
+    env = plan.env
+    online = plan.config.online
+    facts = plan.facts(run)
     slots = max(online.max_streams, env.num_envs)
     own = streams_of(env) if config.simulator == "builtin" else []
     address, inbox = address_of(config), Inbox()
@@ -267,4 +270,4 @@ def _report(run: Run, service: Service) -> None:
         f"{sum(rewards) / len(rewards):.3f}" if rewards else "unknown",
         run.path,
     )
-    log.info("to go on: %s", command("config=continuous", "resume=true", quoted("checkpoint", str(run.path))))
+    log.info("to continue: %s", command("config=continuous", "resume=true", quoted("checkpoint", str(run.path))))

@@ -35,7 +35,9 @@ class BuiltIn:
 
     def __init__(self, env: Env, service: Service, speed: float) -> None:
         """`service` has `streams_of(env)` as its own. `speed`: simulated s for each second; 0: as fast as possible."""
-        self.env, self.service, self.speed = env, service, speed
+        self.env = env
+        self.service = service
+        self.speed = speed
         self.streams = streams_of(env)
         service.decider.slots.reserve(self.streams)
         self.seconds = 0.0  # that the last decisions took

@@ -87,7 +87,9 @@ class Curriculum:
     def set_level(self, level: float) -> None:
         """Puts it at a level, 0 to 1; without a configuration it stays at 1."""
         if self.config is not None:
-            self.level, self.episodes, self.successes = level, 0, 0
+            self.level = level
+            self.episodes = 0
+            self.successes = 0
 
     def state_dict(self) -> dict[str, float]:
         """Level and counts."""

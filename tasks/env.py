@@ -66,7 +66,9 @@ class Env:
 
         Raises UserError if the yaml and the task's names or shapes do not fit.
         """
-        self.task, self.sim, self.config = task, sim, config
+        self.task = task
+        self.sim = sim
+        self.config = config
         self.rng = torch.Generator(sim.device).manual_seed(seed)
         self.max_length = round(config.episode_length_s / sim.control_dt)
         if self.max_length < 1:
@@ -144,7 +146,9 @@ class Env:
 
     def zero_action(self) -> Tensor:
         """The action that does nothing: (N, size) float32 or (N,) / (N, k) int64."""
-        spec, n, device = self.task.action_spec, self.num_envs, self.sim.device
+        spec = self.task.action_spec
+        n = self.num_envs
+        device = self.sim.device
         if isinstance(spec, Box):
             return torch.zeros(n, spec.size, device=device)
         shape = (n,) if isinstance(spec, Discrete) else (n, len(spec.nvec))

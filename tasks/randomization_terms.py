@@ -40,7 +40,9 @@ class Term:
     def __init__(self, path: str, config: RandomizationConfig, sim: Simulator) -> None:
         """`path` names the entry in errors. Raises UserError if it does not make sense, or fits nothing."""
         check(path, config)
-        self.path, self.config, self.sim = path, config, sim
+        self.path = path
+        self.config = config
+        self.sim = sim
         kind = KIND.get(config.what)
         self.objects = matching(path, config.names, kind, sim.names(kind)) if kind else [""]
         self.no_change = NO_CHANGE.get(config.what, 1.0)

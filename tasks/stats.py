@@ -52,7 +52,9 @@ class EpisodeStats:
         device: torch.device,
         metric_names: tuple[str, ...] = (),
     ) -> None:
-        self.term_names, self.reason_names, self.metric_names = term_names, reason_names, metric_names
+        self.term_names = term_names
+        self.reason_names = reason_names
+        self.metric_names = metric_names
         self.episode_terms = torch.zeros(num_envs, len(term_names), dtype=torch.float64, device=device)  # (N, T)
         self._step_terms = torch.zeros(len(term_names), dtype=torch.float64, device=device)  # (T,)
         self._ended_terms = torch.zeros(len(term_names), dtype=torch.float64)

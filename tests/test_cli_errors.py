@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -344,3 +345,13 @@ def test_list_of_tasks(run, capfd):
     assert "Cartpole" in out
     assert "Actions: Box(size=1); control: 60 Hz; episode: 8.33 s (500 steps)" in out
     assert "Actions: MultiDiscrete(nvec=(400, 2)); control: every 15 s; episode: 3e+03 s (200 steps)" in out
+
+
+def test_outside_its_environment_it_says_which_command_to_type():
+    """`-S` leaves out site-packages, as a Python has none of the libraries if the environment is not activated."""
+    done = subprocess.run([sys.executable, "-S", "train.py"], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(
+        r"error: \S+ has no module '\w+'\. (Activate the environment|Set up the environment and activate it): .*\n",
+        done.stderr,
+    )

@@ -156,6 +156,18 @@ def test_the_median_function_fits_on_a_hand():
     assert statistics.median(lengths) <= MEDIAN_FUNCTION
 
 
+def test_no_statement_assigns_three_names_at_once():
+    """It saves lines and costs reading, searching and blame."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in [*MODULES, *CLIENT]
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple)
+        if isinstance(node.targets[0], ast.Tuple) and len(node.targets[0].elts) > 2
+    ]
+    assert found == []
+
+
 def without_text(source: str) -> str:
     """JavaScript or CSS without comments and without what strings hold; its lines stay. It knows no regex literals."""
     quoted = r"""(?P<quote>["'`])(?:\\.|(?!(?P=quote)).)*(?P=quote)"""

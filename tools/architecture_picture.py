@@ -72,7 +72,12 @@ WAYS = (
     }),
 )  # fmt: skip
 
-ROW, HEAD, LEFT, FIRST, COLUMN = 38, 74, 16, 300, 196  # px
+# px
+ROW = 38
+HEAD = 74
+LEFT = 16
+FIRST = 300
+COLUMN = 196
 WIDTH, HEIGHT = FIRST + COLUMN * len(WAYS) + 8, HEAD + ROW * len(ROOMS) + 16
 
 

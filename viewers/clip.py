@@ -58,7 +58,9 @@ class Clip:
         self._file = _NewFile(path)
         self._container = av.open(self._file, "w", format="mp4", options=FRAGMENTS)
         self._stream = self._container.add_stream(CODEC, rate=1 / dt, options=QUALITY)
-        self._stream.height, self._stream.width, self._stream.pix_fmt = height, width, "yuv420p"
+        self._stream.height = height
+        self._stream.width = width
+        self._stream.pix_fmt = "yuv420p"
         self._stream.codec_context.time_base = dt
         self._stream.codec_context.gop_size = max(1, round(1 / dt))
         self._stream.codec_context.thread_count = 1  # the other cores step the simulation

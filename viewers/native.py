@@ -179,7 +179,9 @@ class WindowThread(Listener):
         if state is None:
             return
         data = self._data
-        data.qpos[:], data.qvel[:], data.ctrl[:] = state.qpos[0], state.qvel, state.ctrl
+        data.qpos[:] = state.qpos[0]
+        data.qvel[:] = state.qvel
+        data.ctrl[:] = state.ctrl
         mujoco.mj_forward(self._model, data)
         self._others.draw(handle.user_scn, handle.opt, state.env_ids, state.qpos)
         self._move_camera(handle, state.env_ids[0])

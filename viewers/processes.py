@@ -19,12 +19,10 @@ import signal
 import subprocess
 import threading
 from dataclasses import replace
-from pathlib import Path
 from typing import IO, Any
 
-from livegym.cfg.overrides import quoted
 from livegym.cfg.typed import plain_dict
-from livegym.projects.commands import PROGRAM, command, program
+from livegym.projects.commands import PROGRAM, program
 from livegym.rl.learner import Iteration, Learner
 from livegym.rl.spec import PolicySpec
 from livegym.rundir.run import Run
@@ -46,7 +44,6 @@ class ViewerProcesses:
         """Raises UserError if what is asked for cannot be had: no display, no encoder, a token too short."""
         self._config = config
         self._running: list[ViewerProcess] = []
-        self._run: Path | None = None
         if config.viewer:
             from livegym.viewers.display import check_display
 
@@ -66,7 +63,6 @@ class ViewerProcesses:
 
     def begin(self, run: Run, learner: Learner, spec: PolicySpec, config: dict[str, Any]) -> None:
         """Starts what was asked for; what cannot be started is said, and missed."""
-        self._run = run.path
         for name, config_of_it in configs_of(self._config, run).items():
             try:
                 self._running.append(ViewerProcess(name, config_of_it, background=name == "video"))
@@ -80,10 +76,7 @@ class ViewerProcesses:
                 self._running.remove(child)
 
     def end(self, complete: bool) -> None:
-        """Ends them with the training, and says how to go on watching."""
-        if self._running and self._run is not None:
-            checkpoint = quoted("checkpoint", str(self._run))
-            log.info("to go on watching: %s", command("config=test_stream", "testGamesNum=0", checkpoint))
+        """Ends them with the training."""
         for child in self._running:
             child.ask_to_end()
         for child in self._running:

@@ -49,7 +49,9 @@ class ClipRecorder(Viewer):
 
     def __init__(self, keys: VideoKeys, controls: Controls, watched: bool) -> None:
         """`watched`: somebody watches, so the loop keeps its clock and pictures may be left out; else none is."""
-        self._keys, self._controls, self._watched = keys, controls, watched
+        self._keys = keys
+        self._controls = controls
+        self._watched = watched
         self._names = itertools.count(1)
         self._reel: Reel | None = None
         self._failed = False  # in a world that is over

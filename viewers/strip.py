@@ -91,7 +91,9 @@ def main() -> None:
         parser.error(f"{given.out}: must be a .png in a directory that is there")
     camera = mujoco.MjvCamera()
     camera.lookat[:] = LOOK_AT
-    camera.distance, camera.azimuth, camera.elevation = 1.1, given.from_angle, -12.0
+    camera.distance = 1.1
+    camera.azimuth = given.from_angle
+    camera.elevation = -12.0
     try:
         with contextlib.closing(world_of(given.checkpoint, given.runs_dir, given.seed)) as world:
             path = successful_episode(world)

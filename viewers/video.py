@@ -157,7 +157,9 @@ class _Studio:
     def __init__(self, model_xml: str, dt: Fraction, height: int, width: int, camera: Camera) -> None:
         self.error: Exception | None = None
         self.files: list[Path] = []
-        self._model_xml, self._dt, self._camera = model_xml, dt, camera
+        self._model_xml = model_xml
+        self._dt = dt
+        self._camera = camera
         self._size = height, width
         self._path: Path | None = None  # of the clip that was begun; None: there is none, or it failed
         self._painter: Painter | None = None
@@ -187,7 +189,9 @@ class _Studio:
         if self._clip is None:
             return
         self._clip.close()
-        path, self._clip, self._path = self._clip.path, None, None
+        path = self._clip.path
+        self._clip = None
+        self._path = None
         self.files.append(path)
         log.info("wrote %s: %d control steps, %.1f s", path, order.steps, order.steps * self._dt)
         if order.dropped:
@@ -200,7 +204,9 @@ class _Studio:
     def _fail(self, error: Exception) -> None:
         self.note(error)
         log.warning("the video %s ends early: %s", self._clip.path if self._clip else self._path, error)
-        clip, self._clip, self._path = self._clip, None, None
+        clip = self._clip
+        self._clip = None
+        self._path = None
         if clip is not None and clip.abandon():
             self.files.append(clip.path)
 

@@ -72,7 +72,9 @@ class TokenBucket:
     """How often something may happen: `rate` times a second, and `burst` times at once after a pause."""
 
     def __init__(self, rate: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate, self._burst, self._clock = rate, burst, clock
+        self._rate = rate
+        self._burst = burst
+        self._clock = clock
         self._level, self._at = burst, clock()
 
     def take(self) -> bool:

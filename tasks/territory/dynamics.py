@@ -58,7 +58,9 @@ def begin(land: Land, env_ids: Tensor, keys: Tensor, params: TerritoryParams) ->
 
 def laid_out(key: Tensor, params: TerritoryParams) -> Land:
     """The start of n territories by their keys (n,)."""
-    n, p, w = len(key), params.protectors, params.workers
+    n = len(key)
+    p = params.protectors
+    w = params.workers
     zero = torch.zeros_like(key)
     drawn = draws.bits(key, zero, LAYOUT + 6 * p + 3 * w)
     field = grid.CENTRES + drawn[:, :8].view(n, 4, 2) % 3 - 1
@@ -99,7 +101,9 @@ def _routes(field: Tensor, first: Tensor, drawn: Tensor) -> tuple[Tensor, Tensor
 
 def on_route(route: Tensor, at: Tensor) -> Tensor:
     """Rectangles (..., 4) and steps (...) along them -> rows and columns (..., 2)."""
-    first, a, b = route[..., :2], route[..., 2], route[..., 3]
+    first = route[..., :2]
+    a = route[..., 2]
+    b = route[..., 3]
     row = torch.minimum(at.clamp(min=0), a) - torch.minimum((at - a - b).clamp(min=0), a)
     column = torch.minimum((at - a).clamp(min=0), b) - torch.minimum((at - 2 * a - b).clamp(min=0), b)
     return first + torch.stack([row, column], dim=-1)

@@ -55,9 +55,13 @@ class Contacts:
     def _measure(self, frame: Frame, env_id: int) -> tuple[np.ndarray, np.ndarray]:
         """Points (k, 3) m and forces (k, 3) N, in the world, of contacts that push."""
         model, data = self._model, self._data
-        data.qpos[:], data.qvel[:], data.ctrl[:] = frame.qpos[env_id], frame.qvel[env_id], frame.ctrl[env_id]
+        data.qpos[:] = frame.qpos[env_id]
+        data.qvel[:] = frame.qvel[env_id]
+        data.ctrl[:] = frame.ctrl[env_id]
         mujoco.mj_forward(model, data)
-        points, forces, wrench = [], [], np.zeros(6)
+        points = []
+        forces = []
+        wrench = np.zeros(6)
         for index in range(data.ncon):
             mujoco.mj_contactForce(model, data, index, wrench)
             if wrench[0] > 0:

@@ -42,7 +42,9 @@ class Pages:
 
         `on_look(page, look)`: how a page wants to see, None when it is gone; called on the server's event loop.
         """
-        self._board, self._controls, self._read_only = board, controls, read_only
+        self._board = board
+        self._controls = controls
+        self._read_only = read_only
         self._hello, self._on_look = hello, on_look
         self._pages = OpenPages()
         self.router = APIRouter()
@@ -82,7 +84,9 @@ class Pages:
             message: dict[str, Any] = {}
             hello = self._hello()
             if hello["scene"] != scene:
-                scene, seq, told = hello["scene"], 0, {}
+                scene = hello["scene"]
+                seq = 0
+                told = {}
                 message["hello"] = {**hello, "read_only": self._read_only}
             state = {**self._board.state, "clients": self.open}
             changed = {key: value for key, value in state.items() if told.get(key, told) != value}

@@ -20,4 +20,6 @@ class Refused(LivegymError):
 
     def __init__(self, kind: str, message: str, field: str | None = None) -> None:
         super().__init__(f"{kind}: {message}")
-        self.kind, self.message, self.field = kind, message, field
+        self.kind = kind
+        self.message = message
+        self.field = field

@@ -25,7 +25,9 @@ class Runner:
         Raises:
             ValueError: the environment's actions are not those that the server decides on.
         """
-        self._env, self._client, self._stream = env, client, stream
+        self._env = env
+        self._client = client
+        self._stream = stream
         self._seed, self._idle = seed, idle
         self._kind: str = client.spec()["action"]["type"]
         self._obs: Any = None  # None: an episode begins

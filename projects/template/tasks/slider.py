@@ -78,7 +78,9 @@ class Slider(Task):
 
     def terminate(self, state: Simulator) -> dict[str, Tensor]:
         """Named reasons, each (N,) bool."""
-        p, position, speed = self.params, state.qpos[:, 0], state.qvel[:, 0].abs()
+        p = self.params
+        position = state.qpos[:, 0]
+        speed = state.qvel[:, 0].abs()
         return {
             "arrived": ((self.mark - position).abs() < p.near) & (speed < p.slow),
             "left_the_rail": position.abs() > p.rail_half_length,

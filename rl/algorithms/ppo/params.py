@@ -97,7 +97,9 @@ def learner_params(
 
     `scratch`: a directory that the library may litter; `shaper`: called with rewards (N, 1), gives those learned from.
     """
-    spec, name, num_envs = env.env.task.action_spec, env.env.config.name, env.env.num_envs
+    spec = env.env.task.action_spec
+    name = env.env.config.name
+    num_envs = env.env.num_envs
     seq_length = train.network.recurrent.sequence_length if train.network.recurrent else 1
     minibatch_size = num_envs * train.horizon_length // train.num_minibatches
     config: dict[str, Any] = {
