@@ -1,4 +1,4 @@
-# Every verb makes what it needs: the first one also sets up .venv (a few minutes, once).
+# Every target makes what it needs: the first one also sets up .venv (a few minutes, once).
 #
 #   make train    train Cartpole (about 10 s)       make test       the quick tests (two minutes)
 #   make watch    watch it at localhost:58080       make test-slow  whole processes, kills, copies (minutes)
@@ -12,6 +12,8 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
+# Errors are shown, and only those: setuptools warns at length of any editable installation.
+PIP := PYTHONWARNINGS=ignore $(RUN) -m pip --quiet --disable-pip-version-check
 ROOMS := $(patsubst %/__init__.py,%,$(filter-out livegym/% tests/% benchmarks/% tools/%,$(wildcard */__init__.py)))
 
 .DEFAULT_GOAL := help
@@ -22,6 +24,7 @@ help:
 
 train: $(READY)
 	$(RUN) train.py config=train_headless task=Cartpole
+	@echo "Next: make watch (the policy on a page), or source $(VENV)/bin/activate && python train.py --help"
 
 watch: $(READY)
 	$(RUN) train.py config=test_stream testGamesNum=0 checkpoint=latest
@@ -58,7 +61,7 @@ format: $(READY)
 	$(VENV)/bin/ruff format .
 
 bench: $(READY)
-	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	$(PIP) install --constraint constraints.txt --editable '.[bench]'
 	$(RUN) -m benchmarks.env_throughput --quick
 
 # The variable silences a notice: mkdocs-material is maintained until May 2027, Zensical is its successor.
@@ -66,7 +69,7 @@ docs: $(VENV)/.ready-docs farm
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
 
 $(VENV)/.ready-docs: $(READY)
-	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	$(PIP) install --constraint constraints.txt --editable '.[docs]'
 	@touch $@
 
 setup: $(READY)
@@ -76,10 +79,13 @@ $(READY): setup.py constraints.txt clients/python/pyproject.toml
 	  echo "livegym needs Python 3.11 or newer; '$(PYTHON)' is $$("$(PYTHON)" --version 2>&1). Try: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || { \
 	  echo "Python's venv module is missing. Try: sudo apt-get install python3-venv" >&2; exit 1; }
-	"$(PYTHON)" -m venv $(VENV)
-	$(RUN) -m pip install --quiet --upgrade pip
-	$(RUN) -m pip install --quiet --constraint constraints.txt torch
-	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[dev]' --editable clients/python
+	@echo "Setting up $(VENV), once, in a few minutes. 1 of 3: the environment and pip"
+	@"$(PYTHON)" -m venv $(VENV)
+	@$(PIP) install --upgrade pip
+	@echo "2 of 3: PyTorch, the largest part"
+	@$(PIP) install --constraint constraints.txt torch
+	@echo "3 of 3: MuJoCo and the other libraries, and livegym"
+	@$(PIP) install --constraint constraints.txt --editable '.[dev]' --editable clients/python
 	@touch $(READY)
 
 # Programs that the tests run for real.
