@@ -136,7 +136,7 @@ BAD = [  # arguments, then what the message must contain: the value, and what is
     (["projectDir=/dev/null"], ["projectDir=/dev/null", "that is a file", "Allowed: a folder"]),
     (["projectDir=" + 300 * "a"], ["no such folder"]),
     (['projectDir="~nosuchuser/x"'], ["projectDir=~nosuchuser/x", "no such folder"]),
-    (["projectDir=~/x"], ["projectDir=~/x", f"""'projectDir="{Path.home()}/x"'"""]),
+    (["projectDir=~/x"], ["projectDir=~/x", f"projectDir={Path.home()}/x"]),
     (["projectDir=a", "projectDir=a"], ["projectDir=a projectDir=a", "Allowed: one folder"]),
     (["-m", "projectDir=a,b"], ["projectDir=a,b", "Allowed: one folder"]),
     (["projectDir=[a]"], ["projectDir=[a]", "Allowed: one folder"]),

@@ -161,7 +161,7 @@ def test_make_has_the_verb_and_it_runs_what_the_readme_promises(command):
     promised |= {"make check": "ruff check", "make test-slow": 'pytest -m "slow', "make docs": "mkdocs build --strict"}
     promised |= {
         "make bench": "-m benchmarks.env_throughput --quick",
-        "make setup": "pip install",
+        "make setup": "install --constraint constraints.txt torch",
         "make format": "ruff format",
     }
     assert promised[command] in shown
