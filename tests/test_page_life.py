@@ -86,7 +86,7 @@ def test_a_page_shows_what_is_waited_for_and_comes_alive_with_a_training(tmp_pat
         assert page.is_visible("#curtain")
         assert server.stats()["phase"] == "waiting"
         with Running(tmp_path, *TRAINING, name="training"):
-            wait_scene(page, 120)
+            wait_scene(page)
         assert not page.is_visible("#curtain")
         assert (text(page, "#task"), text(page, "#env")) == ("Cartpole", "env 0")
         page.click("#env-next")
