@@ -22,7 +22,7 @@ from livegym.projects.commands import program
 from livegym.utils.errors import UserError
 
 RANDOMIZATION = re.compile(r"task\.randomization\.\w+")
-PLAIN_PATH = re.compile(r"[\w.-]*/[\w./-]+")  # neither the shell nor Hydra reads anything into it
+PLAIN_PATH = re.compile(r"[\w.-]*/[\w./-]+", re.ASCII)  # neither the shell nor Hydra reads anything into it
 KEY_SHAPE = re.compile(r"\w[\w$-]*([./]\w[\w$-]*)*(@[\w.:]*)?")
 
 

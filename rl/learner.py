@@ -5,7 +5,7 @@
     state = capture_learner(learner)         # rl/state.py: its own state, and what all learners have
     restore_learner(learner, state, version)
 
-An algorithm writes `iterate`, its state, and how it is put back. Counting, saving, curves, publishing and the end of a
+An algorithm writes `improve`, its state, and how it is put back. Counting, saving, curves, publishing and the end of a
 training are done around it, the same for all. With its own state and the environments' it must go on exactly: k + m
 iterations equal k, stop, resume, m, bit for bit, on a CPU with one tensor thread.
 """

@@ -75,11 +75,6 @@ class Run:
         return self.path / "train.log"
 
     @property
-    def config_file(self) -> Path:
-        """The resolved configuration."""
-        return self.path / "config.yaml"
-
-    @property
     def pin_file(self) -> Path:
         """There if the run must not be deleted."""
         return self.path / "pinned"

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from livegym.cfg.overrides import quoted
+from livegym.cfg.overrides import typed_safely
 from livegym.cfg.typed import as_dict
 from livegym.live.swap import LivePolicy
 from livegym.live.transition import SwapRule
@@ -270,4 +270,4 @@ def _report(run: Run, service: Service) -> None:
         f"{sum(rewards) / len(rewards):.3f}" if rewards else "unknown",
         run.path,
     )
-    log.info("to continue: %s", command("config=continuous", "resume=true", quoted("checkpoint", str(run.path))))
+    log.info("to continue: %s", command("config=continuous", "resume=true", typed_safely("checkpoint", str(run.path))))

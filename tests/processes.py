@@ -27,6 +27,14 @@ def run(cwd: Path, *arguments: str, under: Sequence[str] = (), **options) -> sub
     return done
 
 
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended, and waits for its parent to notice, does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 class Running:
     """train.py in the background, with its output in a file; ended when the block is left."""
 

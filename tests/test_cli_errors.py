@@ -177,7 +177,10 @@ def test_a_good_command_line_runs_once_and_hydra_makes_nothing(run, tmp_path, ar
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("path", ["/a b/ep=10,rew=[3].pth", "it's/{x}.pth", 'q"uote.pth', "20250801_095943", "1_0,2"])
+@pytest.mark.parametrize(
+    "path",
+    ["/a b/ep=10,rew=[3].pth", "it's/{x}.pth", 'q"uote.pth', "20250801_095943", "1_0,2", "/é/x.pth", "/a/b"],
+)
 def test_a_path_typed_as_the_message_says_arrives_unchanged(path):
     (argument,) = shlex.split(typed_safely("checkpoint", path))
     assert prepare([argument]).samples[0].checkpoint == path

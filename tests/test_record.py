@@ -27,7 +27,7 @@ from livegym.viewers.processes import ViewerProcesses
 from livegym.viewers.record import ClipRecorder, check_recording, clip_name
 from livegym.web.opening import address_of
 from tests.patience import PATIENCE_S, until
-from tests.processes import Running, run, runs
+from tests.processes import Running, alive, run, runs
 from tests.screen import Screen
 
 SMALL = ("videoWidth=32", "videoHeight=32")
@@ -230,11 +230,6 @@ def companions_of(pid: int) -> list[int]:
     return [int(child) for child in listed if "--child" in Path(f"/proc/{child}/cmdline").read_text()]
 
 
-def gone(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    return not stat.exists() or stat.read_text().rsplit(")", 1)[1].split()[0] == "Z"
-
-
 LIVE = ("task=Cartpole", "numEnvs=32", "train.horizon_length=8", "maxIterations=1000000", "watch=true", "streamPort=0")
 
 
@@ -247,7 +242,7 @@ def test_a_page_beside_a_training_ends_with_it(tmp_path, signum):
         (child,) = companions_of(training.process.pid)
         status = training.end(signum)
         assert status == (130 if signum == signal.SIGINT else -9)
-        until(lambda: gone(child))
+        until(lambda: not alive(child))
 
 
 @pytest.mark.slow

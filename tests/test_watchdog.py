@@ -31,6 +31,7 @@ from livegym.weights.bus_reader import BusReader
 from tests.disk_fixtures import small_disk  # noqa: F401 - a fixture
 from tests.online_status import full_status
 from tests.patience import until
+from tests.processes import alive
 
 BLOCKS = ("cart_position", "cart_velocity", "pole_angle", "pole_velocity")
 SPEC = PolicySpec("Cartpole", tuple((name, 1) for name in BLOCKS), (), Box(1), 1 / 60)
@@ -95,13 +96,6 @@ def wait_for(watchdog: Watchdog, holds) -> dict:
 
 def trains(version: int):
     return lambda reading: reading["state"] == "training" and reading["version"] >= version
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def kill(pid: int) -> None:

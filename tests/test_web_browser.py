@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.patience import until
+from tests.page_fixtures import wait
 from tests.web_fixtures import TOKEN
 
 pytest_plugins = ["web_fixtures"]
@@ -39,11 +39,6 @@ def tab():
         browser.close()
 
 
-def wait_for(tab, condition):
-    """Lets the tab run until `condition()` holds."""
-    until(condition, lambda: f"the console: {tab.said}", pause=lambda: tab.wait_for_timeout(100))
-
-
 def complaints(tab):
     """What the browser refused or failed to do."""
     return [
@@ -56,9 +51,9 @@ def test_visers_page_connects_through_the_door(open_scene, scene, tab, path):
     gateway, _ = open_scene(token=TOKEN)
     tab.goto(gateway.url.replace("/?", f"{path}?"))
     assert "token" not in tab.url
-    wait_for(tab, scene.get_clients)
+    wait(tab, scene.get_clients)
     (client,) = scene.get_clients().values()
-    wait_for(tab, lambda: client.camera.image_height > 0)
+    wait(tab, lambda: client.camera.image_height > 0)
     tab.wait_for_timeout(1000)  # what is loaded last
     assert complaints(tab) == []
 
@@ -75,6 +70,6 @@ def test_the_form_lets_in_and_a_frame_is_told_from_others(open_scene, scene, tab
     tab.wait_for_url("**/stats")
     assert tab.inner_text("body").strip() == "{}"
     tab.evaluate(ASIDE)
-    wait_for(tab, scene.get_clients)
+    wait(tab, scene.get_clients)
     assert opened == ["here"]
     assert [text for text in complaints(tab) if "401" not in text and "404" not in text] == []  # no icon
