@@ -88,10 +88,10 @@ def test_a_run_of_another_shape_is_refused_or_the_world_is_built_anew(tmp_path):
         Running(tmp_path, *follow, "onMismatch=reinit", name="rebuilds") as rebuilds,
     ):
         for test in (refuses, rebuilds):
-            test.wait_for("looking at its files")
+            test.wait_for("polling its files")
         assert run(tmp_path, *wide).returncode == 0
         refuses.wait_for("refused")
-        rebuilds.wait_for("were built anew")
+        rebuilds.wait_for("were rebuilt")
         rebuilds.wait_for("episodes, mean return")
         assert (refuses.end(), rebuilds.end()) == (0, 0)
     assert re.search(
