@@ -95,7 +95,7 @@ def test_a_run_of_another_shape_is_refused_or_the_world_is_built_anew(tmp_path):
         rebuilds.wait_for("episodes, mean return")
         assert (refuses.end(), rebuilds.end()) == (0, 0)
     assert re.search(
-        r"refused .*actor_mlp.0.weight is torch.float32\[24, \d+\], here it is torch.float32\[\d+, \d+\]", refuses.text
+        r"refused .*actor_mlp.0.weight is torch.float32\[24, \d+\], expected torch.float32\[\d+, \d+\]", refuses.text
     )
     assert refuses.text.count("WARNING refused") == 1
     found = [json.loads((path / "results.json").read_text()) for path in runs(tmp_path, "test")]
