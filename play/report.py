@@ -90,7 +90,7 @@ class Reporter:
         return True
 
     def note_refusals(self) -> None:
-        """Takes in what the watching thread could not use."""
+        """Record the versions that the watching thread has refused since the last call."""
         while not self.refusals.empty():
             self.results.note(self.refusals.get())
 

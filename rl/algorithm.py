@@ -60,7 +60,7 @@ class ActorCriticNetwork(Network):
     """
 
     discount: float  # per control step
-    grad_norm: float  # gradients are clipped to it
+    grad_norm: float  # maximum norm, to which gradients are clipped
     log_std: Tensor | None  # (size,) parameter: log standard deviation of a Box action; None for discrete ones
 
     @abstractmethod

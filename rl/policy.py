@@ -45,7 +45,7 @@ class Policy:
     def load(self, model: Mapping[str, Tensor], other: PolicySpec | None = None) -> None:
         """Load weights and normaliser. Raises Misfit with a readable difference if they do not fit.
 
-        `other`: the spec for which the weights were trained, if it is known. If it raises, nothing has changed.
+        `other`: the spec for which the weights were trained, if it is known. A refusal changes nothing.
         """
         self.check(model, other)
         self.copy(model)

@@ -121,7 +121,7 @@ def shape_difference(my_shapes: Shapes, other_shapes: Shapes) -> str | None:
     if missing or extra:
         return "; ".join(
             f"{word} {', '.join(names[:3])}{', ...' if len(names) > 3 else ''}"
-            for word, names in (("it lacks", missing), ("it has in addition", extra))
+            for word, names in (("it lacks", missing), ("it has the additional parameters", extra))
             if names
         )
     for name, (dtype, shape) in my_shapes.items():

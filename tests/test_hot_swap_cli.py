@@ -28,7 +28,7 @@ def test_a_test_follows_every_publication_and_goes_over_to_files_at_the_end(tmp_
         test.wait_for("following it on the weight bus")
         until(lambda: len(swaps(test.text)) >= 8, lambda: test.text, test.process)
         assert training.end() == 130
-        test.wait_for("the training has ended: following files")
+        test.wait_for("the training run has ended: following files")
         assert test.end() == 0
         versions = swaps(test.text)
         assert versions == sorted(set(versions))
@@ -47,7 +47,7 @@ def test_a_training_that_is_killed_and_resumed_is_followed_on(tmp_path):
         until(lambda: len(swaps(test.text)) >= 3, lambda: test.text, test.process)
         training.process.send_signal(signal.SIGKILL)
         training.process.wait()
-        test.wait_for("the training has died: following files")
+        test.wait_for("the training process has died: following files")
         before = swaps(test.text)[-1]
         (path,) = runs(tmp_path)
         left = bus_file(open_run(path).run_id)

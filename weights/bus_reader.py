@@ -56,7 +56,7 @@ class Publication:
     version: int
     epoch: int
     frame: int
-    score: float | None  # the slot's `reward`: what "best" compares
+    score: float | None  # the slot's `reward`; compared to find the best version
     time: float  # s since the epoch, when it was published
 
 

@@ -37,11 +37,11 @@ class BusSource(BusReader):
 
     @property
     def over(self) -> str | None:
-        """Reason why nothing more will be published; None while something may be."""
+        """Reason why no more versions will be published; None while more may come."""
         if self.ended:
-            return "the training has ended"
+            return "the training run has ended"
         if not self.writer_lives:
-            return "the training has died"
+            return "the training process has died"
         return "its weight bus was removed or replaced" if self.replaced else None
 
     def wait(self, timeout: float) -> None:

@@ -37,7 +37,7 @@ class Candidate:
 
     @property
     def run(self) -> str:
-        """The name of its run directory; empty for a lone file."""
+        """The name of its run directory; empty for a file outside a run directory."""
         run = run_of(self.file) if self.file is not None else None
         return run.name if run else self.run_name
 

@@ -49,7 +49,7 @@ def wait(word: np.ndarray, seen: int, timeout: float) -> bool:
             time.sleep(min(PERIOD, timeout))
         return int(word[0]) > seen
     limit = _Timespec(int(timeout), int(timeout % 1 * 1e9))
-    low = ctypes.c_uint32(now & 0xFFFFFFFF)  # a futex has 32 bits: the lower half of the number
+    low = ctypes.c_uint32(now & 0xFFFFFFFF)  # a futex has 32 bits: the lower half of the counter
     failed = _LIBC.syscall(_NUMBER, ctypes.c_void_p(word.ctypes.data), _WAIT, low, ctypes.byref(limit), None, 0)
     if failed and ctypes.get_errno() == errno.ENOSYS:  # a sandbox without the system call
         time.sleep(min(PERIOD, timeout))

@@ -28,7 +28,7 @@ from livegym.weights.publish import Publisher, remove_left_overs
 
 log = logging.getLogger(__name__)
 
-KEPT_LEFT_OVERS = 24 * 3600.0  # s that a dead writer's bus is kept: a resumed run continues its versions
+KEPT_LEFT_OVERS = 24 * 3600.0  # s that a dead writer's bus is kept, because a resumed run continues its versions
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class WeightBus:
         self._copies: _DeviceCopies | None = None
 
     def highest_version(self, run: Run) -> int:
-        """The highest version that a dead writer has published: a resumed run counts on from it."""
+        """The highest version that a dead writer has published; a resumed run continues after it."""
         file = bus_file(run.run_id)
         if file is None or not file.exists():
             return 0
@@ -139,7 +139,7 @@ class BusObserver:
         self._learner: Learner | None = None
 
     def highest_version(self, run: Run) -> int:
-        """The highest version that a dead writer has published: a resumed run counts on from it."""
+        """The highest version that a dead writer has published; a resumed run continues after it."""
         return self._bus.highest_version(run)
 
     def begin(self, run: Run, learner: Learner, spec: PolicySpec, config: dict[str, Any]) -> None:

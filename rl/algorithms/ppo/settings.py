@@ -104,7 +104,7 @@ def check_sizes(num_envs: int, train: PPOConfig) -> None:
         return
     unit = parts * sequence
     enough_envs = _multiples(num_envs, unit // math.gcd(horizon, unit))
-    sequences = f" of whole sequences of {sequence} steps" if sequence > 1 else ""
+    sequences = f" of complete sequences of {sequence} steps" if sequence > 1 else ""
     raise UserError(
         f"numEnvs={num_envs} x train.horizon_length={horizon} = {batch} steps cannot be cut into "
         f"train.num_minibatches={parts} equal minibatches{sequences}.\n"
