@@ -104,10 +104,10 @@ def floats_of(places: Sequence[TensorSpec], buffer: np.ndarray) -> list[Tensor]:
     """One flat view of `buffer` for each floating point dtype in it, including the gaps (zeros) between the arrays."""
     views = []
     for dtype in dict.fromkeys(place.torch_dtype for place in places):
-        mine = [place for place in places if place.torch_dtype is dtype]
+        same = [place for place in places if place.torch_dtype is dtype]
         if dtype.is_floating_point:
-            first = min(place.offset for place in mine)
-            end = max(place.offset + math.prod(place.shape) * dtype.itemsize for place in mine)
+            first = min(place.offset for place in same)
+            end = max(place.offset + math.prod(place.shape) * dtype.itemsize for place in same)
             views.append(torch.from_numpy(buffer[first:end]).view(dtype))
     return views
 
@@ -133,14 +133,14 @@ class MappedBus:
     """The sections of a mapped file as numpy views, which keep the mapping alive."""
 
     def __init__(self, memory: mmap.mmap, text_bytes: int, buffer_bytes: int) -> None:
-        whole = np.frombuffer(memory, dtype=np.uint8)
-        self.control = whole[: CONTROL.itemsize].view(CONTROL)  # (1,)
+        data = np.frombuffer(memory, dtype=np.uint8)
+        self.control = data[: CONTROL.itemsize].view(CONTROL)  # (1,)
         self.count = self.control["count"]  # (1,)
         at = _whole(CONTROL.itemsize, ALIGNMENT)
-        self.slots = whole[at : at + 2 * SLOT.itemsize].view(SLOT)  # (2,)
+        self.slots = data[at : at + 2 * SLOT.itemsize].view(SLOT)  # (2,)
         start = TEXT_AT + _whole(text_bytes, PAGE)
-        self.text = whole[TEXT_AT : TEXT_AT + text_bytes]
-        self.buffers = whole[start : start + 2 * buffer_bytes].reshape(2, buffer_bytes)
+        self.text = data[TEXT_AT : TEXT_AT + text_bytes]
+        self.buffers = data[start : start + 2 * buffer_bytes].reshape(2, buffer_bytes)
 
 
 def writer_lives(descriptor: int) -> bool:

@@ -166,8 +166,8 @@ class BusReader:
 
     def _publication(self) -> Publication:
         number, version, epoch, frame, score, stamp, _ = self._record[0].item()
-        known = None if math.isnan(score) else score
-        return Publication(self._model, number, version, epoch, frame, known, stamp)
+        score_or_none = None if math.isnan(score) else score
+        return Publication(self._model, number, version, epoch, frame, score_or_none, stamp)
 
     def not_finite(self) -> str | None:
         """The first array of the last copy that contains NaN or Infinity; None if all are finite.

@@ -149,9 +149,9 @@ class PPOLearner(Learner):
     def load_environment_state(self, state: dict[str, Any]) -> None:
         """See `Learner`."""
         agent = self.agent
-        there = len(state["sums"]["dones"])
-        if there != self.env.num_envs:
-            raise ValueError(f"it is for {there} environments, but this run has {self.env.num_envs}")
+        saved_envs = len(state["sums"]["dones"])
+        if saved_envs != self.env.num_envs:
+            raise ValueError(f"it is for {saved_envs} environments, but this run has {self.env.num_envs}")
         super().load_environment_state(state)
         device = agent.ppo_device
         for name in EPISODE_SUMS:
