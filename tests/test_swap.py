@@ -326,7 +326,7 @@ def test_the_history_has_copies_returns_and_no_more_than_its_size():
 
 def test_without_a_history_nothing_is_kept_and_it_says_so():
     live = live_of(candidate(1))
-    with pytest.raises(UserError, match=r"none before.*historySize=0"):
+    with pytest.raises(UserError, match=r"no version before the acting one is kept\. .*historySize=0"):
         live.rollback()
 
 
