@@ -1,1 +1,1 @@
-"""One policy that is exchanged while it acts."""
+"""The live policy: its weights can be exchanged while it acts."""

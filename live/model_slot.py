@@ -1,12 +1,12 @@
-"""A model that has one version's weights at a time, and the versions that are kept in memory.
+"""Model slots, each of which holds the weights of one version, and the history of versions kept in memory.
 
     slot = ModelSlot(policy)
     slot.take(candidate)          # copies the weights; the recurrent state stays
     out = slot.think(obs)         # Distribution
-    loaded = load(slot, candidate)  # the same, for whoever has to know which version the slot has
+    loaded = load(slot, candidate)  # also copies the weights, and records which version the slot has
 
-A live policy acts with a few slots. `SnapshotHistory` holds copies of the versions that acted lately, with their
-returns: to go back to, or to act beside the newest.
+A live policy acts with a few slots. `SnapshotHistory` keeps copies of the versions that acted recently, with their
+returns, so that one of them can be rolled back to, or act beside the newest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from livegym.weights.candidate import Candidate, Label
 
 @dataclass
 class PolicySnapshot:
-    """One version with weights of its own, and the returns of the episodes that it played most of."""
+    """One version with its own copy of the weights, and the returns of the episodes in which it acted longest."""
 
     label: Label
     candidate: Candidate
@@ -33,13 +33,13 @@ class PolicySnapshot:
 
 
 def snapshot_of(candidate: Candidate, first_run: str) -> PolicySnapshot:
-    """A version with a copy of its weights, whoever owned them; `first_run`: see `Candidate.label`."""
+    """A snapshot with a copy of the candidate's weights; `first_run`: see `Candidate.label`."""
     model: dict[str, Tensor] = {name: value.clone() for name, value in candidate.model.items()}
     return PolicySnapshot(candidate.label(first_run), replace(candidate, model=model))
 
 
 class ModelSlot:
-    """A policy with the recurrent state of N environments. Weights come and go; the modules stay."""
+    """A policy with the recurrent state of N environments. Its weights are replaced; its modules stay."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -47,32 +47,32 @@ class ModelSlot:
         self.memory: RecurrentState = tuple(m.clone() for m in self._first_memory)
 
     def take(self, candidate: Candidate) -> None:
-        """Copies the weights of a version that fits; the recurrent state stays."""
+        """Copy the weights of a version that fits; the recurrent state stays."""
         self.policy.copy(candidate.model)
 
     def think(self, obs: Tensor) -> Distribution:
-        """obs (N, width) -> what it would do; the recurrent state moves on."""
+        """obs (N, width) -> distribution of the action. Advances the recurrent state by one step."""
         out = self.policy(obs, self.memory)
         self.memory = out.memory
         return out
 
     def copy_memory(self, other: ModelSlot) -> None:
-        """Starts from what `other` remembers: the episodes are the same."""
+        """Copy the recurrent state of `other`, to continue the same episodes."""
         self.memory = tuple(m.clone() for m in other.memory)
 
     def forget(self, env_ids: Tensor) -> None:
-        """The recurrent state of environments (n,) is that of an episode's start again."""
+        """Reset the recurrent state of environments (n,) to that of an episode's start."""
         for memory, first in zip(self.memory, self._first_memory, strict=True):
             memory[:, env_ids] = first[:, env_ids]
 
 
 @dataclass(frozen=True)
 class LoadedSlot:
-    """A slot with the version that it has now."""
+    """A slot and the version that is loaded into it."""
 
     slot: ModelSlot
-    candidate: Candidate  # without weights: those are the slot's by now
-    kept: PolicySnapshot | None  # for the history, once the version acts; None if there is no history
+    candidate: Candidate  # without weights, which the slot has
+    kept: PolicySnapshot | None  # goes into the history once the version acts; None if there is no history
 
     def label(self, first_run: str) -> Label:
         """The label of the version; see `Candidate.label`."""
@@ -80,44 +80,44 @@ class LoadedSlot:
 
 
 def load(slot: ModelSlot, candidate: Candidate, kept: PolicySnapshot | None = None) -> LoadedSlot:
-    """Copies the weights of a version that fits into a slot; see `LoadedSlot.kept`."""
+    """Copy the weights of a version that fits into a slot; `kept`: see `LoadedSlot`."""
     slot.take(candidate)
     return LoadedSlot(slot, replace(candidate, model={}), kept)
 
 
 class SnapshotHistory:
-    """The last `size` versions by label, the oldest first. Belongs to the control loop."""
+    """The last `size` versions by label, the oldest first. Owned by the control loop."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self._kept: OrderedDict[Label, PolicySnapshot] = OrderedDict()
 
     def add(self, kept: PolicySnapshot) -> None:
-        """Adds the newest one; the oldest is dropped if there are too many."""
+        """Add the newest version; drop the oldest if there are more than `size`."""
         if self.size == 0:
             return
-        if kept.label in self._kept:  # it acts again: it keeps its place and what it achieved
+        if kept.label in self._kept:  # it acts again: it keeps its place and its returns
             kept.returns = self._kept[kept.label].returns
         self._kept[kept.label] = kept
         while len(self._kept) > self.size:
             self._kept.popitem(last=False)
 
     def note(self, label: Label, value: float) -> None:
-        """An episode of this return ended, most of which `label` played."""
+        """Record the return of an episode in which version `label` acted longest."""
         if label in self._kept:
             self._kept[label].returns.add(value)
 
     def get(self, label: Label) -> PolicySnapshot | None:
-        """This version, if it is still kept."""
+        """The snapshot of this version; None if it is no longer kept."""
         return self._kept.get(label)
 
     @property
     def labels(self) -> list[Label]:
-        """The kept versions, the oldest first; may be asked for by other threads."""
+        """The kept versions, the oldest first. May be read by any thread."""
         return list(self._kept)
 
     def before(self, label: Label) -> PolicySnapshot | None:
-        """The version that came before `label`; the newest one if `label` is not kept, None if there is none."""
+        """The version before `label`, or the newest if `label` is not kept; None if there is no such version."""
         labels = self.labels
         index = labels.index(label) if label in labels else len(labels)
         return self._kept[labels[index - 1]] if index > 0 else None

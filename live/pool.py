@@ -1,10 +1,10 @@
-"""Older versions that act in some of the environments, beside the newest in the others: for comparison, or to play
-against.
+"""Snapshot pool: older versions act in some of the environments, and the newest in the others.
 
-The last `size` environments belong to the pool. At each start of an episode there, one of the versions that the
-history keeps is drawn, each as likely as the others, but not the newest; if there is no other, the newest acts.
+It serves comparisons, or provides opponents. The last `size` environments belong to the pool. When an episode begins in
+one of them, a version is drawn uniformly from the history, excluding the newest. If the history has no other version,
+the newest acts there too.
 
-A comparison takes all environments: one kept version acts in the even ones, another in the odd ones.
+A comparison uses all environments: one kept version acts in the even ones, another in the odd ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from livegym.weights.candidate import Label
 
 
 class Pool:
-    """Snapshots in chosen environments. Belongs to the control loop."""
+    """Snapshots that act in chosen environments. Owned by the control loop."""
 
     def __init__(
         self,
@@ -33,14 +33,16 @@ class Pool:
         seed: int,
         note: Callable[[list[int], Label], None],
     ) -> None:
-        """`note` is told the environments in which another version acts from the next step on, and which.
+        """`note(env_ids, label)` is called if another version acts in these environments from the next step on.
 
-        Raises UserError if no environment would be left for the newest version.
+        Raises UserError if no environment would be left for the newest version, or if the history is too short.
         """
         if size >= num_envs and size:
-            raise UserError(f"poolEnvs={size}: must be less than numEnvs={num_envs}, or the newest acts nowhere.")
+            raise UserError(
+                f"poolEnvs={size}: must be less than numEnvs={num_envs}; otherwise the newest version acts nowhere."
+            )
         if size and history.size < 2:
-            raise UserError(f"poolEnvs={size}: needs historySize of 2 or more, which is {history.size}.")
+            raise UserError(f"poolEnvs={size}: needs historySize=2 or more, but historySize={history.size}.")
         self._history = history
         self._make_policy = make_policy
         self._note = note
@@ -49,34 +51,35 @@ class Pool:
         self._drawing = set(self._slots)
         self._rng = torch.Generator().manual_seed(seed)
         self._num_envs = num_envs
-        self._pair: tuple[ModelSlot, ...] = ()  # of a comparison: even environments, odd environments
+        self._pair: tuple[ModelSlot, ...] = ()  # slots of a comparison: (even, odd) environments; empty: no comparison
 
     @property
     def labels(self) -> dict[int, Label]:
-        """Environment -> the older version that acts there now."""
+        """Environment -> the older version that acts in it now."""
         return dict(self._labels)
 
     def without(self, env_ids: Iterable[int]) -> list[int]:
-        """Those of the environments in which the newest version acts."""
+        """The given environments in which the newest version acts."""
         return [env_id for env_id in env_ids if env_id not in self._labels]
 
     def cast(self, env_id: int, label: Label) -> None:
-        """From the next step on, version `label` acts in this environment, until `release`.
+        """Assign version `label` to this environment, from the next step on and until `release`.
 
-        Raises UserError if the environment is not the pool's, or the version is not kept.
+        Raises UserError if the environment does not belong to the pool, or if the version is not kept.
         """
         kept = self.check(env_id, label)
         self._drawing.discard(env_id)
         self._put(env_id, kept)
 
     def check(self, env_id: int, label: Label) -> PolicySnapshot:
-        """What `cast` would put there; it raises what that raises. May be called from any thread."""
+        """The snapshot that `cast` would assign; raises the same errors. May be called from any thread."""
         if env_id not in self._slots:
-            raise UserError(f"environment {env_id} is not the pool's: {', '.join(map(str, self._slots)) or 'none'} are")
+            pool = ", ".join(map(str, self._slots)) or "none (poolEnvs=0)"
+            raise UserError(f"environment {env_id} does not belong to the pool. The pool's environments: {pool}")
         return self.kept(label)
 
     def kept(self, label: Label) -> PolicySnapshot:
-        """This version of the history; may be asked for from any thread. Raises UserError if it is not kept."""
+        """The snapshot of this version. Raises UserError if it is not kept. May be called from any thread."""
         kept = self._history.get(label)
         if kept is None:
             labels = ", ".join(map(str, self._history.labels)) or "none"
@@ -84,12 +87,12 @@ class Pool:
         return kept
 
     def release(self, env_id: int) -> None:
-        """From the next episode on, versions are drawn for this environment again."""
+        """Undo `cast`: versions are drawn for this environment again, from its next episode on."""
         if env_id in self._slots:
             self._drawing.add(env_id)
 
     def compare(self, first: Label, second: Label) -> None:
-        """From the next step on, `first` acts in even and `second` in odd environments, until `end_comparison`.
+        """Let `first` act in even and `second` in odd environments, from the next step on and until `end_comparison`.
 
         Raises UserError if one of them is not kept.
         """
@@ -103,7 +106,7 @@ class Pool:
             self._note(env_ids, kept.label)
 
     def end_comparison(self, newest: Label) -> None:
-        """The newest acts everywhere again; what the pool's environments play is drawn with their next episodes."""
+        """Let the newest version act everywhere again; the pool's environments draw with their next episodes."""
         if self._pair:
             self._pair = ()
             self._labels.clear()
@@ -115,7 +118,7 @@ class Pool:
         self._note([env_id], kept.label)
 
     def forget(self, env_ids: Tensor, newest: Label) -> None:
-        """Episodes of environments (n,) begin anew: who acts in those of the pool is drawn."""
+        """Episodes begin in environments (n,): versions are drawn for those that belong to the pool."""
         if self._pair:
             for slot in self._pair:
                 slot.forget(env_ids)
@@ -134,7 +137,7 @@ class Pool:
             self._note([env_id], newest)
 
     def act(self, obs: Tensor, action: Tensor, choose: Callable[[Distribution], Tensor]) -> Tensor:
-        """The actions (N, ...) with the rows of the pool's environments replaced by their own versions' choices."""
+        """Replace the rows of `action` (N, ...) in which an older version acts by that version's choice."""
         if not self._labels:
             return action
         action = action.clone()

@@ -1,20 +1,20 @@
-"""The live policy: acts with one set of weights while the next is made ready beside it.
+"""The live policy acts with one set of weights while the next one is prepared.
 
-A thread loads and checks new weights into a model that does not act; the control loop takes it over between two
-control steps by exchanging references. So nothing is reset, no action comes of half a policy, and the loop never
-waits.
+A thread checks new weights and loads them into a model that does not act. The control loop adopts it between two
+control steps by exchanging references. So nothing is reset, no action comes from partially loaded weights, and the loop
+never waits.
 
     live = LivePolicy(make_policy, first, rule=SwapRule("blend", blend_steps=75))
     live.prepare(candidate)          # watching thread; raises Misfit if the weights do not fit
     event = live.adopt()             # control loop, between two steps; None if nothing is ready
-    action = live.act(obs)           # or live.decide(obs): with the distribution that it came from
+    action = live.act(obs)           # or live.decide(obs), which also returns the action's distribution
 
-Every environment has a share a in [0, 1] of the new policy: `now` sets 1, `reset` sets it when that environment's
-episode begins, `blend` ramps it over `blend_steps`. While some a < 1 both act. A version that arrives meanwhile
-waits, and only the newest waits.
+In each environment, the new policy has a share a in [0, 1]: `now` sets it to 1, `reset` sets it to 1 when that
+environment's next episode begins, and `blend` ramps it up over `blend_steps`. While some a < 1, both versions act. If
+versions arrive meanwhile, the newest of them waits and the others are dropped.
 
-Three model slots are enough: one acts, one may be leaving, and one is free, being loaded, or ready. A slot is
-handed over by `deque.append` and taken by `deque.pop`, which are atomic: whoever popped it owns it, and nobody locks.
+Three model slots are enough: one acts, one may be leaving, and one is free, being loaded, or ready. A slot is handed
+over by `deque.append` and taken by `deque.pop`. Both are atomic: the thread that popped a slot owns it, without locks.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ Change = tuple[list[int], Label]
 
 
 Judge = Callable[[Candidate], bool]
-"""Whether a version that fits may take over; raises UserError with the reason if it may not."""
+"""Returns whether a version that fits may take over, or raises UserError with the reason why it may not."""
 
 
 class PolicyStep(NamedTuple):
     """One control step of the policy."""
 
     action: Tensor  # (n, size) float32, or (n,) / (n, k) int64
-    distribution: Distribution  # what the acting version would do; while two act, the new one's
+    distribution: Distribution  # action distribution of the acting version; while two act, that of the new one
 
 
 class LivePolicy:
-    """One policy that acts in N environments and can be exchanged while it does."""
+    """A policy that acts in N environments, and whose weights can be exchanged meanwhile."""
 
     def __init__(
         self,
@@ -69,9 +69,9 @@ class LivePolicy:
         rule: SwapRule | None = None,
         first_run: str | None = None,
     ) -> None:
-        """`make_policy` builds one empty model. Raises Misfit if `first` does not fit.
+        """`make_policy` builds a model without trained weights. Raises Misfit if `first` does not fit.
 
-        `first_run`: whose versions are labelled by their number alone; None: the run of `first`.
+        `first_run`: the run whose versions are labelled without the run's name; None: the run of `first`.
         """
         self.rule = rule or SwapRule()
         self.first_run = first.run if first_run is None else first_run
@@ -85,28 +85,28 @@ class LivePolicy:
         self._transition = Transition(policy.num_envs, self.device)
         self._swapped_at = -math.inf  # s, monotonic
         self._changes: list[Change] = []
-        self._joining: list[int] = []  # environments in which the new version is to be named with the next step
+        self._joining: list[int] = []  # environments for which the new version is recorded after the next step
         self.history = SnapshotHistory(self.rule.history)
         self.pool = Pool(self.rule.pool_envs, policy.num_envs, make_policy, self.history, seed, self._note)
         self._choose = Chooser(stochastic, torch.Generator(self.device).manual_seed(seed))
         policy.check(first.model, first.spec)
         self._acting = load(slot, first, self._kept_of(first))
         self._remember(self._acting)
-        self.newest = self.acting  # offered, whether it acts already or waits
+        self.newest = self.acting  # the newest accepted version, whether it acts already or waits
 
     @property
     def num_envs(self) -> int:
-        """N: environments that it acts in."""
+        """N, the number of environments in which the policy acts."""
         return self._acting.slot.policy.num_envs
 
     @property
     def acting(self) -> Candidate:
-        """Whose weights act, without the weights; while two act, the new one's."""
+        """The acting version, without its weights; while two act, the new one."""
         return self._acting.candidate
 
     @property
     def label(self) -> Label:
-        """The acting version's label."""
+        """The label of the acting version."""
         return self._acting.label(self.first_run)
 
     @property
@@ -114,64 +114,64 @@ class LivePolicy:
         """Whether two versions act at the moment."""
         return self._transition.leaving is not None
 
-    # any thread: what people and programs ask for takes effect between two control steps
+    # any thread: these requests take effect between two control steps
 
     def pin(self) -> None:
-        """From now on no other version takes over by itself."""
+        """Keep the acting version: no other version takes over automatically."""
         self._commands.put(lambda: self._set_pinned(True))
 
     def follow(self) -> None:
-        """Undoes `pin`: the newest version takes over, and those that come."""
+        """Undo `pin`: the newest version takes over, and later ones follow."""
         self._commands.put(lambda: self._set_pinned(False))
 
     def rollback(self, label: Label | None = None) -> None:
-        """Goes back to a version of the history, None: the one before the acting one, and pins it.
+        """Return to a version of the history and pin it; None: the version before the acting one.
 
-        Raises UserError if that is not kept.
+        Raises UserError if that version is not kept.
         """
         self._kept_or_refused(label)
         self._commands.put(lambda: self._roll_back(label))
 
     def cast(self, env_id: int, label: Label) -> None:
-        """Version `label` acts in an environment of the pool, until `release`. Raises UserError; see `Pool.cast`."""
+        """Assign version `label` to a pool environment until `release`. Raises UserError as `Pool.cast` does."""
         self.pool.check(env_id, label)
         self._commands.put(lambda: self.pool.cast(env_id, label))
 
     def release(self, env_id: int) -> None:
-        """Undoes `cast`, with the environment's next episode."""
+        """Undo `cast` when the environment's next episode begins."""
         self._commands.put(lambda: self.pool.release(env_id))
 
     def compare(self, first: Label, second: Label) -> None:
-        """Two kept versions act, in even and in odd environments, until `end_comparison`.
+        """Let two kept versions act, in even and in odd environments, until `end_comparison`.
 
-        Raises UserError if one is not kept.
+        Raises UserError if one of them is not kept.
         """
         self.pool.kept(first)
         self.pool.kept(second)
         self._commands.put(lambda: self.pool.compare(first, second))
 
     def end_comparison(self) -> None:
-        """The acting version acts again, and in the pool's environments what it was drawn for."""
+        """Let the acting version act everywhere again, until versions are drawn for the pool's environments."""
         self._commands.put(lambda: self.pool.end_comparison(self.label))
 
     def set_rule(self, how: str, blend_steps: int) -> None:
-        """How the next versions take over; one that is taking over continues as it began."""
+        """Set how the next versions take over. A swap in progress continues as it began."""
         self._commands.put(lambda: self._set_rule(how, blend_steps))
 
-    # the watching thread's part
+    # for the watching thread only
 
     def prepare(self, candidate: Candidate, judge: Judge | None = None) -> None:
-        """Makes a version ready, in the place of one that still waits.
+        """Make a version ready to take over. It replaces a version that still waits.
 
-        `judge` is asked once it is known to fit. Raises Misfit if it does not, and UserError if the judge does.
-        Nothing is changed then.
+        `judge` is called if the version fits. Raises Misfit if it does not fit, and passes on the UserError of `judge`.
+        If it raises, nothing has changed.
         """
         self._acting.slot.policy.check(candidate.model, candidate.spec)
         if judge is not None and not judge(candidate):
             return
         ready = load(self._take_slot(), candidate, self._kept_of(candidate))
         self.newest = ready.candidate
-        with contextlib.suppress(IndexError):  # an older one that waits is given up
+        with contextlib.suppress(IndexError):  # an older version that waits is dropped
             self._free.append(self._ready.pop().slot)
         self._ready.append(ready)  # from here on the control loop may own it
 
@@ -179,7 +179,7 @@ class LivePolicy:
         return snapshot_of(candidate, self.first_run) if self.rule.history else None
 
     def _take_slot(self) -> ModelSlot:
-        """A slot that does not act: a free one, or the one that waits. There is always one, if not at every moment."""
+        """A slot that does not act: a free one, or the one that waits. Retries until the control loop returns one."""
         while True:
             with contextlib.suppress(IndexError):
                 return self._free.pop()
@@ -187,17 +187,17 @@ class LivePolicy:
                 return self._ready.pop().slot
 
     def weights(self) -> tuple[Label, dict[str, Tensor]]:
-        """The acting version and a copy of its weights."""
+        """The label of the acting version, and a copy of its weights."""
         while True:
             acting = self._acting
             label, weights = acting.label(self.first_run), acting.slot.policy.state()
-            if acting is self._acting:  # its slot was not given up, and perhaps loaded anew, meanwhile
+            if acting is self._acting:  # otherwise another version may have been loaded into its slot meanwhile
                 return label, weights
 
-    # the control loop's part: between two steps
+    # for the control loop only, between two steps
 
     def adopt(self) -> SwapEvent | None:
-        """Exchanges the slots if a version is ready and may take over."""
+        """Run the waiting requests, and exchange the slots if a version is ready and may take over."""
         while not self._commands.empty():
             event = self._run(self._commands.get())
             if event is not None:
@@ -208,14 +208,14 @@ class LivePolicy:
             return None
         try:
             ready = self._ready.pop()
-        except IndexError:  # just now given up for a newer one
+        except IndexError:  # the watching thread has just replaced it by a newer one
             return None
         return self._begin(ready, self.rule)
 
     def _run(self, command: Callable[[], SwapEvent | None]) -> SwapEvent | None:
         try:
             return command()
-        except UserError as error:  # what it is about was kept when it was asked for
+        except UserError as error:  # the version was kept at the time of the request, but is no longer
             log.warning("%s", error)
             return None
 
@@ -227,7 +227,7 @@ class LivePolicy:
 
     def _roll_back(self, label: Label | None) -> SwapEvent:
         kept = self._kept_or_refused(label)
-        rule = replace(self.rule, how="now") if self.swapping else self.rule  # of three versions, two can act
+        rule = replace(self.rule, how="now") if self.swapping else self.rule  # three versions cannot act at once
         self._end_transition()
         earlier = load(self._take_slot(), replace(kept.candidate, source="history", load_ms=0.0), kept)
         self.pinned = True
@@ -238,13 +238,13 @@ class LivePolicy:
     def _kept_or_refused(self, label: Label | None) -> PolicySnapshot:
         kept = self.history.before(self.label) if label is None else self.history.get(label)
         if kept is None:
-            wanted = "there is none before the acting one" if label is None else f"version {label} is not kept"
+            wanted = "no version before the acting one is kept" if label is None else f"version {label} is not kept"
             labels = ", ".join(map(str, self.history.labels)) or "none"
             raise UserError(f"rollback: {wanted}. Kept: {labels} (historySize={self.rule.history})")
         return kept
 
     def _begin(self, ready: LoadedSlot, rule: SwapRule, reason: str = "") -> SwapEvent:
-        """A version takes over."""
+        """Let a loaded version take over."""
         ready.slot.copy_memory(self._acting.slot)
         leaving, self._acting = self._acting, ready
         self._swapped_at = time.monotonic()
@@ -277,24 +277,24 @@ class LivePolicy:
             self._changes.append((env_ids, label))
 
     def _note_acting(self, env_ids: list[int]) -> None:
-        """The acting version acts in those of the environments that the pool leaves to it."""
+        """Record that the acting version acts in these environments, except those in which an older version does."""
         self._note(self.pool.without(env_ids), self.label)
 
     def take_changes(self) -> list[Change]:
-        """Which version acts where from the next step on, as far as that changed since the last call."""
+        """Changes since the last call of the version that acts in an environment from the next step on."""
         changes, self._changes = self._changes, []
         return changes
 
-    # the control loop's part: in a step
+    # for the control loop only, within a step
 
     def act(self, obs: Tensor) -> Tensor:
         """obs (N, width) -> actions; see `decide`."""
         return self.decide(obs).action
 
     def decide(self, obs: Tensor) -> PolicyStep:
-        """obs (N, width) -> actions, the most likely ones, or samples if the policy is stochastic; and their source.
+        """obs (N, width) -> actions and their distribution. The actions are modes, or samples if it is stochastic.
 
-        Of a policy without memory, the first environments alone may be asked for: obs (n, width), n <= N.
+        If the policy is not recurrent, `obs` may contain only the first environments: (n, width), n <= N.
         """
         obs = obs.to(self.device)
         distribution = self._acting.slot.think(obs)
@@ -306,11 +306,11 @@ class LivePolicy:
         return PolicyStep(self.pool.act(obs, action, self._choose), distribution)
 
     def forget(self, env_ids: Tensor) -> None:
-        """Episodes of environments (n,) begin anew."""
+        """New episodes begin in environments (n,)."""
         self._acting.slot.forget(env_ids)
         joined = self._transition.forget(env_ids)
         if self._transition.blends and self._transition.leaving is not None:
-            joining = self.pool.without(env_ids.tolist())  # both play the new episodes: the old one is named first
+            joining = self.pool.without(env_ids.tolist())  # both play the new episodes; the old one is recorded first
             self._note(joining, self._transition.leaving.label(self.first_run))
             self._joining = self._joining + joining
         else:

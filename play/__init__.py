@@ -1,1 +1,1 @@
-"""A test: its control loop, what it reports, and who watches it."""
+"""A test: its control loop, its report, and its viewers."""

@@ -1,8 +1,7 @@
-"""Those who watch a test: viewers with one set of controls and one board between them.
+"""The audience of a test: its viewers, which share one set of controls and one board.
 
-`train.py` opens the viewers which the configuration asks for (`viewers/opening.py`) and hands them to `run_test`. A
-test that nobody watches has an `Audience()` without viewers and controls, plays as fast as it can, and does nothing for
-them.
+`train.py` opens the viewers that the configuration names (`viewers/opening.py`) and passes them to `run_test`. A test
+without viewers has an `Audience()` without controls: it plays as fast as it can, and prepares nothing for viewers.
 """
 
 from __future__ import annotations
@@ -19,27 +18,27 @@ from livegym.rundir.run import Run
 
 
 class Viewer:
-    """A way to watch. Calls come in the test's own thread and must not block; they do nothing by themselves."""
+    """Base class of viewers. The test's thread calls the methods; they must not block, and do nothing by default."""
 
     @property
     def gone(self) -> bool:
-        """The person has closed it, which ends the test."""
+        """Whether the user has closed the viewer, which ends the test."""
         return False
 
     @property
     def failed(self) -> bool:
-        """It could not do what it was there for; final after `close`."""
+        """Whether the viewer has failed, for example to write a video; final after `close`."""
         return False
 
     def begin(self, world: World, run: Run) -> Listener:
-        """Environments that are to be shown from now on, with the directory of this test.
+        """Show the environments of `world` from now on; `run` is the directory of this test.
 
-        What is returned is attached to their control loop.
+        The returned listener is attached to their control loop.
         """
         return Listener()
 
     def close(self) -> None:
-        """The test is over."""
+        """Close the viewer at the end of the test."""
 
 
 class Audience:
@@ -48,27 +47,27 @@ class Audience:
     def __init__(
         self, viewers: Sequence[Viewer] = (), controls: Controls | None = None, board: Board | None = None
     ) -> None:
-        """`controls`, `board`: those that the viewers were made with. `controls` None: nobody can take part."""
+        """`controls`, `board`: those that the viewers were created with. `controls` None: there are no viewers."""
         self.viewers = list(viewers)
         self.controls = controls
         self.board = Board() if board is None else board
 
     @property
     def gone(self) -> bool:
-        """Somebody closed a window, and so ended the test."""
+        """Whether the user has closed a viewer, which ends the test."""
         return any(viewer.gone for viewer in self.viewers)
 
     @property
     def failed(self) -> bool:
-        """A viewer could not do what it was there for; final after `close`."""
+        """Whether a viewer has failed; final after `close`."""
         return any(viewer.failed for viewer in self.viewers)
 
     def wait(self, text: str) -> None:
-        """There is no policy yet, for the reason that `text` gives."""
+        """Show that there is no policy yet, and the reason, which is `text`."""
         self.board.wait(text)
 
     def begin(self, world: World, player: Player, results: Results, run: Run) -> None:
-        """A world is about to be played."""
+        """Attach board and viewers to the `player` of a new world, before it runs."""
         if self.controls is None:
             return
         self.controls.begin()
@@ -77,7 +76,7 @@ class Audience:
             player.attach(viewer.begin(world, run))
 
     def close(self) -> None:
-        """The test is over: every viewer is closed, also where another cannot be."""
+        """End the test's board and close every viewer, even if closing another one raises an error."""
         self.board.end()
         with contextlib.ExitStack() as stack:
             for viewer in self.viewers:

@@ -1,13 +1,13 @@
-"""What is shown to those who watch: where the test stands, its policy's history, and the points of the plots.
+"""The board that viewers read: the state of the test, the history of its policy, and the points of the plots.
 
     board = Board()
     player.attach(BoardWriter(board, world, results, controls))
     board.state                       # any thread: the newest snapshot, plain values for strict JSON
-    board.since(seq)                  # any thread: what was added to the plots after number `seq`
+    board.since(seq)                  # any thread: the points that were added to the plots after number `seq`
 
-There is one board for a test, and a writer for each world that it plays in. The control loop makes a new snapshot a few
-times a second and exchanges one reference; readers never wait for it, nor it for them. Lists are bounded: a page that
-is opened after a week gets the last part.
+A test has one board, and one writer for each world in which it plays. The control loop makes a new snapshot a few times
+a second and exchanges one reference, so neither readers nor the loop ever wait. Lists are bounded: a page that is
+opened after a week gets the most recent part.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ TERMS = 600
 VERSIONS_SHOWN = 50
 
 Point = tuple[int, str, dict[str, Any]]
-"""(number, kind: episode, swap or terms; its values)"""
+"""(sequence number, kind: episode, swap or terms; its values)"""
 
 
 class Board:
-    """What the viewers of one test read."""
+    """The state and the plot points of one test, for its viewers."""
 
     def __init__(self) -> None:
         self.state: dict[str, Any] = {"phase": "waiting", "text": "starting"}
         self._points = {"episode": deque[Point](maxlen=EPISODES), "swap": deque[Point](maxlen=SWAPS)}
         self._points["terms"] = deque[Point](maxlen=TERMS)
         self._seq = 0
-        self._refused = 0  # number of the last refusal that is a point
+        self._refused = 0  # number of the last refusal that has a point
 
-    # any thread
+    # for any thread
 
     def since(self, seq: int) -> list[Point]:
-        """Points after number `seq`, in order."""
-        last = self._seq  # first: of two lists, the one that is read later may hold a later point
+        """The points after number `seq`, in order."""
+        last = self._seq  # read first: a point may be added to one list while another one is read
         found: list[Point] = []
         for points in self._points.values():
             found += [point for point in list(points) if seq < point[0] <= last]
@@ -59,30 +59,30 @@ class Board:
 
     @property
     def seq(self) -> int:
-        """The number of the last point."""
+        """The sequence number of the last point."""
         return self._seq
 
-    # the thread of the test
+    # for the thread of the test only
 
     def wait(self, text: str) -> None:
-        """There is no policy yet."""
+        """Show that there is no policy yet, and the reason, which is `text`."""
         self.state = {"phase": "waiting", "text": text}
 
     def end(self) -> None:
-        """The test is over; its last state stays."""
+        """Show that the test has ended; its last state stays."""
         self.state = {**self.state, "phase": "ended", "text": "the test has ended"}
 
     def show(self, state: dict[str, Any]) -> None:
-        """A new snapshot: plain values, which nobody changes any more."""
+        """Replace the snapshot. `state`: plain values, which must not be changed afterwards."""
         self.state = state
 
     def add(self, kind: str, values: dict[str, Any]) -> None:
-        """A new point of the plots."""
+        """Add a point to the plots."""
         self._points[kind].append((self._seq + 1, kind, values))
         self._seq += 1
 
     def add_refusals(self, refusals: Iterable[tuple[int, SwapEvent]]) -> None:
-        """A point for each of these numbered refusals that has none yet."""
+        """Add a point for each of these numbered refusals that has none yet."""
         for number, event in refusals:
             if number > self._refused:
                 self._refused = number
@@ -92,7 +92,7 @@ class Board:
 
 
 class BoardWriter(Listener):
-    """Follows the control loop of one world, and writes on the board how it goes."""
+    """Listens to the control loop of one world, and updates the board."""
 
     def __init__(self, board: Board, world: World, results: Results, controls: Controls) -> None:
         self._board = board
@@ -109,18 +109,18 @@ class BoardWriter(Listener):
         self._snapshot(None)
 
     def on_swap(self, event: SwapEvent, player: Player) -> None:
-        """New weights act from the next step on."""
+        """Add a point for the swap: new weights act from the next step on."""
         self._acting = self._live.label if self._live is not None else self._acting
         values = {"version": event.version, "epoch": event.epoch, "source": event.source, "reason": event.reason}
         self._board.add("swap", {"t": round(event.time, 2), "label": self._acting, **values})
         self._shown_at = 0.0
 
     def on_change(self, env_ids: list[int], label: Label, player: Player) -> None:
-        """Version `label` acts in these environments from the next step on."""
+        """Record that version `label` acts in these environments from the next step on."""
         self._labels |= dict.fromkeys(env_ids, label)
 
     def on_step(self, step: Step, player: Player) -> None:
-        """One control step was made."""
+        """Update the board after a control step."""
         self._steps += 1
         if step.ended is not None:
             self._add_episodes(step.ended, player)
@@ -135,7 +135,7 @@ class BoardWriter(Listener):
         self._refresh(player, now)
 
     def on_rest(self, player: Player) -> None:
-        """The loop is paused, or ahead of its clock."""
+        """Keep the snapshot fresh while the loop is paused or ahead of its clock."""
         self._refresh(player, time.monotonic())
 
     def _refresh(self, player: Player, now: float) -> None:
@@ -188,13 +188,13 @@ class BoardWriter(Listener):
 
 
 class _Rate:
-    """Simulated seconds for each second of wall time, over the last two seconds or so."""
+    """Real-time factor: simulated seconds per second of wall time, over about the last two seconds."""
 
     def __init__(self) -> None:
         self._marks: deque[tuple[float, float]] = deque(maxlen=round(2 / SNAPSHOT_INTERVAL))
 
     def update(self, simulated: float) -> float | None:
-        """`simulated`: s so far. None at first."""
+        """The real-time factor, given the simulated time so far in s; None at first."""
         self._marks.append((time.monotonic(), simulated))
         (start, first), (now, last) = self._marks[0], self._marks[-1]
         return round((last - first) / (now - start), 3) if now - start > 0.1 else None

@@ -1,16 +1,16 @@
-"""What a person who watches may ask for: one table, `CONTROLS`, from which everything else follows.
+"""The requests that a user may make while watching a test: one table, `CONTROLS`, from which all controls are derived.
 
     controls.ask(Pause(True))            # any thread
     controls.ask(RollBack(120))
 
 A request is a frozen dataclass with a method `carry_out`, which the control loop calls between two steps. Its entry in
-`CONTROLS` names it for pages, whose messages are `{"do": name, ...}` with the dataclass's fields, and says with which
-keys it is asked for and what these do. What a page may send (`viewers/browser/protocol.py`), the keys of the window and
-its on-screen help (`viewers/key_bindings.py`) follow from the table; a test compares docs/watching.md and the keys of
-the page with it.
+`CONTROLS` has its name in the page's messages, which are `{"do": name, ...}` with the dataclass's fields, its keys, and
+its line in the window's help. Three things are derived from the table: the messages that a page may send
+(`viewers/browser/protocol.py`), the keys of the window, and its on-screen help (`viewers/key_bindings.py`). A test
+compares docs/watching.md and the keys of the page with the table.
 
-To add a control: write its dataclass, add one entry. If the page is to have a button or a key for it, add it to
-`index.html` and `controls.js` in `viewers/browser/page/`, and a row to the table in docs/watching.md.
+To add a control, write its dataclass and add one entry. If the page should have a button or a key for it, also add it
+to `index.html` and `controls.js` in `viewers/browser/page/`, and add a row to the table in docs/watching.md.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _LADDER = (*SPEEDS, math.inf)  # inf: as fast as possible
 
 def _live(player: Player) -> LivePolicy:
     if not isinstance(player.actor, LivePolicy):
-        raise UserError("a scripted agent acts here: there are no versions. Test a checkpoint: checkpoint=latest")
+        raise UserError("a scripted agent acts here, so there are no versions. Test a checkpoint: checkpoint=latest")
     return player.actor
 
 
 @dataclass(frozen=True)
 class Pause:
-    """Stand still, or go on."""
+    """Pause or resume the test."""
 
     on: bool
 
@@ -51,7 +51,7 @@ class Pause:
 
 @dataclass(frozen=True)
 class StepOnce:
-    """One control step while paused."""
+    """Make one control step, and stay paused."""
 
     def carry_out(self, controls: Controls, player: Player) -> None:
         """See `ControlRequest`."""
@@ -60,9 +60,9 @@ class StepOnce:
 
 @dataclass(frozen=True)
 class Speed:
-    """How fast simulated time passes."""
+    """Set the speed of simulated time."""
 
-    factor: float | None  # of real time; None: as fast as possible
+    factor: float | None  # multiple of real time; None: as fast as possible
 
     def carry_out(self, controls: Controls, player: Player) -> None:
         """See `ControlRequest`."""
@@ -71,7 +71,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class Restart:
-    """A new episode."""
+    """Begin a new episode."""
 
     env_id: int | None  # None: in every environment
 
@@ -83,12 +83,12 @@ class Restart:
         elif 0 <= self.env_id < num_envs:
             player.restart(torch.tensor([self.env_id]))
         else:
-            raise UserError(f"environment {self.env_id}: there are 0 to {num_envs - 1}")
+            raise UserError(f"environment {self.env_id} does not exist; allowed: 0 to {num_envs - 1}")
 
 
 @dataclass(frozen=True)
 class Push:
-    """A force on a body, at its centre of mass, in world axes."""
+    """Apply a force and a torque to a body, at its centre of mass, in world axes."""
 
     env_id: int
     body: str
@@ -114,7 +114,7 @@ class Pin:
 
 @dataclass(frozen=True)
 class Follow:
-    """Take over the newest version, and those that come."""
+    """Adopt the newest version, and follow later ones."""
 
     def carry_out(self, controls: Controls, player: Player) -> None:
         """See `ControlRequest`."""
@@ -123,9 +123,9 @@ class Follow:
 
 @dataclass(frozen=True)
 class RollBack:
-    """Go back to a version that is kept, and pin it."""
+    """Return to a version that is kept in memory, and pin it."""
 
-    label: Label | None  # None: the one before the acting one
+    label: Label | None  # None: the version before the acting one
 
     def carry_out(self, controls: Controls, player: Player) -> None:
         """See `ControlRequest`."""
@@ -134,9 +134,9 @@ class RollBack:
 
 @dataclass(frozen=True)
 class TakeOver:
-    """How the next versions take over."""
+    """Set how the next versions take over."""
 
-    how: str  # of HOW
+    how: str  # one of HOW
     blend_seconds: float  # of simulated time
 
     def carry_out(self, controls: Controls, player: Player) -> None:
@@ -151,7 +151,7 @@ class TakeOver:
 
 @dataclass(frozen=True)
 class Compare:
-    """Two kept versions side by side: the first in even environments, the second in odd ones; new episodes."""
+    """Begin new episodes with two kept versions: the first acts in even environments, the second in odd ones."""
 
     first: Label
     second: Label
@@ -159,7 +159,7 @@ class Compare:
     def carry_out(self, controls: Controls, player: Player) -> None:
         """See `ControlRequest`."""
         if player.env.num_envs < 2:
-            raise UserError("two versions side by side need two environments. Start with numEnvs=2 or more.")
+            raise UserError("a comparison of two versions needs two environments. Start with numEnvs=2 or more.")
         _live(player).compare(self.first, self.second)
         controls.compare(self.first, self.second)
         player.restart(torch.arange(player.env.num_envs))
@@ -167,7 +167,7 @@ class Compare:
 
 @dataclass(frozen=True)
 class EndCompare:
-    """The acting version acts everywhere again; new episodes."""
+    """Begin new episodes with the acting version in all environments."""
 
     def carry_out(self, controls: Controls, player: Player) -> None:
         """See `ControlRequest`."""
@@ -190,32 +190,32 @@ class Record:
 
 @dataclass(frozen=True)
 class Situation:
-    """What a person at the window has before them when they press a key."""
+    """The state of the test at the moment when the user presses a key in the window."""
 
     controls: Controls
-    state: dict[str, Any]  # of the board
+    state: dict[str, Any]  # the board's snapshot
     env_id: int  # the chosen environment
 
     @property
     def policy(self) -> dict[str, Any] | None:
-        """The policy's part of the state; None for a scripted agent, and before there is one."""
+        """The policy's part of the state; None for a scripted agent, and while there is no policy yet."""
         return self.state.get("policy")
 
 
 Press = Callable[[Situation, int], ControlRequest | str]
-"""(situation, place of the key among the control's) -> what it asks for, or why that makes no sense, in words."""
+"""(situation, index of the key among the control's keys) -> the request, or a text that says why it is impossible."""
 
 
 @dataclass(frozen=True)
 class Control:
-    """One thing that a person who watches may ask for."""
+    """One control: its request, its name and its keys."""
 
-    name: str  # in a page's message
+    name: str  # name in the page's messages
     request: type[ControlRequest]
-    does: str  # in the window's list of keys
+    does: str  # description in the window's list of keys
     page: tuple[str, ...] = ()  # keys of the page, as JavaScript names them
     window: tuple[str, ...] = ()  # keys of the window, as GLFW names them, or their character
-    press: Press | None = None  # what a key of the window does
+    press: Press | None = None  # called for a key of the window
 
 
 def _speed(now: Situation, faster: int) -> ControlRequest:
@@ -235,7 +235,7 @@ def _pin_or_follow(now: Situation, _: int) -> ControlRequest:
 def _next_way(now: Situation, _: int) -> ControlRequest | str:
     policy = now.policy
     if policy is None:
-        return "a scripted agent acts here: there are no versions"
+        return "a scripted agent acts here, so there are no versions"
     how = HOW[(HOW.index(policy["how"]) + 1) % len(HOW)]
     return TakeOver(how, policy["blend_steps"] * now.state["control_dt"])
 
@@ -252,7 +252,7 @@ def _compare_or_end(now: Situation, _: int) -> ControlRequest | str:
 
 
 CONTROLS = (
-    Control("pause", Pause, "pause, go on", (" ",), ("Space",), lambda now, _: Pause(not now.controls.paused)),
+    Control("pause", Pause, "pause, resume", (" ",), ("Space",), lambda now, _: Pause(not now.controls.paused)),
     Control("step", StepOnce, "one step", (".",), (".", "Right"), lambda now, _: StepOnce()),
     Control("speed", Speed, "slower, faster", ("-", "+"), ("-", "="), _speed),
     Control(
@@ -263,15 +263,15 @@ CONTROLS = (
         ("Enter", "Backspace"),
         lambda now, everywhere: Restart(None if everywhere else now.env_id),
     ),
-    Control("push", Push, "a force on a body"),  # the window's mouse, the page's buttons
+    Control("push", Push, "a force on a body"),  # by the window's mouse and the page's buttons
     Control("pin", Pin, "pin, follow the newest version", ("p",), ("P",), _pin_or_follow),
     Control("follow", Follow, "follow the newest version", ("n",)),
     Control("roll_back", RollBack, "back to the version before, pinned", ("b",), ("B",), lambda now, _: RollBack(None)),
     Control("take_over", TakeOver, f"take over: {', '.join(HOW)}", (), ("M",), _next_way),
     Control("compare", Compare, "versus the version before", ("k",), ("V",), _compare_or_end),
-    Control("end_compare", EndCompare, "end the comparison"),  # the keys of `compare`, while one is on
+    Control("end_compare", EndCompare, "end the comparison"),  # by the keys of `compare`, during a comparison
     Control(
         "record", Record, "record, stop recording", ("o",), ("O",), lambda now, _: Record(not now.controls.recording)
     ),
 )
-"""Everything that can be asked for, in the order in which the window lists it."""
+"""All controls, in the order in which the window lists them."""

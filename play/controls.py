@@ -1,12 +1,12 @@
-"""The hands of whoever watches: a queue of requests, and the clock that simulated time keeps to.
+"""Controls of the viewers over a test: a queue of requests, and the clock that paces simulated time.
 
     controls = Controls(speed=1.0)
     player = Player(env, actor, quota=None, control=controls)
     controls.ask(Pause(True))            # any thread; carried out between two control steps
 
-`play/control_requests.py` lists what can be asked for. Other threads only append; the control loop drains. A viewer
-that stalls therefore stalls nothing. What people do here never reaches training: it affects the environments of a test
-only. An episode in which a person pushed a body, or that a person cut short, does not count.
+`play/control_requests.py` lists the requests. Other threads only append to the queue; the control loop drains it. So a
+viewer that hangs does not delay the loop. Requests affect the environments of a test only, and never reach training. An
+episode in which the user pushed a body, or that the user cut short, does not count.
 """
 
 from __future__ import annotations
@@ -27,71 +27,71 @@ from livegym.weights.candidate import Label
 log = logging.getLogger(__name__)
 
 SPEEDS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)
-"""Multiples of real time that viewers offer, beside as fast as possible."""
-QUEUED = 1000  # requests that wait at most; a client that asks for more is not a person
+"""Multiples of real time that viewers offer, in addition to as fast as possible."""
+QUEUED = 1000  # most requests that may wait; no human asks for more
 NOTICES = 50
-REST = 0.05  # s that one rest takes at most, so that viewers are told and a stop is noticed
-LATE = 0.25  # s behind its clock from which on the loop no longer tries to catch up
+REST = 0.05  # s: longest duration of one rest, so that viewers are updated and a stop is noticed
+LATE = 0.25  # s: if the loop is further behind its clock, it no longer tries to catch up
 
 
 class ControlRequest(Protocol):
-    """One thing that somebody asks for."""
+    """One request of a user."""
 
     def carry_out(self, controls: Controls, player: Player) -> None:
-        """Does it, in the control loop's thread between two steps. Raises UserError if it cannot be done."""
+        """Called by the control loop's thread between two steps. Raises UserError if the request is impossible."""
 
 
 class Controls(LoopControl):
-    """Requests of people to one control loop, and what they set."""
+    """Users' requests to one control loop, and the state that they set."""
 
     def __init__(
-        self, speed: float | None = 1.0, recording: bool = False, no_recording: str = "nobody records here"
+        self, speed: float | None = 1.0, recording: bool = False, no_recording: str = "this test has no recorder"
     ) -> None:
-        """`speed`: multiple of real time; None: as fast as possible. `recording`: from the first step on.
+        """`speed`: multiple of real time; None: as fast as possible. `recording`: record from the first step on.
 
-        `no_recording`: why nothing can be recorded; empty: recordings can be made. Raises UserError if the speed is
-        not on offer.
+        `no_recording`: reason why nothing can be recorded; empty: recording is possible. Raises UserError if the speed
+        is out of range.
         """
         self._check_speed(speed)
         self.speed = speed
         self.paused = False
         self.recording = recording
         self._no_recording = no_recording
-        self.comparing: tuple[Label, Label] | None = None  # in even and in odd environments
+        self.comparing: tuple[Label, Label] | None = None  # versions in (even, odd) environments
         self.pushes = Pushes()
-        self.notices: deque[tuple[int, str]] = deque(maxlen=NOTICES)  # (number, text) for people, the newest last
+        self.notices: deque[tuple[int, str]] = deque(maxlen=NOTICES)  # (number, text) for users, the newest last
         self._said = 0
         self._asked: deque[ControlRequest] = deque()
         self._wake = threading.Event()
-        self._steps = 0  # to make while paused
+        self._steps = 0  # steps that are still to be made while paused
         self._due_at = time.monotonic()
 
-    # from any thread
+    # for any thread
 
     def ask(self, request: ControlRequest) -> bool:
-        """Appends a request; False if too many wait already, and this one is lost."""
+        """Append a request. Returns False if too many wait already; then this one is dropped."""
         if len(self._asked) >= QUEUED:
             return False
         self._asked.append(request)
         self._wake.set()
         return True
 
-    # the control loop's part
+    # for the control loop only
 
     def say(self, text: str) -> None:
-        """A word to those who watch; also in the log."""
+        """Show a notice to the viewers, and log it."""
         log.info("%s", text)
         self._said += 1
         self.notices.append((self._said, text))
 
     def begin(self) -> None:
-        """New environments: what was done to the former ones is over."""
+        """Forget pushes and comparison, which belong to the previous environments."""
         self.pushes = Pushes()
         self.comparing = None
         self._due_at = time.monotonic()
 
     def obey(self, player: Player) -> None:
-        """Does what was asked for since the last call. What cannot be done is said."""
+        """Carry out the requests since the last call. If one is impossible, a notice says why."""
         self._wake.clear()
         for _ in range(len(self._asked)):
             request = self._asked.popleft()
@@ -101,21 +101,21 @@ class Controls(LoopControl):
                 self.say(str(error))
 
     def due(self) -> bool:
-        """Whether the next control step is to be made now."""
+        """Whether the next control step is due now."""
         if self.paused:
             return self._steps > 0
         return self.speed is None or time.monotonic() >= self._due_at
 
     def before_step(self, sim: Simulator) -> None:
-        """Takes back what pushes added in the last step."""
+        """Remove the forces that pushes added in the last step."""
         self.pushes.clear(sim)
 
     def push(self, sim: Simulator) -> None:
-        """Adds the open pushes."""
+        """Add the forces of the open pushes."""
         self.pushes.apply(sim)
 
     def after_step(self, control_dt: float) -> None:
-        """One control step of `control_dt` s was made: sets when the next one is due."""
+        """Set when the next step is due, after a control step of `control_dt` s."""
         self._steps = max(0, self._steps - 1)
         if self.speed is None:
             return
@@ -125,29 +125,29 @@ class Controls(LoopControl):
             self._due_at = now
 
     def rest(self) -> None:
-        """Waits until the next step is due, or somebody asks for something; 50 ms at most."""
+        """Wait until the next step is due or a request arrives, at most 50 ms."""
         left = REST if self.paused else self._due_at - time.monotonic()
         if left > 0:
             self._wake.wait(min(left, REST))
 
     def forget(self, env_ids: list[int]) -> None:
-        """Episodes of these environments begin anew: pushes there end."""
+        """End the pushes in these environments, in which new episodes begin."""
         self.pushes.forget(env_ids)
 
     def pause(self, on: bool) -> None:
-        """Stands still, or goes on from now."""
+        """Pause, or resume from now on."""
         self.paused = on
         self._steps = 0
         self._due_at = time.monotonic()
 
     def step_once(self) -> None:
-        """Allows one step while paused; pauses if that is not so yet."""
+        """Allow one step while paused; pause first if the loop is running."""
         if not self.paused:
             self.pause(True)
         self._steps += 1
 
     def set_speed(self, factor: float | None) -> None:
-        """Raises UserError if that is no speed on offer."""
+        """Set the speed, a multiple of real time; None: as fast as possible. Raises UserError if it is out of range."""
         self._check_speed(factor)
         self.speed = factor
         self._due_at = time.monotonic()
@@ -156,18 +156,18 @@ class Controls(LoopControl):
     def _check_speed(factor: float | None) -> None:
         if factor is not None and not (math.isfinite(factor) and SPEEDS[0] <= factor <= SPEEDS[-1]):
             least, most = SPEEDS[0], SPEEDS[-1]
-            raise UserError(f"playSpeed={factor:g}: allowed: {least:g} to {most:g}, or 0: as fast as possible.")
+            raise UserError(f"playSpeed={factor:g}: allowed: {least:g} to {most:g}, or 0 for as fast as possible.")
 
     def record(self, on: bool) -> None:
-        """Begins or ends a recording. Raises UserError if nothing can be recorded."""
+        """Begin or end a recording. Raises UserError if nothing can be recorded."""
         if on and self._no_recording:
             raise UserError(f"nothing can be recorded: {self._no_recording}")
         self.recording = on
 
     def compare(self, first: Label, second: Label) -> None:
-        """Two versions are compared from now on, in even and in odd environments."""
+        """Record that two versions are compared, in even and in odd environments."""
         self.comparing = (first, second)
 
     def end_comparison(self) -> None:
-        """No versions are compared any more."""
+        """Record that no versions are compared any more."""
         self.comparing = None

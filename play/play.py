@@ -1,18 +1,18 @@
-"""The control loop: whatever plays a policy runs this one, and everything else attaches to it.
+"""The control loop: all code that plays a policy runs this loop, and everything else attaches to it.
 
     player = Player(env, actor, quota=quotas(25, env.num_envs))
     player.attach(results_recorder)
     player.run(lambda: stop.requested)
 
-People take part through a `LoopControl`: the loop keeps to its clock, and obeys it between two steps. By itself that
-does nothing; `play/controls.py` has the one that viewers share.
+A `LoopControl` paces the loop and may change something between two steps. The base class does nothing;
+`play/controls.py` has the one through which the viewers' requests arrive.
 
-Between two control steps, and only there, the loop lets the actor take over new weights. Attached listeners are told
-of each step and swap, in the loop's own thread; they must not block.
+The actor adopts new weights between two control steps, and only there. The loop calls the attached listeners after each
+step and swap, in its own thread; they must not block.
 
-Which episodes count: each environment plays a fixed quota, decided beforehand (25 episodes in 4 environments: 7, 6,
-6, 6). Counting the first 25 that happen to end would favour short ones. An environment that has played its quota
-goes on stepping, but its episodes no longer count.
+Which episodes count: each environment plays a fixed quota, decided beforehand (25 episodes in 4 environments: 7, 6, 6,
+6). Counting the first 25 episodes that end would favour short ones. An environment that has played its quota continues
+to step, but its episodes no longer count.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from livegym.weights.candidate import Label, SwapEvent
 
 
 class Actor(Protocol):
-    """Whoever chooses actions."""
+    """The interface of an object that chooses actions."""
 
     def adopt(self) -> SwapEvent | None:
-        """Takes over a newer version if one is ready."""
+        """Adopt a newer version if one is ready."""
 
     def take_changes(self) -> list[tuple[list[int], Label]]:
-        """(environments, who acts there from the next step on), as far as that changed since the last call."""
+        """Changes since the last call: (environments, version that acts in them from the next step on)."""
 
     def act(self, obs: Tensor) -> Tensor:
         """obs (N, width) -> actions."""
 
     def forget(self, env_ids: Tensor) -> None:
-        """Episodes of environments (n,) begin anew."""
+        """New episodes begin in environments (n,)."""
 
 
 class Listener:
-    """Whoever watches the loop. Calls come in the loop's thread, between two steps, and do nothing by themselves."""
+    """Base class of listeners. The loop's thread calls the methods between two steps; they do nothing by default."""
 
     def on_swap(self, event: SwapEvent, player: Player) -> None:
         """New weights act from the next step on, in some or all environments."""
@@ -58,40 +58,40 @@ class Listener:
         """One control step was made."""
 
     def on_restart(self, env_ids: list[int], player: Player) -> None:
-        """Somebody who watches began these environments' episodes anew; called before that is done."""
+        """A user restarts the episodes of these environments; called before that happens."""
 
     def on_rest(self, player: Player) -> None:
-        """Nothing is to be done at the moment: the loop is paused, or ahead of its clock."""
+        """The loop is idle: it is paused, or ahead of its clock."""
 
 
 class LoopControl:
-    """What may hold up the loop, or change something between two steps; by itself it does neither."""
+    """Base class of loop controls, which may pace the loop or change something between two steps; does neither."""
 
     def obey(self, player: Player) -> None:
-        """Before each step, and while the loop waits: does what was asked for."""
+        """Carry out the waiting requests. Called before each step, and while the loop waits."""
 
     def due(self) -> bool:
-        """Whether the next control step is to be made now."""
+        """Whether the next control step is due now."""
         return True
 
     def rest(self) -> None:
-        """Waits a little, for the next step is not due."""
+        """Wait a little; called if the next step is not due yet."""
 
     def before_step(self, sim: Simulator) -> None:
-        """A control step is about to be made."""
+        """Called before each control step."""
 
     def push(self, sim: Simulator) -> None:
-        """Within a step, before the physics: may add forces on bodies."""
+        """Called within each control step, before the physics; may add forces to bodies."""
 
     def after_step(self, control_dt: float) -> None:
-        """One control step of `control_dt` s was made."""
+        """Called after each control step; it lasted `control_dt` s of simulated time."""
 
     def forget(self, env_ids: list[int]) -> None:
-        """Episodes of these environments begin anew."""
+        """New episodes begin in these environments."""
 
 
 class ScriptedActor:
-    """`agent=zero` and `agent=random`: tries a task before anything is trained."""
+    """The actor of `agent=zero` and `agent=random`, which try a task without a trained policy."""
 
     def __init__(self, env: Env, kind: str, seed: int) -> None:
         self.kind = kind
@@ -100,11 +100,11 @@ class ScriptedActor:
         self._rng = torch.Generator(self._zero.device).manual_seed(seed)
 
     def adopt(self) -> SwapEvent | None:
-        """Nothing to take over."""
+        """Return None: a scripted actor has no versions."""
         return None
 
     def take_changes(self) -> list[tuple[list[int], Label]]:
-        """Nobody else ever acts."""
+        """Return no changes: no other version ever acts."""
         return []
 
     def act(self, obs: Tensor) -> Tensor:
@@ -119,22 +119,22 @@ class ScriptedActor:
         return (uniform * sizes).long()
 
     def forget(self, env_ids: Tensor) -> None:
-        """Nothing is remembered."""
+        """Do nothing: a scripted actor has no state."""
 
 
 def quotas(episodes: int, num_envs: int) -> list[int]:
-    """How many episodes each environment plays: as equal as can be, the first ones get the rest."""
+    """Number of episodes that each environment plays: equal shares; the first ones play one more for the remainder."""
     share, rest = divmod(episodes, num_envs)
     return [share + (env_id < rest) for env_id in range(num_envs)]
 
 
 class Player:
-    """One policy in one Env, until every quota is played or a stop is asked for."""
+    """Runs one policy in one Env until every quota is played or a stop is requested."""
 
     def __init__(
         self, env: Env, actor: Actor, quota: list[int] | None = None, control: LoopControl | None = None
     ) -> None:
-        """`quota`: episodes that each environment plays; None: until the stop. `control` None: nobody can take part."""
+        """`quota`: episodes that each environment plays; None: plays until the stop. `control`: paces the loop."""
         self.env = env
         self.actor = actor
         self._control = LoopControl() if control is None else control
@@ -144,25 +144,25 @@ class Player:
         self._obs: dict[str, Tensor] = {}
 
     def attach(self, listener: Listener) -> None:
-        """Adds a watcher of the loop."""
+        """Add a listener to the loop."""
         self._listeners.append(listener)
 
     def counts(self, env_id: int) -> bool:
-        """Whether an episode that ends now in this environment is part of the test."""
+        """Whether an episode that ends now in this environment counts for the test."""
         return env_id not in self._meddled and (self._left is None or self._left[env_id] > 0)
 
     @property
     def done(self) -> bool:
-        """Every quota is played."""
+        """Whether every quota is played."""
         return self._left is not None and not any(self._left)
 
     @property
     def left(self) -> list[int] | None:
-        """Episodes of each environment that still count; None if there is no quota."""
+        """Remaining quota of each environment, in episodes; None if there is no quota."""
         return None if self._left is None else list(self._left)
 
     def run(self, ended: Callable[[], bool]) -> None:
-        """Plays new episodes until every quota is played, or `ended` says so between two control steps."""
+        """Play new episodes until every quota is played, or until `ended` returns True between two control steps."""
         self._obs = self.env.reset()
         while not self.done and not ended():
             self._control.obey(self)
@@ -173,7 +173,7 @@ class Player:
                 self._rest()
 
     def restart(self, env_ids: Tensor) -> None:
-        """Begins the episodes of environments (n,), sorted, anew, between two steps; they do not count."""
+        """Restart the episodes of environments (n,), sorted, between two steps. The interrupted ones do not count."""
         ids = env_ids.tolist()
         for listener in self._listeners:
             listener.on_restart(ids, self)
@@ -181,7 +181,7 @@ class Player:
         self._begun(env_ids)
 
     def meddled(self, env_id: int) -> None:
-        """Somebody took part in this environment's open episode: it does not count."""
+        """Mark this environment's open episode as not counting, because a user has interfered in it."""
         self._meddled.add(env_id)
 
     def _adopt(self) -> None:

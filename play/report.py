@@ -1,4 +1,4 @@
-"""Follows a test for its reader: counts episodes, logs swaps, writes `results.json`, prints the table at the end."""
+"""Reports a test: counts episodes, logs swaps, writes `results.json`, and prints the table at the end."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ RECENT = 20  # episodes in the moving mean of an endless test
 
 
 class Reporter:
-    """Keeps a test's results and tells of them."""
+    """Collects a test's results, logs them, and writes them."""
 
     def __init__(self, results: Results, file: Path, endless: bool) -> None:
-        """`endless`: tell how it goes now and then."""
+        """`endless`: the test has no quota, so a summary is logged regularly."""
         self.results, self.file = results, file
         self.refusals: queue.SimpleQueue[SwapEvent] = queue.SimpleQueue()
         self._endless = endless
         self._told = time.monotonic()
 
     def begin(self, env: Env, live: LivePolicy | None) -> Listener:
-        """Fresh episodes of `env`, played by `live`, or by a scripted agent if that is None. Returns what counts them.
+        """A listener that counts the episodes of `env`. They are played by `live`; None: by a scripted agent.
 
-        It belongs to one control loop, which it is to be attached to.
+        It must be attached to the control loop of `env`.
         """
         self.results.begin(env.reason_names, env.success_reason)
         return _Counting(self, env.num_envs, live)
 
     def note_new_world(self, live: LivePolicy) -> None:
-        """A version that did not fit acts in environments that were built for it."""
+        """Record that a version that did not fit acts in environments that were built for it."""
         self.note_refusals()
         self.results.note(SwapEvent.of(live.acting, accepted=True, reason="reinit"))
 
     def note_swap(self, event: SwapEvent) -> None:
-        """New weights act from the next step on."""
+        """Record and log that new weights act from the next step on."""
         self.note_refusals()
         self.results.note(event)
         log.info(
@@ -62,7 +62,7 @@ class Reporter:
         )
 
     def tell(self, acting: Label) -> None:
-        """How an endless test goes, a line now and then; `acting`: the version."""
+        """Log a summary of an endless test every `REPORT_INTERVAL` s; `acting`: the version."""
         if not self._endless or time.monotonic() - self._told < REPORT_INTERVAL:
             return
         self._told = time.monotonic()
@@ -80,7 +80,7 @@ class Reporter:
         )
 
     def write(self) -> bool:
-        """Writes results.json, atomically; False (and a warning) if that failed."""
+        """Write results.json, atomically. Logs a warning and returns False if that failed."""
         self.note_refusals()
         try:
             atomic_write_text(self.file, strict_json(self.results.to_dict()))
@@ -90,12 +90,12 @@ class Reporter:
         return True
 
     def note_refusals(self) -> None:
-        """Takes in what the watching thread could not use."""
+        """Record the versions that the watching thread has refused since the last call."""
         while not self.refusals.empty():
             self.results.note(self.refusals.get())
 
     def print_table(self, console: Console) -> None:
-        """The summary, for people."""
+        """Print the summary on `console`."""
         results = self.results
         table = Table(title=f"{results.header['task']}: {results.returns.count} episodes", title_justify="left")
         table.add_column("")
@@ -120,7 +120,7 @@ class Reporter:
             rows[f"ended by {reason}"] = str(count)
         accepted = sum(event.accepted for event in results.swaps)
         if results.swaps:
-            rows["swaps"] = f"{accepted} taken over, {len(results.swaps) - accepted} refused"
+            rows["swaps"] = f"{accepted} adopted, {len(results.swaps) - accepted} refused"
         return rows
 
     def _versions_table(self) -> Table:
@@ -133,7 +133,7 @@ class Reporter:
 
 
 class _Counting(Listener):
-    """Counts the episodes of one world, and which version played how much of each."""
+    """Counts the episodes of one world, and how many steps each version played in them."""
 
     def __init__(self, reporter: Reporter, num_envs: int, live: LivePolicy | None) -> None:
         self._reporter, self._results = reporter, reporter.results
@@ -142,24 +142,24 @@ class _Counting(Listener):
         self._trace = VersionTrace(num_envs, self._acting)
 
     def on_change(self, env_ids: list[int], label: Label, player: Player) -> None:
-        """Version `label` acts in these environments from the next step on."""
+        """Record that version `label` acts in these environments from the next step on."""
         lengths = player.env.episode_length[env_ids].tolist()
         for env_id, length in zip(env_ids, lengths, strict=True):
             self._trace.change(env_id, label, length)
 
     def on_restart(self, env_ids: list[int], player: Player) -> None:
-        """Somebody began these environments' episodes anew: what was open is nobody's."""
+        """Drop the open episodes of these environments, which a user restarts: they count for no version."""
         for env_id in env_ids:
             self._trace.close(env_id, int(player.env.episode_length[env_id]))
 
     def on_swap(self, event: SwapEvent, player: Player) -> None:
-        """New weights act from the next step on."""
+        """Report that new weights act from the next step on."""
         if self._live is not None:
             self._acting = self._live.label
         self._reporter.note_swap(event)
 
     def on_step(self, step: Step, player: Player) -> None:
-        """One control step was made."""
+        """Count the episodes that ended in this step."""
         self._reporter.note_refusals()
         if step.ended is not None:
             self._count(step.ended, player)
@@ -176,7 +176,7 @@ class _Counting(Listener):
 
 
 def _in_order(item: tuple[Label, object]) -> tuple[str, int]:
-    """By run, those without one first, then by version."""
+    """Sort key: by run, labels without a run first, then by version."""
     run, _, version = str(item[0]).rpartition(": ")
     return run, int(version)
 

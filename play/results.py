@@ -1,8 +1,8 @@
-"""What a test found: every episode with the versions that acted in it, exact means, and every swap.
+"""Results of a test: every episode with the versions that acted in it, exact means, and every swap.
 
-An episode counts for the version that acted in most of its control steps; `versions` names all of them. The lists of
-episodes and swaps are cut to the last 10,000, `by_version` to the last 1,000 versions; counts, means and standard
-errors are over all.
+An episode counts for the version that acted in most of its control steps; `versions` names all versions that acted. The
+lists contain the last 10,000 episodes and swaps, and `by_version` the last 1,000 versions. Counts, means and standard
+errors cover all episodes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ REFUSALS_KEPT = 20
 
 
 class VersionTrace:
-    """Which versions acted in each environment's open episode, and for how many steps."""
+    """The versions that acted in each environment's open episode, and for how many steps."""
 
     def __init__(self, num_envs: int, version: Label) -> None:
         self._versions: list[list[tuple[Label, int]]] = [
@@ -29,14 +29,14 @@ class VersionTrace:
         ]  # (version, first step)
 
     def change(self, env_id: int, version: Label, length: int) -> None:
-        """From step `length` of the environment's open episode on, `version` acts."""
+        """Record that `version` acts from step `length` of the environment's open episode on."""
         trace = self._versions[env_id]
         while trace and trace[-1][1] == length:
-            trace.pop()  # it has not acted in this episode
+            trace.pop()  # this version has not acted in a step
         trace.append((version, length))
 
     def close(self, env_id: int, length: int) -> tuple[list[Label], Label]:
-        """The versions of an ended episode in order, and the one that acted longest; the next one begins."""
+        """The versions of an ended episode in order, and the one that acted longest. A new episode begins."""
         trace = self._versions[env_id]
         steps: Counter[Label] = Counter()
         ends = [start for _, start in trace[1:]] + [length]
@@ -48,38 +48,38 @@ class VersionTrace:
 
 
 class Results:
-    """Collects a test's episodes and swaps; `to_dict` is what `results.json` holds."""
+    """Collects a test's episodes and swaps; `to_dict` is the content of `results.json`."""
 
     def __init__(self, header: dict[str, Any]) -> None:
-        """`header`: checkpoint, task, seed and what else describes the test."""
+        """`header`: checkpoint, task, seed and other keys that describe the test."""
         self.header = header
         self.reason_names: tuple[str, ...] = ()
         self.success_reason: str | None = None
         self.episodes: deque[dict[str, Any]] = deque(maxlen=EPISODES_KEPT)
         self.swaps: deque[SwapEvent] = deque(maxlen=SWAPS_KEPT)
-        self.refusals: deque[tuple[int, SwapEvent]] = deque(maxlen=REFUSALS_KEPT)  # with their numbers, for who watches
+        self.refusals: deque[tuple[int, SwapEvent]] = deque(maxlen=REFUSALS_KEPT)  # (number, event)
         self.returns, self.lengths = Moments(), Moments()
         self.reasons: Counter[str] = Counter()
         self.by_version: dict[Label, Moments] = {}
-        self.played_by: dict[int, Label] = {}  # environment -> who played most of the episode that ended last
+        self.played_by: dict[int, Label] = {}  # environment -> main version of its last episode
 
     def begin(self, reason_names: tuple[str, ...], success_reason: str | None) -> None:
-        """From now on episodes end for these reasons."""
+        """Set the names of the reasons for which episodes end from now on."""
         self.reason_names, self.success_reason = reason_names, success_reason
 
     def note(self, event: SwapEvent) -> None:
-        """A version was taken over, or refused."""
+        """Record that a version was adopted or refused."""
         self.swaps.append(event)
         if not event.accepted:
             number = self.refusals[-1][0] + 1 if self.refusals else 1
             self.refusals.append((number, event))
 
     def note_player(self, env_id: int, version: Label) -> None:
-        """An episode ended in this environment, most of which `version` played."""
+        """Record that an episode ended in this environment, in which `version` acted longest."""
         self.played_by[env_id] = version
 
     def add(self, ends: FinishedEpisodes, index: int, versions: list[Label], version: Label) -> None:
-        """Counts the ended episode at `index` of `ends`."""
+        """Count the ended episode at `index` of `ends`; `version` acted longest in it."""
         value, length = float(ends.returns[index]), int(ends.lengths[index])
         reason = self.reason_names[int(ends.reasons[index])]
         env_id = int(ends.env_ids[index])
@@ -93,13 +93,13 @@ class Results:
 
     @property
     def success_rate(self) -> float | None:
-        """Share of episodes that ended in success; None if the task has no success or nothing ended yet."""
+        """Fraction of episodes that ended in success; None if the task has no success, or no episode has ended yet."""
         if self.success_reason is None or not self.returns.count:
             return None
         return self.reasons[self.success_reason] / self.returns.count
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain values."""
+        """All results, as plain values."""
         played = self.returns.count > 0
         return {
             **self.header,

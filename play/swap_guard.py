@@ -1,9 +1,9 @@
-"""`swapGuard`: a new version first plays some episodes of its own, and takes over only if it is not worse.
+"""`swapGuard`: a new version first plays shadow episodes, and takes over only if it is not worse.
 
-Both versions play the same number of episodes in spare environments, from the same first states and with the same
-generators. The new one is adopted if the lower confidence bound of the difference of mean returns, by the bootstrap
-(Efron 1979, doi:10.1214/aos/1176344552), is not below minus the margin: if it is not shown to be no
-worse than that, it does not take over. The world that people watch is not touched.
+Both versions play the same number of episodes in spare environments, from the same initial states and with the same
+random generators. The new version is adopted if the lower confidence bound of the difference of the mean returns, by
+the bootstrap (Efron 1979, doi:10.1214/aos/1176344552), is at least minus the margin. The environments of the test
+itself are not affected.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ RESAMPLES = 10_000
 
 @dataclass(frozen=True)
 class GuardRule:
-    """What is asked of a new version."""
+    """The condition that a new version must meet."""
 
     episodes: int
-    margin: float  # return that the new one may be worse by
+    margin: float  # return by which the new version may be worse
     confidence: float  # in (0, 1)
 
 
 def lower_bound(new: np.ndarray, old: np.ndarray, confidence: float, seed: int = 0) -> float:
-    """The bound above which mean(new) - mean(old) lies with this confidence; percentile bootstrap, one-sided."""
+    """Lower bound of mean(new) - mean(old) at this confidence; one-sided percentile bootstrap."""
     rng = np.random.default_rng(seed)
     means = [rng.choice(x, (RESAMPLES, len(x))).mean(1) for x in (new, old)]
     return float(np.quantile(means[0] - means[1], 1 - confidence))
 
 
 class SwapGuard:
-    """Spare environments, and a spare model to play in them. Belongs to the watching thread."""
+    """Spare environments, and a spare model that plays in them. Owned by the watching thread."""
 
     def __init__(self, env: Env, policy: Policy, rule: GuardRule, stochastic: bool) -> None:
         self._env = env
@@ -54,15 +54,18 @@ class SwapGuard:
         self._rule = rule
         self._stochastic = stochastic
         self._env.reset()
-        self._start = env.state_dict()  # with the generator, so that every version begins from the same states
+        self._start = env.state_dict()  # includes the generator: each version has the same initial states
         self._known: tuple[Label, np.ndarray] | None = None  # the acting version's returns
 
     def close(self) -> None:
-        """Ends the spare physics' threads."""
+        """End the threads of the spare environments' physics."""
         self._env.sim.close()
 
     def judge(self, candidate: Candidate, live: LivePolicy, ended: Callable[[], bool]) -> None:
-        """Raises UserError if the candidate, which fits, is not shown to be as good as what acts."""
+        """Test a candidate that fits. Raises UserError unless it is no worse than the acting version, by the rule.
+
+        Returns early, without a judgement, if `ended` returns True.
+        """
         if self._known is None or self._known[0] != live.label:
             label, weights = live.weights()
             self._known = (label, self._returns(weights, ended))
@@ -75,13 +78,15 @@ class SwapGuard:
             f"in {len(new)} shadow episodes each; difference at least {bound:.4g} "
             f"at confidence {self._rule.confidence:g}, margin {self._rule.margin:g}"
         )
-        if not bound >= -self._rule.margin:  # also if it is no number
-            raise UserError(f"swapGuard: {finding}. More episodes, or a swapGuardMargin, let more versions pass")
+        if not bound >= -self._rule.margin:  # also True if the bound is NaN
+            raise UserError(
+                f"swapGuard: {finding}. To let more versions pass, raise swapGuard (more episodes) or swapGuardMargin"
+            )
         log.info("swapGuard lets %s pass: %s", candidate.name, finding)
         self._known = (candidate.label(live.first_run), new)
 
     def _returns(self, model: Mapping[str, Tensor], ended: Callable[[], bool]) -> np.ndarray:
-        """(K,) undiscounted returns of weights that fit, always from the same start."""
+        """(K,) undiscounted returns of weights that fit, always from the same initial states."""
         self._policy.copy(model)
         self._env.load_state_dict(self._start)
         actor = _Alone(ModelSlot(self._policy), self._stochastic)
@@ -93,17 +98,17 @@ class SwapGuard:
 
 
 class _Alone:
-    """A policy that nobody exchanges."""
+    """An actor whose policy is never exchanged."""
 
     def __init__(self, slot: ModelSlot, stochastic: bool) -> None:
         self._slot, self._stochastic = slot, stochastic
         self._rng = torch.Generator(slot.policy.device).manual_seed(0)
 
     def adopt(self) -> None:
-        """Nothing to take over."""
+        """Do nothing: no new version arrives."""
 
     def take_changes(self) -> list:
-        """None."""
+        """Return no changes: no other version ever acts."""
         return []
 
     def act(self, obs: Tensor) -> Tensor:
@@ -112,18 +117,18 @@ class _Alone:
         return out.sample(self._rng) if self._stochastic else out.mode()
 
     def forget(self, env_ids: Tensor) -> None:
-        """Episodes begin anew."""
+        """New episodes begin in these environments."""
         self._slot.forget(env_ids)
 
 
 class _Returns(Listener):
-    """Collects the returns that count."""
+    """Collects the returns of the episodes that count."""
 
     def __init__(self) -> None:
         self.returns: list[float] = []
 
     def on_step(self, step: Step, player: Player) -> None:
-        """One control step was made."""
+        """Add the returns of the episodes that ended in this step."""
         if step.ended is not None:
             for index, env_id in enumerate(step.ended.env_ids.tolist()):
                 if player.counts(env_id):

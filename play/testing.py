@@ -1,7 +1,7 @@
-"""A test: finds the policy, builds the world it was trained in, plays, follows newer weights, and reports.
+"""A test: finds the policy, builds the environments it was trained in, plays, follows newer weights, and reports.
 
-What comes from the run: task, network, normalisation, observation and action spec, control rate. What comes from the
-session: simulator, physics, device, number of environments, seed, how weights are followed.
+The run determines task, network, normalisation, observation and action spec, and control rate. The session determines
+simulator, physics, device, number of environments, seed, and how weights are followed.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from livegym.weights.sources import CheckpointSource, candidate_of
 
 log = logging.getLogger(__name__)
 
-WAIT_INTERVAL = 1.0  # s between looks for a first checkpoint
-REMIND_INTERVAL = 60.0  # s between lines that say so
+WAIT_INTERVAL = 1.0  # s between polls for a first checkpoint
+REMIND_INTERVAL = 60.0  # s between log lines about the wait
 
 
 @dataclass(frozen=True)
 class StartingPolicy:
-    """The policy to begin with: where it was found and what is in it."""
+    """The policy with which a test begins: its file, and the content of the file."""
 
     selection: Selection
     state: dict[str, Any]
@@ -53,10 +53,10 @@ class StartingPolicy:
 
 
 def run_test(session: Session, stop: StopFlag, audience: Audience) -> int:
-    """Tests a policy; returns the exit status, 0 also after Ctrl+C.
+    """Test a policy. Returns the exit status, which is 0 also after Ctrl+C.
 
-    What the session gives inside `task.` is applied to the run's configuration. The audience is closed at the end.
-    Raises UserError if nothing can be tested.
+    The session's keys inside `task.` are applied to the run's configuration. The audience is closed at the end. Raises
+    UserError if nothing can be tested.
     """
     with contextlib.closing(audience):
         status = _test(session, stop, audience)
@@ -68,11 +68,11 @@ def _test(session: Session, stop: StopFlag, audience: Audience) -> int:
     if config.agent == "policy":
         found = _find(session, stop, audience)
         if found is None:
-            log.info("stopped before there was a policy to test.")
+            log.info("the test was stopped before there was a policy to test.")
             return 0
         config = session.config_for(found.state.get("config"))
     seed_everything(config.seed)
-    torch.set_num_threads(1)  # more would wait in the way of the physics' own threads
+    torch.set_num_threads(1)  # more intra-op threads would contend with the physics threads
     first = candidate_of(found.selection.file, found.state, found.load_ms) if found is not None else None
     if first is not None and config.task.curriculum is not None and session.gives("task.curriculum.level"):
         first = replace(first, level=config.task.curriculum.level)
@@ -82,7 +82,7 @@ def _test(session: Session, stop: StopFlag, audience: Audience) -> int:
     def build_for(candidate: Candidate) -> World:
         return world_for(candidate, session, first.run if first is not None else "")
 
-    text = to_yaml(as_dict(config))  # with what came from the run
+    text = to_yaml(as_dict(config))  # includes the values from the run
     provenance = replace(session.provenance, config_yaml=text)
     run = begin_run(Path(config.runsDir), config.task.name, "test", provenance)
     point_latest(run.path.parent, "test", run)
@@ -107,13 +107,13 @@ def _find(session: Session, stop: StopFlag, audience: Audience) -> StartingPolic
 def wait_for_policy(
     look: Callable[[], StartingPolicy], patient: bool, stop: StopFlag, say: Callable[[str], None]
 ) -> StartingPolicy | None:
-    """What `look` finds, as `find_policy` does; if it is `patient`, once that is there. None if it was stopped.
+    """The policy that `look` returns, which is a call of `find_policy`; None if the test was stopped.
 
-    `say` is told what is waited for. Raises UserError if what was named cannot be used, or is not there yet and nobody
-    is patient.
+    If `patient`, polls until there is a policy, and calls `say` with the reason for the wait. Raises UserError if the
+    named checkpoint cannot be used, or does not exist yet and `patient` is False.
     """
-    told: str | None = None
-    told_at = 0.0
+    logged: str | None = None
+    logged_at = 0.0
     while not stop.requested:
         try:
             return look()
@@ -121,15 +121,15 @@ def wait_for_policy(
             if not patient:
                 raise
             say(f"waiting for a policy: {error}")
-            if str(error) != told or time.monotonic() - told_at > REMIND_INTERVAL:
+            if str(error) != logged or time.monotonic() - logged_at > REMIND_INTERVAL:
                 log.info("waiting for a policy: %s", error)
-                told, told_at = str(error), time.monotonic()
+                logged, logged_at = str(error), time.monotonic()
         stop.wait(WAIT_INTERVAL)
     return None
 
 
 def find_policy(checkpoint: str, runs_dir: Path, task: str | None) -> StartingPolicy:
-    """Resolves a `checkpoint` and reads it. Raises NothingYet if it may still come, UserError otherwise."""
+    """Resolve a `checkpoint` and read it. Raises NothingYet if it may still appear, UserError if it is unusable."""
     start = time.perf_counter()
     selection, state = read_selected(checkpoint, runs_dir, task)
     if selection.note:
@@ -138,7 +138,7 @@ def find_policy(checkpoint: str, runs_dir: Path, task: str | None) -> StartingPo
 
 
 def _header(config: SettledConfig, found: StartingPolicy | None, level: float) -> dict[str, Any]:
-    """What `results.json` says of the test as a whole; `level`: of the curriculum, 1 is the full task."""
+    """The keys of `results.json` that describe the whole test; `level`: of the curriculum, 1 is the full task."""
     return {
         "checkpoint": str(found.selection.file.absolute()) if found else None,
         "agent": config.agent,
@@ -152,9 +152,9 @@ def _header(config: SettledConfig, found: StartingPolicy | None, level: float) -
 
 
 def _source(config: SettledConfig, found: StartingPolicy | None) -> FollowSource | None:
-    """Where newer weights come from; None if the checkpoint was pinned, or looking was switched off.
+    """The source of newer weights; None if the checkpoint is pinned, or following is switched off.
 
-    Raises UserError if that is the weight bus by name, and there is none.
+    Raises UserError for `weights=bus` if there is no weight bus.
     """
     selection = found.selection if found is not None else None
     if config.weights == "bus":
@@ -169,30 +169,33 @@ def _source(config: SettledConfig, found: StartingPolicy | None) -> FollowSource
     files = CheckpointSource(run, selection.follow, Path(config.runsDir), config.task.name, config.followLatest)
     source = FollowSource(files, config.weights if selection.follow == "newest" else "files", config.reloadInterval)
     if source.kind == "files":
-        log.info("following %s, looking at its files every %g s", run.path, config.reloadInterval)
+        log.info("following %s, polling its files every %g s", run.path, config.reloadInterval)
     return source
 
 
 def _check_bus_is_meant(config: SettledConfig, selection: Selection | None) -> None:
-    """Raises UserError if something else on the command line means that the bus is not followed."""
+    """Raises UserError if another key of the command line contradicts `weights=bus`."""
     if selection is None:
         other = f"agent={config.agent} has no weights"
     elif selection.run is None or selection.follow is None:
-        other = f"checkpoint={config.checkpoint} follows nothing"
+        other = f"checkpoint={config.checkpoint} names one file, so nothing is followed"
     elif selection.follow != "newest":
-        other = f"checkpoint={config.checkpoint} follows the {selection.follow}, which is in files only"
+        other = f"checkpoint={config.checkpoint} follows the {selection.follow} checkpoint, which exists as a file only"
     elif config.reloadInterval == 0:
         other = "reloadInterval=0 follows nothing"
     elif config.followLatest:
-        other = "followLatest=true looks at files"
+        other = "followLatest=true follows checkpoint files"
     else:
         return
-    raise UserError(f"weights=bus: {other}. Leave one of the two out; weights=auto takes the bus if it can.")
+    raise UserError(f"weights=bus: {other}. Leave one of the two out; weights=auto uses the bus if there is one.")
 
 
 @dataclass(frozen=True)
 class Following:
-    """Where newer weights come from, if from anywhere; and what builds a world for one that does not fit, if it may."""
+    """The source of newer weights, and the function that builds a world for a version that does not fit.
+
+    `source` None: nothing is followed. `build_for` None: versions that do not fit are refused.
+    """
 
     source: FollowSource | None
     build_for: Callable[[Candidate], World] | None
@@ -200,19 +203,19 @@ class Following:
 
 @dataclass(frozen=True)
 class TestContext:
-    """Where a test is played: its directory, who may stop it, and who watches."""
+    """The surroundings of a test: its directory, its stop flag, and its audience."""
 
     run: Run
     stop: StopFlag
     audience: Audience
 
     def ended(self) -> bool:
-        """Somebody wants it to end."""
+        """Whether the test should end: a stop was requested, or a viewer was closed."""
         return self.stop.requested or self.audience.gone
 
 
 def _play(world: World, follow: Following, results: Results, episodes: int, stage: TestContext) -> int:
-    """Plays so many episodes, 0: without end, and reports; returns the exit status."""
+    """Play `episodes` episodes (0: until a stop) and report them. Returns the exit status."""
     run, audience = stage.run, stage.audience
     endless = episodes == 0
     reporter = Reporter(results, run.results_file, endless)
@@ -232,8 +235,8 @@ def _play(world: World, follow: Following, results: Results, episodes: int, stag
     written = reporter.write()
     try:
         reporter.print_table(console)
-    except OSError as error:  # the terminal, or the reader of a pipe, is gone; the results are not
-        log.warning("the table could not be shown: %s", error)
+    except OSError as error:  # the terminal or the reader of the pipe is gone; the results are written nevertheless
+        log.warning("the table of results could not be printed: %s", error)
     if written:
         log.info("results: %s", run.results_file)
     return 0 if written else 1
@@ -242,7 +245,7 @@ def _play(world: World, follow: Following, results: Results, episodes: int, stag
 def _play_in(
     world: World, follow: Following, player: Player, reporter: Reporter, ended: Callable[[], bool]
 ) -> World | None:
-    """Plays in one world, to the end or to a version that needs another world, which is returned."""
+    """Play in one world until the test ends. Returns the next world if a new version needs one, otherwise None."""
     if follow.source is None or world.live is None:
         player.run(ended)
         return None

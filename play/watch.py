@@ -1,11 +1,11 @@
-"""The watching thread: waits for newer weights, and makes them ready beside the acting ones.
+"""The watching thread: waits for newer weights, and prepares them while the present ones act.
 
     with Watcher(live, source, refusals):
         player.run(...)
 
-The thread never touches the acting policy. What it cannot use it reports once, with the reason, and tries again when
-it changes. While it runs, Python's threads take turns every 0.2 ms rather than every 5: reading a checkpoint is much
-Python, and a control loop that wakes up must not wait for it that long.
+The thread never touches the acting policy. Weights that it cannot use are reported once, with the reason, and tried
+again when they change. While it runs, Python switches threads every 0.2 ms instead of every 5 ms: much of reading a
+checkpoint is Python code, and a control loop that wakes up must not wait 5 ms for it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from livegym.weights.sources import Source
 
 log = logging.getLogger(__name__)
 
-TURN = 2e-4  # s
-SLICE = 0.1  # s that one wait takes at most, so that the thread ends soon
-REST = 0.005  # s after each version: somebody may publish faster than anybody acts
-HINT = " (onMismatch=reinit builds network and environments anew)"
-PAUSE = 5.0  # s after an error that nobody expected
+TURN = 2e-4  # s: Python's thread switch interval
+SLICE = 0.1  # s: longest duration of one wait, so that the thread can end soon
+REST = 0.005  # s: pause after each version, because a learner may publish faster than the policy acts
+HINT = " (onMismatch=reinit rebuilds network and environments)"
+PAUSE = 5.0  # s: pause after an unexpected error
 
 
 class Watcher:
@@ -45,10 +45,10 @@ class Watcher:
         guard: SwapGuard | None = None,
         build_for: Callable[[Candidate], World] | None = None,
     ) -> None:
-        """`refusals` receives what could not be used; `guard` judges first.
+        """`refusals` receives the versions that could not be used; `guard` tests versions before they are prepared.
 
-        `build_for` builds another world for a version that does not fit this one (it raises UserError where it
-        cannot); that is then `successor`, and this thread is done.
+        `build_for` builds another world for a version that does not fit this one, or raises UserError. That world
+        becomes `successor`, and this thread ends.
         """
         self._live = live
         self._source = source
@@ -60,7 +60,7 @@ class Watcher:
         self._turn_before = sys.getswitchinterval()
 
     def look(self) -> None:
-        """One look: prepares a newer version if there is one."""
+        """Poll once: prepare a newer version if there is one."""
         candidate = self._source.look(self._live.newest)
         for refusal in self._source.refusals():
             self._refusals.put(refusal)
@@ -81,10 +81,10 @@ class Watcher:
         return not self._end.is_set()
 
     def _offer_misfit(self, candidate: Candidate, misfit: Misfit) -> None:
-        """Builds a world for a version that does not fit this one, or refuses it."""
+        """Build a world for a version that does not fit this one, or refuse it."""
         if self._build_for is None:
             self._refuse(candidate, str(misfit), for_good=True, hint=HINT)
-        elif not self._live.pinned:  # else it is looked at again when it may take over
+        elif not self._live.pinned:  # if pinned, the version is offered again after `follow`
             try:
                 self.successor = self._build_for(candidate)
             except UserError as error:
@@ -101,8 +101,8 @@ class Watcher:
                 self.look()
                 self._end.wait(REST)
                 self._source.wait(SLICE)
-            except Exception:  # a thread that died silently would stop following for good
-                log.exception("looking for newer weights failed; trying again in %g s", PAUSE)
+            except Exception:  # if the thread died silently, the test would never follow again
+                log.exception("polling for newer weights failed; trying again in %g s", PAUSE)
                 self._end.wait(PAUSE)
 
     def __enter__(self) -> Watcher:

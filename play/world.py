@@ -1,4 +1,4 @@
-"""What a test plays in: the environments that a policy was trained for, and the policy that acts in them."""
+"""The world of a test: the environments that a policy was trained for, and the policy that acts in them."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from livegym.weights.candidate import Candidate
 
 log = logging.getLogger(__name__)
 
-SHADOW_ENVS = 16  # spare environments of swapGuard, at most
+SHADOW_ENVS = 16  # largest number of spare environments for swapGuard
 
 
 @dataclass(frozen=True)
 class World:
-    """Environments and who acts there."""
+    """Environments, the actor in them, and the guard of the actor's swaps, if there is one."""
 
     env: Env
     actor: LivePolicy | ScriptedActor
     guard: SwapGuard | None
 
     def close(self) -> None:
-        """Ends the physics' threads."""
+        """End the physics threads."""
         self.env.sim.close()
         if self.guard is not None:
             self.guard.close()
@@ -47,13 +47,13 @@ class World:
 def build_world(
     config: SettledConfig, first: Candidate | None, patience: float = 0.0, first_run: str | None = None
 ) -> World:
-    """Environments for `first`, or for a scripted agent if that is None.
+    """A world in which `first` acts, or a scripted agent if that is None.
 
-    `config`: the test's, with what comes from the policy's run; most of its keys say something about a world.
-    `patience`: least s between two swaps that the command line asks for, beside `minSwapInterval`; `first_run`: see
-    `LivePolicy`. Raises UserError if the policy does not fit.
+    `config`: the test's configuration, which includes the values from the policy's run. `patience`: shortest time
+    between two swaps in s, in addition to `minSwapInterval`; `first_run`: see `LivePolicy`. Raises UserError if the
+    policy does not fit.
     """
-    fields = (APPLIED,) if config.viewer or config.watch else ()  # whoever watches may push
+    fields = (APPLIED,) if config.viewer or config.watch else ()  # viewers may push bodies
     env = make_env(config.task, config.sim, config.physics, config.numEnvs, config.seed, fields)
     try:
         return _world_in(env, config, first, patience, first_run)
@@ -86,38 +86,40 @@ def _world_in(
     mode = "stochastic" if config.stochastic else "deterministic"
     log.info("testing %s: version %d, epoch %d, %s actions", first.file or first.name, first.version, first.epoch, mode)
     if config.poolEnvs:
-        log.info("the last %d environments are played by older versions, as soon as there are any", config.poolEnvs)
+        log.info("older versions act in the last %d environments, as soon as there are any", config.poolEnvs)
     return World(env, live, _guard(config, spec, env.curriculum.level) if config.swapGuard else None)
 
 
 def _set_level(env: Env, first: Candidate) -> None:
-    """As hard as the task was for that version; the full task if it does not say."""
+    """Set the curriculum level at which the version was saved; the full task if the level is unknown."""
     if env.config.curriculum is None:
         return
     env.set_level(1.0 if first.level is None else first.level)
     if first.level is None:
-        log.info("%s has no level of the curriculum: playing the full task (level 1).", first.name)
+        log.info("%s has no curriculum level: playing the full task (level 1).", first.name)
     elif first.level < 1.0:
         log.info(
-            "playing at level %.2f of the curriculum, that of the checkpoint; task.curriculum=null plays the full task",
+            "playing at curriculum level %.2f, that of the checkpoint; task.curriculum=null plays the full task",
             first.level,
         )
 
 
 def patience_of(session: Session) -> float:
-    """The least s between two swaps that the command line asks for by its `reloadInterval`; 0: it does not."""
+    """Shortest time between two swaps in s: the `reloadInterval` if the command line has it, otherwise 0."""
     return session.config.reloadInterval if session.gives("reloadInterval") else 0.0
 
 
 def world_for(candidate: Candidate, session: Session, first_run: str) -> World:
-    """A world for a version that does not fit the present one, from its run's own configuration.
+    """A world for a version that does not fit the present one, built from its own run's configuration.
 
-    `first_run`: see `LivePolicy`. Raises UserError if it does not bring that, or is of another task.
+    `first_run`: see `LivePolicy`. Raises UserError if the candidate lacks that configuration, or is of another task.
     """
     if candidate.config is None:
-        raise UserError(f"{candidate.name} does not bring its run's configuration, so nothing can be built for it")
+        raise UserError(
+            f"{candidate.name} does not contain its run's configuration, so no environments can be built for it"
+        )
     world = build_world(session.config_for(candidate.config), candidate, patience_of(session), first_run)
-    log.info("network and environments were built anew for %s; episodes begin afresh.", candidate.name)
+    log.info("network and environments were rebuilt for %s; new episodes begin.", candidate.name)
     return world
 
 
@@ -131,7 +133,7 @@ def _guard(config: SettledConfig, spec: PolicySpec, level: float) -> SwapGuard:
 
 def _check_spec(spec: PolicySpec, first: Candidate) -> None:
     if first.spec is None:
-        log.info("%s does not say what it was trained for (a plain rl_games file); sizes are checked.", first.name)
+        log.info("%s is a plain rl_games file, which does not name its task: only sizes are checked.", first.name)
         return
     differs = difference(spec, {}, first.spec, {})
     if differs is not None:

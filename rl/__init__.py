@@ -1,1 +1,1 @@
-"""What improves a policy: the contract of an algorithm, the algorithms, and the training around them."""
+"""Learning: the interface of an algorithm, the algorithms, and the training run around them."""

@@ -1,19 +1,20 @@
-"""The contract of an algorithm: how a policy is improved, and what the policy is that comes out of it.
+"""The interface of an algorithm: how it improves a policy, and which network the policy has.
 
     algorithm = algorithm_of(config.train)                           # by train.algorithm
     learner = algorithm.learner(env, config.train, 100, "cpu", stop)
     learner.train(on_iteration)                                      # rl/learner.py
-    network = algorithm.network(spec, config.train, num_envs)        # what acts elsewhere, in rl/policy.py
+    network = algorithm.network(spec, config.train, num_envs)        # acts in other processes (rl/policy.py)
 
-The algorithm `x` is a module or package `x` in `rl/algorithms/`, or in the folder `algorithms/` of a project, with a
-class `make` derived from `Algorithm`; an entry point `livegym.algorithms` names such a class of any module. No table
-names it: `train=x` chooses it with its own defaults, and so does a yaml in `cfg/train/` that says `algorithm: x`.
+The algorithm `x` is a module or package `x` in `rl/algorithms/`, or in the folder `algorithms/` of a project. It has a
+class `make` derived from `Algorithm`. An entry point `livegym.algorithms` can name such a class of any module. There is
+no table of algorithms: `train=x` chooses it with its own defaults, and so does a yaml in `cfg/train/` with
+`algorithm: x`.
 
-Its module is imported to read a command line, so what takes time to import (torch, a library) should wait until a
-method needs it. `rl/algorithms/ppo/` does that.
+The command line is parsed with the module imported, so slow imports (torch, a library) should be deferred until a
+method needs them, as in `rl/algorithms/ppo/`.
 
-Who uses what: the training loop, the saver and the weight bus use the `Learner`; tests, viewers and serving use the
-`Network`; continuous training uses the `ActorCriticNetwork`, and refuses an algorithm that has none.
+The training loop, the saver and the weight bus use the `Learner`; tests, viewers and serving use the `Network`;
+continuous training uses the `ActorCriticNetwork`, and refuses an algorithm that does not have one.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ C = TypeVar("C", bound=TrainConfig)
 
 
 class Network(ABC):
-    """What acts in N environments: observation in, distribution out, nothing drawn and nothing learned."""
+    """A network that acts in N environments: observation in, distribution out. It neither samples nor learns."""
 
     module: nn.Module
-    """Weights and normaliser: its `state_dict()`, in its order, is what a policy version consists of."""
+    """Weights and normaliser: a policy version consists of its `state_dict()`, in this order."""
 
     @abstractmethod
     def __call__(self, obs: Tensor, memory: RecurrentState = ()) -> Distribution:
-        """obs (N, width), which is not changed -> what it would do, with its next memory."""
+        """obs (N, width), which is not changed -> distribution of the action, with the next recurrent state."""
 
     def first_memory(self) -> RecurrentState:
         """The recurrent state at the start of an episode, each (layers, N, units); () without a recurrent layer."""
@@ -53,68 +54,68 @@ class Network(ABC):
 
 
 class ActorCriticNetwork(Network):
-    """A network with a critic that somebody else trains: what continuous training needs of an algorithm.
+    """A network with a critic, which continuous training trains itself (`rl/actor_critic.py`).
 
-    Values are those of the critic's output, which may be normalised; `take_in` alone changes normalisers.
+    The critic's output may be normalised; `value_of` converts it to values. Only `take_in` changes the normalisers.
     """
 
     discount: float  # per control step
-    grad_norm: float  # gradients are clipped to it
-    log_std: Tensor | None  # (size,) parameter: log standard deviation of a Box action; None for choices
+    grad_norm: float  # maximum norm, to which gradients are clipped
+    log_std: Tensor | None  # (size,) parameter: log standard deviation of a Box action; None for discrete ones
 
     @abstractmethod
     def think(self, obs: Tensor) -> tuple[Distribution, Tensor]:
-        """obs (n, width), which is not changed -> what it would do, and the critic's output (n, 1), with gradients."""
+        """obs (n, width), which is not changed -> distribution and the critic's output (n, 1), with gradients."""
 
     @abstractmethod
     def take_in(self, obs: Tensor, returns: Tensor) -> None:
-        """Takes new observations (n, width) and returns (m,) into the normalisers, if there are any."""
+        """Update the normalisers, if there are any, with new observations (n, width) and returns (m,)."""
 
     @abstractmethod
     def value_of(self, output: Tensor) -> Tensor:
-        """The critic's output (n, 1) -> values (n,), in rewards."""
+        """The critic's output (n, 1) -> values (n,), in units of reward."""
 
     @abstractmethod
     def output_for(self, value: Tensor) -> Tensor:
-        """Values (n,) -> the critic's outputs (n,) that would mean them: the inverse of `value_of`."""
+        """Values (n,) -> the corresponding outputs (n,) of the critic: the inverse of `value_of`."""
 
     @abstractmethod
     def value_std(self) -> Tensor | float:
-        """Standard deviation of the returns that were taken in; 1 without a normaliser."""
+        """Standard deviation of the returns given to `take_in`; 1 without a normaliser."""
 
 
 class Algorithm(ABC, Generic[C]):
-    """How a policy is improved. Holds no state: it makes what does."""
+    """An algorithm that improves a policy. It has no state of its own; it creates learners and networks."""
 
     Config: ClassVar[type[TrainConfig]]
-    """Its keys of `train.*`, a dataclass derived from `TrainConfig`; `key(...)` gives each its range and its help."""
+    """Its keys of `train.*`: a dataclass derived from `TrainConfig`. `key(...)` gives each key its range and help."""
 
     @abstractmethod
     def learner(self, env: Env, config: C, max_iterations: int, device: str, stop: StopFlag) -> Learner:
-        """A learner over `env`, its policy freshly initialised from the global generator.
+        """A learner over `env`. The global generator initialises its policy.
 
-        `max_iterations`: in all, whatever `config` says; `device`: where tensors live. Raises UserError if it cannot
-        learn in such an environment, or cannot be made.
+        `max_iterations`: total number, which overrides that of `config`; `device`: of the tensors. Raises UserError if
+        the algorithm cannot learn in such an environment, or if the learner cannot be created.
         """
 
     @abstractmethod
     def network(self, spec: PolicySpec, config: C, num_envs: int) -> Network:
-        """An empty network for N environments, whose module has the names and shapes of `Learner.policy_state`.
+        """An untrained network for N environments; its module has the names and shapes of `Learner.policy_state`.
 
-        Raises UserError if there is none for such observations and actions.
+        Raises UserError if the algorithm has no network for such observations and actions.
         """
 
     def actor_critic(self, spec: PolicySpec, config: C) -> ActorCriticNetwork:
-        """The network with its critic, fresh from the global generator, for one row or many at once.
+        """The network with its critic, initialised by the global generator, for any number of rows.
 
-        Raises UserError if continuous training cannot use it.
+        Raises UserError if continuous training cannot use this algorithm.
         """
         raise UserError(
-            f"train.algorithm={config.algorithm}: continuous training learns by a critic, and this algorithm has none. "
-            "Allowed: one that has, such as ppo. Leave train out, or choose settings of such a one: train=<Task>PPO"
+            f"train.algorithm={config.algorithm}: continuous training needs a critic, and this algorithm has none. "
+            "Allowed: algorithms with a critic, such as ppo. Leave train out, or choose such settings: train=<Task>PPO"
         )
 
 
 def algorithm_of(config: TrainConfig) -> Algorithm[Any]:
-    """The algorithm that `config.algorithm` names. Raises UserError if there is none, or it cannot be made."""
+    """The algorithm that `config.algorithm` names. Raises UserError if it is unknown or cannot be created."""
     return registry.make("algorithms", config.algorithm, Algorithm)  # type: ignore[type-abstract]

@@ -1,9 +1,9 @@
-"""Which numbers of an iteration become TensorBoard curves, and under which names.
+"""The numbers of an iteration that become TensorBoard curves, and their tags.
 
-The names are those that Isaac Gym users know (`rewards/step`, `info/epochs`, ...), with the reward terms
-(`reward_terms/<name>`, `reward_terms_episode/<name>`), termination reasons (`ends/<name>`) and what a task tells of its
-episodes (`episodes/<name>`) by name; the algorithm adds its own (`Iteration.losses`). Each is exact over all steps or
-episodes since the last point. The step axis is frames.
+The tags are those that Isaac Gym users know (`rewards/step`, `info/epochs`, ...). In addition there are the reward
+terms (`reward_terms/<name>`, `reward_terms_episode/<name>`), termination reasons (`ends/<name>`), a task's own metrics
+of its episodes (`episodes/<name>`), and the algorithm's own curves (`Iteration.losses`). Each is exact over all steps
+or episodes since the last point. The step axis is frames.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from livegym.rl.scalars import ScalarWriter
 
 
 def scalars(it: Iteration) -> dict[str, float]:
-    """tag -> value. What has no value yet (no episode has ended) is absent."""
+    """tag -> value. A tag is absent if it has no value yet because no episode has ended."""
     report = it.report
     values = {
         "performance/step_inference_rl_update_fps": it.frames / it.seconds,
@@ -38,6 +38,6 @@ def scalars(it: Iteration) -> dict[str, float]:
 
 
 def write_curves(writer: ScalarWriter, it: Iteration) -> None:
-    """Appends one iteration."""
+    """Append the scalars of one iteration."""
     for tag, value in scalars(it).items():
         writer.add_scalar(tag, value, it.frame)

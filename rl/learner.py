@@ -1,13 +1,14 @@
-"""The contract of a learner: one training of one algorithm, an iteration at a time (see `rl/algorithm.py`).
+"""The interface of a learner: one training run of one algorithm, an iteration at a time (see `rl/algorithm.py`).
 
-    learner.train(on_iteration)              # until max_iterations or a stop; on_iteration(Iteration) after each
+    learner.train(on_iteration)              # until max_iterations or a stop; calls on_iteration(Iteration) after each
     learner.policy_state()                   # weights and normaliser of learner.version
-    state = capture_learner(learner)         # rl/state.py: its own state, and what all learners have
+    state = capture_learner(learner)         # rl/state.py: its own state, and the state that all learners have
     restore_learner(learner, state, version)
 
-An algorithm writes `improve`, its state, and how it is put back. Counting, saving, curves, publishing and the end of a
-training are done around it, the same for all. With its own state and the environments' it must go on exactly: k + m
-iterations equal k, stop, resume, m, bit for bit, on a CPU with one tensor thread.
+An algorithm implements `improve`, its state, and the restoring of that state. Counting, saving, curves, publishing and
+the end of a training run are common to all algorithms. With its own state and that of the environments, a resume must
+be exact: k iterations, a stop, a resume and m more give the same as k + m, bit for bit, on a CPU with one tensor
+thread.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from livegym.tasks.env import Env
 from livegym.tasks.stats import EpisodeSummary
 from livegym.utils.signals import StopFlag
 
-PATIENCE = 5.0  # s, how long a stop waits for an iteration to end before it is abandoned
-NEEDED = ("model", "epoch", "frame", "learner")  # of every learner's state
+PATIENCE = 5.0  # s that a stop waits for the running iteration, before that is abandoned
+NEEDED = ("model", "epoch", "frame", "learner")  # keys that every learner's state must have
 
 
 class IterationAbandoned(Exception):
-    """A stop was asked for and the running iteration takes too long to wait for its end."""
+    """Raised if a stop was requested and the running iteration takes too long to finish."""
 
 
 @dataclass(frozen=True)
 class Iteration:
-    """What one learner iteration gave. Times in s; `mean_return` is None until an episode has ended."""
+    """The result of one learner iteration. Times in s; `mean_return` is None until an episode has ended."""
 
     version: int
     epoch: int
@@ -45,14 +46,14 @@ class Iteration:
     update_seconds: float
     mean_return: float | None
     mean_length: float | None
-    mean_is_full: bool  # over as many episodes as the mean is meant to be, not over the first and shortest ones
-    losses: dict[str, float] = field(default_factory=dict)  # the algorithm's own curves, by their TensorBoard names
+    mean_is_full: bool  # the mean covers its full number of episodes, not only the first ones, which are the shortest
+    losses: dict[str, float] = field(default_factory=dict)  # the algorithm's own curves, by their TensorBoard tags
     report: EpisodeSummary = field(default_factory=EpisodeSummary)
 
 
 @dataclass(frozen=True)
 class Gained:
-    """What the algorithm itself says of an iteration; the fields are those of `Iteration`."""
+    """The part of an `Iteration` that the algorithm provides; see there for the fields."""
 
     frames: int  # control steps of all environments
     step_seconds: float
@@ -64,27 +65,27 @@ class Gained:
 
 
 class Learner(ABC):
-    """One training over N environments. Counts from 0; a resumed one goes on where it was."""
+    """One training run over N environments. Counters start at 0; those of a resumed run continue."""
 
-    remedy: ClassVar[str] = ""  # what to type against a policy that diverged: train.learning_rate=<lower>
+    remedy: ClassVar[str] = ""  # override that may prevent another divergence: train.learning_rate=<lower>
 
     def __init__(self, env: Env, max_iterations: int, stop: StopFlag) -> None:
-        """`max_iterations`: in all, those before a resume too; `stop`: ends the training between two iterations."""
+        """`max_iterations`: total, including those before a resume; `stop`: ends the run between two iterations."""
         self.env = env
         self.max_iterations = max_iterations
         self.stop = stop
         self.version = 0  # of the policy
-        self.epoch = 0  # iterations that are whole
+        self.epoch = 0  # completed iterations
         self.frame = 0  # control steps of all environments
 
     def train(self, on_iteration: Callable[[Iteration], None]) -> None:
-        """Iterates until `max_iterations` or a stop. Raises IterationAbandoned if a stop could not wait."""
+        """Iterate until `max_iterations` or a stop. Raises IterationAbandoned as `iterate` does."""
         self.begin()
         while self.epoch < self.max_iterations and not self.stop.requested:
             on_iteration(self.iterate())
 
     def iterate(self) -> Iteration:
-        """One iteration. Raises IterationAbandoned if a stop could not wait: then it does not count."""
+        """Make one iteration. Raises IterationAbandoned if it takes too long after a stop; then it does not count."""
         start = time.perf_counter()
         gained = self.improve()
         self.version += 1
@@ -100,35 +101,35 @@ class Learner(ABC):
         )
 
     def check_patience(self) -> None:
-        """Raises IterationAbandoned if a stop has waited too long: to be called often while an iteration runs."""
+        """Raises IterationAbandoned if a stop has waited too long. Must be called often while an iteration runs."""
         if self.stop.requested and self.stop.seconds_since() > PATIENCE:
             raise IterationAbandoned
 
-    # what an algorithm writes
+    # implemented by an algorithm
 
     def begin(self) -> None:
-        """Before the first iteration of this process: first observations, unless they were put back."""
+        """Get the first observations, unless they were restored. Called before the first iteration of this process."""
         return
 
     @abstractmethod
     def improve(self) -> Gained:
-        """One iteration: collects experience and updates the policy. May raise IterationAbandoned."""
+        """Collect experience and update the policy: one iteration. May raise IterationAbandoned."""
 
     @abstractmethod
     def policy_state(self) -> dict[str, Tensor]:
-        """Weights and normaliser, as `Network.module.state_dict()` has them. Not copied: ask for them each time."""
+        """Weights and normaliser, as in `Network.module.state_dict()`. They are not copied: call this each time."""
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """All of its own that decides the next iteration, as tensors and plain values.
+        """The algorithm's own state that determines the next iteration, as tensors and plain values.
 
-        `model` is `policy_state`; small things lie in a dictionary `learner`. Generators, counters and the curriculum's
-        level are added to it by `rl/state.py`.
+        `model` is `policy_state`; small values are in a dictionary `learner`. `rl/state.py` adds generators, counters
+        and the curriculum's level.
         """
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """Keys of a captured state without which it cannot be put back."""
+        """Keys that a captured state must have to be restored."""
         return NEEDED
 
     @abstractmethod
@@ -136,25 +137,25 @@ class Learner(ABC):
         """Raises UserError if the weights in `state` (key `model`, perhaps others) do not fit. Changes nothing."""
 
     def check_state(self, state: dict[str, Any]) -> None:
-        """Raises UserError if `load_state` could not take the rest of a state. Changes nothing."""
+        """Raises UserError if `load_state` could not load the rest of a state. Changes nothing."""
         return
 
     @abstractmethod
     def load_weights(self, state: dict[str, Any]) -> None:
-        """What a new run from a checkpoint starts with: weights and normaliser. Strict; raises UserError."""
+        """Load weights and normaliser, to start a new run from a checkpoint. Raises UserError if they do not fit."""
 
     @abstractmethod
     def load_state(self, state: dict[str, Any]) -> None:
-        """The inverse of `state`, which was checked. `epoch` and `frame` are keys of it, for who counts by himself."""
+        """The inverse of `state`, already checked. Also has `epoch` and `frame`, if the algorithm counts for itself."""
 
     def note_best_return(self, state: dict[str, Any], best_return: float | None) -> None:
-        """Notes the best mean return in a captured state; None: no episode has ended."""
+        """Store the best mean return in a captured state; None: no episode has ended."""
         state["learner"]["best_return"] = best_return
 
     def environment_state(self) -> dict[str, Any]:
-        """The environments in the middle of their episodes, and what the learner knows of them. Not all is copied."""
+        """The environments in the middle of their episodes, and the learner's state of them. Not all is copied."""
         return {"env": self.env.state_dict()}
 
     def load_environment_state(self, state: dict[str, Any]) -> None:
-        """The inverse of `environment_state`. Raises ValueError if it is of other environments."""
+        """The inverse of `environment_state`. Raises ValueError if the environments differ."""
         self.env.load_state_dict(state["env"])

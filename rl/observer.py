@@ -1,4 +1,4 @@
-"""How others take part in a training without the training knowing them: `train.py` hands these in."""
+"""Observers of a training run. `train.py` passes them in, so that the training code need not know them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from livegym.rundir.run import Run
 
 
 class TrainingObserver(Protocol):
-    """Called in the training's own thread; what it raises ends the training."""
+    """The interface of an observer. The training thread calls it; an exception from it ends the training run."""
 
     def highest_version(self, run: Run) -> int:
-        """The highest policy version of `run` that this observer has given out before; 0 if it has not."""
+        """The highest policy version of `run` that this observer has published before; 0 if there is none."""
 
     def begin(self, run: Run, learner: Learner, spec: PolicySpec, config: dict[str, Any]) -> None:
-        """The run is made, or held again; iterations follow."""
+        """Called before the first iteration, once the run is created or resumed."""
 
     def after_iteration(self, it: Iteration) -> None:
-        """One more iteration; the learner's weights are those of `it.version`."""
+        """Called after each iteration; the learner's weights are those of `it.version`."""
 
     def end(self, complete: bool) -> None:
-        """No more iterations come. `complete`: the learner is at the end of an iteration, not in the middle of one."""
+        """Called after the last iteration. `complete`: the learner is not in the middle of an iteration."""

@@ -1,4 +1,4 @@
-"""A frozen policy: observation in, action out, nothing learned and nothing drawn from a global generator.
+"""A frozen policy: observation in, distribution out. It does not learn, and uses no global generator.
 
     policy = Policy(spec, train_config, num_envs=4, device="cpu")
     policy.load(state["model"])                       # strict
@@ -6,7 +6,7 @@
     out = policy(obs, memory)                         # Distribution
     action = out.mode()                               # or out.sample(generator)
 
-It is built of the very network that the algorithm trains (`Algorithm.network`).
+It uses the same network that the algorithm trains (`Algorithm.network`).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from livegym.utils.errors import UserError
 
 
 class Misfit(UserError):
-    """Weights of another shape, or for another task, than the policy they were offered to."""
+    """Raised if weights do not fit a policy: their shapes, task, observation, action or control step differ."""
 
 
 class Policy:
-    """The actor and its normaliser for N environments."""
+    """An actor and its normaliser, for N environments."""
 
     def __init__(self, spec: PolicySpec, train: TrainConfig, num_envs: int, device: str) -> None:
         """Raises UserError if the algorithm's code cannot be loaded, or has no network for this spec."""
@@ -38,26 +38,26 @@ class Policy:
         self._network = algorithm_of(train).network(spec, train, num_envs)
         self._module = self._network.module.to(self.device).eval()
         self._module.requires_grad_(False)
-        self._tensors: dict[str, Tensor] = self._module.state_dict()  # of a frozen model: never bound anew
+        self._tensors: dict[str, Tensor] = self._module.state_dict()  # never replaced, as the model is frozen
         self.shapes: Shapes = shapes_of(self._tensors)
         self._layout = [(name, value.dtype, value.shape) for name, value in self._tensors.items()]
 
     def load(self, model: Mapping[str, Tensor], other: PolicySpec | None = None) -> None:
-        """Takes over weights and normaliser. Raises Misfit with a readable difference if they do not fit.
+        """Load weights and normaliser. Raises Misfit with a readable difference if they do not fit.
 
-        `other` is what the weights were trained for, if that is known. Nothing is changed on refusal.
+        `other`: the spec for which the weights were trained, if it is known. A refusal changes nothing.
         """
         self.check(model, other)
         self.copy(model)
 
     def copy(self, model: Mapping[str, Tensor]) -> None:
-        """Takes over weights and normaliser that `check` lets pass."""
+        """Copy weights and normaliser that have passed `check`."""
         torch._foreach_copy_(list(self._tensors.values()), [model[name] for name in self._tensors])
 
     def check(self, model: Mapping[str, Tensor], other: PolicySpec | None = None) -> None:
         """Raises Misfit with a readable difference if weights do not fit; see `load`."""
         if other in (None, self.spec) and [(n, v.dtype, v.shape) for n, v in model.items()] == self._layout:
-            return  # most are exchanged for their like: no need to look for differences
+            return  # the usual case, without a detailed comparison
         differs = difference(self.spec, self.shapes, other, shapes_of(model))
         if differs is not None:
             raise Misfit(f"the policy does not fit: {differs}")
@@ -72,5 +72,5 @@ class Policy:
 
     @torch.no_grad()
     def __call__(self, obs: Tensor, memory: RecurrentState = ()) -> Distribution:
-        """obs (N, width) -> what the policy would do, and its next memory. `obs` is not changed."""
+        """obs (N, width) -> distribution of the action, with the next recurrent state. `obs` is not changed."""
         return self._network(obs, memory)

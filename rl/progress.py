@@ -1,4 +1,4 @@
-"""What a person sees while a policy learns: a live table in a terminal, one plain line every few seconds elsewhere."""
+"""Progress display of a training run: a live table in a terminal, otherwise one plain line every few seconds."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from livegym.tasks.stats import EpisodeSummary
 log = logging.getLogger(__name__)
 
 PLAIN_INTERVAL = 5.0  # s between plain lines
-REFRESH_RATE = 4.0  # 1/s of the live table
+REFRESH_RATE = 4.0  # 1/s, of the live table
 
 
 class Throughput:
-    """Frames per second and time to the end, over the last iterations."""
+    """Frames per second and remaining time, averaged over the last iterations."""
 
     def __init__(self, max_iterations: int) -> None:
         self.max_iterations = max_iterations
@@ -31,7 +31,7 @@ class Throughput:
         self._fps: float | None = None
 
     def add(self, it: Iteration) -> None:
-        """One more iteration; older ones fade with a weight of 0.9 each."""
+        """Add an iteration to the exponential moving averages, whose decay is 0.9 per iteration."""
         fade = 0.9 if self._fps is not None else 0.0
         self._fps = fade * (self._fps or 0.0) + (1 - fade) * it.frames / it.seconds
         self._seconds_per_iteration = fade * (self._seconds_per_iteration or 0.0) + (1 - fade) * it.seconds
@@ -42,12 +42,12 @@ class Throughput:
         return self._fps or 0.0
 
     def eta(self, epoch: int) -> float:
-        """Seconds to the last iteration."""
+        """Estimated time to the end of the last iteration, in s."""
         return (self.max_iterations - epoch) * (self._seconds_per_iteration or 0.0)
 
 
 class EpisodeTally:
-    """How the episodes ended that nobody was told of yet: all of them, not those of the last iteration only."""
+    """Summary of all episodes since the last display, not only of those of the last iteration."""
 
     def __init__(self, success_reason: str | None) -> None:
         self.success_reason = success_reason
@@ -58,7 +58,7 @@ class EpisodeTally:
         self._facts: dict[str, str] = {}
 
     def add(self, report: EpisodeSummary) -> None:
-        """What one iteration saw."""
+        """Add the episodes of one iteration."""
         self._reasons.update(report.reason_counts)
         self._metric_episodes += report.metric_episodes
         for name, mean in report.metric_mean.items():
@@ -66,7 +66,7 @@ class EpisodeTally:
         self._level = report.level
 
     def take(self) -> dict[str, str]:
-        """What is told of the episodes since the last time, which are then forgotten; of none, what was told then."""
+        """Return the summary since the last call, and clear it. If no episode has ended, repeat the previous one."""
         episodes = self._reasons.total()
         if episodes:
             rates = [(name, count) for name, count in self._reasons.most_common() if count]
@@ -84,7 +84,7 @@ class EpisodeTally:
 
 
 def duration(seconds: float) -> str:
-    """'1:02:03' or '2:03'."""
+    """A duration as text: '1:02:03' or '2:03'."""
     hours, rest = divmod(round(seconds), 3600)
     minutes, secs = divmod(rest, 60)
     return f"{hours}:{minutes:02d}:{secs:02d}" if hours else f"{minutes}:{secs:02d}"
@@ -111,7 +111,7 @@ class Progress:
         self._last_line = 0.0
 
     def update(self, it: Iteration) -> None:
-        """One more iteration."""
+        """Show a finished iteration."""
         self._rate.add(it)
         self._episodes.add(it.report)
         if self._live is not None:
@@ -121,7 +121,7 @@ class Progress:
             log.info("%s", ", ".join(f"{name} {value}" for name, value in self._facts(it).items()))
 
     def _draw(self, live: Live, it: Iteration) -> None:
-        """Redraws the table, not too often; gives up drawing if the terminal is gone."""
+        """Redraw the table, at most `REFRESH_RATE` times a second. Stops drawing if the terminal is gone."""
         now = time.monotonic()
         if now - self._shown_at < 1 / REFRESH_RATE and it.epoch < self._rate.max_iterations:
             return
@@ -131,9 +131,9 @@ class Progress:
     def _guarded(self, draw: Callable[[], None]) -> None:
         try:
             draw()
-        except OSError as error:  # an ssh session that went away takes its terminal along, not the training
+        except OSError as error:  # if an ssh session ends, its terminal is gone, but training must continue
             self._live = None
-            log.warning("the display is gone (%s); training goes on without it.", error)
+            log.warning("the terminal is gone (%s); training continues without a display.", error)
 
     def _facts(self, it: Iteration) -> dict[str, str]:
         age = self._saved_age()

@@ -1,13 +1,13 @@
-"""When checkpoints are written, which is the best, and what happens when the disk says no.
+"""When checkpoints are written, which one is the best, and what happens if the disk is full.
 
 A checkpoint is written after the first iteration, then every `saveInterval` seconds (or every `saveFrequency`
-iterations), on signals and at the end. The best is decided among those by the mean return, once that is a mean of
-`games_to_track` episodes (the first ones to end are the shortest, and tell nothing); a new best is worth a checkpoint
-of its own after a quarter of the interval. A failed write is a warning: training goes on, the previous checkpoint
-stays, and the next one is tried when it is due.
+iterations), on signals and at the end. The best checkpoint is the one with the highest mean return, once that is a mean
+of `games_to_track` episodes (the first episodes that end are the shortest, and not representative). A new best return
+is saved early, once a quarter of the interval has passed. A failed write is a warning: training continues, the previous
+checkpoint stays, and the next one is tried when it is due.
 
-A stop does not wait for an iteration that takes long. So that it can still save the last complete one, the state is
-copied after each iteration where iterations are long, which costs them nothing that can be felt.
+A stop does not wait for a long iteration. So that the last complete iteration can still be saved, the state is copied
+after each iteration if iterations are long; the cost is negligible.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from livegym.utils.files import discard
 
 log = logging.getLogger(__name__)
 
-LONG_ITERATION = 2.0  # s, from which on the state at its end is kept until the next one ends
+LONG_ITERATION = 2.0  # s; after a longer iteration, a copy of the state is kept until the next one ends
 
-SCARCE = 20  # checkpoints; less room than for so many on the disk is warned of
+SCARCE = 20  # checkpoints; a warning comes if the disk has less room than for this number
 
 Captured = tuple[dict[str, Any], dict[str, Any]]
-"""Learner state and environment state of the same moment."""
+"""Learner state and environment state, captured at the same moment."""
 
 
 @dataclass(frozen=True)
 class SaveRule:
-    """When to save and what to keep; see the root keys of the same names."""
+    """When to save and which checkpoints to keep: the keys `saveInterval`, `saveFrequency`, `keepLast`, `keepEvery`."""
 
     interval: float  # s
     frequency: int | None  # iterations
@@ -79,7 +79,7 @@ class Saver:
         self._kept: Captured | None = None
 
     def after_iteration(self, it: Iteration) -> bool:
-        """Saves if it is due; True if a checkpoint was written. Raises UserError if the policy diverged."""
+        """Save if it is due. Returns True if a checkpoint was written. Raises UserError if the policy has diverged."""
         self._last, self._kept = it, None
         saved = self._due(it) and self.save()
         if it.seconds > LONG_ITERATION:
@@ -87,11 +87,11 @@ class Saver:
         return saved
 
     def abandon_iteration(self) -> None:
-        """The learner is in the middle of an iteration that will not end: only a state kept before it can be saved."""
+        """Note that the running iteration will not end: only a state that was kept before it can be saved."""
         if self._kept is None:
             self._last = None
         log.warning(
-            "the running iteration is too long to wait for and is dropped; version %d is what stays.",
+            "the running iteration takes too long to wait for, and is dropped; version %d is the last one.",
             self._last.version if self._last else self.saved_version,
         )
 
@@ -113,9 +113,9 @@ class Saver:
         return self.best_return is None or it.mean_return > self.best_return
 
     def save(self) -> bool:
-        """Writes the last iteration's checkpoint, and its environments; False if it could not be written.
+        """Write the last iteration's checkpoint and environment state. Returns False if they could not be written.
 
-        Raises UserError if the weights are not finite: no later iteration could mend that.
+        Raises UserError if the weights are non-finite, since later iterations cannot recover from that.
         """
         it = self._last
         if it is None or self.saved_version == it.version:
@@ -137,27 +137,28 @@ class Saver:
         try:
             self._tidy(path, is_best=self.best_return != best_before)
         except OSError as error:
-            log.warning("%s is saved, but tidying up behind it failed: %s", path, error)
+            log.warning("%s is saved, but updating links or removing old checkpoints failed: %s", path, error)
         return True
 
     def _say_failed(self, it: Iteration, error: Exception) -> None:
-        """One warning while the trouble lasts."""
+        """Log one warning while writes keep failing."""
         log.log(
             logging.DEBUG if self._failing else logging.WARNING,
-            "checkpoint of iteration %d not written: %s. Training goes on, the last one stays; tried again when due.",
+            "checkpoint of iteration %d not written: %s. Training continues, and the last checkpoint stays; "
+            "the next one is tried when it is due.",
             it.epoch,
             error,
         )
         self._failing = True
 
     def _diverged(self, it: Iteration, error: NotFinite) -> UserError:
-        """Weights that are not finite cannot be learned back: going on would only waste the time."""
+        """The error for non-finite weights, with the command that starts again from the last good checkpoint."""
         last = newest_usable(self.run)
         given = [f"task={self.spec.task}", *([f"checkpoint={last.path}"] if last else [])]
         given += [self.learner.remedy] if self.learner.remedy else []
         return UserError(
-            f"the policy diverged by iteration {it.epoch}: {error}. Training cannot go on from there. "
-            f"Start again from before it: {command(*given)}",
+            f"the policy has diverged by iteration {it.epoch}: {error}. Training cannot continue from there. "
+            f"Start again from before the divergence: {command(*given)}",
             exit_code=1,
         )
 
@@ -166,7 +167,7 @@ class Saver:
 
     def _write(self, it: Iteration) -> Path:
         state, environment = self._kept or self._capture()
-        broken = not_finite(state)  # a critic or an optimizer, too, would make the next iteration's policy so
+        broken = not_finite(state)  # a non-finite critic or optimizer would spoil the next policy
         if broken is not None:
             raise NotFinite(f"has NaN or Infinity in {broken}")
         self.learner.note_best_return(state, self.best_return)
@@ -181,7 +182,7 @@ class Saver:
             best_score=self.best_return,
             shape_hash=shape_hash(self.spec, state["model"]),
         )
-        # first the environments: a kill between the two leaves the newest checkpoint with the state that belongs to it
+        # environments first: if the process is killed in between, the newest checkpoint still has its environment state
         written = write_env_state(self.run, it.version, environment)
         try:
             return write_checkpoint(self.run.nn, state, meta)
@@ -190,7 +191,7 @@ class Saver:
             raise
 
     def _tidy(self, path: Path, is_best: bool) -> None:
-        """What may follow a complete checkpoint, in the order in which a kill does least harm."""
+        """Update links and remove old files after a checkpoint, in the order in which a kill does the least harm."""
         if is_best:
             set_best(self.run.nn, path)
         if not self._pointed:
@@ -203,7 +204,7 @@ class Saver:
         self._look_at_the_room_left(path.stat().st_size + environments)
 
     def _look_at_the_room_left(self, size: int) -> None:
-        """Warns before the disk is full, not after: once, until there is room again."""
+        """Warn before the disk is full; once, until there is room again."""
         free = shutil.disk_usage(self.run.nn).free
         scarce = free < SCARCE * size
         if scarce and not self._scarce:

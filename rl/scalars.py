@@ -1,9 +1,9 @@
 """TensorBoard scalars that survive a full disk.
 
-The writers of tensorboardX and torch hand events to a thread; when that thread dies of a full disk, its queue fills
-and training hangs. This one writes in place: a failure is one warning, and a fresh event file is started when the
-disk takes writes again. Event files go on from a step after a resume by a session marker, which makes TensorBoard
-drop what a killed run had written beyond it.
+The writers of tensorboardX and torch pass events to a thread. If the disk is full, that thread dies, its queue fills,
+and training hangs. This writer writes in the calling thread: a failure is one warning, and a new event file is started
+when the disk accepts writes again. After a resume, a session marker sets the step from which the curves continue;
+TensorBoard then drops the points that a killed run had written beyond that step.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STAMP = re.compile(r"events\.out\.tfevents\.(\d{10})\.")
 
 
 class ScalarWriter:
-    """Appends scalars to an event file in `directory`, going on after step `start_step`."""
+    """Appends scalars to an event file in `directory`; the curves continue after step `start_step`."""
 
     def __init__(self, directory: Path, start_step: int = 0) -> None:
         self.directory = directory
@@ -37,21 +37,21 @@ class ScalarWriter:
         self._open()
 
     def add_scalar(self, tag: str, value: float, step: int) -> None:
-        """One point of a curve; a value that is not finite is left out, for it would hide the others."""
+        """Add one point to a curve. A non-finite value is left out, since it would hide the others."""
         value = float(value)
         self._last_step = max(self._last_step, int(step))
         if math.isfinite(value):
             self._write(Event(wall_time=time.time(), step=int(step), summary=scalar(tag, value)))
 
     def flush(self) -> None:
-        """Hands what was written to the operating system; tries again to open after a failure."""
+        """Flush to the operating system. After a failure, try to open a new file instead."""
         if self._writer is None:
             self._open()
         else:
             self._guarded(self._writer.flush)
 
     def close(self) -> None:
-        """Flushes and closes."""
+        """Flush and close the event file."""
         if self._writer is not None:
             self._guarded(self._writer.close)
             self._writer = None
@@ -67,15 +67,15 @@ class ScalarWriter:
         marker = SessionLog(status=SessionLog.START)
         self._write(Event(wall_time=time.time(), step=self._last_step + 1, session_log=marker))
         if self._writer is not None:
-            self._guarded(self._writer.flush)  # only then it is known whether the disk takes it
+            self._guarded(self._writer.flush)  # shows whether the disk accepts writes
         if self._writer is None:
-            (self.directory / name).unlink(missing_ok=True)  # or a disk that is full for long fills with empty files
+            (self.directory / name).unlink(missing_ok=True)  # otherwise each retry would leave an empty file
         elif self._failed:
             log.info("TensorBoard curves are being written again.")
             self._failed = False
 
     def _stamp(self) -> int:
-        """Seconds since 1970, but later than every file here: TensorBoard reads them in the order of their names."""
+        """Seconds since 1970, but larger than in all file names here: TensorBoard reads files in the order of names."""
         stamps = [_STAMP.match(file.name) for file in self.directory.glob("events.out.tfevents.*")]
         return max([int(time.time()), *(int(stamp[1]) + 1 for stamp in stamps if stamp)])
 
@@ -92,7 +92,7 @@ class ScalarWriter:
             self._abandon()
 
     def _abandon(self) -> None:
-        """Lets go of a file that could not be written: its tail is half an event, so nothing may follow it."""
+        """Give up a file that could not be written: it may end in a partial event, so nothing may be appended."""
         writer, self._writer = self._writer, None
         try:
             if writer is not None:
@@ -102,5 +102,5 @@ class ScalarWriter:
 
     def _warn(self, error: OSError) -> None:
         if not self._failed:
-            log.warning("TensorBoard curves cannot be written (%s); training goes on without them.", error)
+            log.warning("TensorBoard curves cannot be written (%s); training continues without them.", error)
         self._failed = True

@@ -1,7 +1,7 @@
-"""What a policy must fit: its observation blocks, its action spec, and a digest of both with its parameters.
+"""The spec of a policy: its observation blocks and action spec, and a hash of both with the shapes of its parameters.
 
-The shape hash is for quick looks: policies with unequal hashes cannot be exchanged. `difference` decides, also by task
-and control rate, and says in one line what differs, so that a refusal can be understood without a debugger.
+The shape hash is for quick comparisons: policies with different hashes cannot be exchanged. The decision is that of
+`difference`, which also compares task and control step, and describes the difference in one line for error messages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from livegym.utils.errors import UserError
 
 @dataclass(frozen=True)
 class PolicySpec:
-    """What goes in and what comes out, and at which rate."""
+    """Observation, action and control step of a policy, and its task."""
 
     task: str
     observations: tuple[tuple[str, int], ...]  # (block, width) of the policy group, in order
@@ -31,11 +31,11 @@ class PolicySpec:
 
     @property
     def obs_width(self) -> int:
-        """Columns of the policy's observation."""
+        """Number of columns of the policy's observation."""
         return sum(width for _, width in self.observations)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for a checkpoint."""
+        """Plain values for a checkpoint."""
         return {
             "task": self.task,
             "observations": [list(block) for block in self.observations],
@@ -51,7 +51,7 @@ class PolicySpec:
             blocks = [tuple((str(n), int(w)) for n, w in data[key]) for key in ("observations", "privileged")]
             return cls(str(data["task"]), blocks[0], blocks[1], _action(data["action"]), float(data["control_dt"]))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise UserError(f"the checkpoint's spec is not readable ({type(error).__name__}: {error})") from error
+            raise UserError(f"the policy's spec is not readable ({type(error).__name__}: {error})") from error
 
 
 def _plain(action: ActionSpec) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def _action(data: Mapping[str, Any]) -> ActionSpec:
 
 
 def spec_of(env: Env) -> PolicySpec:
-    """What a policy must fit to act in `env`."""
+    """The spec that a policy must have to act in `env`."""
     layout = env.layout
     return PolicySpec(
         task=env.config.name,
@@ -91,7 +91,7 @@ def shapes_of(model: Mapping[str, Tensor]) -> Shapes:
 
 
 def shape_hash(spec: PolicySpec, model: Mapping[str, Tensor]) -> str:
-    """16 hex digits over ordered names, shapes and dtypes, observation blocks and action spec."""
+    """Hash (16 hex digits) of the ordered names, shapes and dtypes, the observation blocks and the action spec."""
     content = [
         [[name, dtype, list(shape)] for name, (dtype, shape) in shapes_of(model).items()],
         [list(block) for block in spec.observations],
@@ -101,16 +101,16 @@ def shape_hash(spec: PolicySpec, model: Mapping[str, Tensor]) -> str:
 
 
 def difference(mine: PolicySpec, my_shapes: Shapes, other: PolicySpec | None, other_shapes: Shapes) -> str | None:
-    """One line on how `other` differs from what acts here; None if they are interchangeable."""
+    """One line on how `other` differs from `mine`; None if their policies are interchangeable."""
     if other is not None:
         if other.task != mine.task:
-            return f"it is a policy of task {other.task}, here acts {mine.task}"
+            return f"its task is {other.task}, expected {mine.task}"
         if other.action != mine.action:
-            return f"its action is {other.action}, here it is {mine.action}"
+            return f"its action is {other.action}, expected {mine.action}"
         if abs(other.control_dt - mine.control_dt) > 1e-9:
-            return f"its control step is {other.control_dt:g} s, here it is {mine.control_dt:g} s"
+            return f"its control step is {other.control_dt:g} s, expected {mine.control_dt:g} s"
         if other.observations != mine.observations:
-            return f"its observation is {_blocks(other.observations)}, here it is {_blocks(mine.observations)}"
+            return f"its observation is {_blocks(other.observations)}, expected {_blocks(mine.observations)}"
     return shape_difference(my_shapes, other_shapes)
 
 
@@ -121,13 +121,13 @@ def shape_difference(my_shapes: Shapes, other_shapes: Shapes) -> str | None:
     if missing or extra:
         return "; ".join(
             f"{word} {', '.join(names[:3])}{', ...' if len(names) > 3 else ''}"
-            for word, names in (("it lacks", missing), ("it has in addition", extra))
+            for word, names in (("it lacks", missing), ("it has the additional parameters", extra))
             if names
         )
     for name, (dtype, shape) in my_shapes.items():
         if other_shapes[name] != (dtype, shape):
             theirs = other_shapes[name]
-            return f"{name} is {theirs[0]}{list(theirs[1])}, here it is {dtype}{list(shape)}"
+            return f"{name} is {theirs[0]}{list(theirs[1])}, expected {dtype}{list(shape)}"
     return None
 
 

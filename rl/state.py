@@ -1,10 +1,10 @@
-"""Everything that decides a learner's next iteration, captured and put back.
+"""Capture and restore all state that determines a learner's next iteration.
 
-Two parts, because they are kept differently. The *learner state* goes into every checkpoint: the algorithm's own
-(`Learner.state`: weights, normaliser, optimizer, ...), counters, generators, the curriculum's level. The *environment
-state* (`Learner.environment_state`) is larger and is only worth something together with the newest checkpoint, so it
-has a file of its own. With both, on a CPU with one tensor thread, k + m iterations equal k, stop, resume, m, bit for
-bit.
+The state has two parts, which are stored differently. The *learner state* goes into every checkpoint: the algorithm's
+own (`Learner.state`: weights, normaliser, optimizer, ...), counters, generators, and the curriculum's level. The
+*environment state* (`Learner.environment_state`) is larger and is useful only with the newest checkpoint, so it has its
+own file. With both, on a CPU with one tensor thread, k iterations, a stop, a resume and m more give the same as k + m,
+bit for bit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FROM_WEIGHTS = "Start a new run from its weights instead: leave out resume=true.
 
 
 def capture_learner(learner: Learner) -> dict[str, Any]:
-    """The learner's own state and what all learners have; tensors, not copied, and plain values only."""
+    """The learner's own state, and the state that all learners have. Only tensors, not copied, and plain values."""
     state = learner.state()
     state["epoch"], state["frame"] = learner.epoch, learner.frame
     common: dict[str, Any] = {"generators": generator_states()}
@@ -34,9 +34,9 @@ def capture_learner(learner: Learner) -> dict[str, Any]:
 
 
 def restore_learner(learner: Learner, state: dict[str, Any], version: int) -> float | None:
-    """Puts a captured learner state back and returns the best return; `version` is the last one given out.
+    """Restore a captured learner state, and return the best return; `version` is the last one that was assigned.
 
-    Raises UserError if the state is not a livegym learner's, or does not fit this one.
+    Raises UserError if the state is not that of a livegym learner, or does not fit this one.
     """
     check_learner(learner, state)
     learner.load_state(state)
@@ -52,7 +52,7 @@ def restore_learner(learner: Learner, state: dict[str, Any], version: int) -> fl
 
 
 def check_learner(learner: Learner, state: dict[str, Any]) -> None:
-    """Raises UserError if a state is not whole, not finite, or not this learner's: before anything is changed."""
+    """Raises UserError if a state is incomplete or non-finite, or does not fit this learner. Changes nothing."""
     expected = capture_learner(learner)
     learner.note_best_return(expected, None)
     lacking = [key for key in learner.needed if key not in state]
@@ -68,7 +68,7 @@ def check_learner(learner: Learner, state: dict[str, Any]) -> None:
 
 
 def not_finite(state: dict[str, Any]) -> str | None:
-    """The first tensor of a captured learner that has NaN or Infinity, by its keys; None if all are finite."""
+    """The name (its keys) of a captured learner's first tensor with NaN or Infinity; None if all are finite."""
     for top, content in state.items():
         for name, tensor in _tensors(content, top):
             if tensor.is_floating_point() and not torch.isfinite(tensor).all():

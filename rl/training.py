@@ -1,7 +1,7 @@
-"""A training: from a checked configuration to the last checkpoint.
+"""A training run, from a checked configuration to the last checkpoint.
 
-New run, new run from given weights, or the exact continuation of a run; then iterate, show, save, and leave a
-consistent directory whatever ends it.
+It is a new run, a new run from given weights, or the exact continuation of a run. It iterates, shows its progress, and
+saves. Its directory is consistent, however the run ends.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Parent:
-    """The checkpoint that a training starts from."""
+    """The checkpoint from which a training run starts."""
 
     run: Run | None
     file: Path
@@ -66,37 +66,37 @@ class Parent:
 
     @property
     def version(self) -> int | None:
-        """Its policy version; None in a plain rl_games file."""
+        """The checkpoint's policy version; None in a plain rl_games file."""
         meta = meta_of(self.state)
         return meta.version if meta else None
 
     def resumed(self, config: SettledConfig, given: list[str]) -> SettledConfig:
-        """The configuration with which this run goes on; `given` are the keys that the command line names.
+        """The configuration with which this run is resumed; `given` are the keys that the command line names.
 
-        Raises UserError if it cannot go on, or if the command line contradicts it.
+        Raises UserError if it cannot be resumed, or if the command line contradicts it.
         """
         if self.run is None or "config" not in self.state:
             raise UserError(
-                f"{self.file} is not part of a livegym run, so there is nothing to resume. "
+                f"{self.file} is not part of a livegym run, so it cannot be resumed. "
                 "Start a new run from its weights: leave resume=true out."
             )
         kind = "continuous" if config.mode == "continuous" else "train"
         if self.run.kind != kind:
             right = "config=continuous" if self.run.kind == "continuous" else "config=train_headless"
             raise UserError(
-                f"resume=true: {self.run.path} is a {self.run.kind} run, which config={config.mode} cannot go on with. "
+                f"resume=true: {self.run.path} is a {self.run.kind} run, which config={config.mode} cannot resume. "
                 f"Use {right}, or start a new run from its weights: leave resume=true out."
             )
         return settled(resumed_config(config, self.state["config"], given))
 
     def check_fits(self, spec: PolicySpec, train: TrainConfig) -> None:
-        """Raises UserError if the weights are of another task or algorithm, or see or do other things than `spec`."""
+        """Raises UserError if task, algorithm, observation, action or control step of the weights differ."""
         if not self.state.get("spec"):
-            return  # a plain rl_games file: its shapes are all that can be checked
+            return  # a plain rl_games file: only shapes can be checked
         theirs = PolicySpec.from_dict(self.state["spec"])
         if theirs.task != spec.task:
             raise UserError(
-                f"{self.file} is of task {theirs.task}, this run trains {spec.task}. "
+                f"{self.file} is a checkpoint of task {theirs.task}, but this run trains {spec.task}. "
                 f"Add task={theirs.task}, or choose a checkpoint of {spec.task}."
             )
         differs = difference(spec, {}, theirs, {})
@@ -105,23 +105,23 @@ class Parent:
         algorithm = algorithm_in(self.state.get("config"))
         if algorithm != train.algorithm:
             raise UserError(
-                f"{self.file} is of train.algorithm={algorithm}, this run trains by {train.algorithm}. "
+                f"{self.file} was trained with train.algorithm={algorithm}, but this run uses {train.algorithm}. "
                 f"Choose settings of {algorithm}, such as train={algorithm}, or another checkpoint."
             )
 
     def reread(self) -> Parent:
-        """The same choice again, now that nobody else writes: the newest may have become another."""
+        """Repeat the choice of the checkpoint under the run's lock: there may be a newer one by now."""
         usable = newest_usable(self.run) if self.newest and self.run is not None else None
         return self if usable is None else Parent(self.run, usable.path, True, usable.state)
 
 
 def load_parent(config: SettledConfig, task: str | None) -> Parent | None:
-    """What `checkpoint` stands for, read; None if it is null. Raises UserError if nothing usable is there."""
+    """The checkpoint that `checkpoint` names, read; None if it is null. Raises UserError if there is no usable one."""
     if config.checkpoint is None:
         return None
     selection, state = read_selected(config.checkpoint, Path(config.runsDir), task)
     if selection.note:
-        log.warning("%s", selection.note)  # a training that starts from something else than expected is expensive
+        log.warning("%s", selection.note)  # starting from an unexpected checkpoint is expensive
     run = open_run(selection.run) if selection.run is not None else None
     return Parent(run, selection.file, selection.follow == "newest", state)
 
@@ -133,7 +133,7 @@ def run_training(
     parent: Parent | None,
     observers: Sequence[TrainingObserver] = (),
 ) -> int:
-    """Trains; returns the exit status: 0, 128 + signal after a stop, 1 if the last state could not be saved."""
+    """Train. Returns the exit status: 0, 128 + signal after a stop, or 1 if the last state could not be saved."""
     seed_everything(config.seed)
     torch.set_num_threads(config.train.torch_threads)
     torch.autograd.set_detect_anomaly(config.checks, check_nan=config.checks)
@@ -151,7 +151,7 @@ def run_training(
 
 
 class _Training:
-    """One training, in a directory that nobody else writes."""
+    """One training run, which holds the lock of its directory."""
 
     def __init__(
         self, config: SettledConfig, learner: Learner, stop: StopFlag, observers: Sequence[TrainingObserver]
@@ -163,7 +163,7 @@ class _Training:
         self.observers = observers
 
     def start(self, parent: Parent | None, provenance: Provenance) -> int:
-        """A new run, from the parent's weights and normaliser if there is one; made once everything fits."""
+        """Start a new run, from the parent's weights and normaliser if there is one, once these are checked."""
         if parent is not None:
             parent.check_fits(spec_of(self.env), self.config.train)
             self.learner.load_weights(parent.state)
@@ -176,21 +176,21 @@ class _Training:
             return self._run("training", self._saver(run))
 
     def resume(self, run: Run, parent: Parent, provenance: Provenance) -> int:
-        """The parent's run, from where it was. Raises UserError if it is held, or has done its iterations."""
+        """Resume the parent's run. Raises UserError if it is locked, or if its iterations are complete."""
         with RunLock(run), file_log(run.log_file):
             parent = parent.reread()
             clean_temporaries(run.nn)
-            given_out = (observer.highest_version(run) for observer in self.observers)
-            version = max(parent.version or 0, highest_version(run), *given_out)
+            published = (observer.highest_version(run) for observer in self.observers)
+            version = max(parent.version or 0, highest_version(run), *published)
             best_return = restore_learner(self.learner, parent.state, version)
             done, total = self.learner.epoch, self.learner.max_iterations
             if done >= total:
                 raise UserError(
-                    f"{run.path} has done {done} iterations of maxIterations={total}, which is the total. "
-                    f"To go on: maxIterations={done + 100}"
+                    f"{run.path} has completed {done} iterations, and maxIterations={total} is the total, "
+                    f"which includes them. To continue: maxIterations={done + 100}"
                 )
             log.info("resumed by: %s", shlex.join(redact_arguments(provenance.argv)))
-            log.info("going on from %s: iteration %d, version %d", parent.file, done, version)
+            log.info("continuing from %s: iteration %d, version %d", parent.file, done, version)
             self._restore_environments(run, parent)
             saver = self._saver(run)
             saver.best_return = best_return
@@ -200,11 +200,11 @@ class _Training:
         try:
             state = read_env_state(run, parent.version or 0)
             if state is None:
-                log.warning("no environment state for version %s: episodes start anew.", parent.version)
+                log.warning("there is no environment state for version %s: new episodes begin.", parent.version)
                 return
             self.learner.load_environment_state(state)
         except (ValueError, LookupError, TypeError, CheckpointError) as error:
-            log.warning("the environment state cannot be used (%s): episodes start anew.", error)
+            log.warning("the environment state cannot be used (%s): new episodes begin.", error)
 
     def _saver(self, run: Run) -> Saver:
         c = self.config
@@ -219,7 +219,7 @@ class _Training:
         start, complete = time.monotonic(), False
 
         def end(observer: TrainingObserver) -> None:
-            observer.end(complete)  # as it is by then
+            observer.end(complete)  # its value at the time of the call
 
         with contextlib.ExitStack() as ends:
             ends.callback(writer.close)
@@ -231,7 +231,7 @@ class _Training:
             return self._finish(saver, time.monotonic() - start)
 
     def _iterate(self, saver: Saver, writer: ScalarWriter, progress: Progress) -> bool:
-        """Learns; whether the last iteration was whole."""
+        """Run the iterations. Returns whether the last one was completed."""
 
         def on_iteration(it: Iteration) -> None:
             write_curves(writer, it)
@@ -249,7 +249,7 @@ class _Training:
         return True
 
     def _finish(self, saver: Saver, seconds: float) -> int:
-        """The last save, the closing line and the exit status."""
+        """Save the last state, log the closing line, and return the exit status."""
         if not saver.save():
             log.error("the last state (iteration %d) could not be saved in %s", self.learner.epoch, saver.run.nn)
             return 1
@@ -262,7 +262,10 @@ class _Training:
             "none yet" if saver.best_return is None else f"{saver.best_return:.2f}",
             saver.run.path,
         )
-        self._suggest(saver)
+        if self.stop.requested and saver.saved_version:
+            log.info("to resume: %s", command("resume=true", f"checkpoint={shlex.quote(str(saver.run.path))}"))
+        elif self.stop.requested:
+            log.info("no iteration was completed, so there is nothing to resume.")
         return self.stop.exit_status
 
     def _suggest(self, saver: Saver) -> None:

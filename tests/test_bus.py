@@ -91,15 +91,15 @@ def test_closing_twice_leaves_other_files_alone(file):
     [
         (lambda data: b"", "cannot be opened"),
         (lambda data: data[:100], "too short"),
-        (lambda data: b"garbage!" + data[8:], "is not one"),
+        (lambda data: b"garbage!" + data[8:], "is not a weight bus"),
         (
             lambda data: data[:8] + bytes([LAYOUT + 1]) + data[9:],
-            f"has layout {LAYOUT + 1}, this livegym reads {LAYOUT}",
+            f"has layout {LAYOUT + 1}, but this livegym reads layout {LAYOUT}",
         ),
-        (lambda data: data[:-4096], "bytes where it says"),
-        (lambda data: data.replace(b'"arrays"', b'"arroys"'), "does not say what it holds"),
+        (lambda data: data[:-4096], "bytes, but its header describes"),
+        (lambda data: data.replace(b'"arrays"', b'"arroys"'), "has no valid description of its arrays"),
         (lambda data: data.replace(b'"int64"', b'"inxyz"'), "inxyz"),
-        (lambda data: data.replace(b"[3, 5]", b"[9e99]"), "does not say what it holds"),
+        (lambda data: data.replace(b"[3, 5]", b"[9e99]"), "has no valid description of its arrays"),
     ],
 )
 def test_what_cannot_be_read_is_said(file, change, words):
@@ -137,7 +137,7 @@ def test_what_another_user_has_put_there_is_refused(file):
         if os.geteuid() != 0:
             pytest.skip("only root can give a file away")
         os.chown(file, 12345, -1)
-        with pytest.raises(UserError, match="belongs to user 12345, not to 0"):
+        with pytest.raises(UserError, match="belongs to user 12345, but this process runs as user 0"):
             BusReader(file)
 
 

@@ -151,15 +151,15 @@ def test_the_policy_sees_the_first_observation_of_a_restarted_episode():
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        (Restart(2), "environment 2: there are 0 to 1"),
+        (Restart(2), "environment 2 does not exist; allowed: 0 to 1"),
         (Restart(-1), "environment -1"),
-        (Record(True), "nothing can be recorded: nobody records here"),
+        (Record(True), "nothing can be recorded: this test has no recorder"),
         (Speed(100.0), "playSpeed=100: allowed: 0.0625 to 8"),
         (Speed(float("nan")), "playSpeed=nan"),
         (Pin(), "there are no versions"),
         (RollBack(3), "there are no versions"),
-        (Push(5, "torso", (1, 0, 0), 1.0), "environment 5: there are 0 to 1"),
-        (Push(0, "torso", (float("inf"), 0, 0), 1.0), "numbers up to"),
+        (Push(5, "torso", (1, 0, 0), 1.0), "environment 5 does not exist; allowed: 0 to 1"),
+        (Push(0, "torso", (float("inf"), 0, 0), 1.0), "allowed: finite numbers from -100000 to 100000"),
         (Push(0, "torso", (1, 0, 0), 1e9), "for 0 to 60"),
     ],
 )

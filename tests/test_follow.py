@@ -102,7 +102,7 @@ def test_files_take_over_where_the_training_ends_and_the_bus_where_it_goes_on(ru
     save(run, 3)
     third = source.look(second)
     assert (third.version, third.source, source.kind) == (3, "files", "files")
-    assert caplog.text.count("the training has ended") == 1
+    assert caplog.text.count("the training run has ended") == 1
     resumed = Training(run)
     resumed.publish(4)
     assert source.look(third).source == "bus"

@@ -28,7 +28,7 @@ def test_a_test_follows_every_publication_and_goes_over_to_files_at_the_end(tmp_
         test.wait_for("following it on the weight bus")
         until(lambda: len(swaps(test.text)) >= 8, lambda: test.text, test.process)
         assert training.end() == 130
-        test.wait_for("the training has ended: following files")
+        test.wait_for("the training run has ended: following files")
         assert test.end() == 0
         versions = swaps(test.text)
         assert versions == sorted(set(versions))
@@ -47,7 +47,7 @@ def test_a_training_that_is_killed_and_resumed_is_followed_on(tmp_path):
         until(lambda: len(swaps(test.text)) >= 3, lambda: test.text, test.process)
         training.process.send_signal(signal.SIGKILL)
         training.process.wait()
-        test.wait_for("the training has died: following files")
+        test.wait_for("the training process has died: following files")
         before = swaps(test.text)[-1]
         (path,) = runs(tmp_path)
         left = bus_file(open_run(path).run_id)
@@ -88,14 +88,14 @@ def test_a_run_of_another_shape_is_refused_or_the_world_is_built_anew(tmp_path):
         Running(tmp_path, *follow, "onMismatch=reinit", name="rebuilds") as rebuilds,
     ):
         for test in (refuses, rebuilds):
-            test.wait_for("looking at its files")
+            test.wait_for("polling its files")
         assert run(tmp_path, *wide).returncode == 0
         refuses.wait_for("refused")
-        rebuilds.wait_for("were built anew")
+        rebuilds.wait_for("were rebuilt")
         rebuilds.wait_for("episodes, mean return")
         assert (refuses.end(), rebuilds.end()) == (0, 0)
     assert re.search(
-        r"refused .*actor_mlp.0.weight is torch.float32\[24, \d+\], here it is torch.float32\[\d+, \d+\]", refuses.text
+        r"refused .*actor_mlp.0.weight is torch.float32\[24, \d+\], expected torch.float32\[\d+, \d+\]", refuses.text
     )
     assert refuses.text.count("WARNING refused") == 1
     found = [json.loads((path / "results.json").read_text()) for path in runs(tmp_path, "test")]

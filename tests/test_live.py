@@ -93,9 +93,7 @@ def test_what_does_not_fit_is_refused_in_one_line_and_the_old_policy_goes_on(oth
 def test_another_hidden_size_and_a_missing_normaliser_are_refused_by_name():
     live = live_of()
     wide = dataclasses.replace(TRAIN, network=NetworkConfig(units=[5]))
-    with pytest.raises(
-        UserError, match=r"actor_mlp.0.weight is torch.float32\[5, 2\], here it is torch.float32\[4, 2\]"
-    ):
+    with pytest.raises(UserError, match=r"actor_mlp.0.weight is torch.float32\[5, 2\], expected torch.float32\[4, 2\]"):
         live.prepare(candidate(2, train=wide))
     bare = candidate(2, train=dataclasses.replace(TRAIN, normalize_input=False))
     with pytest.raises(UserError, match=r"lacks running_mean_std.running_mean"):

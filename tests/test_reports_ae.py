@@ -71,7 +71,7 @@ def _learned(**changes):
 @pytest.mark.parametrize(
     ("change", "needle"),
     [
-        (lambda s: s["optimizer"]["state"].clear(), r"optimizer.*0 parameters, here are \d"),
+        (lambda s: s["optimizer"]["state"].clear(), r"optimizer.*0 parameters, expected \d"),
         (lambda s: s["optimizer"]["state"][0].update(exp_avg=torch.zeros(3)), r"exp_avg of parameter 0 is \[3\]"),
         (lambda s: s["learner"].pop("meters"), r"no learner\.meters"),
         (lambda s: s["learner"].pop("learning_rate"), r"no learner\.learning_rate"),

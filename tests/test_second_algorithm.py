@@ -157,7 +157,7 @@ def test_a_class_that_lacks_a_method_is_refused(here, lab):
 
 def test_continuous_training_says_that_it_needs_a_critic(here):
     config = to_typed(compose([here, "train=evolution"]))
-    with pytest.raises(UserError, match=r"train\.algorithm=evolution: continuous training learns by a critic"):
+    with pytest.raises(UserError, match=r"train\.algorithm=evolution: continuous training needs a critic"):
         algorithm_of(config.train).actor_critic(None, config.train)
 
 
@@ -205,10 +205,10 @@ def test_a_resumed_training_goes_on_bit_for_bit(lab, tmp_path):
         tmp_path, "config=train_headless", "task=Cartpole", "numEnvs=32", f"checkpoint={begun}", "projectDir=lab"
     )
     assert other.returncode == 2
-    assert "is of train.algorithm=evolution, this run trains by ppo" in other.stdout
+    assert "was trained with train.algorithm=evolution, but this run uses ppo" in other.stdout
     served = run(tmp_path, "config=continuous", "task=Cartpole", "train=evolution", "projectDir=lab")
     assert served.returncode == 2
-    assert "continuous training learns by a critic" in served.stdout
+    assert "continuous training needs a critic" in served.stdout
 
 
 @pytest.mark.slow

@@ -186,7 +186,7 @@ def test_the_watcher_offers_refuses_and_survives(runs, caplog):
     watcher.look()
     watcher.look()
     assert live.adopt() is None
-    assert "control step is 0.5 s, here it is 0.1 s" in events.get().reason
+    assert "control step is 0.5 s, expected 0.1 s" in events.get().reason
     assert events.empty()  # refused once
 
 

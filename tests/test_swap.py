@@ -326,7 +326,7 @@ def test_the_history_has_copies_returns_and_no_more_than_its_size():
 
 def test_without_a_history_nothing_is_kept_and_it_says_so():
     live = live_of(candidate(1))
-    with pytest.raises(UserError, match=r"none before.*historySize=0"):
+    with pytest.raises(UserError, match=r"no version before the acting one is kept\. .*historySize=0"):
         live.rollback()
 
 
@@ -359,7 +359,7 @@ def test_older_versions_act_beside_the_newest_one(tmp_path):
         live.forget(torch.tensor([2]))
         drawn.add(live.pool.labels[2])
     assert drawn == {1, 2}  # never the newest
-    with pytest.raises(UserError, match="environment 0 is not the pool's: 2 are"):
+    with pytest.raises(UserError, match=r"environment 0 does not belong to the pool\. The pool's environments: 2"):
         live.cast(0, 2)
     with pytest.raises(UserError, match="version 9 is not kept"):
         live.cast(2, 9)
@@ -379,7 +379,7 @@ def test_returns_are_counted_for_the_version_that_acted_in_each_environment(tmp_
 def test_somebody_has_to_play_the_newest_one():
     with pytest.raises(UserError, match="poolEnvs=2: must be less than numEnvs=2"):
         live_of(candidate(1), history=2, pool_envs=2)
-    with pytest.raises(UserError, match="poolEnvs=1: needs historySize of 2 or more, which is 1"):
+    with pytest.raises(UserError, match="poolEnvs=1: needs historySize=2 or more, but historySize=1"):
         live_of(candidate(1), history=1, pool_envs=1)
 
 

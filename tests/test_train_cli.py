@@ -85,7 +85,7 @@ def test_a_signal_saves_the_last_iteration(tmp_path, signum, status):
     assert curve(path)[-1][1] == newest.epoch
     again = run(tmp_path, "resume=true", "checkpoint=latest", f"maxIterations={newest.epoch + 2}")
     assert again.returncode == 0, again.stdout
-    assert "episodes start anew" not in again.stdout
+    assert "new episodes begin" not in again.stdout
     # a resumed run hands on the run's configuration, not that of the command line that resumed it
     for total in (newest.epoch + 4, newest.epoch + 6):
         again = run(tmp_path, "resume=true", "checkpoint=latest", f"maxIterations={total}")
@@ -122,7 +122,7 @@ def test_what_contradicts_the_run_is_refused_on_resume(tmp_path):
         ("numEnvs=64", "numEnvs=64 contradicts"),
         ("task=Ant", "holds no training run of Ant"),
         ("seed=1", "seed=1 contradicts"),
-        ("maxIterations=2", "which is the total"),
+        ("maxIterations=2", "maxIterations=2 is the total"),
     ):
         total = () if override.startswith("maxIterations") else ("maxIterations=5",)
         done = run(tmp_path, "resume=true", "checkpoint=latest", override, *total)

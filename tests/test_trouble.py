@@ -46,7 +46,7 @@ def test_a_terminal_that_goes_away_takes_the_display_along_and_nothing_else(capl
     with Progress("training", 3, lambda: None, None, console) as progress:
         learner.train(progress.update)
     assert learner.epoch == 3
-    assert sum("display is gone" in r.message for r in caplog.records) == 1
+    assert sum("terminal is gone" in r.message for r in caplog.records) == 1
 
 
 @pytest.fixture

@@ -1,1 +1,1 @@
-"""How a policy version travels from the learner to whoever acts with it: the weight bus, and files."""
+"""Transport of policy versions from the learner to the acting process: by the weight bus, or by checkpoint files."""

@@ -1,13 +1,14 @@
-"""The memory of a weight bus: what lies where, and how a copy of it is checked.
+"""Memory layout of a weight bus, and the checksum by which a copy of it is verified.
 
-One file, memory-mapped, in memory (`utils.run.bus_file`) and never where anything copies it:
+A bus is one memory-mapped file in shared memory (`rundir.run.bus_file`), outside all directories that are copied:
 
-    control   magic, layout, sizes, who writes, shape hash, active index, count of publications, whether it ended
-    slots     two records: number of the publication, version, epoch, frame, reward, time, checksum
-    text      JSON: run, policy spec, configuration, and the name, dtype, shape and place of each array
-    buffers   two times the arrays
+    control   magic, layout, sizes, writer, shape hash, active index, count of publications, whether it has ended
+    slots     two records: sequence number of the publication, version, epoch, frame, reward, time, checksum
+    text      JSON: run, policy spec, configuration, and the name, dtype, shape and offset of each array
+    buffers   the arrays, twice
 
-`weights/publish.py` writes it, `weights/bus_reader.py` reads it; docs/hot-swap.md tells the protocol with a picture.
+`weights/publish.py` writes it, and `weights/bus_reader.py` reads it. docs/hot-swap.md explains the protocol with a
+picture.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ CONTROL = np.dtype(
         ("magic", "S8"),
         ("layout", "<u8"),
         ("writer_pid", "<u8"),
-        ("writer", "<u8"),  # drawn anew by each writer
+        ("writer", "<u8"),  # random id, drawn by each writer
         ("text_bytes", "<u8"),
         ("buffer_bytes", "<u8"),
         ("shape_hash", "S16"),
@@ -46,11 +47,11 @@ CONTROL = np.dtype(
 )
 SLOT = np.dtype(
     [
-        ("number", "<u8"),  # of the publication, from 1
+        ("number", "<u8"),  # sequence number of the publication, from 1
         ("version", "<u8"),
         ("epoch", "<u8"),
         ("frame", "<u8"),
-        ("reward", "<f8"),  # the version's score; NaN: none yet
+        ("reward", "<f8"),  # the version's score; NaN: it has none yet
         ("time", "<f8"),  # s since the epoch
         ("checksum", "<u8"),  # over the fields above and the arrays
     ]
@@ -59,7 +60,7 @@ SLOT = np.dtype(
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Where one array lies in a buffer."""
+    """Position, dtype and shape of one array in a buffer."""
 
     name: str
     dtype: str  # as in str(tensor.dtype), without "torch."
@@ -68,7 +69,7 @@ class TensorSpec:
 
     @property
     def torch_dtype(self) -> torch.dtype:
-        """The tensor's own type. Raises UserError if this torch has none of that name."""
+        """The tensor's dtype. Raises UserError if this version of torch has no dtype of that name."""
         dtype = getattr(torch, self.dtype, None)
         if not isinstance(dtype, torch.dtype):
             raise UserError(
@@ -77,16 +78,16 @@ class TensorSpec:
         return dtype
 
     def view(self, buffer: np.ndarray) -> Tensor:
-        """The array as a tensor over `buffer` (uint8), which it shares."""
+        """The array as a tensor that shares the memory of `buffer` (uint8)."""
         size = math.prod(self.shape) * self.torch_dtype.itemsize
         flat = torch.from_numpy(buffer[self.offset : self.offset + size])
         return flat.view(self.torch_dtype).reshape(self.shape)
 
 
 def places_of(model: Mapping[str, Tensor]) -> tuple[list[TensorSpec], int]:
-    """Where the arrays of a model go, and the bytes of one buffer, a whole number of pages.
+    """The positions of a model's arrays, and the size of one buffer in bytes, a multiple of the page size.
 
-    Arrays of one type lie together, so that one sum over them tells whether all are finite.
+    Arrays of one dtype are contiguous, so that one sum over them shows whether all are finite.
     """
     offsets, at = {}, 0
     for name in sorted(model, key=lambda name: str(model[name].dtype)):
@@ -100,26 +101,26 @@ def places_of(model: Mapping[str, Tensor]) -> tuple[list[TensorSpec], int]:
 
 
 def floats_of(places: Sequence[TensorSpec], buffer: np.ndarray) -> list[Tensor]:
-    """One flat view of `buffer` for each type of floating point arrays in it, gaps (zeros) included."""
+    """One flat view of `buffer` for each floating point dtype in it, including the gaps (zeros) between the arrays."""
     views = []
     for dtype in dict.fromkeys(place.torch_dtype for place in places):
-        mine = [place for place in places if place.torch_dtype is dtype]
+        same = [place for place in places if place.torch_dtype is dtype]
         if dtype.is_floating_point:
-            first = min(place.offset for place in mine)
-            end = max(place.offset + math.prod(place.shape) * dtype.itemsize for place in mine)
+            first = min(place.offset for place in same)
+            end = max(place.offset + math.prod(place.shape) * dtype.itemsize for place in same)
             views.append(torch.from_numpy(buffer[first:end]).view(dtype))
     return views
 
 
 def checksum(record: np.ndarray, buffer: np.ndarray) -> int:
-    """xxh3 over a slot's record (1,), without its checksum, and the arrays."""
+    """xxh3 checksum of the arrays and of a slot's record (1,), except the record's checksum field."""
     digest = xxhash.xxh3_64(record.tobytes()[: -SLOT["checksum"].itemsize])
     digest.update(buffer.data)
     return digest.intdigest()
 
 
 def file_size(text_bytes: int, buffer_bytes: int) -> int:
-    """Bytes of the whole file."""
+    """Size of the bus file in bytes."""
     return TEXT_AT + _whole(text_bytes, PAGE) + 2 * buffer_bytes
 
 
@@ -129,21 +130,21 @@ def _whole(size: int, unit: int) -> int:
 
 
 class MappedBus:
-    """The parts of a mapped file as numpy views; the mapping lives as long as they do."""
+    """The sections of a mapped file as numpy views, which keep the mapping alive."""
 
     def __init__(self, memory: mmap.mmap, text_bytes: int, buffer_bytes: int) -> None:
-        whole = np.frombuffer(memory, dtype=np.uint8)
-        self.control = whole[: CONTROL.itemsize].view(CONTROL)  # (1,)
+        data = np.frombuffer(memory, dtype=np.uint8)
+        self.control = data[: CONTROL.itemsize].view(CONTROL)  # (1,)
         self.count = self.control["count"]  # (1,)
         at = _whole(CONTROL.itemsize, ALIGNMENT)
-        self.slots = whole[at : at + 2 * SLOT.itemsize].view(SLOT)  # (2,)
+        self.slots = data[at : at + 2 * SLOT.itemsize].view(SLOT)  # (2,)
         start = TEXT_AT + _whole(text_bytes, PAGE)
-        self.text = whole[TEXT_AT : TEXT_AT + text_bytes]
-        self.buffers = whole[start : start + 2 * buffer_bytes].reshape(2, buffer_bytes)
+        self.text = data[TEXT_AT : TEXT_AT + text_bytes]
+        self.buffers = data[start : start + 2 * buffer_bytes].reshape(2, buffer_bytes)
 
 
 def writer_lives(descriptor: int) -> bool:
-    """Whether the writer of the open bus file still runs: it holds a lock on it, which the kernel takes back."""
+    """Whether the writer of the open bus file still runs: it holds a lock, which the kernel releases when it dies."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,12 +1,13 @@
-"""The weight bus, read: the newest publication, whole, or nothing.
+"""Reader of the weight bus: returns the newest publication, complete, or None.
 
     reader = BusReader(bus_file(run.run_id))
-    publication = reader.read(seen=41)       # None if nothing after publication 41 is there
-    reader.wait_past(seen=42, timeout=1.0)   # sleeps until there is
+    publication = reader.read(seen=41)       # None if there is no publication after number 41
+    reader.wait_past(seen=42, timeout=1.0)   # sleeps until there is a publication after number 42
 
-The hole of a plain double buffer: a reader that is slow, or put to sleep in the middle, copies out of a slot that the
-writer has meanwhile left, come back to and begun to overwrite. So this one copies first and believes after: the
-checksum is over the record *and* the arrays of its own copy, and what does not agree is read again. It writes nothing.
+A plain double buffer has a race: while a slow or suspended reader copies a slot, the writer may publish to the other
+slot, return to this one and begin to overwrite it. So this reader copies first and verifies afterwards: it computes the
+checksum over the record *and* the arrays of its own copy, and copies again if the checksum does not match. It writes
+nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from livegym.weights.bus import (
     writer_lives,
 )
 
-ATTEMPTS = 100  # copies that the writer overtakes, before it is asked again
+ATTEMPTS = 100  # copies that the writer may overtake before `read` gives up
 
 
 def _without_links(path: str, flags: int) -> int:
@@ -48,30 +49,33 @@ def _without_links(path: str, flags: int) -> int:
 
 @dataclass(frozen=True)
 class Publication:
-    """One version, copied out whole. The tensors are the reader's, and are overwritten by its next `read`."""
+    """One version, completely copied. The tensors belong to the reader, and its next `read` overwrites them."""
 
     model: dict[str, Tensor]
-    number: int  # of the publication, from 1
+    number: int  # sequence number of the publication, from 1
     version: int
     epoch: int
     frame: int
-    score: float | None  # the slot's `reward`: what "best" compares
+    score: float | None  # the slot's `reward`; compared to find the best version
     time: float  # s since the epoch, when it was published
 
 
 class BusReader:
-    """One of many readers of a bus. Raises UserError if there is none, or not one that can be read here."""
+    """One of many readers of a bus. Raises UserError if there is no bus, or if this process cannot read it."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
         try:
-            self._opened = open(file, "rb", buffering=0, opener=_without_links)  # noqa: SIM115 - as long as the reader
+            self._opened = open(file, "rb", buffering=0, opener=_without_links)  # noqa: SIM115 - open as long as self
             found = os.fstat(self._opened.fileno())
             memory = mmap.mmap(self._opened.fileno(), 0, prot=mmap.PROT_READ)
         except (OSError, ValueError) as error:
             raise UserError(f"weight bus {file}: cannot be opened ({error})") from error
-        if found.st_uid != os.getuid():  # everybody may write there
-            raise UserError(f"weight bus {file}: belongs to user {found.st_uid}, not to {os.getuid()}, who reads it")
+        if found.st_uid != os.getuid():  # every user may create files in that directory
+            raise UserError(
+                f"weight bus {file}: belongs to user {found.st_uid}, but this process runs as user {os.getuid()}. "
+                "Follow the checkpoint files instead: weights=files"
+            )
         self._inode = found.st_ino
         self._map = self._checked(memory)
         control = self._map.control[0]
@@ -84,56 +88,66 @@ class BusReader:
             self._model = {place.name: place.view(self._buffer) for place in places}
             self._floats = floats_of(places, self._buffer)
         except (ValueError, LookupError, TypeError, RuntimeError) as error:
-            raise UserError(f"weight bus {file}: does not say what it holds ({error})") from error
+            raise UserError(f"weight bus {file}: has no valid description of its arrays ({error})") from error
         self._record = np.zeros(1, dtype=SLOT)
-        self.overtaken = 0  # copies that had to be made again
+        self.overtaken = 0  # copies that had to be repeated
 
     def _checked(self, memory: mmap.mmap) -> MappedBus:
         if len(memory) < TEXT_AT:
-            raise UserError(f"weight bus {self.file}: is too short ({len(memory)} bytes) to be one")
+            raise UserError(
+                f"weight bus {self.file}: is too short ({len(memory)} bytes; the header alone has {TEXT_AT})"
+            )
         control = np.frombuffer(memory, dtype=CONTROL, count=1)[0]
         if bytes(control["magic"]) != MAGIC:
-            raise UserError(f"weight bus {self.file}: is not one (it begins with {bytes(control['magic'])!r})")
+            raise UserError(
+                f"weight bus {self.file}: is not a weight bus (it begins with {bytes(control['magic'])!r}, "
+                f"not with {MAGIC!r})"
+            )
         if control["layout"] != LAYOUT:
             raise UserError(
-                f"weight bus {self.file}: has layout {control['layout']}, this livegym reads {LAYOUT}. "
-                "Run both with the same version, or follow files: weights=files"
+                f"weight bus {self.file}: has layout {control['layout']}, but this livegym reads layout {LAYOUT}. "
+                "Run both with the same version of livegym, or follow the checkpoint files: weights=files"
             )
         sizes = int(control["text_bytes"]), int(control["buffer_bytes"])
         if len(memory) != file_size(*sizes):
-            raise UserError(f"weight bus {self.file}: has {len(memory)} bytes where it says {file_size(*sizes)}")
+            raise UserError(
+                f"weight bus {self.file}: has {len(memory)} bytes, but its header describes {file_size(*sizes)}"
+            )
         return MappedBus(memory, *sizes)
 
     @property
     def count(self) -> int:
-        """The number of the newest publication; 0 before the first."""
+        """The sequence number of the newest publication; 0 before the first."""
         return int(self._map.count[0])
 
     @property
     def ended(self) -> bool:
-        """Whether the writer said that no more will come."""
+        """Whether the writer has closed the bus."""
         return bool(self._map.control["ended"][0])
 
     @property
     def writer_lives(self) -> bool:
-        """Whether the process that made the file still runs."""
+        """Whether the process that created the file still runs."""
         return writer_lives(self._opened.fileno())
 
     @property
     def replaced(self) -> bool:
-        """Whether another writer has put a new file in the place of this one, or it is gone."""
+        """Whether another writer has replaced the file, or the file was removed."""
         try:
             return os.stat(self.file).st_ino != self._inode
         except OSError:
             return True
 
     def wait_past(self, seen: int, timeout: float) -> bool:
-        """Sleeps until there is something after publication `seen`, `timeout` s at most; whether there is."""
+        """Sleep until there is a publication after number `seen`, at most `timeout` s. Returns whether there is one."""
         return futex.wait(self._map.count, seen, timeout)
 
     def read(self, seen: int) -> Publication | None:
-        """The newest publication after number `seen`, whole; None if there is none, or the writer was faster."""
-        if self.count <= seen:  # below it where the writer has flipped, but not counted yet, or never will
+        """The newest publication after number `seen`, complete.
+
+        None if there is none, or if the writer overtook each attempt.
+        """
+        if self.count <= seen:  # smaller than `seen` if the writer set `active`, but has not raised the count (yet)
             return None
         for _ in range(ATTEMPTS):
             self._copy(int(self._map.control["active"][0]) % 2)
@@ -147,18 +161,18 @@ class BusReader:
         np.copyto(self._buffer, self._map.buffers[slot])
 
     def _believes(self) -> bool:
-        """Whether the copy is whole: the same checksum over the same record and arrays."""
+        """Whether the copy is complete: the checksum of its record and arrays is the one in the record."""
         return int(self._record["checksum"][0]) == checksum(self._record, self._buffer)
 
     def _publication(self) -> Publication:
         number, version, epoch, frame, score, stamp, _ = self._record[0].item()
-        known = None if math.isnan(score) else score
-        return Publication(self._model, number, version, epoch, frame, known, stamp)
+        score_or_none = None if math.isnan(score) else score
+        return Publication(self._model, number, version, epoch, frame, score_or_none, stamp)
 
     def not_finite(self) -> str | None:
-        """The first array of the last copy that has NaN or Infinity; None if all are finite.
+        """The first array of the last copy that contains NaN or Infinity; None if all are finite.
 
-        A sum is finite only if every summand is; where it merely overflowed, the elements decide.
+        A sum is finite only if every summand is. A sum of finite elements may overflow, so the elements decide then.
         """
         if all(math.isfinite(view.sum().item()) for view in self._floats):
             return None

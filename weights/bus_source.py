@@ -1,4 +1,4 @@
-"""Weights from the bus of a training on this host."""
+"""Weights from the bus of a training run on this host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from livegym.weights.candidate import Candidate
 
 
 def bus_of(run: Run) -> Path | None:
-    """Where the weight bus of `run` is, if it is being trained on this host; None otherwise."""
+    """The file of the weight bus of `run`, if the run is being trained on this host; None otherwise."""
     holder = lock_holder(run)
     if holder is None or not holder.here:
         return None
@@ -23,7 +23,7 @@ def bus_of(run: Run) -> Path | None:
 
 
 class BusSource(BusReader):
-    """A reader of one run's bus that offers what is published there. Raises UserError if the bus cannot be read."""
+    """A reader of one run's bus that offers its publications. Raises UserError if the bus cannot be read."""
 
     def __init__(self, run: Run, file: Path) -> None:
         super().__init__(file)
@@ -31,25 +31,25 @@ class BusSource(BusReader):
         description = self.description
         self._spec = PolicySpec.from_dict(description["spec"]) if "spec" in description else None
         self._config = description.get("config")
-        self._done = 0  # number of the newest publication that needs no second look
-        self._misfit = False  # its arrays have another shape, which does not change
-        self._refused = 0  # number of the newest that does not fit
+        self._done = 0  # sequence number of the newest publication that was handled
+        self._misfit = False  # True if the shapes of this bus do not fit; they never change
+        self._refused = 0  # sequence number of the newest refused publication
 
     @property
     def over(self) -> str | None:
-        """Why nothing more will come; None while something may."""
+        """Reason why no more versions will be published; None while more may come."""
         if self.ended:
-            return "the training has ended"
+            return "the training run has ended"
         if not self.writer_lives:
-            return "the training has died"
+            return "the training process has died"
         return "its weight bus was removed or replaced" if self.replaced else None
 
     def wait(self, timeout: float) -> None:
-        """Sleeps until there is a new publication, `timeout` s at most."""
+        """Sleep until there is a new publication, at most `timeout` s."""
         self.wait_past(self._done, timeout)
 
     def look(self, acting: Candidate) -> Candidate | None:
-        """The newest publication, where it should act instead of `acting`. Raises UserError if it is not finite."""
+        """The newest publication if it should replace `acting`, or None. Raises UserError if it is non-finite."""
         if self._misfit:
             return None
         start = time.perf_counter()
@@ -79,16 +79,19 @@ class BusSource(BusReader):
         )
 
     def _seen(self, acting: Candidate) -> int:
-        """Numbers up to this one are nothing new. What acted before a roll back is: it may take over again."""
+        """Sequence number up to which publications are not offered.
+
+        After a rollback, the replaced version may be offered again.
+        """
         writer, number = acting.publication or (None, 0)
         return max(self._refused, number if writer == self.writer else 0)
 
     def _is_due(self, publication: Publication, acting: Candidate) -> bool:
-        """Whether it is newer; of another writer than what acts, whatever its version says."""
+        """Whether it is newer than `acting`; a publication of another run or writer always counts as newer."""
         if acting.run_id != self.run.run_id or acting.publication is not None:
             return True
-        return publication.version > acting.version  # a file's weights act: versions of one run can be compared
+        return publication.version > acting.version  # the acting weights are from a file of the same run
 
     def refuse(self, for_good: bool) -> None:
-        """The last publication does not take over: not again; `for_good`: neither any other of this writer."""
+        """Do not offer the last publication again; with `for_good`, no publication of this writer."""
         self._refused, self._misfit = self._done, self._misfit or for_good

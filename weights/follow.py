@@ -1,10 +1,10 @@
-"""Which source is followed: the weight bus where the run is live on this host, else its checkpoint files.
+"""Source of new weights: the weight bus if the run is live on this host, otherwise its checkpoint files.
 
     source = FollowSource(CheckpointSource(run, ...), weights="auto", interval=30.0)
     source.wait(1.0)                   # until there may be something new
-    candidate = source.look(acting)    # None if there is not
+    candidate = source.look(acting)    # None if there is nothing new
 
-Changing from one to the other loses nothing, for versions say what is newer, and is logged once each time.
+A switch between the two loses nothing, because versions show which weights are newer. Each switch is logged once.
 """
 
 from __future__ import annotations
@@ -19,17 +19,15 @@ from livegym.weights.sources import CheckpointSource
 
 log = logging.getLogger(__name__)
 
-BUS_CHECK = 0.5  # s between questions whether there is a bus, and whether its writer lives
+BUS_CHECK = 0.5  # s between checks whether there is a bus, and whether its writer is alive
 
 
 class FollowSource:
-    """`weights=auto|files|bus`."""
+    """Follows a run by the bus, by files or by both, as `weights=auto|files|bus` says."""
 
     def __init__(self, files: CheckpointSource, weights: str, interval: float) -> None:
-        """`interval`: s between looks at files. Raises UserError if `weights` is bus and there is none."""
-        self._files = files
-        self._weights = weights
-        self._interval = interval
+        """`interval`: s between polls of the files. Raises UserError if `weights` is bus and there is no bus."""
+        self._files, self._weights, self._interval = files, weights, interval
         self._bus: BusSource | None = None
         self._unreadable = ""
         self._refusals: list[SwapEvent] = []
@@ -39,16 +37,17 @@ class FollowSource:
         if weights == "bus" and self._bus is None:
             raise UserError(
                 f"weights=bus: {self._unreadable or f'{files.run.name} is not published on this machine now'}. Either "
-                "it is not being trained here, or with publishInterval=0. Follow its files: weights=files"
+                "the run is not being trained here, or it is trained with publishInterval=0. "
+                "Follow its checkpoint files: weights=files"
             )
 
     @property
     def kind(self) -> str:
-        """What is followed at the moment: bus or files."""
+        """The source that is followed at the moment: bus or files."""
         return "files" if self._bus is None else "bus"
 
     def wait(self, timeout: float) -> None:
-        """Sleeps until there may be something new, `timeout` s at most."""
+        """Sleep until there may be something new, at most `timeout` s."""
         if self._bus is None and self._weights == "bus":
             time.sleep(timeout)
         elif self._bus is None:
@@ -58,11 +57,11 @@ class FollowSource:
             self._bus.wait(timeout)
 
     def look(self, acting: Candidate) -> Candidate | None:
-        """Newer weights, verified; None if there are none."""
+        """Poll for newer weights. Returns them verified, or None if there are none."""
         bus = self._bus if self._bus is not None and self._bus.run is self._files.run else None
         if self._weights != "files":
             self._check_bus()
-        for source in dict.fromkeys((bus, self._bus)):  # one that is over may hold a last version
+        for source in dict.fromkeys((bus, self._bus)):  # a bus that has ended may contain a last version
             candidate = self._look_at_bus(source, acting) if source is not None else None
             if candidate is not None:
                 return candidate
@@ -83,7 +82,7 @@ class FollowSource:
             return None
 
     def _check_bus(self) -> None:
-        """Now and then: leaves a bus on which nothing more will come, and takes up one that has appeared."""
+        """Every `BUS_CHECK` s: leave a bus that has ended, and connect to one that has appeared."""
         moved = self._bus is not None and self._bus.run is not self._files.run
         if not moved and time.monotonic() - self._checked_bus < BUS_CHECK:
             return
@@ -92,7 +91,7 @@ class FollowSource:
         if over is not None:
             log.info("%s: following %s from now on.", over, "nothing" if self._weights == "bus" else "files")
             self._bus = None
-            self._looked_at_files = 0.0  # what it saved last is there already
+            self._looked_at_files = 0.0  # poll the files at once: the run's last checkpoint is there already
         if self._bus is None:
             self._connect()
 
@@ -113,13 +112,13 @@ class FollowSource:
             log.info("%s is live on this machine: following it on the weight bus.", run.name)
 
     def refuse(self, candidate: Candidate, for_good: bool) -> None:
-        """The candidate does not take over here: not again until it changes; `for_good`: its shape is another."""
+        """Do not offer the candidate again until it changes; `for_good`: its shapes do not fit."""
         if candidate.publication is None:
             self._files.refuse(candidate, for_good)
         elif self._bus is not None:
             self._bus.refuse(for_good)
 
     def refusals(self) -> list[SwapEvent]:
-        """What could not be used since the last call."""
+        """Weights that could not be used since the last call."""
         events, self._refusals = self._refusals, []
         return events + self._files.refusals()

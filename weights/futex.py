@@ -1,10 +1,10 @@
-"""Waiting for a number in shared memory to rise, without looking at it again and again.
+"""Wait without polling until a counter in shared memory rises.
 
     risen = wait(count, seen, timeout=1.0)       # reader: sleeps until `count` is above `seen`
-    wake(count)                                  # writer, after it raised it
+    wake(count)                                  # writer: after it has raised the count
 
-On Linux this is the kernel's futex (Franke, Russell and Kirkwood 2002, "Fuss, Futexes and Furwocks"), which works
-between processes and on memory that the waiting one can only read. Elsewhere it looks every millisecond.
+On Linux this is the kernel's futex (Franke, Russell and Kirkwood 2002, "Fuss, Futexes and Furwocks"). It works between
+processes, and the waiting process needs only read access to the memory. On other systems it polls every millisecond.
 """
 
 from __future__ import annotations
@@ -18,10 +18,8 @@ import time
 import numpy as np
 
 _NUMBERS = {"x86_64": 202, "aarch64": 98, "arm64": 98, "riscv64": 98}
-_WAIT = 0
-_WAKE = 1
-_EVERYBODY = 2**31 - 1
-PERIOD = 0.001  # s between looks if there is no futex
+_WAIT, _WAKE, _EVERYBODY = 0, 1, 2**31 - 1
+PERIOD = 0.001  # s between polls if there is no futex
 
 
 class _Timespec(ctypes.Structure):
@@ -38,9 +36,9 @@ _LIBC = ctypes.CDLL(None, use_errno=True) if _NUMBER is not None else None
 
 
 def wait(word: np.ndarray, seen: int, timeout: float) -> bool:
-    """Waits until `word` (one uint64 in shared memory) is above `seen`, `timeout` s at most; whether it is.
+    """Wait until `word` (one uint64 in shared memory) is above `seen`, at most `timeout` s. Returns whether it is.
 
-    It may return early, with False.
+    It may return False before the timeout.
     """
     now = int(word[0])
     if now > seen:
@@ -51,14 +49,14 @@ def wait(word: np.ndarray, seen: int, timeout: float) -> bool:
             time.sleep(min(PERIOD, timeout))
         return int(word[0]) > seen
     limit = _Timespec(int(timeout), int(timeout % 1 * 1e9))
-    low = ctypes.c_uint32(now & 0xFFFFFFFF)  # a futex has 32 bits: the lower half of the number
+    low = ctypes.c_uint32(now & 0xFFFFFFFF)  # a futex has 32 bits: the lower half of the counter
     failed = _LIBC.syscall(_NUMBER, ctypes.c_void_p(word.ctypes.data), _WAIT, low, ctypes.byref(limit), None, 0)
-    if failed and ctypes.get_errno() == errno.ENOSYS:  # a sandbox without the call
+    if failed and ctypes.get_errno() == errno.ENOSYS:  # a sandbox without the system call
         time.sleep(min(PERIOD, timeout))
     return int(word[0]) > seen
 
 
 def wake(word: np.ndarray) -> None:
-    """Wakes everybody who waits for `word`."""
+    """Wake all processes that wait for `word`."""
     if _LIBC is not None:
         _LIBC.syscall(_NUMBER, ctypes.c_void_p(word.ctypes.data), _WAKE, _EVERYBODY, None, None, 0)

@@ -1,8 +1,8 @@
-"""The learner's side of the weight bus: whoever learns publishes its weights there; an observer does so for a training.
+"""The learner's side of the weight bus: it publishes the weights. `BusObserver` does so for a training run.
 
-At most every `publishInterval` seconds, after an iteration, and at the end. On a GPU the weights are copied to pinned
-host memory by the device's own queue, behind what it has to do anyway, and another thread publishes them once they
-are there: the learner waits only where the last copy is not done yet.
+Weights are published after an iteration, at most every `publishInterval` seconds, and at the end. On a GPU the copy to
+pinned host memory is queued on the device's stream behind its current work, and another thread publishes the weights
+once they have arrived. The learner waits only if the previous copy is not finished yet.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from livegym.weights.publish import Publisher, remove_left_overs
 
 log = logging.getLogger(__name__)
 
-KEPT_LEFT_OVERS = 24 * 3600.0  # s that a dead writer's bus is kept: its run may be resumed, and goes on counting there
+KEPT_LEFT_OVERS = 24 * 3600.0  # s that a dead writer's bus is kept, because a resumed run continues its versions
 
 
 @dataclass(frozen=True)
 class _Version:
-    """What is known of a version beside its weights."""
+    """Metadata of a version that waits to be published."""
 
     version: int
     epoch: int
@@ -42,16 +42,16 @@ class _Version:
 
 
 class WeightBus:
-    """A learner's bus. Where there is no memory for one, it says so, and followers read files.
+    """A learner's bus. If there is no memory for it, it logs a warning, and followers read checkpoint files.
 
     bus = WeightBus(interval=1.0)
     bus.open(run, spec, config, model, after=0)
-    bus.publish(model, version=1, epoch=1, frame=8192, score=41.0)      # if it is due
-    bus.close(model)                                                    # with the last version, if it was not due
+    bus.publish(model, version=1, epoch=1, frame=8192, score=41.0)      # publishes if a publication is due
+    bus.close(model)                                                    # publishes the last version if it waits
     """
 
     def __init__(self, interval: float) -> None:
-        """`interval`: least s between publications; 0: no bus."""
+        """`interval`: shortest time between publications, in s; 0: no bus."""
         self._interval = interval
         self._publisher: Publisher | None = None
         self._waiting: _Version | None = None
@@ -59,7 +59,7 @@ class WeightBus:
         self._copies: _DeviceCopies | None = None
 
     def highest_version(self, run: Run) -> int:
-        """What a writer that died had published: a resumed run goes on counting after it."""
+        """The highest version that a dead writer has published; a resumed run continues after it."""
         file = bus_file(run.run_id)
         if file is None or not file.exists():
             return 0
@@ -67,44 +67,44 @@ class WeightBus:
             reader = BusReader(file)
         except UserError as error:
             log.warning(
-                "what was published last is not known (%s): versions go on after the newest checkpoint's.", error
+                "the last published version is unknown (%s): versions continue from the newest checkpoint's.", error
             )
             return 0
         found = reader.read(0)
         return max(found.version if found is not None else 0, int(reader.description.get("after", 0)))
 
     def open(self, run: Run, spec: PolicySpec, config: dict[str, Any], model: dict[str, Tensor], after: int) -> None:
-        """Makes the bus, if there is memory for it.
+        """Create the bus, if there is memory for it.
 
-        `model`: the arrays to come, by their shapes; `after`: the last version that was given out.
+        `model`: gives the shapes and dtypes of the arrays; `after`: the last version that was assigned.
         """
         pattern, file = bus_file("*"), bus_file(run.run_id)
         if self._interval == 0 or pattern is None or file is None:
-            log.info("no weight bus: whoever follows this run reads its files.")
+            log.info("no weight bus: processes that follow this run read its checkpoint files.")
             return
         description = {"run": run.name, "spec": spec.to_dict(), "config": config, "after": after}
         remove_left_overs(pattern, older_than=KEPT_LEFT_OVERS)
         try:
             self._publisher = _publisher(file, pattern, description, shape_hash(spec, model), model)
         except OSError as error:
-            log.warning("no weight bus (%s: %s): whoever follows this run reads its files.", file, error)
+            log.warning("no weight bus (%s: %s): processes that follow this run read its files.", file, error)
             return
         if any(value.is_cuda for value in model.values()):
             self._copies = _DeviceCopies(model)
 
     def publish(self, model: Mapping[str, Tensor], version: int, epoch: int, frame: int, score: float | None) -> None:
-        """Publishes a version if that is due; else it waits for the next one, or for the end.
+        """Publish a version if a publication is due; otherwise it waits until a newer one replaces it, or for `close`.
 
-        `score`: what "best" compares; None if it is not known.
+        `score`: compared to find the best version; None if it is unknown.
         """
         self._waiting = _Version(version, epoch, frame, score)
         if time.monotonic() >= self._due:
             self._publish_waiting(model)
 
     def close(self, model: Mapping[str, Tensor] | None) -> None:
-        """Publishes the version that waits, if there is one, and closes the bus.
+        """Publish the waiting version, if there is one, and close the bus.
 
-        `model`: its weights; None if the learner is in the middle of an update: then it is not published.
+        `model`: its weights; None if the learner is in the middle of an update. Then the version is not published.
         """
         if self._publisher is None:
             return
@@ -131,36 +131,36 @@ class WeightBus:
 
 
 class BusObserver:
-    """Publishes one training (`rl/observer.py`)."""
+    """Observer that publishes the versions of one training run (`rl/observer.py`)."""
 
     def __init__(self, interval: float) -> None:
-        """`interval`: least s between publications; 0: no bus."""
+        """`interval`: shortest time between publications, in s; 0: no bus."""
         self._bus = WeightBus(interval)
         self._learner: Learner | None = None
 
     def highest_version(self, run: Run) -> int:
-        """What a writer that died had published: a resumed run goes on counting after it."""
+        """The highest version that a dead writer has published; a resumed run continues after it."""
         return self._bus.highest_version(run)
 
     def begin(self, run: Run, learner: Learner, spec: PolicySpec, config: dict[str, Any]) -> None:
-        """Makes the bus."""
+        """Create the bus when the training run begins."""
         self._learner = learner
         self._bus.open(run, spec, config, learner.policy_state(), learner.version)
 
     def after_iteration(self, it: Iteration) -> None:
-        """Publishes where it is due."""
-        assert self._learner is not None  # begun
+        """Publish the iteration's version, if a publication is due."""
+        assert self._learner is not None  # set by `begin`
         self._bus.publish(self._learner.policy_state(), it.version, it.epoch, it.frame, it.mean_return)
 
     def end(self, complete: bool) -> None:
-        """Publishes the last version, if it is whole and was not published yet, and closes the bus."""
+        """Publish the last version, if it is complete and not published yet, and close the bus."""
         self._bus.close(self._learner.policy_state() if complete and self._learner is not None else None)
 
 
 def _publisher(
     file: Path, pattern: Path, description: dict[str, Any], digest: str, model: dict[str, Tensor]
 ) -> Publisher:
-    """A new bus. Where the memory is full, all that dead writers left makes room first. Raises OSError."""
+    """Create a bus; if memory is full, first remove all buses of dead writers. Raises OSError if it is still full."""
     try:
         return Publisher(file, description, digest, model)
     except OSError:
@@ -169,27 +169,27 @@ def _publisher(
 
 
 def _publish_finite(publisher: Publisher, model: Mapping[str, Tensor], v: _Version) -> None:
-    """Weights that are not finite end the training at its next checkpoint; nobody needs to act with them till then."""
+    """Publish the weights if they are finite. Non-finite weights end the training run at its next checkpoint."""
     if not_finite({"model": model}) is None:
         publisher.publish(model, v.version, v.epoch, v.frame, v.score)
 
 
 class _DeviceCopies:
-    """Weights on their way from the device to pinned host memory, at most one set at a time."""
+    """Asynchronous copies of the weights from the device to pinned host memory, one set at a time."""
 
     def __init__(self, model: dict[str, Tensor]) -> None:
         self._host = {name: torch.empty_like(value, device="cpu") for name, value in model.items()}
         try:
             self._host = {name: value.pin_memory() for name, value in self._host.items()}
         except RuntimeError as error:
-            log.warning("no pinned memory (%s): copies of the weights wait for the device.", error)
+            log.warning("no pinned memory (%s): the learner waits while weights are copied from the device.", error)
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="weights-publisher")
         self._running: Any = None
 
     def start(self, model: Mapping[str, Tensor], then: Callable[[Mapping[str, Tensor]], None]) -> None:
-        """Queues the copies behind the device's work; `then(host)` is called in another thread once they are done."""
+        """Queue the copies behind the device's work. Another thread calls `then(host)` once they are finished."""
         if self._running is not None:
-            self._running.result()  # the buffers are free again; raises what went wrong there
+            self._running.result()  # waits until the buffers are free; raises the error of the previous copy, if any
         for name, value in model.items():
             self._host[name].copy_(value, non_blocking=True)
         done = torch.cuda.Event()
@@ -202,7 +202,7 @@ class _DeviceCopies:
         self._running = self._worker.submit(publish)
 
     def finish(self) -> None:
-        """Waits for what is on its way."""
+        """Wait for the copy in progress, and for its publication."""
         self._worker.shutdown()
         if self._running is not None:
             self._running.result()

@@ -1,11 +1,11 @@
-"""The weight bus, written: a learner's weights in memory, for other processes of the same host.
+"""Writer of the weight bus: puts a learner's weights into shared memory, for other processes on the same host.
 
     with Publisher(bus_file(run.run_id), description, digest, model) as publisher:
         publisher.publish(model, version=7, epoch=7, frame=57344, score=41.0)
 
-The writer fills the slot that is not active, then makes it the active one, then raises the count: a reader that finds
-a count that it knows has nothing to do. Wherever the writer dies, the active slot is whole. What a slow reader must
-do is told in `weights/bus_reader.py`.
+The writer fills the slot that is not active, then sets it active, then raises the count. If the count is unchanged, a
+reader has nothing to do. The active slot is complete, whenever the writer dies. `weights/bus_reader.py` explains what a
+slow reader must do.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from livegym.weights.bus import LAYOUT, MAGIC, SLOT, MappedBus, checksum, file_s
 
 log = logging.getLogger(__name__)
 
-MAKING = "making"  # end of the name of a bus that is not complete yet
+MAKING = "making"  # suffix of a bus file that is not complete yet
 
 
 class Publisher:
-    """The one writer of a bus. Not for several threads."""
+    """The only writer of a bus. Not thread-safe."""
 
     def __init__(self, file: Path, description: Mapping[str, Any], digest: str, model: Mapping[str, Tensor]) -> None:
-        """Makes the file, complete or not at all, in the place of one that another writer left.
+        """Create the file atomically; it replaces one that another writer has left.
 
         `description`: plain values that readers need (run, spec, configuration); `digest`: the shape hash; `model`:
-        the arrays to come, by their shapes. Raises OSError if the memory cannot be had.
+        gives the shapes and dtypes of the arrays. Raises OSError if the memory cannot be allocated.
         """
         self.file = file
         self._places, buffer_bytes = places_of(model)
@@ -54,8 +54,8 @@ class Publisher:
         discard(temporary)
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)  # while it is held, the writer lives
-            os.posix_fallocate(descriptor, 0, size)  # a full memory says so now, by an error, not later by a signal
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # readers see by this lock that the writer is alive
+            os.posix_fallocate(descriptor, 0, size)  # if memory is full: an error now, instead of a SIGBUS later
             self._map = MappedBus(mmap.mmap(descriptor, size), len(text), buffer_bytes)
             self._views = [[place.view(buffer) for place in self._places] for buffer in self._map.buffers]
             self._map.text[:] = np.frombuffer(text, dtype=np.uint8)
@@ -67,22 +67,22 @@ class Publisher:
             discard(temporary)
             os.close(descriptor)
             raise
-        self._descriptor: int | None = descriptor  # with the lock; None once closed
+        self._descriptor: int | None = descriptor  # holds the lock; None after `close`
 
     def publish(self, model: Mapping[str, Tensor], version: int, epoch: int, frame: int, score: float | None) -> None:
-        """Makes a version the newest: fill the slot that is not active, flip, raise the count; in this order.
+        """Publish a version: fill the slot that is not active, set it active, raise the count; in this order.
 
-        The score stands in the slot's `reward`.
+        The score is stored in the slot's `reward` field. Raises RuntimeError after `close`.
         """
         if self._descriptor is None:
-            raise RuntimeError("publish() came after close(): readers were told that no more will come")
+            raise RuntimeError("publish() was called after close(): the bus has already been marked as ended")
         number = int(self._map.count[0]) + 1
         slot = number % 2
         self._fill(slot, model)
         self._seal(slot, (number, version, epoch, frame, math.nan if score is None else score, time.time()))
         self._map.control["active"][0] = slot
         self._map.count[0] = number
-        os.utime(self._descriptor)  # writing into a mapping does not do that
+        os.utime(self._descriptor)  # writing to a mapping does not update the modification time
         futex.wake(self._map.count)
 
     def _fill(self, slot: int, model: Mapping[str, Tensor]) -> None:
@@ -95,13 +95,13 @@ class Publisher:
         self._map.slots[slot] = record[0]
 
     def close(self) -> None:
-        """Says that no more will come, and removes the file; readers keep what they mapped."""
+        """Mark the bus as ended, and remove its file. Readers keep their mappings."""
         self._map.control["ended"][0] = 1
         futex.wake(self._map.count)
         with contextlib.suppress(OSError):
-            if self.file.stat().st_ino == self._inode:  # a newer writer's file is not ours to remove
+            if self.file.stat().st_ino == self._inode:  # not a newer writer's file
                 self.file.unlink()
-        if self._descriptor is not None:  # closed twice, its number might be another file's by then
+        if self._descriptor is not None:  # a second close could hit another file that has the same number by then
             os.close(self._descriptor)
             self._descriptor = None
 
@@ -113,18 +113,18 @@ class Publisher:
 
 
 def remove_left_overs(pattern: Path, older_than: float) -> None:
-    """Removes the buses that dead writers left, complete or not, and that nobody wrote for `older_than` seconds.
+    """Remove the buses of dead writers, complete or not, that have not been written for `older_than` seconds.
 
-    They are the files whose name fits `pattern`, a path with a `*`.
+    `pattern`: a path with a `*`, which matches the names of all bus files.
     """
     for file in pattern.parent.glob(pattern.name):
         with contextlib.suppress(OSError):
             if time.time() - file.stat().st_mtime >= older_than and _is_left_over(file):
                 file.unlink()
-                log.info("removed %s, which a training that died had left.", file)
+                log.info("removed %s, which a dead training run had left.", file)
 
 
 def _is_left_over(file: Path) -> bool:
     with file.open("rb") as opened:
-        ours = opened.read(len(MAGIC)) == MAGIC or file.name.endswith(f".{MAKING}")  # not complete, and never will be
+        ours = opened.read(len(MAGIC)) == MAGIC or file.name.endswith(f".{MAKING}")  # incomplete
         return ours and not writer_lives(opened.fileno())

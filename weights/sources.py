@@ -1,8 +1,7 @@
-"""Where weights come from: one interface, and the checkpoint directory.
+"""Sources of weights: their interface, and the source that reads a run's checkpoint directory.
 
-`look` is called by the watching thread, again and again. It returns newer weights, completely read and verified, or
-None. What cannot be used is reported once and tried again when the file, or its sidecar, changes: a file may still
-be on its way here.
+The watching thread polls `look` repeatedly. It returns newer weights, completely read and verified, or None. A file
+that cannot be used is reported once, and tried again when it or its sidecar changes: it may still be being copied.
 """
 
 from __future__ import annotations
@@ -32,33 +31,33 @@ log = logging.getLogger(__name__)
 
 
 class Source(Protocol):
-    """Somewhere newer weights may appear."""
+    """A place in which newer weights may appear."""
 
     def look(self, acting: Candidate) -> Candidate | None:
-        """Weights that should act instead of `acting`, verified; None if there are none."""
+        """Poll for weights that should replace `acting`. Returns them verified, or None if there are none."""
 
     def refuse(self, candidate: Candidate, for_good: bool) -> None:
-        """The candidate does not take over: do not offer it again until it changes.
+        """Do not offer the candidate again until it changes.
 
-        `for_good`: its shape is another, so that nothing of the same make will fit.
+        `for_good`: its shapes do not fit, so weights from the same writer will not fit either.
         """
 
     def refusals(self) -> list[SwapEvent]:
-        """What could not be used since the last call."""
+        """Weights that could not be used since the last call."""
 
     def wait(self, timeout: float) -> None:
-        """Sleeps until there may be something new, `timeout` s at most."""
+        """Sleep until there may be something new, at most `timeout` s."""
 
 
 def candidate_of(file: Path, state: dict[str, Any], load_ms: float) -> Candidate:
-    """A verified checkpoint's weights, with what is known of them. Raises UserError if it does not say enough.
+    """The weights and metadata of a verified checkpoint. Raises CheckpointError if its epoch is not a whole number.
 
-    A plain rl_games file has no version; its epoch stands in, so that later files of the same run are newer.
+    A plain rl_games file has no version. Its epoch is used instead, so that later files of the same run are newer.
     """
     meta = meta_of(state)
     epoch = meta.epoch if meta else state.get("epoch", 0)
     if type(epoch) is not int:
-        raise CheckpointError(f"{file.name}: has an epoch that is not a whole number ({epoch!r})")
+        raise CheckpointError(f"{file.name}: epoch {epoch!r} is not a whole number")
     return Candidate(
         model=state["model"],
         spec=PolicySpec.from_dict(state["spec"]) if state.get("spec") else None,
@@ -81,27 +80,25 @@ def _level(state: dict[str, Any]) -> float | None:
 
 
 class CheckpointSource:
-    """The newest, or the best, checkpoint of one run directory; optionally of whichever run is the latest."""
+    """The newest or the best checkpoint of one run directory, or always of the latest run."""
 
     def __init__(self, run: Run, follow: str, runs_dir: Path, task: str, follow_latest: bool) -> None:
-        """`follow`: "newest" or "best". `follow_latest`: move to a newer training run of `task` in `runs_dir`."""
+        """`follow`: newest or best. `follow_latest`: switch to a newer training run of `task` in `runs_dir`."""
         self.run, self.follow = run, follow
-        self._runs_dir = runs_dir
-        self._task = task
-        self._follow_latest = follow_latest
-        self._bad: dict[Path, object] = {}  # file -> fingerprint of what could not be used
+        self._runs_dir, self._task, self._follow_latest = runs_dir, task, follow_latest
+        self._bad: dict[Path, object] = {}  # file that could not be used -> its fingerprint
         self._reported: set[tuple[Path, str]] = set()
         self._refusals: list[SwapEvent] = []
         pointed = read_latest(runs_dir, "train")
-        self._hinted = {pointed.name} if pointed else set()  # what was there before is no news
+        self._hinted = {pointed.name} if pointed else set()  # a run that existed before is not reported
 
     def look(self, acting: Candidate) -> Candidate | None:
-        """The first usable checkpoint that should act instead of `acting`."""
+        """The first usable checkpoint that should replace `acting`; None if there is none."""
         if self._follow_latest:
             self._move_to_latest()
         else:
             self._hint_at_latest()
-        log.debug("looking in %s", self.run.nn)
+        log.debug("polling %s", self.run.nn)
         for file, version, epoch in self._files(acting):
             fingerprint = checkpoint_fingerprint(file)
             if self._bad.get(file) == fingerprint:
@@ -112,13 +109,13 @@ class CheckpointSource:
             if self._is_due(candidate, acting):
                 return candidate
             self._bad[file] = fingerprint
-            log.info("%s holds version %d, which is not newer than what acts.", file.name, candidate.version)
+            log.info("%s contains version %d, which is not newer than the acting one.", file.name, candidate.version)
         self._forget_what_is_gone()
         return None
 
     def refuse(self, candidate: Candidate, for_good: bool) -> None:
-        """Not again until the file changes; other files may fit."""
-        if candidate.file is not None:  # else it is not from here
+        """Do not offer the file again until it changes; other files of the run may fit."""
+        if candidate.file is not None:  # otherwise it is not from this source
             self._bad[candidate.file] = checkpoint_fingerprint(candidate.file)
 
     def refusals(self) -> list[SwapEvent]:
@@ -127,7 +124,7 @@ class CheckpointSource:
         return events
 
     def _move_to_latest(self) -> None:
-        """Follows `latest_train` to another run, once that has something to act with."""
+        """Follow `latest_train` to another run, once that run has a usable checkpoint."""
         pointed = read_latest(self._runs_dir, "train")
         if pointed is not None and pointed.resolve() == self.run.path.resolve():
             return
@@ -137,28 +134,30 @@ class CheckpointSource:
             log.debug("followLatest: %s", error)
             return
         if selection.run is not None and selection.run.resolve() != self.run.path.resolve():
-            log.info("a newer run: following %s from now on (before: %s)", selection.run, self.run.path)
+            log.info("there is a newer run: following %s from now on (before: %s)", selection.run, self.run.path)
             self.run = open_run(selection.run)
 
     def _hint_at_latest(self) -> None:
-        """Says once that there is a newer run, for a test that stays with its own."""
+        """Log once that there is a newer run, if this test does not follow the latest run."""
         pointed = read_latest(self._runs_dir, "train")
         if pointed is None or pointed.name in self._hinted or pointed.resolve() == self.run.path.resolve():
             return
         self._hinted.add(pointed.name)
-        log.info("there is a newer run, %s; this one stays with %s (followLatest=true moves)", pointed, self.run.name)
+        log.info(
+            "there is a newer run, %s; this test stays with %s (followLatest=true switches)", pointed, self.run.name
+        )
 
     def _acts_here(self, acting: Candidate) -> bool:
-        """Whether what acts is of the run that is followed; versions of two runs cannot be compared.
+        """Whether the acting weights are from the followed run; versions of two runs cannot be compared.
 
-        A file that somebody put into this run's directory counts as its own, or it would be new at every look.
+        A file that was copied into this run's directory counts as its own; otherwise it would be new at every poll.
         """
         if acting.run_id and acting.run_id == self.run.run_id:
             return True
         return acting.file is not None and acting.file.parent.parent.resolve() == self.run.path.resolve()
 
     def _files(self, acting: Candidate) -> Iterator[tuple[Path, int | None, int | None]]:
-        """(file, version, epoch) that may be due, the first to try first."""
+        """(file, version, epoch) of the checkpoints that may be due, in the order in which they are tried."""
         if self.follow == "best":
             best = best_checkpoint_file(self.run)
             if best is not None and (acting.file is None or best.resolve() != acting.file.resolve()):
@@ -181,14 +180,14 @@ class CheckpointSource:
             state = read_checkpoint(file)
             return candidate_of(file, state, 1000 * (time.perf_counter() - start))
         except (UserError, ValueError, TypeError, LookupError, RuntimeError) as error:
-            if not file.exists():  # pruned since it was listed: nobody offers it any more
+            if not file.exists():  # deleted since it was listed, so it is no longer offered
                 return None
-            self._bad[file] = fingerprint  # whatever is odd in one file must not hide the good ones after it
+            self._bad[file] = fingerprint  # one faulty file must not hide the good ones after it
             self._report(file, version, epoch, str(error))
             return None
 
     def _report(self, file: Path, version: int | None, epoch: int | None, reason: str) -> None:
-        """One warning for each file, and one event for each file and reason."""
+        """Log one warning for each file, and add one event for each file and reason."""
         if (file, reason) in self._reported:
             return
         first = not any(path == file for path, _ in self._reported)
@@ -209,5 +208,5 @@ class CheckpointSource:
 
 
 def _order(entry: Entry) -> tuple[int, int]:
-    """(version, epoch), where a foreign file's epoch stands in for its version."""
+    """(version, epoch); the epoch replaces the version of a file that has none."""
     return (entry.epoch if entry.version < 0 else entry.version, entry.epoch)

@@ -1,1 +1,1 @@
-"""The algorithms, each a module or package of its name here, or in a project's `algorithms/` (rl/algorithm.py)."""
+"""The algorithms: each is a module or package here, or in a project's `algorithms/` (see `rl/algorithm.py`)."""

@@ -1,7 +1,7 @@
 """Proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347) by rl_games.
 
-`settings.py` has the keys, `params.py` writes them out for the library, `adapter.py` is our Env as it sees one,
-`agent.py` its agent with our seams, `learner.py` the training and its state, `network.py` what acts.
+`settings.py` has the keys, `params.py` translates them for the library, `adapter.py` adapts our Env to its interface,
+`agent.py` subclasses its agent, `learner.py` has the training run and its state, and `network.py` the acting network.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PPO(Algorithm[PPOConfig]):
-    """PPO with Box actions or choices, with or without a recurrent layer and an asymmetric critic."""
+    """PPO with Box or discrete actions, with or without a recurrent layer and an asymmetric critic."""
 
     Config = PPOConfig
 
@@ -38,16 +38,13 @@ class PPO(Algorithm[PPOConfig]):
         return PPONetwork(spec, config, num_envs)
 
     def actor_critic(self, spec: PolicySpec, config: PPOConfig) -> ActorCriticNetwork:
-        """See `Algorithm`. Raises UserError for a recurrent policy.
-
-        Single transitions do not say what such a policy remembered.
-        """
+        """See `Algorithm`. Raises UserError for a recurrent policy: single transitions lack its recurrent state."""
         from livegym.rl.algorithms.ppo.network import PPONetwork
 
         if config.network.recurrent is not None:
             raise UserError(
-                "train.network.recurrent: continuous training learns from single transitions, which do not say what a "
-                "recurrent policy remembered. Allowed: null. Give the observation a history instead: task.history"
+                "train.network.recurrent: continuous training learns from single transitions, which do not contain the "
+                "state of a recurrent policy. Allowed: null. Give the observation a history instead: task.history"
             )
         return PPONetwork(spec, config, 1)
 

@@ -1,7 +1,8 @@
-"""Our Env as rl_games sees one.
+"""Adapts our Env to rl_games' interface.
 
-Observations are {"obs", "states"}; `dones` joins terminated and truncated, while `infos` keeps the time-outs and the
-last observations of ended episodes apart, so that the learner can add the value of where an episode was cut off.
+Observations are {"obs", "states"}. `dones` combines terminated and truncated; `infos` has the time-outs and the last
+observations of ended episodes separately, so that the learner can add the value of the state in which an episode was
+truncated.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def _observation_space(width: int) -> spaces.Box:
 
 
 class RlGamesEnv(IVecEnv):
-    """One Env behind rl_games' vectorised interface; tensors move to the learner's device here."""
+    """One Env behind rl_games' vectorised interface. It moves tensors to the learner's device."""
 
     def __init__(self, env: Env, device: str) -> None:
         self.env = env
@@ -51,7 +52,7 @@ class RlGamesEnv(IVecEnv):
         return info
 
     def reset(self) -> dict[str, Tensor]:
-        """Starts every episode anew."""
+        """Begin a new episode in every environment."""
         return self.named(self.env.reset())
 
     def step(self, actions: Tensor) -> tuple[dict[str, Tensor], Tensor, Tensor, dict[str, Any]]:

@@ -1,12 +1,12 @@
-"""rl_games' PPO agent, an iteration at a time.
+"""rl_games' PPO agent, one iteration at a time.
 
-The library's own agents are subclassed at the seams that they offer: `env_step`, `env_reset`, and the constructor's
-parameters. Nothing is replaced at run time. What differs from the library, and why:
+The library's own agents are subclassed at the points that they provide: `env_step`, `env_reset`, and the constructor's
+parameters. Nothing is replaced at run time. These are the differences from the library, and their reasons:
 
-- There is no loop: `learner.py` beside this file makes iterations, and can give one up in its middle.
+- There is no loop: `learner.py` in this folder makes iterations, and can abandon one in the middle.
 - At a time limit, the discounted value of the episode's *last observation* is added to the reward; the library adds
   the value of the observation before it (Pardo et al. 2018, arXiv:1712.00378).
-- Everything that decides the next iteration can be captured and put back (`learner.py`).
+- All state that determines the next iteration can be captured and restored (`learner.py`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SHARED = "/dev/shm"
 
 
 class BootstrappingShaper:
-    """Scales rewards for learning, and adds the bonus that `env_step` left for the time limits of this step."""
+    """Scales rewards for learning, and adds the bonus that `env_step` has set for this step's truncated episodes."""
 
     def __init__(self, scale: float) -> None:
         self.scale = scale
@@ -63,11 +63,11 @@ def _torch_threads(count: int) -> Iterator[None]:
 
 
 def _wait() -> None:
-    """The patience of an agent that nobody stops."""
+    """The default of `check_patience`, which never raises; a `PPOLearner` replaces it."""
 
 
 class _Learning(A2CBase):
-    """What both agents have in common; a mixin before rl_games' class."""
+    """The common part of both agents: a mixin that precedes rl_games' class."""
 
     env: Env
     check_patience: Callable[[], None]  # raises IterationAbandoned; called before each step and minibatch
@@ -75,7 +75,7 @@ class _Learning(A2CBase):
     restored_obs: dict[str, Tensor] | None
 
     def prepare(self, env: Env, bootstrap: bool) -> None:
-        """Names the environment; called once after construction."""
+        """Set the environment. Must be called once after construction."""
         self.env = env
         self.bootstrap = bootstrap
         self.check_patience = _wait
@@ -83,12 +83,12 @@ class _Learning(A2CBase):
         self.init_tensors()
 
     def begin(self) -> None:
-        """First observations, or those that were put back."""
+        """Get the first observations: the restored ones, if there are any, or those of a reset."""
         self.obs = self.env_reset() if self.restored_obs is None else self.restored_obs
         self.restored_obs = None
 
     def run_epoch(self) -> tuple[Any, ...]:
-        """One rollout and its updates; what the library tells of them. May raise IterationAbandoned."""
+        """Make one rollout and its updates. Returns the library's tuple of results. May raise IterationAbandoned."""
         self.update_epoch()
         try:
             result: tuple[Any, ...] = self.train_epoch()
@@ -100,7 +100,7 @@ class _Learning(A2CBase):
         return result
 
     def losses(self, result: tuple[Any, ...]) -> dict[str, float]:
-        """The named losses out of the library's tuple, whose middle part depends on the action space."""
+        """The losses by name, from the library's tuple, whose middle part depends on the action space."""
         names = ["losses/a_loss", "losses/c_loss"]
         names += ["losses/bounds_loss"] if not self.is_discrete else []
         names += ["losses/entropy", "info/kl"]
@@ -108,29 +108,29 @@ class _Learning(A2CBase):
         return {**means, "info/last_lr": float(self.last_lr)}
 
     def play_steps(self) -> Any:
-        """One rollout, with one thread a tensor operation: more would wait in the way of the physics' own threads."""
+        """Make one rollout with one intra-op thread: more would contend with the physics threads."""
         with _torch_threads(1):
             return super().play_steps()
 
     def play_steps_rnn(self) -> Any:
-        """The same with a recurrent policy."""
+        """Make one rollout of a recurrent policy, with one intra-op thread."""
         with _torch_threads(1):
             return super().play_steps_rnn()
 
     def env_step(self, actions: Tensor) -> tuple[dict[str, Tensor], Tensor, Tensor, dict[str, Any]]:
-        """One step, with the value of cut-off episodes left for the reward shaper."""
+        """Make one step, and set the reward shaper's bonus for truncated episodes."""
         self.check_patience()
         obs, rewards, dones, infos = super().env_step(actions)
         self.rewards_shaper.bonus = self._cut_off_value(infos) if self.bootstrap else None
         return obs, rewards, dones, infos
 
     def train_actor_critic(self, input_dict: dict[str, Any]) -> Any:
-        """One minibatch."""
+        """Train on one minibatch. May raise IterationAbandoned."""
         self.check_patience()
         return super().train_actor_critic(input_dict)
 
     def _cut_off_value(self, infos: dict[str, Any]) -> Tensor | None:
-        """(N, 1): gamma * V(last observation) if the time limit ended the episode, else 0."""
+        """(N, 1): gamma * V(last observation) if a time limit truncated the episode, else 0."""
         cut_off = infos["time_outs"]
         if not cut_off.any():
             return None
@@ -153,13 +153,13 @@ Agent = ContinuousAgent | DiscreteAgent
 
 
 def create_agent(env: Env, train: PPOConfig, max_iterations: int, device: str) -> Agent:
-    """An agent over `env`, freshly initialised from the global generator.
+    """An agent over `env`, initialised by the global generator.
 
-    The library makes directories and an event file of its own when it is constructed; it is given a temporary one, as
-    runs are named in one place only (rundir/run.py).
+    The library's constructor creates directories and an event file. They go into a temporary directory, because only
+    rundir/run.py may name run directories.
     """
     kind = ContinuousAgent if isinstance(env.task.action_spec, Box) else DiscreteAgent
-    with tempfile.TemporaryDirectory(prefix="livegym-") as scratch, contextlib.redirect_stdout(io.StringIO()) as said:
+    with tempfile.TemporaryDirectory(prefix="livegym-") as scratch, contextlib.redirect_stdout(io.StringIO()) as out:
         params = learner_params(
             train,
             RlGamesEnv(env, device),
@@ -170,12 +170,12 @@ def create_agent(env: Env, train: PPOConfig, max_iterations: int, device: str) -
         )
         try:
             agent = kind("run", params)
-        except OSError as error:  # its writer makes a queue in shared memory
-            raise UserError(f"the learner cannot be made ({error}). Is {_SHARED} full? Make room there.") from error
+        except OSError as error:  # its writer creates a queue in shared memory
+            raise UserError(f"the learner cannot be created ({error}). Is {_SHARED} full? Make room there.") from error
         agent.writer.close()
         if agent.has_central_value:
-            agent.central_value_net.writter = None  # it would open the closed writer again
-    log.debug("rl_games: %s", " | ".join(said.getvalue().split("\n")))
+            agent.central_value_net.writter = None  # otherwise it would reopen the closed writer
+    log.debug("rl_games: %s", " | ".join(out.getvalue().split("\n")))
     if train.compile:
         agent.model = torch.compile(agent.model)
     agent.prepare(env, bootstrap=train.value_bootstrap)

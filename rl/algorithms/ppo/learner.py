@@ -1,7 +1,7 @@
-"""A training by rl_games' agent: its iterations, and all of its state.
+"""A training run with rl_games' agent: its iterations, and all of its state.
 
-The state has rl_games' own keys if it has them, so that its tools can read a checkpoint; what the library forgets
-(learning rate, meters, the counters of an asymmetric critic) lies under `learner`.
+The state uses rl_games' own keys, so that its tools can read a checkpoint. Values that the library does not save
+(learning rate, meters, the counters of an asymmetric critic) are under `learner`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ log = logging.getLogger(__name__)
 
 CRITIC_NEEDED = ("assymetric_vf_nets", "assymetric_vf_optimizer")
 METERS = ("game_rewards", "game_shaped_rewards", "game_lengths")
-CRITIC_COUNTERS = ("epoch_num", "frame", "lr")  # of the asymmetric critic; the library forgets them
+CRITIC_COUNTERS = ("epoch_num", "frame", "lr")  # of the asymmetric critic; the library does not save them
 EPISODE_SUMS = ("current_rewards", "current_shaped_rewards", "current_lengths", "dones")
 
 
 class PPOLearner(Learner):
-    """PPO over the agent's environments. The agent counts iterations and frames as well: rl_games reads them."""
+    """PPO over the agent's environments. The agent also counts iterations and frames, because rl_games reads them."""
 
     remedy = "train.learning_rate=<lower>"
 
@@ -59,11 +59,11 @@ class PPOLearner(Learner):
         )
 
     def policy_state(self) -> dict[str, Tensor]:
-        """See `Learner`. An update binds the normaliser's tensors anew."""
+        """See `Learner`. An update replaces the normaliser's tensors."""
         return _plain_keys(self.agent.model.state_dict())
 
     def state(self) -> dict[str, Any]:
-        """See `Learner`; under rl_games' own keys."""
+        """See `Learner`; the keys are rl_games' own."""
         agent = self.agent
         state: dict[str, Any] = agent.get_full_state_weights()
         state["model"] = _plain_keys(state["model"])
@@ -84,17 +84,17 @@ class PPOLearner(Learner):
         return ("model", "optimizer", *NEEDED[1:], *critic)
 
     def check_weights(self, state: dict[str, Any]) -> None:
-        """See `Learner`; of the asymmetric critic too, if there is one on both sides."""
+        """See `Learner`; also checks the asymmetric critic, if learner and checkpoint have one."""
         pairs = [("network", _actor(self.agent), state["model"])]
         if self.agent.has_central_value and "assymetric_vf_nets" in state:
             pairs.append(("critic", self.agent.central_value_net, state["assymetric_vf_nets"]))
         for what, mine, theirs in pairs:
             differs = shape_difference(shapes_of(mine.state_dict()), shapes_of(theirs))
             if differs is not None:
-                raise UserError(f"the checkpoint's {what} is not this run's: {differs}")
+                raise UserError(f"the checkpoint's {what} does not fit this run: {differs}")
 
     def check_state(self, state: dict[str, Any]) -> None:
-        """See `Learner`: torch would take an optimizer's state of another shape as it is."""
+        """See `Learner`. Checks the optimizers, because torch loads their state without checking shapes."""
         optimizers = {"optimizer": self.agent.optimizer}
         if self.agent.has_central_value:
             optimizers["assymetric_vf_optimizer"] = self.agent.central_value_net.optimizer
@@ -104,9 +104,9 @@ class PPOLearner(Learner):
                 raise UserError(f"this checkpoint's {name} does not fit: {differs}. {FROM_WEIGHTS}")
 
     def load_weights(self, state: dict[str, Any]) -> None:
-        """See `Learner`; of the asymmetric critic too.
+        """See `Learner`; also loads the asymmetric critic.
 
-        A checkpoint without an asymmetric critic leaves this agent's as it is, with a warning.
+        If the checkpoint has no asymmetric critic, this agent's stays as it is, and a warning is logged.
         """
         self.check_weights(state)
         _actor(self.agent).load_state_dict(state["model"], strict=True)
@@ -115,7 +115,7 @@ class PPOLearner(Learner):
         if "assymetric_vf_nets" in state:
             self.agent.central_value_net.load_state_dict(state["assymetric_vf_nets"], strict=True)
         else:
-            log.warning("the checkpoint has no critic over privileged observations: it begins anew.")
+            log.warning("the checkpoint has no critic over privileged observations: the critic starts untrained.")
 
     def load_state(self, state: dict[str, Any]) -> None:
         """See `Learner`."""
@@ -132,7 +132,7 @@ class PPOLearner(Learner):
             _set_meter_state(getattr(agent, name), own["meters"][name])
 
     def note_best_return(self, state: dict[str, Any], best_return: float | None) -> None:
-        """See `Learner`; under rl_games' key too."""
+        """See `Learner`; also stores it under rl_games' key."""
         super().note_best_return(state, best_return)
         state["last_mean_rewards"] = -1e9 if best_return is None else float(best_return)
 
@@ -149,9 +149,9 @@ class PPOLearner(Learner):
     def load_environment_state(self, state: dict[str, Any]) -> None:
         """See `Learner`."""
         agent = self.agent
-        there = len(state["sums"]["dones"])
-        if there != self.env.num_envs:
-            raise ValueError(f"it is of {there} environments, here are {self.env.num_envs}")
+        saved_envs = len(state["sums"]["dones"])
+        if saved_envs != self.env.num_envs:
+            raise ValueError(f"it is for {saved_envs} environments, but this run has {self.env.num_envs}")
         super().load_environment_state(state)
         device = agent.ppo_device
         for name in EPISODE_SUMS:
@@ -163,7 +163,7 @@ class PPOLearner(Learner):
 
 
 def _plain_keys(state: dict[str, Any]) -> dict[str, Any]:
-    """A state dictionary without the prefix that torch.compile puts before every key."""
+    """A state dictionary without the prefix that torch.compile adds to every key."""
     return {key.removeprefix(COMPILED): value for key, value in state.items()}
 
 
@@ -172,16 +172,16 @@ def _actor(agent: Any) -> torch.nn.Module:
 
 
 def _optimizer_difference(optimizer: torch.optim.Optimizer, found: dict[str, Any]) -> str | None:
-    """How Adam's state differs from what these parameters need; torch itself would take it as it is."""
+    """How Adam's state `found` differs from what these parameters need; None if it fits. torch does not check it."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     moments = found.get("state", {})
     if set(moments) != set(range(len(parameters))):
-        return f"it is of {len(moments)} parameters, here are {len(parameters)}"
+        return f"it is for {len(moments)} parameters, expected {len(parameters)}"
     for index, parameter in enumerate(parameters):
         for name in ("exp_avg", "exp_avg_sq"):
             shape = getattr(moments[index].get(name), "shape", None)
             if shape != parameter.shape:
-                return f"{name} of parameter {index} is {shape and list(shape)}, here it is {list(parameter.shape)}"
+                return f"{name} of parameter {index} is {shape and list(shape)}, expected {list(parameter.shape)}"
     return None
 
 

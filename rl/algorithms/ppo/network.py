@@ -1,7 +1,7 @@
-"""The network that acts and its critic, built of the very modules that rl_games trains.
+"""The acting network and its critic, built from the same modules that rl_games trains.
 
-It is called under rl_games' model wrapper: that wrapper samples from the global generator even for a deterministic
-action, and overwrites the observation it is given.
+The network inside rl_games' model wrapper is called directly: the wrapper samples from the global generator even for a
+deterministic action, and overwrites its input observation.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class PPONetwork(ActorCriticNetwork):
         return std
 
     def _think(self, obs: Tensor, memory: RecurrentState) -> tuple[Distribution, Tensor]:
-        """obs (N, width) -> what the model would do, and its normalised value (N, 1)."""
+        """obs (N, width) -> action distribution and normalised value (N, 1)."""
         model = self._model
         out = model.a2c_network({"obs": model.norm_obs(obs), "rnn_states": memory or None})
         next_memory = tuple(out[-1]) if out[-1] is not None and memory else ()
@@ -90,13 +90,13 @@ def _take_in(normaliser: Any, values: Tensor) -> None:
 
 
 def build_model(spec: PolicySpec, config: PPOConfig, num_envs: int) -> torch.nn.Module:
-    """The model as rl_games builds it, its weights drawn from the global generator, which stays as it was."""
+    """The model as rl_games builds it. The global generator draws its weights, and is restored to its state before."""
     action = spec.action
     if isinstance(action, Box):
         actions_num: int | list[int] = action.size
     else:
         actions_num = action.n if isinstance(action, Discrete) else list(action.nvec)
-    state = torch.get_rng_state()  # mostly the weights are thrown away
+    state = torch.get_rng_state()  # usually other weights are loaded, so building must not affect later draws
     with contextlib.redirect_stdout(io.StringIO()):  # its constructors print
         model = ModelBuilder().load(model_params(config.network, action))
         built = model.build(

@@ -1,15 +1,17 @@
-"""Our settings as rl_games' keys: the only module that spells them.
+"""Translates our settings to rl_games' keys; no other module uses these keys.
 
-rl_games 1.6.5 reads its configuration with dozens of `.get(key, default)` and ignores what it does not know, so the
-whole of it is written out here from a typed `PPOConfig`, and nothing else reaches it.
+rl_games 1.6.5 reads its configuration with dozens of `.get(key, default)` and ignores unknown keys. So the complete
+configuration is written here from a typed `PPOConfig`, and the library gets nothing else.
 
-Choices that are not settings, and why:
+Choices that are not settings, and their reasons:
 
-- `save_frequency` 0 and `save_best_after` out of reach: its saves are not atomic; `rl/saver.py` saves.
-- `seq_length` 1 without a recurrent layer: the library otherwise wants batches divisible by 4.
-- `torch_compile` is read by its Runner, which is not used; `agent.py` compiles where `train.compile` says so.
-- `value_bootstrap` false towards the library: it would add gamma * V(s_t) at a time limit; `agent.py` adds the
-  value of the episode's real last observation instead.
+- `save_frequency` is 0 and `save_best_after` is out of reach, because the library's saves are not atomic;
+  `rl/saver.py` saves.
+- `seq_length` is 1 without a recurrent layer; otherwise the library requires batches divisible by 4.
+- `torch_compile` is not set: only the library's Runner reads it, which is not used. `agent.py` compiles if
+  `train.compile` is true.
+- `value_bootstrap` is false for the library: it would add gamma * V(s_t) at a time limit. `agent.py` adds the value of
+  the episode's actual last observation instead.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from livegym.rl.algorithms.ppo.adapter import RlGamesEnv
 from livegym.rl.algorithms.ppo.settings import NetworkConfig, PPOConfig
 from livegym.tasks.base import ActionSpec, Box, Discrete
 
-NEVER = 10**12  # iterations; an age that no training reaches
+NEVER = 10**12  # iterations; more than any training run makes
 
 
 def algorithm_name(spec: ActionSpec) -> str:
@@ -82,7 +84,7 @@ def _space(network: NetworkConfig, spec: ActionSpec) -> dict[str, Any]:
 
 
 def model_params(network: NetworkConfig, spec: ActionSpec) -> dict[str, Any]:
-    """What rl_games' ModelBuilder needs to build the acting network."""
+    """The parameters from which rl_games' ModelBuilder builds the acting network."""
     return {
         "algo": {"name": algorithm_name(spec)},
         "model": {"name": model_name(spec)},
@@ -93,9 +95,9 @@ def model_params(network: NetworkConfig, spec: ActionSpec) -> dict[str, Any]:
 def learner_params(
     train: PPOConfig, env: RlGamesEnv, *, scratch: Path, max_iterations: int, device: str, shaper: Any
 ) -> dict[str, Any]:
-    """The whole parameter tree of a learner.
+    """The complete parameters of a learner.
 
-    `scratch`: a directory that the library may litter; `shaper`: called with rewards (N, 1), gives those learned from.
+    `scratch`: a directory in which the library may create files; `shaper`: maps rewards (N, 1) to those for learning.
     """
     spec = env.env.task.action_spec
     name = env.env.config.name
@@ -157,9 +159,9 @@ def _schedule(name: str) -> str | None:
 
 
 def central_value_params(train: PPOConfig, minibatch_size: int) -> dict[str, Any]:
-    """An asymmetric critic of its own: same layers, sees the privileged group.
+    """An asymmetric critic: a separate network with the same layers, whose input is the privileged group.
 
-    The library gives it a linear or a constant learning rate only; under `adaptive` it is constant.
+    The library supports only a linear or a constant learning rate for it; with `adaptive` it is constant.
     """
     return {
         "minibatch_size": minibatch_size,

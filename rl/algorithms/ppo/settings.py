@@ -1,4 +1,4 @@
-"""The keys of `train.*` that are PPO's own, and whether a batch can be cut as they say."""
+"""PPO's keys of `train.*`, and the check that a batch can be divided as they require."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RecurrentConfig:
 
 @dataclass
 class NetworkConfig:
-    """The shape of policy and critic."""
+    """The layers of policy and critic."""
 
     units: list[int] = key([64, 64], "hidden layer sizes", low=1, high=65536)
     activation: str = key(
@@ -39,7 +39,7 @@ class NetworkConfig:
 
 @dataclass
 class PPOConfig(TrainConfig):
-    """All keys of `train.*` of a training by PPO."""
+    """All keys of `train.*` for a training run with PPO."""
 
     network: NetworkConfig = field(default_factory=NetworkConfig)
     horizon_length: int = key(16, "control steps per environment and iteration", low=1)
@@ -104,7 +104,7 @@ def check_sizes(num_envs: int, train: PPOConfig) -> None:
         return
     unit = parts * sequence
     enough_envs = _multiples(num_envs, unit // math.gcd(horizon, unit))
-    sequences = f" of whole sequences of {sequence} steps" if sequence > 1 else ""
+    sequences = f" of complete sequences of {sequence} steps" if sequence > 1 else ""
     raise UserError(
         f"numEnvs={num_envs} x train.horizon_length={horizon} = {batch} steps cannot be cut into "
         f"train.num_minibatches={parts} equal minibatches{sequences}.\n"
@@ -123,7 +123,7 @@ def _divisors(n: int) -> list[int]:
 
 
 def _multiples(n: int, step: int) -> list[int]:
-    """The multiples of `step` next to `n`, at least one of them."""
+    """The positive multiples of `step` around `n`: one or two."""
     below = n // step * step
     return [m for m in (below, below + step) if m > 0]
 
