@@ -217,7 +217,7 @@ def test_a_server_that_does_not_want_it_is_asked_once(serve):
             client.decide("a", [0, 0, 0, 0])
         with pytest.raises(Denied, match="401"):
             client.spec()
-    with Client(shown.address) as client, pytest.raises(Denied, match="403: This server only shows"):
+    with Client(shown.address) as client, pytest.raises(Denied, match="403: This server is read-only"):
         client.decide("a", [0, 0, 0, 0])
     with Client(closed.gateway.url) as client:  # as it is printed, with the token in it
         assert client.decide("a", [0, 0, 0, 0]).decision == 1

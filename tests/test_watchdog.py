@@ -149,12 +149,12 @@ def test_without_restarts_the_first_death_is_the_last(made, caplog):
         reading = wait_for(watchdog, lambda reading: reading["state"] == "given up")
         assert "the trainer ended by SIGKILL; restarted 0 times" in reading["why"]
         assert (reading["pid"], reading["restarts"]) == (None, 0)
-    assert "To train again: the dashboard has a button" in caplog.text
+    assert "To train again, use the button on the dashboard" in caplog.text
 
 
 def test_one_that_was_given_up_is_started_again_by_hand_and_no_other(made):
     with watched(*made("online.max_restarts=0")) as watchdog:
-        with pytest.raises(UserError, match="the trainer is starting: only one that was given up"):
+        with pytest.raises(UserError, match="the trainer is starting: only a trainer that was given up"):
             watchdog.start_again()
         kill(watchdog.reading()["pid"])
         wait_for(watchdog, lambda reading: reading["state"] == "given up")
@@ -258,7 +258,7 @@ def test_a_trainer_that_hangs_is_killed_and_restarted(made):
         before = wait_for(watchdog, trains(5))
         os.kill(before["pid"], signal.SIGSTOP)
         reading = wait_for(watchdog, lambda r: r["restarts"] == 1 or r["state"] == "hung")
-        assert "no sign of life for 2 s, and was killed" in reading["why"]
+        assert "sent no heartbeat for 2 s, and was killed" in reading["why"]
         assert not alive(before["pid"])
         reading = wait_for(watchdog, lambda r: r["restarts"] == 1 and trains(before["version"] + 1)(r))
         assert reading["why"] == ""
