@@ -231,7 +231,7 @@ def test_a_missing_file_is_told(file):
 
 def test_a_full_disk_says_so_at_the_start_and_leaves_nothing(small_disk):
     capacity = 20_000_000 // LAYOUT.dtype().itemsize
-    with pytest.raises(UserError, match=r"takes [\d.,]+ MB. Make room.*online.buffer_capacity"):
+    with pytest.raises(UserError, match=r"takes [\d.,]+ MB. Free disk space.*online.buffer_capacity"):
         ReplayWriter(small_disk / "replay.bin", LAYOUT, 50 * capacity)
     assert list(small_disk.iterdir()) == []
 
@@ -290,7 +290,7 @@ def test_a_header_that_makes_no_sense_is_refused(file, field, value):
 def test_a_file_that_was_cut_off_says_so(file):
     both(file, 8)
     os.truncate(file, 5000)
-    with pytest.raises(UserError, match=r"is cut off: 5000 bytes of \d+\. Move it away"):
+    with pytest.raises(UserError, match=r"is truncated: 5000 bytes of \d+\. Move it away"):
         ReplayWriter(file, LAYOUT, 8)
 
 

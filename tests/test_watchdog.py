@@ -278,7 +278,7 @@ def test_a_trainer_that_cannot_start_is_given_up_and_said_so(made, caplog, harm)
         reading = wait_for(watchdog, lambda r: r["state"] == "given up")
         assert (reading["restarts"], reading["pid"]) == (1, None)
         assert reading["why"].startswith("the trainer ended with status 2; restarted 1 times in ten minutes")
-        words = "cannot be read" if harm == "removed" else "is cut off"
+        words = "cannot be read" if harm == "removed" else "is truncated"
         until(lambda: words in caplog.text)  # its last words are in our log
         assert watchdog._process.poll() is not None
     assert watchdog.reading()["state"] == "stopped"
@@ -290,7 +290,7 @@ def test_one_that_diverges_again_and_again_says_why_it_gives_up_and_in_its_own_l
     run, settings = made("online.max_restarts=0", "logLevel=warning", "online.divergence_factor=1.001")
     with watched(run, settings) as watchdog:
         reading = wait_for(watchdog, lambda r: r["state"] == "given up")
-    assert "it diverges also at the least learning rate: look at rewards" in reading["why"]
+    assert "it diverges even at the least learning rate: check rewards" in reading["why"]
     told = [record for record in caplog.records if record.message.startswith("trainer: ")]
     assert {record.levelname for record in told} == {"WARNING"}
     assert all("diverged" in record.message for record in told)
