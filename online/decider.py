@@ -152,11 +152,11 @@ class Decider:
         return made
 
     def _sound(self, proposed: np.ndarray, log_prob: Tensor, version: int) -> np.ndarray:
-        """Return (n,) whether each proposed action is finite; others are neither executed nor trained on."""
+        """Return (n,) whether action and log-probability are finite; others are neither executed nor trained on."""
         sound = np.isfinite(proposed).all(1) & np.isfinite(log_prob.numpy())
         if not sound.all() and version != self._unsound:
             self._unsound = version
-            log.error("version %d proposes non-finite actions; they are not executed.", version)
+            log.error("version %d proposes non-finite actions or log-probabilities; they are not executed.", version)
         return sound
 
     def forget(self, streams: Sequence[str]) -> None:

@@ -289,7 +289,7 @@ def test_a_runner_says_what_does_not_fit(serve, monkeypatch):
             return None if decision is None else dataclasses.replace(decision, executed=None)
 
         monkeypatch.setattr(client, "decide", held)
-        with pytest.raises(ValueError, match=r"the server returned no action, because the gate blocked it\. Set Runner"):
+        with pytest.raises(ValueError, match=r"returned no action, because the gate blocked it\. Set Runner"):
             Runner(Counting(), client, "a").run(1)
         env = Counting()
         Runner(env, client, "b", idle=np.zeros(1, np.float32)).run(2)

@@ -147,7 +147,7 @@ def test_a_policy_that_proposes_no_number_does_nothing_and_is_told_of_once(setti
     for answer in answers:
         assert (answer.proposed, answer.executed, answer.confidence) == ([0.0], None, 0.0)
     assert [r.message for r in caplog.records if r.levelname == "ERROR"] == [
-        "version 1 proposes non-finite actions; they are not executed."
+        "version 1 proposes non-finite actions or log-probabilities; they are not executed."
     ]
     here.ask(Rewarded("b", answers[1].decision, 1.0, done=True))
     assert (len(here.rows()), here.service.tally.excluded) == (0, 1)

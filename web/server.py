@@ -145,7 +145,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         super().handle_parser_exception()
 
     def keepalive_timeout(self) -> None:
-        """Handle a late pong: while reading is paused, ping again; the kernel closes a dead connection."""
+        """Handle a late pong: ping again if reading is paused, else close. The kernel ends a dead connection."""
         if self.read_paused:
             self.pong_timer = self.pending_ping_payload = None
             self.schedule_ping()
