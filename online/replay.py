@@ -78,8 +78,8 @@ class ReplayWriter:
             raise ValueError(f"decision {e.decision} of {e.stream!r} is not complete yet")
         if e.intervened:
             raise ValueError(
-                f"decision {e.decision} of {e.stream!r} is excluded from training: intervention, or failure of gate or "
-                "policy"
+                f"decision {e.decision} of {e.stream!r} is excluded from training: human intervention, or "
+                "failure of gate or policy"
             )
         sizes = (e.obs.shape, e.next_obs.shape, e.proposed.shape, e.executed.shape, e.seen.shape)
         wanted = ((self.layout.obs,),) * 2 + ((self.layout.action,),) * 2 + ((self.layout.seen,),)

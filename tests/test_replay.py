@@ -110,8 +110,8 @@ def test_batches_that_wrap_are_as_a_deque_has_them(file):
         (pending(1), "is not complete yet"),
         (replace(complete(1), next_obs=None), "is not complete yet"),
         (replace(complete(1), intervened=True), "human intervention"),
-        (complete(1, obs=np.zeros(3, np.float32)), "sizes"),
-        (complete(1, seen=np.zeros(0, np.float32)), "sizes"),
+        (complete(1, obs=np.zeros(3, np.float32)), "has shapes"),
+        (complete(1, seen=np.zeros(0, np.float32)), "has shapes"),
     ],
 )
 def test_what_is_no_whole_experience_is_refused(file, wrong, words):
