@@ -1,10 +1,11 @@
-"""An environment of your own, in a process of its own, from which a server learns.
+"""An environment of your own, in its own process, on which a server trains a policy.
 
     python train.py config=continuous task=Cartpole simulator=external online.training_interval=0
     python examples/gym_client.py --url http://127.0.0.1:58080/ --steps 20000
 
-`CartPole` below is any Gymnasium environment: here the cart-pole of Barto, Sutton and Anderson (1983) with the numbers
-of livegym's task Cartpole, since the server decides by that task's observations (4 numbers) and actions (one push).
+`CartPole` below stands for any Gymnasium environment. It is the cart-pole of Barto, Sutton and Anderson (1983) with the
+parameters of livegym's task Cartpole, because the server serves a policy for that task's observation (4 numbers) and
+action (one push).
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ class CartPole(gymnasium.Env):
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
 
     def reset(self, *, seed=None, options=None):
-        """Near the middle, nearly upright, nearly at rest."""
+        """Start near the middle, nearly upright and nearly at rest."""
         super().reset(seed=seed)
         self._state = self.np_random.uniform(-1, 1, 4) * [0.1, 0.25, 0.1, 0.25]
         self._count = 0
         return self._state.astype(np.float32), {}
 
     def step(self, action):
-        """One push, for a 60th of a second."""
+        """Push for a 60th of a second."""
         force = PUSH * float(np.clip(action[0], -1.0, 1.0))
         for _ in range(SUBSTEPS):
             self._advance(force, DT / SUBSTEPS)
@@ -54,7 +55,7 @@ class CartPole(gymnasium.Env):
         return self._state.astype(np.float32), float(reward), bool(failed), self._count >= STEPS, {}
 
     def _advance(self, force: float, dt: float) -> None:
-        """Semi-implicit Euler of the equations of a cart with a uniform pole on it."""
+        """Make one semi-implicit Euler step of a cart with a uniform pole on it."""
         x, speed, angle, turning = self._state
         total, moment = CART + POLE, POLE * HALF
         push = (force + moment * turning**2 * sin(angle)) / total
@@ -66,12 +67,12 @@ class CartPole(gymnasium.Env):
 
 
 def main() -> None:
-    """Runs `--streams` environments in turn and prints what they earn."""
+    """Run `--streams` environments in turn and print their mean rewards."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--url", default="http://127.0.0.1:58080/", help="as the server prints it")
-    options.add_argument("--token", help="if the server asks for one")
+    options.add_argument("--token", help="the server's token, if it needs one")
     options.add_argument("--steps", type=int, default=10_000, help="decisions in each stream")
-    options.add_argument("--streams", type=int, default=1, help="environments")
+    options.add_argument("--streams", type=int, default=1, help="number of environments")
     given = options.parse_args()
     with Client(given.url, given.token) as client:
         runners = [Runner(CartPole(), client, f"cart-{i}", seed=i) for i in range(given.streams)]

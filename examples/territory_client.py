@@ -1,11 +1,11 @@
-"""A game in a process of its own, which sends raw observations and needs nothing of livegym but the client.
+"""A game in its own process, which sends raw observations and needs nothing of livegym except the client.
 
     python train.py config=continuous task=Territory simulator=external online.training_interval=0
     python examples/territory_client.py --url http://127.0.0.1:58080/ --streams 4
 
-Each territory is a stream. The server computes what the policy sees and, from the next raw observation, the reward; so
-the last observation of an episode is sent too, as its end. The rules are those of livegym's task Territory, one map at
-a time: docs/territory.md explains them.
+Each territory is a stream. The server computes the policy's observation and, from the next raw observation, the reward.
+So the last observation of an episode must be sent too, marked as its end. The rules are those of livegym's task
+Territory, one map at a time; docs/territory.md explains them.
 """
 
 from __future__ import annotations
@@ -16,49 +16,36 @@ import numpy as np
 
 from livegym_client import Client, Decision, LivegymError, Refused
 
-SIDE, FIELDS = 20, 4  # chunks; mineral fields, one a quadrant
+SIDE, FIELDS = 20, 4  # side of the map in chunks; mineral fields, one in each quadrant
 WORKERS, PROTECTORS = 12, 3
-# prices of an energy and of a combat spawn
-ENERGY = 60.0
-MOST_ENERGY = 100.0
-PRICES = (5.0, 8.0)
-DRAIN = 15.0
-# minerals; gained in a step; taken by a worker; steps
-FIELD = 100
-REGROWTH = 3
-LOAD = 3
-STUN = 3
-# chunks, the last in steps
-WALK = 2
-REACH = 4
-DISRUPTS = 3
-USES = 2
-FORGOTTEN = 40
+ENERGY, MOST_ENERGY, PRICES, DRAIN = 60.0, 100.0, (5.0, 8.0), 15.0  # prices: energy spawn, combat spawn
+FIELD, REGROWTH, LOAD, STUN = 100, 3, 3, 3  # minerals: most in a field, growth per step, load of a worker; steps
+WALK, REACH, DISRUPTS, USES, FORGOTTEN = 2, 4, 3, 2, 40  # chunks; the last one is in steps
 STEPS = 200  # in an episode
 CENTRES = np.array([[5, 5], [5, 14], [14, 5], [14, 14]])
 PLACES = np.stack(np.divmod(np.arange(SIDE * SIDE), SIDE), 1)  # (400, 2) row and column of each chunk
 
 
 def survival(distance: float) -> float:
-    """Chance to live, by the distance in chunks to the nearest protector: 0 up to 2, 1 from 8 on."""
+    """Return the chance to survive, by the distance in chunks to the nearest protector: 0 up to 2, 1 from 8."""
     part = float(np.clip((distance - 2.0) / 6.0, 0.0, 1.0))
     return float((1 - np.exp(-3.0 * part)) / (1 - np.exp(-3.0)))
 
 
 def apart(places: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """The greater of rows and columns between places (..., 2) and one of them."""
+    """Return the Chebyshev distance between places (..., 2) and the place `at`."""
     return np.abs(places - at).max(-1)
 
 
 class Territory:
-    """One map: a queen who spawns, workers who carry minerals, protectors who patrol."""
+    """One map: a queen that spawns, workers that carry minerals, protectors that patrol."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
         self.reset()
 
     def reset(self) -> None:
-        """A new map."""
+        """Start a new episode on a new random map."""
         rng = self.rng
         self.count = 0
         self.energy = ENERGY
@@ -78,14 +65,14 @@ class Territory:
         self.pace = rng.integers(1, 3, PROTECTORS) * rng.choice([-1, 1], PROTECTORS)
 
     def protectors(self) -> np.ndarray:
-        """(P, 2) rows and columns, on the rectangles that they patrol."""
+        """Return rows and columns (P, 2) of the protectors, on the rectangles that they patrol."""
         a, b = self.sides.T
         row = np.minimum(self.at, a) - np.clip(self.at - a - b, 0, a)
         column = np.clip(self.at - a, 0, b) - np.clip(self.at - 2 * a - b, 0, b)
         return self.corner + np.stack([row, column], 1)
 
     def raw(self) -> dict[str, np.ndarray | float]:
-        """The observation; names and shapes are those of the served spec."""
+        """Return the raw observation; names and shapes are those of the served spec."""
         maps = {name: np.zeros((SIDE, SIDE)) for name in ("workers", "protectors", "minerals")}
         np.add.at(maps["workers"], tuple(self.worker.T), self.stunned == 0)
         np.add.at(maps["protectors"], tuple(self.protectors().T), 1)
@@ -93,7 +80,7 @@ class Territory:
         return {**maps, "age": self.age, "queen": self.queen, "energy": self.energy, "survived": self.survived}
 
     def step(self, chunk: int, kind: int) -> bool:
-        """A spawn on a chunk, of type 0 (energy) or 1 (combat); whether the episode ends."""
+        """Spawn on a chunk, with type 0 (energy) or 1 (combat); return whether the episode ends."""
         place, left = PLACES[chunk], self.energy - PRICES[kind]
         rests = kind == 0 and (place == self.queen).all()
         spawned = left >= 0 and not rests
@@ -117,14 +104,14 @@ class Territory:
         return self.count >= STEPS or self.energy < PRICES[0]
 
     def _drain(self, place: np.ndarray) -> None:
-        """Each field in reach gives its part, in whole minerals."""
+        """Turn minerals of the fields in reach into energy, more from closer ones; whole minerals are removed."""
         in_reach = self.minerals * np.clip(1 - apart(self.field, place) / REACH, 0, None)
         gain = min(in_reach.sum(), MOST_ENERGY - self.energy, DRAIN)
         self.energy += gain
         self.minerals = self.minerals - np.rint(in_reach * min(gain / max(in_reach.sum(), 1.0), 1.0)).astype(int)
 
     def _work(self) -> None:
-        """Workers that are not stunned walk; they take minerals at a field and choose another one at the depot."""
+        """Move the workers that are not stunned; they load minerals at a field, and choose a new field at the depot."""
         target = np.where(self.loaded[:, None] == 1, self.depot, self.field[self.goal])
         at_work = self.stunned == 0
         self.worker = self.worker + np.clip(target - self.worker, -WALK, WALK) * at_work[:, None]
@@ -137,7 +124,7 @@ class Territory:
 
 
 def decided(client: Client, lands: dict[str, Territory], ended: list[str]) -> dict[str, Decision]:
-    """What is decided on the territories as they are now; those that `ended` are told and begin anew first."""
+    """Return the decisions for all territories; first, report the `ended` episodes and reset their territories."""
     if ended:
         check(client.decide_all({name: lands[name].raw() for name in ended}, done=ended))
         for name in ended:
@@ -146,7 +133,7 @@ def decided(client: Client, lands: dict[str, Territory], ended: list[str]) -> di
 
 
 def check(outcomes: dict) -> dict[str, Decision]:
-    """The decisions among the outcomes. Raises Refused if one was refused."""
+    """Return the decisions among the outcomes. Raises Refused if one was refused."""
     for outcome in outcomes.values():
         if isinstance(outcome, Refused):
             raise outcome
@@ -154,12 +141,12 @@ def check(outcomes: dict) -> dict[str, Decision]:
 
 
 def main() -> None:
-    """Steps all territories together and prints how many spawns lived."""
+    """Step all territories together and print the fraction of spawns that survived."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--url", default="http://127.0.0.1:58080/", help="as the server prints it")
-    options.add_argument("--token", help="if the server asks for one")
+    options.add_argument("--token", help="the server's token, if it needs one")
     options.add_argument("--steps", type=int, default=2_000, help="decisions in each stream")
-    options.add_argument("--streams", type=int, default=2, help="territories")
+    options.add_argument("--streams", type=int, default=2, help="number of territories")
     options.add_argument("--seed", type=int, default=0)
     given = options.parse_args()
     seeds = np.random.default_rng(given.seed).spawn(given.streams)
@@ -171,7 +158,7 @@ def main() -> None:
             decisions = decided(client, lands, ended)
             ended = []
             for name, land in lands.items():
-                chunk, kind = decisions[name].action or (SIDE * land.queen[0] + land.queen[1], 0)  # nothing: she rests
+                chunk, kind = decisions[name].action or (SIDE * land.queen[0] + land.queen[1], 0)  # no action: rest
                 ended += [name] if land.step(int(chunk), int(kind)) else []
                 lived.append(land.survived)
             if len(lived) >= 100 or step + 1 == given.steps:

@@ -1,1 +1,1 @@
-"""Decide and learn from a stream: gates, experience, the replay buffer, the trainer."""
+"""Deciding for streams and training on them: gates, experience, the replay buffer, the trainer."""

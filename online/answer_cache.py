@@ -1,11 +1,11 @@
-"""What each stream asked last and was answered: so a question that comes twice is answered alike, also after a restart.
+"""Idempotency cache: each stream's last answer, so that a resent request gets the same answer, even after a restart.
 
     cache = AnswerCache(streams=1000)
-    known = cache.answer_to(request)       # (answer,) of the very same question; raises Refusal for an old one
+    known = cache.answer_to(request)       # (answer,) of a repeated request; raises Refusal for an old one
     cache.note(request, answer)
 
-A client that got no answer sends the same sequence again. It must find the decision that was made, and not a second
-one: the reward that it sends along has been counted, and its observation has followed the decision before.
+A client that got no answer resends the same sequence number. It must get the decision that was made, not a second one:
+the reward in its message has already been counted, and its observation has already completed the previous decision.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from livegym.online.stream_requests import Answer, Observed, Refusal
 
 @dataclass(frozen=True)
 class LastAnswer:
-    """The last exchange of one stream."""
+    """The last request and answer of one stream."""
 
-    sequence: int | None  # the highest that came
-    answer: Decision | None  # to that one; None: the end of an episode was noted
+    sequence: int | None  # the highest sequence number so far
+    answer: Decision | None  # the answer to it; None: it ended an episode
     raw: np.ndarray | None  # (R,) the raw observation, from which the next one's reward is computed
 
 
 class AnswerCache:
-    """Of the streams that were heard last. Belongs to the serving thread."""
+    """Last answers of the most recent streams. Not thread-safe; the serving thread calls all methods."""
 
     def __init__(self, streams: int) -> None:
-        """`streams`: how many are remembered; the one heard longest ago is forgotten."""
+        """`streams`: number of streams in the cache; beyond it, the least recent one is dropped."""
         self._streams = streams
         self._last: OrderedDict[str, LastAnswer] = OrderedDict()
 
@@ -42,7 +42,7 @@ class AnswerCache:
         return len(self._last)
 
     def answer_to(self, request: Observed) -> tuple[Answer] | None:
-        """What was answered to the same question; None: it is a new one.
+        """Return the answer to a repeated request; None if the request is new.
 
         Raises Refusal for a sequence below the last one.
         """
@@ -50,19 +50,19 @@ class AnswerCache:
         if last is None or last.sequence is None or request.sequence is None:
             return None
         if request.sequence < last.sequence:
-            words = f"sequence {request.sequence} of stream {request.stream!r} came after {last.sequence}"
-            raise Refusal("out_of_order", f"{words}. Allowed: greater ones")
+            problem = f"sequence {request.sequence} of stream {request.stream!r} came after {last.sequence}"
+            raise Refusal("out_of_order", f"{problem}. Allowed: {last.sequence} again, or greater")
         return (last.answer,) if request.sequence == last.sequence else None
 
     def raw_of(self, stream: str) -> np.ndarray | None:
-        """The stream's last raw observation (R,), if it is known."""
+        """Return the stream's last raw observation (R,); None if it is unknown."""
         last = self._last.get(stream)
         return None if last is None else last.raw
 
     def note(self, request: Observed, answer: Decision | None) -> None:
-        """A question was answered."""
+        """Store the answer to a request."""
         last = self._last.get(request.stream)
-        if request.sequence is None and last is not None:  # nobody can ask it again: what could be asked stays
+        if request.sequence is None and last is not None:  # it cannot be resent; the earlier one still can
             self._last[request.stream] = replace(last, raw=request.raw)
         else:
             self._last[request.stream] = LastAnswer(request.sequence, answer, request.raw)
@@ -71,7 +71,7 @@ class AnswerCache:
             self._last.popitem(last=False)
 
     def state(self) -> list[dict[str, Any]]:
-        """All of it as plain values, for strict JSON; the one heard longest ago first."""
+        """Return the cache as plain values for strict JSON, the least recent stream first."""
         return [
             {
                 "stream": stream,
@@ -83,7 +83,7 @@ class AnswerCache:
         ]
 
     def restore(self, state: Iterable[Mapping[str, Any]]) -> None:
-        """The inverse of `state`. Raises KeyError, TypeError, ValueError if it is none; nothing has changed then."""
+        """Restore what `state` returned. Raises KeyError, TypeError or ValueError if invalid; nothing changes then."""
         restored: OrderedDict[str, LastAnswer] = OrderedDict()
         for entry in state:
             answer, raw = entry["answer"], entry["raw"]

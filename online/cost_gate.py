@@ -1,13 +1,14 @@
-"""The cost-function gate: judges an action by what the task itself expects of it, before it is done.
+"""The cost-function gate: judges an action by the reward that the task expects of it, before it is executed.
 
     gate = CostGate(task, config.task.rewards, threshold=0.5)
     judgement = gate.evaluate(seen, action, confidence)      # seen (n, task.raw_width), packed raw observations
 
-The expected reward is that of the task (`CostTask.expect`): its own terms in the mean, by the same weights, so that
-the rewards that come agree with it. SEND where something would be done at all, is likely enough to succeed, and is
-expected to bring enough; else WAIT, after which the task's own fallback is done.
+The expected reward comes from the task (`CostTask.expect`): the expectation of its own reward terms, with the same
+weights, so that it agrees with the mean of the actual rewards. The verdict is SEND if the action would have an effect,
+its chance of success is high enough and its expected reward is at least the threshold; otherwise it is WAIT, and the
+task's fallback action is executed.
 
-The judgement depends on `seen` and `action` alone, so what is judged again later is judged alike.
+The judgement depends on `seen` and `action` alone, so a later re-evaluation gives the same result.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from livegym.utils.errors import UserError, did_you_mean
 
 
 class CostGate:
-    """A gate (`online/gate.py`) for any `CostTask`, which needs not be bound to a simulator."""
+    """A gate (`online/gate.py`) for any `CostTask`; the task need not be bound to a simulator."""
 
     name = "cost"
 
     def __init__(
         self, task: CostTask, rewards: Mapping[str, float], threshold: float, least_chance: float = 0.5
     ) -> None:
-        """`rewards`: the weights of the task's terms; `threshold`: the least expected reward that is sent.
+        """`rewards`: weights of the task's reward terms; `threshold`: least expected reward of a SEND.
 
-        `least_chance`: the least chance of success that is sent. Raises UserError if a weight is missing or unknown,
-        or a limit is out of its range.
+        `least_chance`: least chance of success of a SEND. Raises UserError if a weight is missing or unknown, or if
+        a limit is out of its range.
         """
         if not np.isfinite(threshold):
             raise UserError(f"the gate's threshold is {threshold}; allowed: a finite number.")
@@ -55,10 +56,10 @@ class CostGate:
         for name in self._weights:
             if name not in known:
                 near = did_you_mean(name, known)
-                raise UserError(f"rewards.{name}: no such term. Allowed: {', '.join(known)}.{near}")
+                raise UserError(f"rewards.{name}: unknown term. Allowed: {', '.join(known)}.{near}")
         missing = [name for name in known if name not in self._weights]
         if missing:
-            raise UserError(f"the gate lacks the weight of {', '.join(missing)}: give all of rewards.")
+            raise UserError(f"rewards: no weight for {', '.join(missing)}. Needed: one for each of {', '.join(known)}.")
 
     def evaluate(self, seen: np.ndarray, action: np.ndarray, confidence: np.ndarray) -> Judgement:
         """Packed raw observations (n, S) and actions (n, A) -> verdict, expected reward, weighted terms, fallback.
@@ -79,7 +80,7 @@ class CostGate:
 
     def _read(self, seen: np.ndarray) -> dict[str, Tensor]:
         if not np.isfinite(seen).all():
-            raise ValueError("what the gate sees has numbers that are not finite; allowed: finite numbers only")
+            raise ValueError("the gate's input has non-finite numbers; allowed: finite numbers only")
         return self._task.unpack(torch.from_numpy(np.array(seen, dtype=np.float32)))
 
     def _read_action(self, action: np.ndarray, n: int) -> Tensor:

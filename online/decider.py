@@ -1,13 +1,14 @@
-"""One decision: what the live policy proposes for some streams, and what the gate says of it.
+"""Decisions: the live policy's proposal for each stream, and the gate's verdict on it.
 
     decider = Decider(live, adapter, StreamSlots(64, idle=120.0), spec)
     made = decider.decide([StreamObservation("north", obs, seen)], clock=12.5, ids=[17])
 
-Streams come and go; a policy acts in a fixed number of environments. So each stream has a slot among those, kept while
-it is seen now and then. All streams that ask at once share one forward pass, from which version, probabilities and
-confidence are taken too: a version that takes over a moment later is not named for what an older one chose.
+Streams come and go, but a policy acts in a fixed number of environments. So each stream occupies one of these slots for
+as long as it keeps asking. All streams that ask at the same time share one forward pass. Version, probabilities and
+confidence come from that same pass, so they belong to the version that chose the action, even if another one takes over
+a moment later.
 
-A gate that fails judges nothing: the action waits, nothing is done instead, and nothing is learned from it.
+If the gate fails, the verdict is WAIT, no action is executed, and the policy is not trained on that decision.
 """
 
 from __future__ import annotations
@@ -36,51 +37,52 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class StreamObservation:
-    """What a stream shows at one moment."""
+    """One observation of a stream, as the policy and the gate see it."""
 
     stream: str
-    obs: np.ndarray  # (W,) float32, what the policy sees
-    seen: np.ndarray  # (S,) what the gate sees; empty without one
-    raw: np.ndarray | None = None  # (R,) the packed raw observation, if there is one
+    obs: np.ndarray  # (W,) float32, the policy's observation
+    seen: np.ndarray  # (S,) the gate's observation; empty without a gate
+    raw: np.ndarray | None = None  # (R,) the packed raw observation, if the task has raw fields
 
 
 class NoFreeSlot(RuntimeError):
-    """Every slot belongs to a stream that was seen lately."""
+    """All slots are taken by streams that asked recently."""
 
 
 class StreamSlots:
-    """Which stream acts in which environment of the policy."""
+    """Assigns streams to the policy's environments, which are the slots."""
 
     def __init__(self, count: int, idle: float) -> None:
-        """`idle`: s, after which a stream that was not seen makes room for another."""
+        """`idle`: s without a request after which a stream may lose its slot to another one."""
         self._free = list(range(count - 1, -1, -1))
         self._idle = idle
         self._reserved: set[str] = set()
-        self._held: OrderedDict[str, tuple[int, float]] = OrderedDict()  # seen longest ago first
+        # Stream -> its slot and the s of its last request, the least recent stream first.
+        self._held: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._held)
 
     @property
     def streams(self) -> list[str]:
-        """Those that have one."""
+        """The streams that have a slot."""
         return list(self._held)
 
     def of(self, stream: str, now: float) -> int:
-        """The stream's slot, a new one if it has none. Raises NoFreeSlot."""
+        """Return the stream's slot; assign one if it has none. Raises NoFreeSlot."""
         slot = self._held[stream][0] if stream in self._held else self._take(now)
         self._held[stream] = (slot, now)
         self._held.move_to_end(stream)
         return slot
 
     def reserve(self, streams: Sequence[str]) -> None:
-        """Slots that these streams keep, however seldom they are seen. Raises NoFreeSlot."""
+        """Assign slots that these streams keep, however seldom they ask. Raises NoFreeSlot."""
         for stream in streams:
             self._reserved.add(stream)
             self.of(stream, 0.0)
 
     def held(self, streams: Sequence[str]) -> list[int]:
-        """The slots of those streams that have one."""
+        """Return the slots of those of `streams` that have one."""
         return [self._held[stream][0] for stream in streams if stream in self._held]
 
     def _take(self, now: float) -> int:
@@ -89,33 +91,31 @@ class StreamSlots:
         others = ((stream, *held) for stream, held in self._held.items() if stream not in self._reserved)
         oldest, slot, seen = next(others, ("", 0, now))
         if not oldest or now - seen < self._idle:
-            raise NoFreeSlot(f"{len(self._held)} streams are served already, which is as many as can be")
+            raise NoFreeSlot(f"{len(self._held)} streams are served already, which is the limit")
         del self._held[oldest]
         return slot
 
 
 class Decider:
-    """Decides for the streams that ask. Belongs to the serving thread."""
+    """Makes decisions for streams. Not thread-safe; the serving thread calls all methods."""
 
     def __init__(self, live: LivePolicy, adapter: GateAdapter | None, slots: StreamSlots, spec: PolicySpec) -> None:
-        """The live policy acts in as many environments as there are slots."""
-        self.live = live
-        self.adapter = adapter
-        self.slots = slots
-        self.spec = spec
+        """`live` must act in as many environments as `slots` has slots."""
+        self.live, self.adapter, self.slots, self.spec = live, adapter, slots, spec
         self._attempt = Attempts("the gate")
         self._obs = torch.zeros(live.num_envs, spec.obs_width)
-        self._unsound: int | None = None  # the version that was complained of
+        self._unsound: int | None = None  # the version whose non-finite actions were logged
 
     @property
     def failures(self) -> int:
-        """How often the gate raised, or gave no judgement."""
+        """Number of calls in which the gate raised an exception or returned an invalid judgement."""
         return self._attempt.failures
 
     def decide(self, observations: Sequence[StreamObservation], clock: float, ids: Sequence[int]) -> list[Experience]:
-        """One forward pass for different streams. `clock`: s served; `ids`: of the decisions.
+        """Decide for several different streams in one forward pass.
 
-        Raises NoFreeSlot, and nothing is decided then.
+        `clock`: s that the run has been served; `ids`: one new decision id for each observation. Raises NoFreeSlot;
+        no decision is made then.
         """
         rows = torch.tensor([self.slots.of(observation.stream, clock) for observation in observations])
         obs = np.stack([observation.obs for observation in observations])
@@ -136,13 +136,13 @@ class Decider:
         executed, held = _executed(proposed, judgement, gated=self.adapter is not None)
         forced = torch.from_numpy((executed != proposed).any(1))
         executed_log_prob = log_prob
-        if forced.any():  # seldom, and a second look at the distribution
+        if forced.any():  # rare, and needs a second evaluation of the distribution
             executed_log_prob = log_prob.where(~forced, _log_prob_of_forced(distribution, action, rows, executed))
         failed = self.adapter is not None and judgement is None
         now = time.time()
         made = []
         for i, observation in enumerate(observations):
-            verdict, expected, components = _said_of(judgement, i, failed)
+            verdict, expected, components = _verdict_of(judgement, i, failed)
             made.append(Experience(
                 stream=observation.stream, decision=ids[i], obs=observation.obs,
                 proposed=proposed[i], executed=executed[i],
@@ -154,19 +154,19 @@ class Decider:
         return made
 
     def _sound(self, proposed: np.ndarray, log_prob: Tensor, version: int) -> np.ndarray:
-        """(n,) where the policy said something that can be done; elsewhere nothing is done, and nothing is learned."""
+        """Return (n,) whether action and log-probability are finite; others are neither executed nor trained on."""
         sound = np.isfinite(proposed).all(1) & np.isfinite(log_prob.numpy())
         if not sound.all() and version != self._unsound:
             self._unsound = version
-            log.error("version %d proposes what is no finite number: nothing is done where it does.", version)
+            log.error("version %d proposes non-finite actions or log-probabilities; they are not executed.", version)
         return sound
 
     def forget(self, streams: Sequence[str]) -> None:
-        """Episodes of these streams have ended."""
+        """Tell the live policy that the episodes of these streams have ended."""
         slots = self.slots.held(streams)
         if slots:
             self.live.forget(torch.tensor(slots))
-        self.live.take_changes()  # nobody follows who acts where
+        self.live.take_changes()  # dropped: a continuous run does not report which version acts in which stream
 
     def _judge(
         self, observations: Sequence[StreamObservation], proposed: np.ndarray, confidence: np.ndarray
@@ -177,7 +177,7 @@ class Decider:
         gate = self.adapter.gate
 
         def judge() -> None:
-            judgement = gate.evaluate(seen, as_done(proposed), confidence)  # which nothing here changes with
+            judgement = gate.evaluate(seen, as_done(proposed), confidence)  # copies, so the gate cannot change ours
             check_judgement(judgement, len(observations), self.spec.action)
             found.append(judgement)
 
@@ -185,7 +185,7 @@ class Decider:
 
 
 def _rows_of(action: torch.Tensor) -> np.ndarray:
-    """Actions as rows (N, A): float32, or int64 choices."""
+    """Return actions as rows (N, A): float32, or int64 choices."""
     rows = action.reshape(len(action), -1).cpu().numpy()
     return rows.astype(np.float32 if rows.dtype.kind == "f" else np.int64)
 
@@ -193,10 +193,10 @@ def _rows_of(action: torch.Tensor) -> np.ndarray:
 def _log_prob_of_forced(
     distribution: Distribution, action: torch.Tensor, rows: torch.Tensor, executed: np.ndarray
 ) -> Tensor:
-    """(n,) for actions that the gate has done. A choice is certain: 0.
+    """Return log-probabilities (n,) of actions that the gate forced. A discrete choice was certain, so its value is 0.
 
-    A continuous action has no probability: one that is certain has an infinite density, to which nothing can be
-    compared. It counts as if the policy that acted had drawn it.
+    A continuous action that is certain has an infinite density, which would be useless in an importance ratio. It is
+    treated as if the policy that acted had drawn it.
     """
     if executed.dtype.kind != "f":
         return torch.zeros(len(executed))
@@ -206,7 +206,7 @@ def _log_prob_of_forced(
 
 
 def _executed(proposed: np.ndarray, judgement: Judgement | None, gated: bool) -> tuple[np.ndarray, np.ndarray]:
-    """(n, A) what is done, and (n,) if that is nothing, so that the row means nothing."""
+    """Return the executed actions (n, A), and a mask (n,) of those for which no action is executed."""
     n = len(proposed)
     if not gated:
         return proposed, np.zeros(n, bool)
@@ -219,7 +219,7 @@ def _executed(proposed: np.ndarray, judgement: Judgement | None, gated: bool) ->
     return np.where(waits[:, None], instead, proposed).astype(proposed.dtype), np.zeros(n, bool)
 
 
-def _said_of(judgement: Judgement | None, i: int, failed: bool) -> tuple[Verdict, float, dict[str, float]]:
+def _verdict_of(judgement: Judgement | None, i: int, failed: bool) -> tuple[Verdict, float, dict[str, float]]:
     if judgement is None:
         return (Verdict.WAIT if failed else Verdict.OFF), math.nan, {}
     components = {name: float(values[i]) for name, values in judgement.components.items()}

@@ -1,15 +1,16 @@
-"""When a training has gone wrong, where to go back to, and how carefully to go on.
+"""Detects divergence of the training, provides the state to roll back to, and adapts the learning rate.
 
     watch = DivergenceDetector(factor=20.0, good=GoodState(state, learned_until))
     if watch.detect(critic_loss, broken=False):
-        good = watch.roll_back()                       # and train on with rate x watch.rate_factor
+        good = watch.roll_back()                       # then continue with rate x watch.rate_factor
     else:
         watch.succeeded(number, lambda: GoodState(...))
 
-Three trainings in a row that are not finite, or a critic's loss far beyond that of the last hundred, are a divergence:
-back to the last good state, with half the learning rate, which is doubled again after each `STABLE` trainings without
-one. Good is a state after which `BURN_IN` trainings went well: one that has just been reached may be bad already.
-Where it diverges at the least rate too, nothing can be learned from what there is: it is stuck.
+The training has diverged if three update rounds in a row were not finite, or if the critic's loss is far beyond the
+median of the last hundred. The trainer then rolls back to the last good state and halves the learning rate, which is
+doubled again after each `STABLE` rounds without a divergence. A state is good once `BURN_IN` further rounds have
+succeeded, because the newest state may already be bad. If the training diverges even at the least learning rate, it is
+stuck.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-BURN_IN = 10  # trainings
-WINDOW = 100  # losses of which the median is the usual one
-ENOUGH = 20  # losses, from which on one can be called far beyond them
-LEAST = 0.1  # critic's losses below this, in squared standard deviations of the targets, are all alike
-MAX_FAILURES = 3  # trainings in a row that were not finite
-STABLE = 1000  # trainings in a row without a divergence, after which a rate that was halved is doubled
-LEAST_FACTOR = 1 / 1024  # on the learning rate: ten halvings
+BURN_IN = 10  # update rounds
+WINDOW = 100  # losses whose median is the usual loss
+ENOUGH = 20  # losses needed before a loss can count as a divergence
+LEAST = 0.1  # least usual critic loss, in squared standard deviations of the targets
+MAX_FAILURES = 3  # non-finite update rounds in a row that count as a divergence
+STABLE = 1000  # update rounds in a row without a divergence, after which a halved rate is doubled
+LEAST_FACTOR = 1 / 1024  # least factor on the learning rate: ten halvings
 
 
 @dataclass(frozen=True)
 class GoodState:
-    """A state to go back to, whose normalisers know the experiences before that number."""
+    """A state to roll back to; its normalisers have used the experiences with numbers below `learned_until`."""
 
     learner: dict[str, Any]
     learned_until: int
@@ -42,9 +43,9 @@ class DivergenceDetector:
     """Divergence detector of one trainer. Its loss baseline and its count of stable rounds restart with the process."""
 
     def __init__(self, factor: float, good: GoodState) -> None:
-        """`factor`: a loss so many times the usual one is a divergence; `good`: the state at the start."""
-        self.rate_factor = 1.0  # on the learning rate
-        self.stuck = False  # it diverges even at the least rate
+        """`factor`: a loss beyond `factor` times the usual one is a divergence; `good`: the initial state."""
+        self.rate_factor = 1.0  # factor on the learning rate
+        self.stuck = False  # whether it diverged even at the least rate
         self.good = good
         self._factor = factor
         self._candidates: list[tuple[int, GoodState]] = []
@@ -52,12 +53,12 @@ class DivergenceDetector:
         self._failures = self._stable = 0
 
     def resume(self, rate_factor: float, good: GoodState) -> None:
-        """Goes on as an earlier process had it: with its factor on the learning rate, from its state."""
+        """Continue where an earlier process ended, with its factor on the learning rate and its state."""
         self.rate_factor = rate_factor
         self.good = good
 
     def detect(self, critic_loss: float, broken: bool) -> bool:
-        """Whether a training diverged. `broken`: no step of it was finite; a loss of NaN says nothing."""
+        """Return whether an update round diverged. `broken`: none of its steps was finite. A NaN loss is ignored."""
         self._failures = self._failures + 1 if broken else 0
         if self._failures >= MAX_FAILURES:
             return True
@@ -70,7 +71,7 @@ class DivergenceDetector:
         return False
 
     def succeeded(self, number: int, state: Callable[[], GoodState]) -> None:
-        """Training `number` did; each tenth state is kept."""
+        """Count update round `number` as a success; every `BURN_IN`-th state becomes a candidate for the good one."""
         if number % BURN_IN == 0:
             self._candidates.append((number, state()))
         while self._candidates and number - self._candidates[0][0] >= BURN_IN:
@@ -80,7 +81,7 @@ class DivergenceDetector:
             self.rate_factor, self._stable = 2 * self.rate_factor, 0
 
     def roll_back(self) -> GoodState:
-        """Where to; from there on with half the rate."""
+        """Halve the learning rate and return the state to roll back to."""
         self.stuck = self.rate_factor <= LEAST_FACTOR
         self.rate_factor = max(self.rate_factor / 2, LEAST_FACTOR)
         self._failures = self._stable = 0

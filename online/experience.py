@@ -1,14 +1,14 @@
-"""One decision, and what came of it: what is kept of it until somebody learns from it.
+"""Decisions and experiences: what is stored of each decision until the policy is trained on it.
 
-    decision.action                # what is to be done, or None
-    decision.to_plain()            # for JSON: what a client is answered, and what is kept over a restart
+    decision.action                # the action to execute, or None
+    decision.to_plain()            # for JSON: the answer to the client, also kept over a restart
 
-A `Decision` is the one value that travels through the server: `online/decider.py` makes it, clients are answered with
-it, and who asks twice finds it again. An `Experience` is a decision with what learning needs besides.
+A `Decision` is the one value that travels through the server: `online/decider.py` makes it, the client gets it as the
+answer, and a resent request gets it again. An `Experience` is a decision with the data that training needs in addition.
 
-`Layout` fixes sizes and types once, so that thousands of experiences are rows of one array, the same in memory, in the
-run's file and in the trainer's hands. An action is a row of numbers: Box actions as the policy drew them, Discrete and
-MultiDiscrete choices as whole numbers.
+`Layout` fixes sizes and types, so that experiences are rows of one array, identical in memory, in the run's file and in
+the trainer. An action is a row of numbers: a Box action as the policy drew it, Discrete and MultiDiscrete choices as
+whole numbers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NAME_BYTES = 64
 
 
 class Verdict(IntEnum):
-    """What the gate said of a proposed action. OFF is not SEND: there was no gate."""
+    """The gate's verdict on a proposed action. OFF means that there was no gate, which differs from SEND."""
 
     OFF = 0
     SEND = 1
@@ -37,27 +37,27 @@ class Verdict(IntEnum):
 
 @dataclass(frozen=True)
 class Layout:
-    """Sizes of one task's experiences."""
+    """Sizes and types of one task's experiences."""
 
     obs: int  # width of the policy's observation
-    action: int  # numbers in an action
-    discrete: bool  # whole numbers
-    seen: int = 0  # values that the gate sees
-    seen_type: str = "float32"  # or uint8: bytes of an environment's state
+    action: int  # width of an action
+    discrete: bool  # whether actions are whole numbers
+    seen: int = 0  # width of the gate's observation
+    seen_type: str = "float32"  # its type; or uint8: the bytes of an environment's state
 
     @classmethod
     def of(cls, obs: int, spec: ActionSpec, seen: int = 0, seen_type: str = "float32") -> Layout:
-        """The layout for an action spec."""
+        """Return the layout for an action spec."""
         return cls(obs, spec.width, not isinstance(spec, Box), seen, seen_type)
 
     def dtype(self) -> np.dtype[Any]:
-        """One experience as a row; whole 8-byte words, the first two of which belong to the buffer."""
+        """Return the type of a row: its size is a multiple of 8 bytes, and the buffer sets the first two fields."""
         number = np.int64 if self.discrete else np.float32
         fields: list[Any] = [
-            ("check", np.uint64),  # of everything after it
-            ("number", np.int64),  # of the experience, from 0 on
+            ("check", np.uint64),  # checksum of the rest of the row
+            ("number", np.int64),  # sequence number of the experience, from 0
             ("time", np.float64),  # s since 1970
-            ("clock", np.float64),  # s that this run has been served, when it was decided
+            ("clock", np.float64),  # s that the run had been served at the decision
             ("decision", np.int64),
             ("version", np.int64),
             ("proposed", number, (self.action,)),
@@ -77,33 +77,33 @@ class Layout:
 
 
 def as_done(action: np.ndarray) -> np.ndarray:
-    """Actions (..., A) as they are done: a continuous one within -1 and 1, wherever it was drawn; a copy."""
+    """Return a copy of actions (..., A) as they are executed: continuous ones clipped to [-1, 1]."""
     return action.clip(-1.0, 1.0) if action.dtype.kind == "f" else action.copy()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What was decided on one observation."""
+    """The decision on one observation."""
 
     stream: str
-    decision: int  # its number, which comes back with the reward
-    proposed: np.ndarray  # (action,) what the policy chose
-    executed: np.ndarray  # (action,) what was done, as the policy drew it: after a WAIT another action, or the same
-    confidence: float  # in [0, 1], probability of the choice relative to the likeliest
+    decision: int  # its id, which the client sends with the reward
+    proposed: np.ndarray  # (action,) the policy's action
+    executed: np.ndarray  # (action,) the executed action before clipping; after a WAIT it may differ from `proposed`
+    confidence: float  # in [0, 1], probability of the choice relative to the likeliest one
     verdict: Verdict
-    expected: float  # the gate's reward for `proposed`; NaN without a gate
-    components: dict[str, float] = field(default_factory=dict)  # of `expected`, and what else the gate decided by
-    version: int  # of the policy, as it was in the forward pass
-    held: bool = False  # after a WAIT nothing was done that is an action: no action earned the reward
-    previous: str | None = None  # why the reward of the stream's decision before was refused; None: it was not
+    expected: float  # reward that the gate expects of `proposed`; NaN without a gate
+    components: dict[str, float] = field(default_factory=dict)  # terms of `expected`, and the gate's other quantities
+    version: int  # version of the policy in the forward pass
+    held: bool = False  # blocked without a fallback: no action was executed, so none earned the reward
+    previous: str | None = None  # why the reward of the stream's previous decision was refused; None: it was not
 
     @property
     def action(self) -> np.ndarray | None:
-        """(action,) what is to be done; None: nothing."""
+        """The action (action,) to execute; None: no action."""
         return None if self.held else as_done(self.executed)
 
     def to_plain(self) -> dict[str, Any]:
-        """Plain values for strict JSON, as the protocol's decision answer has them; `executed` is the `action`."""
+        """Return plain values for strict JSON, as in the protocol's decision answer; `executed` is the `action`."""
         action = self.action
         return {
             "stream": self.stream,
@@ -120,10 +120,8 @@ class Decision:
 
     @classmethod
     def from_plain(cls, values: Mapping[str, Any]) -> Decision:
-        """A decision with the same plain values. Raises KeyError, TypeError, ValueError if they are not one's."""
-        proposed = values["proposed"]
-        executed = values["executed"]
-        expected = values["expected"]
+        """Make a decision from plain values. Raises KeyError, TypeError or ValueError if they are invalid."""
+        proposed, executed, expected = values["proposed"], values["executed"], values["expected"]
         return cls(
             stream=str(values["stream"]),
             decision=int(values["decision"]),
@@ -141,30 +139,30 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class Experience(Decision):
-    """A decision to learn from; complete once the reward and the next observation are known."""
+    """A decision to train on; it is complete once the reward and the next observation are known."""
 
     obs: np.ndarray  # (obs,) float32
-    log_prob: float  # of `proposed` under the policy that chose it
-    executed_log_prob: float  # of `executed`; 0 for a discrete action that the gate chose: it was certain
-    seen: np.ndarray  # (seen,) what the gate saw
+    log_prob: float  # log-probability of `proposed` under the policy that chose it
+    executed_log_prob: float  # log-probability of `executed`; 0 for a discrete action that the gate forced
+    seen: np.ndarray  # (seen,) the gate's observation
     time: float  # s since 1970
     clock: float  # s that the run has been served
-    intervened: bool = False  # people had a hand in it, or gate or policy failed: never learned from
+    intervened: bool = False  # human intervention, or a failure of gate or policy: excluded from training
     reward: float | None = None  # None: pending
     next_obs: np.ndarray | None = None  # (obs,) float32; None: pending
-    done: bool = False  # the episode ended there, and not by a time limit
+    done: bool = False  # the episode terminated here; False if a time limit truncated it
 
     @property
     def complete(self) -> bool:
-        """Whether everything that came of it is known."""
+        """Whether the reward and the next observation are known."""
         return self.reward is not None and self.next_obs is not None
 
     def rewarded(self, reward: float) -> Experience:
-        """With its reward."""
+        """Return a copy with its reward."""
         return replace(self, reward=reward)
 
     def followed(self, next_obs: np.ndarray, done: bool) -> Experience:
-        """With the observation that came after it."""
+        """Return a copy with the next observation."""
         return replace(self, next_obs=next_obs, done=done)
 
 
@@ -175,7 +173,7 @@ _AS_THEY_ARE = (
 
 
 def to_row(experience: Experience, row: np.ndarray) -> None:
-    """Writes an experience into a row (), of its layout's type; what is pending becomes NaN."""
+    """Write an experience into a row (), of its layout's type; a pending reward or observation becomes NaN."""
     for name in _AS_THEY_ARE:
         row[name] = getattr(experience, name)
     row["stream"] = experience.stream.encode()
@@ -184,7 +182,7 @@ def to_row(experience: Experience, row: np.ndarray) -> None:
 
 
 def from_row(row: np.ndarray) -> Experience:
-    """The inverse of `to_row`; rows hold no components, and no experiences in which people intervened."""
+    """Make an experience from a row. Rows have no components, and never an experience with `intervened` set."""
     values: dict[str, Any] = {n: row[n].copy() if row[n].ndim else row[n].item() for n in _AS_THEY_ARE}
     values["verdict"] = Verdict(values["verdict"])
     reward, next_obs = row["reward"].item(), row["next_obs"].copy()

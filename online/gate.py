@@ -1,11 +1,11 @@
-"""The gate: says of a proposed action whether it is sent, and says it again when that experience is learned from.
+"""The gate: decides whether a proposed action is sent, and is re-evaluated when that experience is trained on.
 
     judgement = gate.evaluate(seen, action, confidence)
     judgement.verdict            # (n,) SEND or WAIT
 
-`seen` is what the gate judges by, kept with each experience, so that a later judgement is about the same moment: the
-raw observation for a cost function, the environment's state for a look ahead. A gate must be deterministic: equal
-inputs give equal verdicts until its rules change. How often it still agrees with its earlier verdicts is a metric.
+`seen` is the gate's observation. It is stored with each experience, so that a re-evaluation refers to the same moment:
+the raw observation for a cost function, the environment's state for a look-ahead. A gate must be deterministic: equal
+inputs give equal verdicts until its rules change. The fraction of verdicts that are unchanged is a metric (agreement).
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from livegym.online.experience import Verdict
 from livegym.tasks.base import ActionSpec
 
 LARGEST = 1e15
-"""Expected rewards beyond it could not be learned from."""
+"""Largest expected reward; the policy could not be trained on larger ones."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a gate said of n proposed actions."""
+    """A gate's judgement on n proposed actions."""
 
     verdict: np.ndarray  # (n,) int8: Verdict.SEND or Verdict.WAIT
-    expected: np.ndarray  # (n,) float32, the reward expected of the proposed action
-    components: dict[str, np.ndarray]  # name -> (n,): terms of the expected reward, and what else was decided by
-    fallback: np.ndarray | None = None  # (n, A) done instead after a WAIT; None: nothing is done
+    expected: np.ndarray  # (n,) float32, expected reward of the proposed action
+    components: dict[str, np.ndarray]  # name -> (n,): terms of the expected reward, and other quantities used
+    fallback: np.ndarray | None = None  # (n, A) executed instead after a WAIT; None: no action is executed
 
 
 class Gate(Protocol):
-    """Judges proposed actions. The one that serves and the one that trains have one each."""
+    """Judges proposed actions. The serving process and the trainer have one instance each."""
 
     name: str
 
     def evaluate(self, seen: np.ndarray, action: np.ndarray, confidence: np.ndarray) -> Judgement:
-        """seen (n, S), action (n, A) as it would be done, confidence (n,) in [0, 1] -> what it says of each."""
+        """Judge n actions: `seen` (n, S), `action` (n, A) as it would be executed, `confidence` (n,) in [0, 1]."""
 
 
 def check_judgement(judgement: Judgement, n: int, action: ActionSpec) -> None:
-    """Raises ValueError if a gate's answer is not what it must be, naming the part."""
+    """Raises ValueError, which names the wrong part, if a gate's judgement is invalid."""
     verdict, expected = np.asarray(judgement.verdict), np.asarray(judgement.expected)
     if verdict.shape != (n,) or not np.isin(verdict, (Verdict.SEND, Verdict.WAIT)).all():
         raise ValueError(f"the gate's verdict is {verdict!r}; allowed: {n} of SEND (1) and WAIT (2)")
@@ -59,10 +59,10 @@ def check_judgement(judgement: Judgement, n: int, action: ActionSpec) -> None:
 
 
 def check_choices(actions: np.ndarray, spec: ActionSpec) -> None:
-    """Raises ValueError if actions (n, A) are choices that there are not."""
+    """Raises ValueError if discrete actions (n, A) are out of range."""
     if spec.choices is None:
         return
     wrong = ~((actions >= 0) & (actions < np.array(spec.choices)) & (actions == np.floor(actions))).all(1)
     if wrong.any():
         shown, ends = actions[wrong][0].tolist(), ", ".join(f"0 to {size - 1}" for size in spec.choices)
-        raise ValueError(f"action {shown}: there is no such choice; allowed: whole numbers, {ends}")
+        raise ValueError(f"action {shown} is out of range; allowed: whole numbers, {ends}")

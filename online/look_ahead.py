@@ -1,14 +1,15 @@
-"""A safety shield for any task with a simulator: rolls a proposed action forward in a copy before it is sent.
+"""A safety shield for any task with a simulator: tries a proposed action in a copy of the simulator before it is sent.
 
-The copy is set to the state that the action would act in, and holds the action for `horizon` control steps. One that
-ends an episode by failure within them waits, and so does one whose expected reward is below the threshold, where there
-is one. What is done instead is whichever of a few plain actions (nothing, half of it, its opposite; of a few choices
-each one) stays out of failure longest, and then earns most.
+The copy is set to the state in which the action would act, and holds the action for `horizon` control steps. The
+verdict is WAIT if the episode fails within these steps, or if the expected reward is below the threshold (if one is
+set). Then the best of a few plain actions is executed instead: zero, half of the proposed action or its opposite; for a
+few discrete choices, any of them. The best one survives longest, and earns most among equals.
 
-The expected reward is that of the first step, which is what the proposed action earns; its components are the task's
-own weighted terms, and how long it survives of the horizon. The copy draws from a generator that is set alike before
-each roll, and draws no new randomisation within an episode (a push that has begun goes on): so the same state and
-action are judged the same, whoever is beside them. That holds for tasks that draw nothing themselves within a step.
+The expected reward is that of the first step, because the proposed action earns only that one. Its components are the
+task's weighted reward terms, and the fraction of the horizon that it survives. Before each rollout, the copy's
+random generator is set to the same state, and no new randomisation is drawn within an episode (a push that has begun
+continues). So equal states and actions are judged equally, whatever the other rows of the batch are. This holds for
+tasks that draw no random numbers of their own within a step.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from livegym.online.gate import Judgement
 from livegym.tasks.base import Box, Discrete
 from livegym.tasks.env import Env
 
-CHOICES = 16  # at most so many discrete choices are all tried
+CHOICES = 16  # up to this many discrete choices, all are tried
 
 
 class StateRows:
-    """States of environments as rows of bytes, and back."""
+    """Converts states of environments to rows of bytes, and back."""
 
     def __init__(self, env: Env) -> None:
         self._env = env
@@ -38,17 +39,17 @@ class StateRows:
         self.width = sum(value.numel() * value.element_size() for _, _, value in self._places)
 
     def pack(self, state: dict[str, Any]) -> np.ndarray:
-        """What `Env.state_dict` gave for n environments -> (n, width) uint8."""
+        """Pack the `Env.state_dict` of n environments into rows (n, width) uint8."""
         parts = [_bytes_of(state[part] if name == "" else state[part][name]) for part, name, _ in self._places]
         return np.concatenate(parts, axis=1)
 
     def unpack(self, rows: np.ndarray) -> dict[str, Any]:
-        """(n, width) uint8 -> a state for `Env.load_state_dict`, with this environment's own generator."""
+        """Unpack rows (n, width) uint8 into a state for `Env.load_state_dict`, with this environment's generator."""
         state = {key: dict(value) if isinstance(value, dict) else value for key, value in self._template.items()}
         at = 0
         for part, name, like in self._places:
             size = like.numel() * like.element_size()
-            raw = rows[:, at : at + size].copy()  # also of one row, whose stride matters to torch, if not to numpy
+            raw = rows[:, at : at + size].copy()  # a copy even of one row: torch, unlike numpy, checks its stride
             value = torch.from_numpy(raw).view(like.dtype if like.dtype != torch.bool else torch.uint8)
             value = value.reshape(len(rows), *like.shape[1:]).to(like.dtype).to(self._env.sim.device)
             at += size
@@ -72,21 +73,22 @@ def _bytes_of(value: Tensor) -> np.ndarray:
 
 
 class LookAhead:
-    """`gate=lookahead`."""
+    """The look-ahead gate (`gate=lookahead`)."""
 
     name = "lookahead"
 
     def __init__(self, scratch: Env, horizon: int, threshold: float | None) -> None:
-        """`scratch`: a copy of the environments that nobody else uses; `horizon`: control steps."""
-        self._env = scratch
-        self._horizon = horizon
-        self._threshold = threshold
+        """`scratch`: a copy of the environments for this gate alone; `horizon`: control steps.
+
+        `threshold`: least expected reward of a SEND; None: no limit.
+        """
+        self._env, self._horizon, self._threshold = scratch, horizon, threshold
         scratch.randomizer.draw_at_resets_only()
         self.rows = StateRows(scratch)
         self._success = scratch.success_reason
 
     def evaluate(self, seen: np.ndarray, action: np.ndarray, confidence: np.ndarray) -> Judgement:
-        """seen (n, width) rows of states, action (n, A) -> what becomes of them."""
+        """Judge actions (n, A) in the states `seen` (n, width), packed by `StateRows`."""
         parts = [self._evaluate(seen[i : i + self._env.num_envs], action[i : i + self._env.num_envs])
                  for i in range(0, len(seen), self._env.num_envs)]  # fmt: skip
         return Judgement(
@@ -111,7 +113,7 @@ class LookAhead:
         return Judgement(verdict, expected.astype(np.float32), components, fallback)
 
     def _roll(self, seen: np.ndarray, action: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(n,) steps without failure, (n,) what they earned, (n, T) the first step's weighted terms."""
+        """Return steps without failure (n,), their total reward (n,), and the first step's weighted terms (n, T)."""
         env, n = self._env, len(seen)
         env.load_state_dict(self.rows.unpack(seen), torch.arange(n, device=env.sim.device))
         held = env.zero_action()
@@ -127,7 +129,7 @@ class LookAhead:
                 first = step.terms[:n].cpu().clone()
             ended = (step.terminated | step.truncated)[:n].cpu()
             survived += (alive & ~failed).long()
-            survived[alive & ended & ~failed] = self._horizon  # an end that is no failure: nothing comes after it
+            survived[alive & ended & ~failed] = self._horizon  # an end without failure counts as survival
             alive &= ~ended
             if not alive.any():
                 break
@@ -142,10 +144,8 @@ class LookAhead:
         return success
 
     def _best(self, seen: np.ndarray, action: np.ndarray) -> np.ndarray:
-        """(n, A) of the plain actions the safest one, for each row."""
-        best = action.copy()
-        longest = np.full(len(seen), -1)
-        most = np.full(len(seen), -math.inf)
+        """Return the best plain action for each row (n, A)."""
+        best, longest, most = action.copy(), np.full(len(seen), -1), np.full(len(seen), -math.inf)
         for candidate in self._candidates(action):
             survived, earned, _ = self._roll(seen, candidate)
             better = (survived > longest) | ((survived == longest) & (earned > most))  # first safe, then good

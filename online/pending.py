@@ -1,12 +1,12 @@
-"""Decisions that wait for what comes of them, by stream and decision id. Belongs to the thread that serves.
+"""Pending decisions, by stream and decision id. Not thread-safe; the serving thread calls all methods.
 
     pending.add(experience)
-    pending.followed("north", next_obs)                 # the next observation of that stream came
-    complete = pending.rewarded("north", 17, 0.5)       # raises RewardError if that makes no sense
+    pending.followed("north", next_obs)                 # the next observation of that stream arrived
+    complete = pending.rewarded("north", 17, 0.5)       # raises RewardError if the reward is refused
 
-An experience is complete with its reward and the observation that came next, in whatever order they come. A reward may
-come late, twice, for a decision that never was, or for another stream's: each is counted, refused with its reason, and
-changes nothing. What waits too long is given up, and its reward is then too late.
+An experience is complete once it has its reward and its next observation, which may arrive in either order. A reward
+may come late, a second time, for an unknown decision, or for the decision of another stream: such a reward is refused
+with a reason and counted, and changes nothing. A decision that has waited too long is dropped; its reward is then late.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import numpy as np
 
 from livegym.online.experience import Experience
 
-REMEMBERED = 1000  # decisions of a stream that have ended, so that a second reward is known as such
+REMEMBERED = 1000  # closed decisions of a stream that are remembered, so that a second reward is recognised
 SESSION = 2**32
-"""Decision ids are session x SESSION + a count from 1 on: what was decided before a restart is known by its id."""
+"""Decision ids are session x SESSION + a count from 1, so an id shows whether it is from before a restart."""
 
 
 class RewardError(ValueError):
@@ -34,13 +34,14 @@ class RewardError(ValueError):
 
 
 class Pending:
-    """Open decisions of many streams."""
+    """The pending decisions of all streams."""
 
     def __init__(self, time_to_live: float, capacity: int, session: int = 1, streams: int = 1000) -> None:
-        """`time_to_live`: s served, after which a decision is given up; `capacity`: open ones in all, the oldest goes.
+        """`time_to_live`: s served after which a decision is dropped; `capacity`: most pending decisions in all.
 
-        `session`: how often the run was taken up; ids of earlier ones that are not restored are too late. `streams`:
-        whose ended decisions are remembered; those of the one that ended one longest ago are forgotten.
+        Beyond the capacity, the oldest decision is dropped. `session`: number of times that the run was opened; the
+        rewards of decisions from earlier sessions that are not restored are late. `streams`: number of streams whose
+        closed decisions are remembered; beyond it, the stream that closed one least recently is forgotten.
         """
         self._ttl = time_to_live
         self._capacity = capacity
@@ -48,8 +49,8 @@ class Pending:
         self._streams = streams
         self._made = 0
         self._open: OrderedDict[tuple[str, int], Experience] = OrderedDict()  # the oldest first
-        self._last: dict[str, int] = {}  # stream -> its newest open decision
-        self._ended: OrderedDict[str, OrderedDict[int, str]] = OrderedDict()  # stream -> decision -> how it ended
+        self._last: dict[str, int] = {}  # stream -> its newest pending decision
+        self._ended: OrderedDict[str, OrderedDict[int, str]] = OrderedDict()  # stream -> closed decision -> how
         self.refused: Counter[str] = Counter()
         self.expired = 0
 
@@ -57,46 +58,46 @@ class Pending:
         return len(self._open)
 
     def next_id(self) -> int:
-        """An id that no decision of this run ever had."""
+        """Return an id that no decision of this run has had."""
         self._made += 1
         return self._session * SESSION + self._made
 
     def add(self, experience: Experience) -> None:
-        """A new decision. Raises ValueError if its id is in use."""
+        """Add a decision. Raises ValueError if its id is in use."""
         key = (experience.stream, experience.decision)
         if key in self._open or experience.decision in self._ended.get(experience.stream, ()):
-            raise ValueError(f"decision {experience.decision} of stream {experience.stream!r} has been made already")
+            raise ValueError(f"decision {experience.decision} of stream {experience.stream!r}: this id is in use")
         self._open[key] = experience
         self._last[experience.stream] = experience.decision
         while len(self._open) > self._capacity:
             self._expire(next(iter(self._open)))
 
     def restore(self, experiences: Iterable[Experience]) -> None:
-        """Takes over decisions of an earlier session, the oldest first."""
+        """Add the pending decisions of an earlier session, the oldest first."""
         for experience in experiences:
             self.add(experience)
 
     def last_of(self, stream: str) -> Experience | None:
-        """The newest decision of a stream, if it is still open."""
+        """Return the newest decision of a stream; None if it is no longer pending."""
         decision = self._last.get(stream)
         return None if decision is None else self._open.get((stream, decision))
 
     def followed(self, stream: str, next_obs: np.ndarray, done: bool = False) -> Experience | None:
-        """The next observation of a stream came: its newest decision, if that is complete by now, else None.
+        """Add the next observation to the stream's newest decision; return the experience if it is complete, else None.
 
-        Raises ValueError if the observation does not fit; nothing has changed then.
+        Raises ValueError if the shape is wrong or a number is non-finite; nothing changes then.
         """
         experience = self.last_of(stream)
         if experience is None or experience.next_obs is not None:
             return None
         if next_obs.shape != experience.obs.shape or not np.isfinite(next_obs).all():
-            raise ValueError(f"an observation of {next_obs.shape}; {experience.obs.shape} finite numbers are expected")
+            raise ValueError(f"next observation: shape {next_obs.shape}; expected {experience.obs.shape}, all finite")
         return self._update(experience.followed(next_obs, done))
 
     def rewarded(self, stream: str, decision: int, reward: float, done: bool = False) -> Experience | None:
-        """The reward of a decision came: the experience, if it is complete by now, else None.
+        """Add the reward to a decision; return the experience if it is complete, else None.
 
-        `done`: the episode ended there, so no observation follows. Raises RewardError; nothing has changed then.
+        `done`: the episode ended there, so no observation follows. Raises RewardError; nothing changes then.
         """
         if not math.isfinite(reward):
             raise self._refusal("invalid", f"reward {reward} of decision {decision}: must be a finite number")
@@ -107,11 +108,11 @@ class Pending:
             raise self._refusal("duplicate", f"decision {decision} of stream {stream!r} has its reward already")
         experience = experience.rewarded(reward)
         if done and experience.next_obs is None:
-            experience = experience.followed(experience.obs, True)  # nothing follows: it counts for nothing
+            experience = experience.followed(experience.obs, True)  # a placeholder: its value is never used
         return self._update(replace(experience, done=experience.done or done))
 
     def expire(self, now: float) -> int:
-        """Gives up what has waited too long at `now`, s served; how many."""
+        """Drop the decisions that have waited too long at `now`, in s served; return how many."""
         old = []
         for key, experience in self._open.items():
             if now - experience.clock <= self._ttl:
@@ -122,7 +123,7 @@ class Pending:
         return len(old)
 
     def all(self) -> list[Experience]:
-        """All open decisions, the oldest first: to be kept over a restart."""
+        """Return all pending decisions, the oldest first, to store them over a restart."""
         return list(self._open.values())
 
     def _update(self, experience: Experience) -> Experience | None:
@@ -135,7 +136,7 @@ class Pending:
 
     def _expire(self, key: tuple[str, int]) -> None:
         self.expired += 1
-        self._close(key, "given up")
+        self._close(key, "dropped")
 
     def _close(self, key: tuple[str, int], how: str) -> None:
         stream, decision = key
@@ -153,14 +154,16 @@ class Pending:
     def _unfit(self, stream: str, decision: int) -> RewardError:
         ended = self._ended.get(stream)
         how = ended.get(decision) if ended is not None else None
-        words = f"decision {decision} of stream {stream!r}"
+        name = f"decision {decision} of stream {stream!r}"
         if how == "rewarded":
-            return self._refusal("duplicate", f"{words} has its reward already")
-        if how == "given up":
-            return self._refusal("late", f"{words} waited longer than {self._ttl:g} s and was given up")
+            return self._refusal("duplicate", f"{name} has its reward already")
+        if how == "dropped":
+            reason = f"it waited longer than online.pending_ttl_s={self._ttl:g} s, or too many were pending"
+            return self._refusal("late", f"{name} was dropped: {reason}")
         if 0 < decision < self._session * SESSION:
-            return self._refusal("late", f"{words} was made before a restart, and was given up with it")
-        return self._refusal("unknown", f"stream {stream!r} has made no decision {decision} that is remembered")
+            return self._refusal("late", f"{name} was made before a restart, and was dropped then")
+        unknown = f"stream {stream!r} has no known decision {decision}. Send both as they were in the answer"
+        return self._refusal("unknown", unknown)
 
     def _refusal(self, kind: str, message: str) -> RewardError:
         self.refused[kind] += 1

@@ -1,21 +1,22 @@
-"""The replay buffer: the last completed experiences, in a file of the run that two processes have mapped.
+"""The replay buffer: the last completed experiences, in a file of the run that two processes map into memory.
 
-    writer = ReplayWriter(path, layout, capacity)      # the one that serves
-    writer.add(experience)                             # never waits for anybody
+    writer = ReplayWriter(path, layout, capacity)      # the serving process
+    writer.add(experience)                             # never waits for a reader
 
-    reader = ReplayReader(path, layout, capacity)      # the one that trains
+    reader = ReplayReader(path, layout, capacity)      # the trainer's process
     rows, weights = reader.sample(32, rng)
 
-Nobody locks. The writer fills one row after the other and starts again at the first; a reader copies rows and looks
-whether each is one whole experience: a row carries its number and a checksum over everything in it, so one that was
-being written over meanwhile, or was left half written by a kill, is recognised and left out. What is in the
-file survives both processes; a run that is resumed goes on with it.
+There are no locks. The writer fills the rows in order and starts again at the first. A reader copies rows and then
+verifies each copy: a row carries its number and a checksum over its content, so a row that was overwritten during the
+copy, or that was only partially written when the process was killed, is recognised and left out. The file survives both
+processes; a resumed run continues with it.
 
-The file's blocks are reserved when it is made: a full disk says so then, by an error, and not later, by a signal.
+The file's blocks are allocated when it is created, so a full disk causes an error then, rather than a signal later.
 
 `prioritised`: experiences are drawn in proportion to priority^alpha and weighted by (N p)^-beta (Schaul et al. 2016,
-arXiv:1511.05952; beta stays as it is). The priority is the error that the trainer tells, in standard deviations, plus a
-floor; until it tells one, |reward - mean| / spread of all that came so far, for the rare and the highly rewarded.
+arXiv:1511.05952; beta is constant). The priority is the error that the trainer reports, in standard deviations, plus a
+floor. Until it reports one, it is |reward - mean| / standard deviation over all rewards so far, plus the floor, which
+favours rare and high rewards.
 """
 
 from __future__ import annotations
@@ -33,26 +34,24 @@ from livegym.utils.errors import UserError
 from livegym.utils.moments import Moments
 
 ALPHA, BETA = 0.6, 0.4
-RECENT = 1000  # experiences, among which is one of the newest version
-FLOOR = 0.05  # least priority, so that everything is seen now and then
+RECENT = 1000  # last experiences that are searched for the newest version
+FLOOR = 0.05  # least priority, so that every experience is sampled now and then
 
 
 class ReplayWriter:
-    """The one who adds. Holds whatever the file held already, but for rows that a kill left half written."""
+    """Adds experiences to the file. What the file already has is kept, except for partially written rows."""
 
     def __init__(self, path: Path, layout: Layout, capacity: int) -> None:
-        """Makes the file, or takes it up. Raises UserError if it cannot be had, or is of another buffer."""
-        self.path = path
-        self.layout = layout
-        self.capacity = capacity
+        """Create or open the file. Raises UserError if that fails, or if the file belongs to another buffer."""
+        self.path, self.layout, self.capacity = path, layout, capacity
         try:
             fresh = not path.exists()
             descriptor = make_file(path, layout, capacity) if fresh else open_file(path, layout, capacity)
         except OSError as error:
             size = f"{file_bytes(layout, capacity) / 1e6:,.1f}"
             raise UserError(
-                f"the replay buffer {path} cannot be had ({error.strerror or error}): it takes {size} MB. Make "
-                f"room, or keep fewer experiences: online.buffer_capacity=<less than {capacity}>"
+                f"the replay buffer {path} cannot be opened ({error.strerror or error}): it takes {size} MB. Free "
+                f"disk space, or store fewer experiences: online.buffer_capacity=<less than {capacity}>"
             ) from error
         try:
             self._mapped = MappedRing(descriptor, layout, capacity)
@@ -66,25 +65,26 @@ class ReplayWriter:
 
     def _drop_partial(self) -> int:
         m = self._mapped
-        whole = (checks_of(m.words, self._factors) == m.rows["check"]) & (m.numbers == m.rows["number"])
-        partial = int(((m.numbers >= 0) & ~whole).sum())
-        m.numbers[~whole] = -1
+        complete = (checks_of(m.words, self._factors) == m.rows["check"]) & (m.numbers == m.rows["number"])
+        partial = int(((m.numbers >= 0) & ~complete).sum())
+        m.numbers[~complete] = -1
         m.header["added"] = max(int(m.header["added"]), int(m.numbers.max()) + 1)
         return partial
 
     def add(self, experience: Experience) -> None:
-        """A completed experience; the oldest makes room. Raises ValueError for one that is pending, or does not fit."""
+        """Add an experience in place of the oldest. Raises ValueError if it is pending, excluded or misshapen."""
         e = experience
         if not e.complete or e.next_obs is None:
             raise ValueError(f"decision {e.decision} of {e.stream!r} is not complete yet")
         if e.intervened:
             raise ValueError(
-                f"decision {e.decision} of {e.stream!r} is of a human intervention: nothing is learned from it"
+                f"decision {e.decision} of {e.stream!r} is excluded from training: human intervention, or "
+                "failure of gate or policy"
             )
         sizes = (e.obs.shape, e.next_obs.shape, e.proposed.shape, e.executed.shape, e.seen.shape)
         wanted = ((self.layout.obs,),) * 2 + ((self.layout.action,),) * 2 + ((self.layout.seen,),)
         if sizes != wanted:
-            raise ValueError(f"an experience of sizes {sizes}; this buffer holds {wanted}")
+            raise ValueError(f"the experience has shapes {sizes}; this buffer needs {wanted}")
         m, number = self._mapped, int(self._mapped.header["added"])
         slot = number % self.capacity
         to_row(e, self._row[0])
@@ -102,16 +102,16 @@ class ReplayWriter:
 
     @property
     def sessions(self) -> int:
-        """How often this file was taken up, this time included."""
+        """Number of times that this file was opened for writing, this time included."""
         return int(self._mapped.header["sessions"])
 
     @property
     def clock(self) -> float:
-        """s that the run had been served when this was last told."""
+        """s that the run had been served at the last call of `tell`."""
         return float(self._mapped.header["clock"])
 
     def tell(self, clock: float) -> None:
-        """How long the run has been served, which is what ages are measured by: no clock of the wall's jumps in it."""
+        """Store the s that the run has been served. Ages are measured by this clock, not by the system time."""
         self._mapped.header["clock"] = clock
 
     def __len__(self) -> int:
@@ -120,21 +120,21 @@ class ReplayWriter:
 
 @dataclass(frozen=True)
 class Sieve:
-    """Which experiences are learned from."""
+    """Selects the experiences to train on."""
 
-    max_age: float = math.inf  # s served, beyond which one is too old
-    without: Verdict | None = None  # but for those with this verdict
-    without_held: bool = False  # but for those after which nothing was done
+    max_age: float = math.inf  # greatest age in s served
+    without: Verdict | None = None  # excludes experiences with this verdict
+    without_held: bool = False  # excludes blocked actions without a fallback
 
 
 ALL = Sieve()
 
 
 class ReplayReader:
-    """The one who samples. Priorities are its own."""
+    """Samples experiences from the file. The priorities are in this object, not in the file."""
 
     def __init__(self, path: Path, layout: Layout, capacity: int, prioritised: bool = False) -> None:
-        """Raises UserError if the file is missing or of another buffer."""
+        """Open the file. Raises UserError if it is missing, or if it belongs to another buffer."""
         try:
             descriptor = open_file(path, layout, capacity)
         except OSError as error:
@@ -144,10 +144,10 @@ class ReplayReader:
         finally:
             os.close(descriptor)
         self.capacity, self.prioritised = capacity, prioritised
-        self.partial = 0  # copies that were no whole experience, and left out
+        self.partial = 0  # incomplete copies, which were left out
         self._factors = factors_of(self._mapped.words.shape[1])
         self._priority = np.zeros(capacity)
-        self._known = np.full(capacity, -1, np.int64)  # numbers whose first priority has been set
+        self._known = np.full(capacity, -1, np.int64)  # slot -> number of the experience whose priority is set
         self._rewards = Moments()
 
     @property
@@ -157,12 +157,12 @@ class ReplayReader:
 
     @property
     def newest_version(self) -> int:
-        """The newest version that an experience here was decided by; 0 if there is none."""
+        """The newest version among the recent experiences; 0 if there are none."""
         rows = self.fresh(max(0, self.added - RECENT))
         return int(rows["version"].max()) if len(rows) else 0
 
     def usable(self, sieve: Sieve = ALL) -> np.ndarray:
-        """Slots (n,) of the experiences that a sieve lets through."""
+        """Return the slots (n,) of the experiences that a sieve accepts."""
         m = self._mapped
         usable = m.numbers >= 0
         if math.isfinite(sieve.max_age):
@@ -174,26 +174,26 @@ class ReplayReader:
         return np.flatnonzero(usable)
 
     def expired(self, max_age: float) -> int:
-        """How many experiences in the file are older than `max_age` s served."""
+        """Return how many experiences in the file are older than `max_age` s served."""
         m = self._mapped
         return int(((m.numbers >= 0) & (m.rows["clock"] < float(m.header["clock"]) - max_age)).sum())
 
     def fresh(self, after: int) -> np.ndarray:
-        """Rows (n,) of the experiences with numbers from `after` on that are still here, the oldest first."""
+        """Return rows (n,) of the experiences with number `after` or greater that are still here, the oldest first."""
         slots = np.flatnonzero(self._mapped.numbers >= after)
-        rows = self._whole(slots)
+        rows = self._complete_rows(slots)
         return rows[np.argsort(rows["number"])]
 
     def last_rewards(self, count: int) -> np.ndarray:
-        """Rewards (n,) of the last `count` experiences, for a mean: rows are not checked, one may be written over."""
+        """Return rewards (n,) of the last `count` experiences, for a mean. They are not verified by checksum."""
         m = self._mapped
         return m.rows["reward"][m.numbers >= max(0, self.added - count)]
 
     def sample(self, size: int, rng: np.random.Generator, sieve: Sieve = ALL) -> tuple[np.ndarray, np.ndarray]:
-        """Rows (n,) that a sieve lets through, and their importance weights (n,) float32, 1 where sampling is uniform.
+        """Return rows (n,) that a sieve accepts, and importance weights (n,) float32, which are 1 for uniform sampling.
 
-        Uniform: `size` different ones, or all if there are fewer. Prioritised: `size` draws with replacement.
-        Copies that are not whole are left out, so there may be a few less.
+        Uniform: `size` different rows, or all if there are fewer. Prioritised: `size` draws with replacement.
+        Incomplete copies are left out, so there may be a few less.
         """
         slots = self.usable(sieve)
         if not len(slots):
@@ -211,11 +211,11 @@ class ReplayReader:
         else:
             chosen = rng.choice(slots, min(size, len(slots)), replace=False)
             weights = np.ones(len(chosen))
-        rows, whole = self._copies(chosen)
-        return rows[whole], weights[whole].astype(np.float32)
+        rows, complete = self._copies(chosen)
+        return rows[complete], weights[complete].astype(np.float32)
 
     def prioritise(self, rows: np.ndarray, errors: np.ndarray) -> None:
-        """New priorities, |errors| (n,) in standard deviations, of experiences that are still here."""
+        """Set new priorities from errors (n,), in standard deviations, for experiences that are still here."""
         slots = rows["number"] % self.capacity
         same = self._known[slots] == rows["number"]
         self._priority[slots[same]] = np.abs(errors[same]) + FLOOR
@@ -226,21 +226,21 @@ class ReplayReader:
         if not len(new):
             return
         rewards, numbers = self._mapped.rows["reward"][new].astype(float), self._mapped.numbers[new].copy()
-        rewards = np.nan_to_num(rewards)  # of a row that is written over just now
+        rewards = np.nan_to_num(rewards)  # a row may be overwritten at this moment
         for reward in rewards.tolist():
             self._rewards.add(reward)
         spread = self._rewards.std or 1.0
         self._priority[new] = np.abs(rewards - self._rewards.mean) / spread + FLOOR
         self._known[new] = numbers
 
-    def _whole(self, slots: np.ndarray) -> np.ndarray:
-        rows, whole = self._copies(slots)
-        return rows[whole]
+    def _complete_rows(self, slots: np.ndarray) -> np.ndarray:
+        rows, complete = self._copies(slots)
+        return rows[complete]
 
     def _copies(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Copies of rows (n,), and which of them are whole (n,)."""
+        """Return copies of rows (n,), and a mask (n,) of the complete ones."""
         words = self._mapped.words[slots]  # a copy
         rows = words.reshape(-1).view(self._mapped.dtype)
-        whole = (checks_of(words, self._factors) == rows["check"]) & (rows["number"] % self.capacity == slots)
-        self.partial += int((~whole).sum())
-        return rows, whole
+        complete = (checks_of(words, self._factors) == rows["check"]) & (rows["number"] % self.capacity == slots)
+        self.partial += int((~complete).sum())
+        return rows, complete

@@ -1,14 +1,15 @@
-"""What a sampled experience teaches: its reward, and of which action.
+"""Turns sampled experiences into training samples: an action and its reward.
 
     samples = combine(rows, judgement, rule)
 
-An experience that was sent teaches a mixture of what came of it and of what the gate, asked again, expects of it. One
-that waited is another matter: the reward belongs to the action that was done *instead*, and counts less. Less means
-less *good*: with the multiplier m it is r - (1 - m) |r|, for to halve a penalty would reward being blocked. What
-was proposed and blocked never happened; it is learned from by what the gate expects of it, weakened alike, where
-`train_on_blocked` says so: otherwise a policy that only proposes what is blocked would never hear of it.
+After a SEND, the reward is a mixture of the actual reward and the reward that the re-evaluated gate expects. After a
+WAIT, the actual reward belongs to the action that was executed *instead*, and counts less. Less means less *good*: with
+the multiplier m it is r - (1 - m) |r|, because multiplying a penalty by m would make it smaller, and so reward being
+blocked. The blocked action itself was never executed; with `train_on_blocked`, it is a sample too, with the reward that
+the gate expects of it, reduced in the same way. Otherwise a policy whose proposals are all blocked would never learn
+that.
 
-Where the gate has changed its mind since, the experience is punished or left out.
+If the gate's verdict has changed since, the experience is penalised or skipped (`on_disagreement`).
 """
 
 from __future__ import annotations
@@ -24,27 +25,27 @@ from livegym.schema import OnlineConfig
 
 @dataclass(frozen=True)
 class TrainingSamples:
-    """What a batch of n rows teaches: k actions with their rewards."""
+    """The training samples of a batch of n rows: k actions with their rewards."""
 
     index: np.ndarray  # (k,) rows of the batch
     action: np.ndarray  # (k, A)
-    log_prob: np.ndarray  # (k,) under the policy that acted
+    log_prob: np.ndarray  # (k,) log-probability under the policy that acted
     reward: np.ndarray  # (k,)
-    ends: np.ndarray  # (k,) bool: nothing came after it; of what was blocked, nothing did
-    gated: int  # rows that a gate had judged, and judged again
-    agreed: int  # of those, judged as before
+    ends: np.ndarray  # (k,) bool: no next state is valued; always true for blocked actions
+    gated: int  # rows with a verdict that was re-evaluated
+    agreed: int  # those of them whose verdict is unchanged
 
     def __len__(self) -> int:
         return len(self.index)
 
 
 def weakened(reward: np.ndarray, multiplier: float) -> np.ndarray:
-    """r - (1 - m) |r|: a good one counts m times, a bad one (2 - m) times."""
+    """Return r - (1 - m) |r|: a positive reward counts m times, a negative one (2 - m) times."""
     return reward - (1.0 - multiplier) * np.abs(reward)
 
 
 def combine(rows: np.ndarray, judgement: Judgement | None, rule: OnlineConfig) -> TrainingSamples:
-    """The training samples of rows (n,). `judgement`: what the gate says of them now; None without a gate."""
+    """Return the training samples of rows (n,). `judgement`: the gate's re-evaluation of them; None without a gate."""
     verdict, actual = rows["verdict"], rows["reward"].astype(np.float64)
     sent, waited = verdict == Verdict.SEND, verdict == Verdict.WAIT
     agrees = np.ones(len(rows), bool)

@@ -20,18 +20,18 @@ HEADER = np.dtype(
         ("magic", np.uint64),
         ("capacity", np.int64),
         ("row_bytes", np.int64),
-        ("sessions", np.int64),  # how often a writer took it up
-        ("added", np.int64),  # experiences so far: the next one's number
-        ("clock", np.float64),  # s that the run has been served, as of now
+        ("sessions", np.int64),  # number of times that a writer opened the file
+        ("added", np.int64),  # experiences added so far, which is the next one's number
+        ("clock", np.float64),  # s that the run has been served
     ]
 )
 PAGE = 4096
-MOST = 2**50  # experiences, or s; nothing that ran here ever has so many
+MOST = 2**50  # experiences, or s; no run can reach as many
 MOST_SESSIONS = 2**20  # so that decision ids stay exact in JavaScript
 
 
 class MappedRing:
-    """The file: a header, each slot's number (-1: nothing whole is in it), and the rows."""
+    """The mapped file: a header, each slot's number (-1: no complete row), and the rows."""
 
     def __init__(self, descriptor: int, layout: Layout, capacity: int) -> None:
         self.dtype = layout.dtype()
@@ -47,35 +47,35 @@ def _rows_at(capacity: int) -> int:
 
 
 def file_bytes(layout: Layout, capacity: int) -> int:
-    """Size of the file of `capacity` experiences."""
+    """Return the size in bytes of a file for `capacity` experiences."""
     return _rows_at(capacity) + capacity * layout.dtype().itemsize
 
 
 def factors_of(words: int) -> np.ndarray:
-    """What the words of a row are multiplied with: fixed odd numbers."""
+    """Return the checksum's factors, one fixed odd number for each 8-byte word of a row."""
     return np.random.default_rng(0).integers(0, 2**63, words, dtype=np.uint64) | np.uint64(1)
 
 
 def checks_of(words: np.ndarray, factors: np.ndarray) -> np.ndarray:
-    """(n,) checksums of rows (n, words) without their first: a sum of products, modulo 2^64."""
-    return np.einsum("ij,j->i", words[:, 1:], factors[1:])  # no products of a whole buffer lie in memory
+    """Return the checksums (n,) of rows (n, words), without their first word: sums of products, modulo 2^64."""
+    return np.einsum("ij,j->i", words[:, 1:], factors[1:])  # needs no temporary array of the buffer's size
 
 
 def _sound(header: np.void) -> bool:
-    """Whether the counts can be counts; they have no checksum, since they change with each experience."""
+    """Return whether the counts are plausible; they have no checksum, because they change with each experience."""
     clock = float(header["clock"])
     counts = int(header["sessions"]), int(header["added"])
     return 0 <= clock < MOST and all(0 <= count < MOST for count in counts) and counts[0] < MOST_SESSIONS
 
 
 def make_file(path: Path, layout: Layout, capacity: int) -> int:
-    """A new file, complete or not at all."""
+    """Create a file, complete or not at all; return its descriptor. Raises OSError."""
     temporary = path.with_name(f"{path.name}.making")
     discard(temporary)
     descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         size = file_bytes(layout, capacity)
-        if shutil.disk_usage(path.parent).free < size:  # or all that there is would be taken before it fails
+        if shutil.disk_usage(path.parent).free < size:  # otherwise allocation would fill the disk before it fails
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.posix_fallocate(descriptor, 0, size)
         mapped = MappedRing(descriptor, layout, capacity)
@@ -91,25 +91,28 @@ def make_file(path: Path, layout: Layout, capacity: int) -> int:
 
 
 def open_file(path: Path, layout: Layout, capacity: int) -> int:
-    """Raises UserError if the file is no buffer of this layout; OSError."""
+    """Open a file; return its descriptor. Raises UserError if it is not a buffer of this layout, and OSError."""
     descriptor = os.open(path, os.O_RDWR)
     head = os.pread(descriptor, HEADER.itemsize, 0)
     header = np.frombuffer(head, HEADER)[0] if len(head) == HEADER.itemsize else np.zeros(1, HEADER)[0]
     if int(header["magic"]) == MAGIC and not _sound(header):
         os.close(descriptor)
-        raise UserError(f"{path} is damaged: its header makes no sense. Move it away; the run begins another")
+        raise UserError(f"{path} is damaged: its header is invalid. Move it away; the run then creates a new one")
     wanted = (MAGIC, capacity, layout.dtype().itemsize, file_bytes(layout, capacity))
     found = (int(header["magic"]), int(header["capacity"]), int(header["row_bytes"]), os.fstat(descriptor).st_size)
     if found[:3] == wanted[:3] and found != wanted:
         os.close(descriptor)
-        raise UserError(f"{path} is cut off: {found[3]} bytes of {wanted[3]}. Move it away; the run begins another")
+        raise UserError(
+            f"{path} is truncated: {found[3]} bytes of {wanted[3]}. Move it away; the run then creates a new one"
+        )
     if found[0] != MAGIC:
         os.close(descriptor)
-        raise UserError(f"{path} is not a replay buffer. Move it away; the run begins another")
+        raise UserError(f"{path} is not a replay buffer. Move it away; the run then creates a new one")
     if found != wanted:
         os.close(descriptor)
         raise UserError(
             f"{path} is not a replay buffer of {capacity} experiences of {wanted[2]} bytes (it has {found[1]} of "
-            f"{found[2]}). Give online.buffer_capacity={found[1]} and the gate that it was made with, or move it away"
+            f"{found[2]}). Set online.buffer_capacity={found[1]} and the gate with which it was created, or move it "
+            "away"
         )
     return descriptor

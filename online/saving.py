@@ -1,6 +1,7 @@
-"""Checkpoints of a continuous run: written every so many versions and at the end, in the form of any training's.
+"""Checkpoints of a continuous run: written every few versions and at the end, in the same format as a training run's.
 
-A write that fails (a full disk) is one warning while the trouble lasts: training and serving go on, the last one stays.
+If writing fails (a full disk), there is one warning until it succeeds again: training and serving continue, and the
+last checkpoint stays.
 """
 
 from __future__ import annotations
@@ -20,18 +21,19 @@ class CheckpointKeeper:
     """Writes one run's checkpoints."""
 
     def __init__(self, run: Run, spec: PolicySpec, config: dict[str, Any], saved: int, best: float | None) -> None:
-        """`config`: the run's, embedded in each; `saved`: the newest version that is there, `best`: the best score."""
-        self.run = run
-        self.spec = spec
-        self.config = config
+        """`config`: the run's configuration, stored in each checkpoint; `saved`: the newest version with a checkpoint.
+
+        `best`: the best score so far; None if there is none.
+        """
+        self.run, self.spec, self.config = run, spec, config
         self.saved = saved
         self.best = best
-        self.trouble = ""  # why the last one could not be written
+        self.trouble = ""  # why the last checkpoint could not be written
 
     def save(self, state: dict[str, Any], version: int, trainings: int, added: int, score: float | None) -> bool:
-        """Writes a version if it is new; False if it could not be written.
+        """Write a checkpoint unless this version has one; return False if that failed.
 
-        `score`: mean of the last rewards that came, None if they are too few to tell.
+        `score`: mean of the last rewards; None if there are too few.
         """
         if version == self.saved:
             return True
@@ -50,7 +52,8 @@ class CheckpointKeeper:
             path = write_checkpoint(self.run.nn, {**state, "config": self.config, "spec": self.spec.to_dict()}, meta)
         except (OSError, CheckpointError) as error:
             if not self.trouble:
-                log.warning("version %d is not written: %s. Training goes on; the last one stays.", version, error)
+                message = "version %d was not saved: %s. Training continues; the last checkpoint stays."
+                log.warning(message, version, error)
             self.trouble = f"checkpoint not written: {error}"
             return False
         self.trouble = ""
@@ -66,4 +69,4 @@ class CheckpointKeeper:
             point_latest(self.run.path.parent, "train", self.run)
             prune(self.run.nn, self.config.get("keepLast"), self.config.get("keepEvery"))
         except OSError as error:
-            log.warning("%s is saved, but tidying up behind it failed: %s", path, error)
+            log.warning("%s is saved, but updating links or deleting old checkpoints failed: %s", path, error)

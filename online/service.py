@@ -1,10 +1,10 @@
-"""What is done with observations and rewards, wherever they come from: complete, keep, decide.
+"""Handles observations and rewards from any source: completes experiences, stores them, and decides.
 
     service.answer([Observed("north", obs=...), Rewarded("south", 17, 0.5)], clock)    # answers, in order
 
-For each observation, in this order: it is checked; the stream's last decision gets its reward, from the client or from
-the task's own reward calculator, and this observation as what came after it; what is complete goes into the replay
-buffer; then all streams are decided for in one forward pass. Belongs to the serving thread.
+For each observation, in this order: it is checked; the stream's last decision gets its reward (from the client, or from
+the task's reward calculator) and this observation as its next one; once complete, it goes into the replay buffer. Then
+one forward pass decides for all streams. Not thread-safe; the serving thread calls all methods.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from livegym.online.pending import RewardError
 from livegym.online.service_state import STREAMS, ServiceState
 from livegym.online.stream_requests import Accepted, Answer, Observed, Refusal, Request, Rewarded
 
-WINDOW = 1000  # decisions and rewards over which rates and means are taken
+WINDOW = 1000  # last decisions and rewards for rates and means
 RewardOf = Callable[[np.ndarray, np.ndarray, np.ndarray], "tuple[float, dict[str, float]]"]
 """(raw before (R,), action (A,), raw after (R,)) -> reward, and its weighted terms"""
 
 
 class LastDecision(NamedTuple):
-    """What a stream showed last, and what was decided on it."""
+    """A stream's last observation and the decision on it."""
 
     observation: StreamObservation
     decision: Experience
@@ -40,18 +40,18 @@ class LastDecision(NamedTuple):
 
 @dataclass
 class ServiceCounters:
-    """What has happened, for whoever asks."""
+    """Counts and recent values of one serving session, for the status."""
 
-    streams: int  # whose newest decision is kept
+    streams: int  # number of streams whose newest decision is kept
     verdicts: dict[str, int] = field(default_factory=lambda: dict.fromkeys((v.name for v in Verdict), 0))
     intervened: int = 0
-    excluded: int = 0  # completed, and not to be learned from
+    excluded: int = 0  # completed, but excluded from training
     lately: deque[Verdict] = field(default_factory=lambda: deque(maxlen=WINDOW))
     rewards: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     expected: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     terms: deque[dict[str, float]] = field(default_factory=lambda: deque(maxlen=WINDOW))
     episodes: Episodes = field(init=False)
-    decided_at: float = field(default_factory=time.monotonic)  # s, the last decision, or the start
+    decided_at: float = field(default_factory=time.monotonic)  # monotonic s of the last decision, or of the start
     last: OrderedDict[str, LastDecision] = field(default_factory=OrderedDict)  # by stream
 
     def __post_init__(self) -> None:
@@ -59,11 +59,11 @@ class ServiceCounters:
 
     @property
     def decisions(self) -> int:
-        """All."""
+        """Number of decisions in this session."""
         return sum(self.verdicts.values())
 
     def decided(self, observation: StreamObservation, e: Experience) -> None:
-        """One more decision."""
+        """Count a decision, and keep it as the stream's newest."""
         self.decided_at = time.monotonic()
         self.verdicts[e.verdict.name] += 1
         self.intervened += e.intervened
@@ -77,7 +77,7 @@ class ServiceCounters:
 
 
 class Service:
-    """Serves streams."""
+    """Decides for all streams of one run, and stores their experiences."""
 
     def __init__(
         self,
@@ -87,8 +87,10 @@ class Service:
         reward_of: RewardOf | None = None,
         own: Collection[str] = (),
     ) -> None:
-        """`features`: raw observations (n, R) -> the policy's (n, W), if clients send those; `reward_of`: what a
-        decision earned, computed if nobody says it; `own`: streams of the built-in simulator, which no client may use.
+        """`features`: raw observations (n, R) -> the policy's (n, W), if clients send raw ones.
+
+        `reward_of`: computes the reward of a decision if the client does not send it. `own`: streams of the built-in
+        simulator, which clients may not use.
         """
         self.decider = decider
         self.pending = memory.pending
@@ -101,9 +103,9 @@ class Service:
         self._no_clients = None if adapter is None else adapter.for_clients(has_raw=features is not None)
 
     def answer(self, requests: Sequence[Request], clock: float) -> list[Answer]:
-        """Answers in order; a refusal is an answer, and changes nothing. `clock`: s served.
+        """Return the answers in order; a refusal is an answer too, and changes nothing. `clock`: s served.
 
-        `requests`: rewards in any order, or an observation each of different streams, as one message has them.
+        `requests`: those of one message, either rewards in any order, or one observation each of different streams.
         """
         answers: list[Answer] = [self._reward(request) for request in requests if isinstance(request, Rewarded)]
         return answers or self._decide([request for request in requests if isinstance(request, Observed)], clock)
@@ -129,7 +131,8 @@ class Service:
                 self.answer_cache.note(request, None)
             else:
                 asking.append((i, request, obs, why))
-        made = self.decide([self._sight(request, obs) for _, request, obs, _ in asking], clock) if asking else []
+        observations = [self._stream_observation(request, obs) for _, request, obs, _ in asking]
+        made = self.decide(observations, clock) if observations else []
         for (i, request, _, why), decision in zip(asking, made, strict=True):
             answer = decision if why is None else replace(decision, previous=why)
             answers[i] = answer
@@ -137,7 +140,7 @@ class Service:
         return answers
 
     def decide(self, observations: Sequence[StreamObservation], clock: float) -> list[Experience]:
-        """Decides for different streams, and remembers it until the rewards come. Raises NoFreeSlot."""
+        """Decide for different streams; the decisions are then pending. Raises NoFreeSlot."""
         made = self.decider.decide(observations, clock, [self.pending.next_id() for _ in observations])
         for observation, decision in zip(observations, made, strict=True):
             self.pending.add(decision)
@@ -145,13 +148,13 @@ class Service:
         return made
 
     def end(self, streams: Sequence[str]) -> None:
-        """Episodes of these streams have ended."""
+        """End the episodes of these streams."""
         self.decider.forget(streams)
         for stream in streams:
             self.tally.episodes.end(stream)
 
     def keep(self, experience: Experience | None) -> None:
-        """Takes a completed experience into the buffer, unless people intervened."""
+        """Add a completed experience to the buffer, unless it is excluded from training."""
         if experience is None or experience.reward is None:
             return
         self.tally.rewards.append(experience.reward)
@@ -162,26 +165,27 @@ class Service:
             self.writer.add(experience)
 
     def _check(self, request: Observed) -> None:
-        """Raises Refusal if this stream is not to be served."""
+        """Raises Refusal if clients may not use this stream, or the gate."""
         if request.stream in self._own:
-            raise Refusal("invalid", f"stream {request.stream!r} is the built-in simulator's; take another name")
+            problem = f"stream {request.stream!r} belongs to the built-in simulator; choose another name"
+            raise Refusal("invalid", problem)
         if self._no_clients is not None:
             raise Refusal("invalid", self._no_clients)
 
     def _make_room(self, request: Observed, clock: float) -> None:
-        """Raises Refusal if there is no slot for the stream, before anything is done with its observation."""
+        """Assign a slot to the stream before its observation is used. Raises Refusal if there is none."""
         if request.ends:
             return
         try:
             self.decider.slots.of(request.stream, clock)
         except NoFreeSlot as error:
-            raise Refusal("too_many_streams", f"{error}: online.max_streams=<more>") from error
+            raise Refusal("too_many_streams", f"{error}. To serve more: online.max_streams=<more>") from error
 
     def _complete(self, request: Observed, obs: np.ndarray) -> str | None:
-        """What this observation means for the stream's last decision; why its reward was refused, if it was."""
+        """Complete the stream's last decision; return why its reward was refused, or None."""
         last, why = self.pending.last_of(request.stream), None
         if last is None:
-            return None if request.reward is None else "there is no open decision that this reward could belong to"
+            return None if request.reward is None else "the stream has no pending decision to which this reward belongs"
         reward = request.reward
         if reward is None and last.reward is None:
             reward = self._computed(request, last)
@@ -215,10 +219,10 @@ class Service:
             return [r.obs for r in requests if r.obs is not None]
         return list(self._features(np.stack([r.raw for r in requests if r.raw is not None])))
 
-    def _sight(self, request: Observed, obs: np.ndarray) -> StreamObservation:
+    def _stream_observation(self, request: Observed, obs: np.ndarray) -> StreamObservation:
         adapter = self.decider.adapter
         if adapter is None:
             return StreamObservation(request.stream, obs, np.zeros(0, np.float32), request.raw)
         seen = request.raw if adapter.what is GateInput.RAW else obs
-        assert seen is not None, "clients without raw rows were turned away: GateAdapter.for_clients"
+        assert seen is not None, "_check refuses clients without raw rows: GateAdapter.for_clients"
         return StreamObservation(request.stream, obs, seen, request.raw)

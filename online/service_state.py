@@ -1,5 +1,7 @@
-"""What a continuous run remembers: completed experiences in a file that is always there, and over a stop that was asked
-for also the open decisions, and what the streams were answered last.
+"""The state of a continuous run that outlives the process.
+
+Completed experiences are always in a file, so they survive a kill. Pending decisions and the streams' last answers are
+written when the run is stopped.
 """
 
 from __future__ import annotations
@@ -24,53 +26,53 @@ from livegym.utils.files import atomic_write_bytes, atomic_write_text, discard, 
 log = logging.getLogger(__name__)
 
 UNREADABLE = (OSError, ValueError, EOFError, MemoryError, SyntaxError, tokenize.TokenError)
-"""What NumPy's parser makes of a damaged file."""
+"""Exceptions that NumPy raises for a damaged file."""
 
 
 STREAMS = 1000
-"""Streams that are remembered at least, also where fewer are served at once."""
+"""Least number of streams that are remembered, even if fewer may be served at once."""
 
 
 class ServiceState:
-    """Replay buffer, pending decisions, last answers, and the clock by which they age: s that the run was served."""
+    """Replay buffer, pending decisions, last answers, and their clock: the s that the run has been served."""
 
     def __init__(self, run: Run, layout: Layout, online: OnlineConfig) -> None:
-        """Takes up what is there. Raises UserError if it is of another layout, or cannot be had."""
+        """Open or create the files. Raises UserError if the buffer has another layout, or cannot be opened."""
         self.run, self.layout = run, layout
         self.writer = ReplayWriter(run.replay_file, layout, online.buffer_capacity)
         streams = max(STREAMS, online.max_streams)
         self.pending = Pending(online.pending_ttl_s, online.pending_capacity, self._session(), streams)
         self.answer_cache = AnswerCache(streams)
         if self.writer.partial:
-            log.warning("%d experiences had been left half written, and are dropped.", self.writer.partial)
+            log.warning("%d experiences were only partially written, and are dropped.", self.writer.partial)
         if len(self.writer):
-            log.info("going on with %d experiences of %d.", len(self.writer), self.writer.added)
+            log.info("continuing with %d experiences of the %d added so far.", len(self.writer), self.writer.added)
         self._restore_pending()
         self._restore_answers()
         for file in (run.pending_file, run.answers_file):
-            discard(file)  # once: a kill must not bring them back a second time
-        told = [e.clock for e in self.pending.all()]  # later than the buffer's if that was left behind
-        self._start = time.monotonic() - max([self.writer.clock, *told])
+            discard(file)  # after a kill, they must not be restored a second time
+        clocks = [e.clock for e in self.pending.all()]  # later than the buffer's if the buffer was not copied along
+        self._start = time.monotonic() - max([self.writer.clock, *clocks])
 
     def _session(self) -> int:
-        """How often the run was taken up, this time included; noted beside the buffer, which may be left behind."""
+        """Return how often the run was opened, including this time; also kept in a file, in case the buffer is lost."""
         file = self.run.sessions_file
-        words = read_first_line(file)
-        noted = int(words) if words.isdecimal() and len(words) < 8 else 0
-        session = max(self.writer.sessions, noted + 1 if noted < MOST_SESSIONS else 0)
+        line = read_first_line(file)
+        stored = int(line) if line.isdecimal() and len(line) < 8 else 0
+        session = max(self.writer.sessions, stored + 1 if stored < MOST_SESSIONS else 0)
         try:
             atomic_write_text(file, f"{session}\n")
         except OSError as error:
-            log.warning("%s cannot be written (%s): keep the replay buffer with the run.", file, error)
+            log.warning("%s cannot be written (%s). If you copy this run, copy its replay buffer too.", file, error)
         return session
 
     @property
     def clock(self) -> float:
-        """s served, over all sessions; what the clock on the wall does is nothing to it."""
+        """s served, over all sessions; changes of the system time do not affect it."""
         return time.monotonic() - self._start
 
     def tick(self) -> None:
-        """Now and then: tells the reader how late it is, and gives up what has waited too long."""
+        """Store the clock for the reader, and drop decisions that have waited too long; called a few times a second."""
         self.writer.tell(self.clock)
         self.pending.expire(self.clock)
 
@@ -81,15 +83,16 @@ class ServiceState:
         try:
             rows = np.load(file, allow_pickle=False)
             if rows.dtype != self.layout.dtype():
-                raise ValueError("it is of another layout")
-            whole = rows["check"] == _checks(rows)
-            self.pending.restore([from_row(row) for row in rows[whole]])
+                raise ValueError("it has another layout")
+            intact = rows["check"] == _checks(rows)
+            self.pending.restore([from_row(row) for row in rows[intact]])
         except UNREADABLE as error:
-            log.warning("%s cannot be used (%r): the rewards of those decisions will come too late.", file, error)
+            log.warning("%s cannot be used (%r): the rewards of its decisions will be refused as late.", file, error)
             return
-        if not whole.all():
-            log.warning("%d decisions of %s are damaged: their rewards will come too late.", (~whole).sum(), file)
-        log.info("%d decisions wait for their rewards.", len(self.pending))
+        if not intact.all():
+            damaged = (~intact).sum()
+            log.warning("%d decisions of %s are damaged: their rewards will be refused as late.", damaged, file)
+        log.info("%d decisions are waiting for their rewards.", len(self.pending))
 
     def _restore_answers(self) -> None:
         file = self.run.answers_file
@@ -98,10 +101,13 @@ class ServiceState:
         try:
             self.answer_cache.restore(json.loads(file.read_text("utf-8")))
         except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
-            log.warning("%s cannot be used (%r): what is asked again is decided again.", file, error)
+            log.warning("%s cannot be used (%r): a resent request gets a new decision.", file, error)
 
     def save(self, without: frozenset[str] = frozenset()) -> None:
-        """Keeps what is open for the next session, but for the decisions of some streams; says if it cannot."""
+        """Write pending decisions and last answers for the next session; a failure is logged.
+
+        `without`: streams whose decisions are not written.
+        """
         self.tick()
         self._save_pending(without)
         if len(self.answer_cache):
@@ -109,7 +115,7 @@ class ServiceState:
                 text = strict_json(self.answer_cache.state(), indent=None)
                 atomic_write_text(self.run.answers_file, text)
             except OSError as error:
-                log.error("the last answers could not be kept (%s): what is asked again is decided again.", error)
+                log.error("the last answers could not be saved (%s): a resent request gets a new decision.", error)
 
     def _save_pending(self, without: frozenset[str]) -> None:
         kept = [e for e in self.pending.all() if e.stream not in without and not e.intervened]
@@ -122,9 +128,10 @@ class ServiceState:
         try:
             atomic_write_bytes(self.run.pending_file, _npy(rows))
         except OSError as error:
-            log.error("%d open decisions could not be kept (%s): their rewards will come too late.", len(kept), error)
+            message = "%d pending decisions could not be saved (%s): their rewards will be refused as late."
+            log.error(message, len(kept), error)
         else:
-            log.info("%d decisions wait for their rewards over the stop.", len(kept))
+            log.info("saved %d decisions that are waiting for their rewards.", len(kept))
 
 
 def _checks(rows: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
-"""What a stream's source asks, and what it may be answered.
+"""Requests of a stream's source, and the answers to them.
 
-Observed("north", obs)                 # what to do now?
-Rewarded("north", 17, 0.5)             # what decision 17 earned
+Observed("north", obs)                 # asks for a decision
+Rewarded("north", 17, 0.5)             # the reward of decision 17
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class Observed:
     stream: str
     obs: np.ndarray | None = None  # (W,) float32, the policy's observation, if the task has no raw fields
     raw: np.ndarray | None = None  # (R,) float32, the packed raw observation, if it has
-    sequence: int | None = None  # strictly rising in a stream; the same again gets the same answer; a lower is refused
-    reward: float | None = None  # of the stream's previous decision, if the client knows it
-    done: bool = False  # the episode ended with this observation: nothing is decided
-    truncated: bool = False  # the same, but by a time limit: things would have gone on from here
+    sequence: int | None = None  # strictly increasing in a stream; a repetition gets the same answer
+    reward: float | None = None  # reward of the stream's previous decision, if the client knows it
+    done: bool = False  # the episode terminated with this observation, so no decision is made
+    truncated: bool = False  # a time limit truncated the episode; this observation's value is bootstrapped
 
     @property
     def ends(self) -> bool:
-        """Whether it is the last of its episode."""
+        """Whether it is the last observation of its episode."""
         return self.done or self.truncated
 
 
@@ -47,7 +47,7 @@ class Rewarded:
 
 @dataclass(frozen=True)
 class Accepted:
-    """The answer to a reward that has joined its decision."""
+    """The answer to a reward that was accepted for its decision."""
 
     stream: str
     decision: int
@@ -62,4 +62,4 @@ class Refusal(ValueError):
 
 
 Request = Union[Observed, Rewarded]
-Answer = Union[Decision, Accepted, Refusal, None]  # None: the episode's end was noted
+Answer = Union[Decision, Accepted, Refusal, None]  # None: the end of an episode was accepted

@@ -1,14 +1,14 @@
-"""The training of a policy from the replay buffer, one training at a time: what is done, not when.
+"""The training of a policy from the replay buffer, in update rounds; `online/worker.py` decides when they run.
 
     trainer = Trainer(learner, reader, gate, rule, seed=0)
-    report = trainer.train()          # `updates` gradient steps; None if there is too little to learn from
+    report = trainer.train()          # `updates` gradient steps; None if there is too little experience
 
-One training: new observations go into the normaliser, once each; then, for each update, sample a batch, ask the gate
-again about what it saw, combine the rewards (`online/rewards.py`) and make one gradient step (`rl/actor_critic.py`) on
-the training copy. A good end of that is one new version.
+In an update round, new observations enter the normaliser, once each. Then, for each gradient step, the trainer samples
+a batch, re-evaluates the gate on it, combines the rewards (`online/rewards.py`), and updates the training copy of the
+policy (`rl/actor_critic.py`). A successful round makes one new version.
 
-What goes wrong is not published: a step that is not finite is undone by the learner, and a divergence leads back to the
-last good state (`online/divergence.py`).
+A failed update is never published: the learner undoes a step that makes the weights non-finite, and after a divergence
+the trainer rolls back to the last good state (`online/divergence.py`).
 """
 
 from __future__ import annotations
@@ -32,45 +32,43 @@ from livegym.rl.actor_critic import ActorCritic, OffPolicyRule, Outcome, Transit
 from livegym.rl.algorithm import ActorCriticNetwork
 from livegym.schema import OnlineConfig
 
-WINDOW = 100  # trainings over which averages are taken
-HUGE = 1e15  # numbers beyond it are as good as not finite: their squares would be, in the normalisers
-HUGE_REWARD = 1e6  # beside rewards beyond it, whatever else is earned would be nothing to the value normaliser
+WINDOW = 100  # update rounds over which averages are taken
+HUGE = 1e15  # larger numbers are treated as non-finite, because their squares would overflow in the normalisers
+HUGE_REWARD = 1e6  # larger rewards would dominate the value normaliser
 
 
 @dataclass(frozen=True)
 class UpdateReport:
-    """One training."""
+    """The result of one update round."""
 
-    batches: int  # gradient steps that were made
-    samples: float  # mean number in a batch
+    batches: int  # gradient steps made
+    samples: float  # mean number of samples in a batch
     loss: float
     critic_loss: float
     entropy: float
     seconds: float
     gated: int
     agreed: int
-    skipped: int  # batches that were not finite, or too small
+    skipped: int  # batches that were non-finite or too small
     rolled_back: bool
 
 
 @dataclass
 class Counts:
-    """Since the run began."""
+    """Counts since the run began."""
 
     trainings: int = 0
     batches: int = 0
     skipped: int = 0  # batches
-    broken: int = 0  # rows that were not finite, each once
+    broken: int = 0  # rows with non-finite or huge numbers, each counted once
     rollbacks: int = 0
-    overruns: int = 0  # trainings that took longer than the interval
-    learned_until: int = 0  # number of the first experience that the normalisers do not know
-    looked_until: int = (
-        0  # number of the first experience not yet examined; after a rollback it is beyond `learned_until`
-    )
+    overruns: int = 0  # update rounds that took longer than the interval
+    learned_until: int = 0  # number of the first experience that the normalisers have not used
+    looked_until: int = 0  # number of the first experience not examined; greater than `learned_until` after a rollback
 
 
 class Trainer:
-    """Learns from the buffer. Not for several threads."""
+    """Trains the policy on the replay buffer. Not thread-safe."""
 
     def __init__(
         self, learner: ActorCritic, reader: ReplayReader, gate: Gate | None, rule: OnlineConfig, seed: int
@@ -83,19 +81,22 @@ class Trainer:
         self.rng = np.random.default_rng(seed)
         self.counts = Counts()
         self.recent: deque[UpdateReport] = deque(maxlen=WINDOW)
-        self.trouble = ""  # why nothing is learned, though there is enough to learn from
-        self.agreements: deque[tuple[int, int]] = deque(maxlen=WINDOW)  # gated, agreed; also of nothing learned
+        self.trouble = ""  # why no update is made although there is enough experience
+        self.agreements: deque[tuple[int, int]] = deque(maxlen=WINDOW)  # gated, agreed; even of rounds without a step
         self.divergence = DivergenceDetector(rule.divergence_factor, self._good_state())
 
     @property
     def learning_rate(self) -> float:
-        """Of the next training: rate x decay^(trainings / 100), not below the least; a roll back halves both."""
+        """Learning rate of the next update round: rate x decay^(rounds / 100), at least the least rate.
+
+        Each rollback halves both.
+        """
         least = min(1.0, self.rule.min_learning_rate / self.rule.learning_rate)
         decay = max(self.rule.lr_decay ** (self.counts.trainings / 100), least)
         return self.rule.learning_rate * self.divergence.rate_factor * decay
 
     def train(self) -> UpdateReport | None:
-        """One training; None if there is too little to learn from. What the gate raises passes."""
+        """Make one update round; return None if there is too little experience. Exceptions of the gate propagate."""
         start = time.perf_counter()
         if len(self.reader.usable(self.sieve)) < self.rule.min_batch_size:
             return None
@@ -106,10 +107,10 @@ class Trainer:
             each, outcome = self._update()
             samples.append(each)
             outcomes += [outcome] if outcome is not None else []
-        return self._judged(samples, outcomes, start)
+        return self._report(samples, outcomes, start)
 
     def expired(self) -> int:
-        """How many experiences in the buffer are too old to learn from."""
+        """Return how many experiences in the buffer are too old to train on."""
         return self.reader.expired(self.sieve.max_age)
 
     def _normalise(self) -> None:
@@ -129,7 +130,8 @@ class Trainer:
     def _update(self) -> tuple[TrainingSamples, Outcome | None]:
         rows, weights = self.reader.sample(self.rule.batch_size, self.rng, self.sieve)
         sound = _sound(rows)
-        self.trouble = "" if sound.any() or not len(rows) else f"of {len(rows)} sampled experiences none is sound"
+        problem = f"all {len(rows)} sampled experiences have non-finite or huge numbers"
+        self.trouble = "" if sound.any() or not len(rows) else problem
         rows, weights = rows[sound], weights[sound]
         samples = combine(rows, self._judge(rows), self.rule)
         if len(samples) < self.rule.min_batch_size:
@@ -162,8 +164,8 @@ class Trainer:
             weight=floats(weights[samples.index]),
         )
 
-    def _judged(self, samples: list[TrainingSamples], outcomes: list[Outcome], start: float) -> UpdateReport | None:
-        """What a training came to; a state that went wrong is left."""
+    def _report(self, samples: list[TrainingSamples], outcomes: list[Outcome], start: float) -> UpdateReport | None:
+        """Count an update round and return its report; roll back if it diverged."""
         made = [outcome for outcome in outcomes if outcome.finite]
         skipped = len(samples) - len(made)
         self.counts.skipped += skipped
@@ -204,23 +206,23 @@ class Trainer:
         self.counts.rollbacks += 1
 
     def state(self) -> dict[str, Any]:
-        """What decides the next update round, as plain values and tensors.
+        """Return the trainer's state as plain values and tensors.
 
-        Priorities, usual losses and the count of stable rounds are not part of it.
+        Priorities, the loss baseline and the count of stable rounds are not part of it.
         """
         counts = dict(vars(self.counts))
         generator = self.rng.bit_generator.state
-        words = [generator["state"]["state"], generator["state"]["inc"]]
+        numbers = [str(generator["state"]["state"]), str(generator["state"]["inc"])]
         rest = [generator["has_uint32"], generator["uinteger"]]
-        factor, words = self.divergence.rate_factor, [str(word) for word in words]
-        return {**self.learner.state(), "online": {"counts": counts, "rate_factor": factor, "rng": [*words, *rest]}}
+        factor = self.divergence.rate_factor
+        return {**self.learner.state(), "online": {"counts": counts, "rate_factor": factor, "rng": [*numbers, *rest]}}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """The inverse of `state`. Raises UserError, ValueError, LookupError if it is not one."""
+        """Restore what `state` returned. Raises UserError, ValueError or LookupError if it is invalid."""
         self.learner.load_state(state)
         saved = state["online"]
         self.counts = Counts(**saved["counts"])
-        for name in ("learned_until", "looked_until"):  # it may be another buffer
+        for name in ("learned_until", "looked_until"):  # the buffer may be a new one
             setattr(self.counts, name, min(getattr(self.counts, name), self.reader.added))
         word, step, has_uint32, uinteger = saved["rng"]
         self.rng.bit_generator.state = {
@@ -233,7 +235,7 @@ class Trainer:
 
 
 def sieve_of(rule: OnlineConfig, gated: bool) -> Sieve:
-    """What is sampled: nothing from which nothing would be learned, which would fill batches with nothing."""
+    """Return the sieve that excludes experiences without a training sample, which would only fill up the batches."""
     asks_of_blocked = rule.train_on_blocked and gated
     return Sieve(
         max_age=math.inf if rule.max_age_s is None else rule.max_age_s,
@@ -243,7 +245,7 @@ def sieve_of(rule: OnlineConfig, gated: bool) -> Sieve:
 
 
 def rule_of(online: OnlineConfig, network: ActorCriticNetwork) -> OffPolicyRule:
-    """How updates are made: by the keys of `online.*`, and what the network's algorithm says."""
+    """Return the rule of the gradient steps, from the keys of `online.*` and the network's algorithm."""
     return OffPolicyRule(
         discount=network.discount,
         ratio_clip=online.ratio_clip,
@@ -254,7 +256,7 @@ def rule_of(online: OnlineConfig, network: ActorCriticNetwork) -> OffPolicyRule:
 
 
 def _sound(rows: np.ndarray) -> np.ndarray:
-    """Which rows (n,) can be learned from: all their numbers are finite, and none is huge."""
+    """Return (n,) which rows can be trained on: all their numbers are finite, and none is huge."""
     numbers = [rows[name] for name in ("obs", "next_obs", "log_prob", "executed_log_prob")]
     sound = [(np.abs(v) < HUGE).all(tuple(range(1, v.ndim))) for v in numbers]
     return np.logical_and.reduce([*sound, np.abs(rows["reward"]) < HUGE_REWARD])

@@ -1,13 +1,13 @@
-"""The trainer's process, started by the one that serves (`serve/watchdog.py`).
+"""The trainer's process, started by the serving process (`serve/watchdog.py`).
 
-A process and not a thread, for two reasons. It can be killed when it hangs, which no thread can. And Python lets one
-thread run at a time: beside a training thread, an answer waits for its turn; beside a process it does not
-(`benchmarks/online.py` measures both).
+It is a process and not a thread, for two reasons. A process can be killed if it hangs; a thread cannot. And Python runs
+one thread at a time, so a training thread would delay decisions; a process does not (`benchmarks/online.py` measures
+both).
 
-It takes spec and last good state from the run's newest checkpoint
-that verifies, experience from the replay buffer's file. It gives versions to the weight bus, checkpoints to `nn/`,
-and one line of JSON for each update round, or at least each second, to the file descriptor: its heartbeat. Its
-versions come after the given one, the last that an earlier trainer reported.
+It takes the spec and the last good state from the run's newest checkpoint that verifies, and experience from the file
+of the replay buffer. It publishes versions on the weight bus and writes checkpoints to `nn/`. To the given file
+descriptor it writes one line of JSON after each update round, and at least once a second: its heartbeat. Its versions
+continue after the given one, which is the last that an earlier trainer reported.
 """
 
 from __future__ import annotations
@@ -45,24 +45,24 @@ from livegym.weights.learner import WeightBus
 
 log = logging.getLogger(__name__)
 
-PULSE = 1.0  # s between two signs of life, at most
-PUBLISH = 0.05  # s between two publications, at least
-KNOWN_REWARDS = 1000  # the last ones, of which the mean says how good a version is
-ENOUGH_REWARDS = 100
-FAILURES = 5  # trainings in a row that raised, after which the process gives itself up
-ORPHAN_S = 15.0  # s until it ends anyway, once the one that serves has gone: it may hang
-PAUSE = 0.5  # s after one that raised
+PULSE = 1.0  # longest time between two heartbeats, in s
+PUBLISH = 0.05  # shortest time between two publications, in s
+KNOWN_REWARDS = 1000  # last rewards whose mean is the score of a version
+ENOUGH_REWARDS = 100  # rewards needed for a score
+FAILURES = 5  # update rounds in a row that raised an exception, after which the process ends
+ORPHAN_S = 15.0  # s after the end of the serving process until this one is killed, in case it hangs
+PAUSE = 0.5  # s after an update round that raised an exception
 
 
 class Worker:
     """One trainer of one run."""
 
     def __init__(self, run: Run, config: SettledConfig, heartbeat: int, after: int) -> None:
-        """Raises UserError if the run has nothing that can be gone on from."""
+        """Load the newest checkpoint and open the weight bus. Raises UserError if the run cannot be continued."""
         usable = newest_usable(run)
         meta = meta_of(usable.state) if usable is not None else None
         if usable is None or meta is None:
-            raise UserError(f"{run.path}: no checkpoint that the trainer could begin with")
+            raise UserError(f"{run.path}: no usable checkpoint for the trainer in {run.nn}")
         state = usable.state
         spec = PolicySpec.from_dict(state["spec"])
         rule = self._rule = config.online
@@ -81,26 +81,24 @@ class Worker:
                 self.trainer.load_state(state)
             except (LookupError, TypeError, ValueError) as error:
                 raise UserError(
-                    f"{usable.path}: its trainer's state cannot be used ({error!r}). Begin a new run with its "
+                    f"{usable.path}: the trainer's state in it is invalid ({error!r}). Start a new run from its "
                     f"weights: checkpoint={usable.path}, without resume=true"
                 ) from error
-        self.run = run
-        self._heartbeat = heartbeat
-        self._sent_at = 0.0
-        self._parent = os.getppid()  # another, once the one that serves is gone
+        self.run, self._heartbeat, self._sent_at = run, heartbeat, 0.0
+        self._parent = os.getppid()  # it changes when the serving process ends
         self.bus = WeightBus(PUBLISH if config.publishInterval else 0.0)
-        served = reader.newest_version  # and perhaps not saved: a full disk, or a kill
+        served = reader.newest_version  # may be newer than the last checkpoint, after a full disk or a kill
         self.version = max(meta.version, highest_version(run), self.bus.highest_version(run), after, served)
         self.keeper = CheckpointKeeper(run, spec, as_dict(config), meta.version, meta.best_score)
         self.failures = 0
-        self.trouble = ""  # why it gave itself up
-        self._busy: deque[tuple[float, float]] = deque(maxlen=WINDOW)  # monotonic s, from when to when it trained
+        self.trouble = ""  # why the trainer gave up
+        self._busy: deque[tuple[float, float]] = deque(maxlen=WINDOW)  # begin and end of each round, in monotonic s
         self._saved_at = self._began_at = self.version
         self.bus.open(run, spec, as_dict(config), learner.weights(), after=self.version)
 
     def serve(self, stop: StopFlag) -> None:
-        """Trains until it is asked to stop, or cannot any more; then saves."""
-        due, attempt = time.monotonic(), Attempts("a training")
+        """Train until a stop is requested or the trainer gives up; then save."""
+        due, attempt = time.monotonic(), Attempts("an update round")
         self.send_heartbeat("waiting")
         while not stop.requested and not self._gives_up():
             start = time.monotonic()
@@ -111,16 +109,16 @@ class Worker:
             self.trainer.counts.overruns += interval > 0 and took > interval
             due = max(due + interval, time.monotonic()) if sound else time.monotonic() + PAUSE
             self._rest(stop, due)
-        if self.version > self._began_at:  # or older weights would get the number of lost ones
+        if self.version > self._began_at:  # otherwise these weights would be saved under the number of newer, lost ones
             self.save()
         self.bus.close(self.trainer.learner.weights())
         self.send_heartbeat("stopped" if stop.requested else "failed")
 
     def _gives_up(self) -> bool:
         if self.failures >= FAILURES:
-            self.trouble = f"{FAILURES} trainings in a row failed; the log says why"
+            self.trouble = f"{FAILURES} update rounds in a row failed; the log has the reason"
         elif self.trainer.divergence.stuck:
-            self.trouble = "it diverges also at the least learning rate: look at rewards, observations and gate"
+            self.trouble = "it diverges even at the least learning rate: check rewards, observations and gate"
         return bool(self.trouble)
 
     def _rest(self, stop: StopFlag, due: float) -> None:
@@ -136,13 +134,13 @@ class Worker:
             if time.monotonic() - self._sent_at >= PULSE:
                 self.send_heartbeat("waiting")
             if not self._rule.training_interval:
-                time.sleep(0.01)  # nothing to learn from: no reason to look for it all the time
+                time.sleep(0.01)  # too little experience: do not poll the buffer without a pause
             return
         if report.batches or report.rolled_back:
             self._publish()
         if report.rolled_back:
             log.warning(
-                "the training diverged (critic's loss %.3g): back to the last good state, learning rate %.2g.",
+                "the training diverged (critic loss %.3g): rolled back to the last good state, learning rate %.2g.",
                 report.critic_loss,
                 self.trainer.learning_rate,
             )
@@ -163,30 +161,30 @@ class Worker:
             self.save()
 
     def save(self) -> bool:
-        """Writes the newest version's checkpoint."""
+        """Write a checkpoint of the newest version; return False if it was not written."""
         counts = self.trainer.counts
         if os.getppid() != self._parent and lock_holder(self.run.path) is not None:
-            log.warning("the run goes on elsewhere; version %d of this trainer is not saved.", self.version)
+            log.warning("another process has resumed the run; version %d of this trainer is not saved.", self.version)
             return False
         return self.keeper.save(
             self.trainer.state(), self.version, counts.trainings, self.trainer.reader.added, self.score()
         )
 
     def score(self) -> float | None:
-        """Mean of the last rewards that came and can be learned from; None if they are few."""
+        """Return the mean of the last rewards, without huge ones; None if there are too few."""
         rewards = self.trainer.reader.last_rewards(KNOWN_REWARDS)
-        rewards = rewards[np.abs(rewards) < HUGE_REWARD]  # or a broken one would be the best for ever
+        rewards = rewards[np.abs(rewards) < HUGE_REWARD]  # one invalid reward could otherwise be the best for ever
         return float(np.mean(rewards)) if len(rewards) >= ENOUGH_REWARDS else None
 
     def send_heartbeat(self, state: str) -> None:
-        """One sign of life. Where nobody reads, it is lost, and nobody waits."""
+        """Send a heartbeat. It never blocks: if the pipe is full or closed, the heartbeat is lost."""
         self._sent_at = time.monotonic()
         try:
             os.write(self._heartbeat, strict_json(self._reading(state), indent=None).encode())
         except BlockingIOError:
             return
         except OSError as error:
-            log.debug("nobody reads the heartbeat (%s)", error)
+            log.debug("the heartbeat could not be sent (%s)", error)
 
     def _reading(self, state: str) -> dict[str, Any]:
         trainer, recent = self.trainer, self.trainer.recent
@@ -218,7 +216,10 @@ class Worker:
         }
 
     def _pace(self) -> tuple[float | None, float | None]:
-        """Trainings a second, and the part of the time that they take with publishing and saving; None before two."""
+        """Return update rounds per second, and the fraction of time that they take; None before two rounds.
+
+        The time of a round includes publishing and saving.
+        """
         if len(self._busy) < 2:
             return None, None
         span = time.monotonic() - self._busy[0][0]
@@ -235,15 +236,15 @@ def _finite(value: float) -> float | None:
 
 
 def run_worker(config: SettledConfig, folder: Path, heartbeat: int, after: int) -> int:
-    """The process. Its exit status: 0 after a stop that was asked for, else 1.
+    """Run the trainer; return the exit status, which is 0 after a requested stop.
 
-    `folder`: the run's. `heartbeat`: descriptor of its signs of life. `after`: its versions come after this one. Raises
-    UserError if the run has nothing to go on from.
+    `folder`: the run's directory. `heartbeat`: file descriptor for the heartbeat. `after`: versions continue after this
+    one. An unusable run is logged as an error.
     """
     os.set_blocking(heartbeat, False)
     torch.set_num_threads(1)
     with StopFlag() as stop:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the one that serves, which ends this one
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the serving process, which ends this one
         end_with_parent(stop, patience=ORPHAN_S)
         try:
             worker = Worker(open_run(folder), config, heartbeat, after)

@@ -1,9 +1,9 @@
-"""One client's WebSocket: messages are put into the inbox as they come, and answered in that order.
+"""One client's WebSocket: messages go into the inbox as they arrive, and are answered in the same order.
 
-Two jobs share it. The one reads, but only while fewer than `UNANSWERED` messages wait for their answers; then it stops
-reading, TCP fills up, and the client has to wait. The other waits for each answer and sends it; a client that takes
-nothing for `SEND_S` is cut off. So a connection never holds more than `UNANSWERED` messages, however fast a client
-sends and however slowly decisions are made, and nothing is computed here: both jobs only wait.
+Two tasks share it. The reader reads only while fewer than `UNANSWERED` messages wait for their answers; beyond that it
+stops, the TCP buffers fill up, and the client has to wait. The writer awaits each answer and sends it; a client that
+accepts nothing for `SEND_S` is disconnected. So a connection never holds more than `UNANSWERED` messages, however fast
+the client sends and however slowly decisions are made. Nothing is computed here: both tasks only wait.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from livegym.serve.protocol import MessageRefused, Reader, text_of
 log = logging.getLogger(__name__)
 
 UNANSWERED = 8
-"""Messages of one client that wait for their answers."""
+"""Messages of one client that may wait for their answers at once."""
 SEND_S = 10.0
-"""A client that takes no answer for so long is cut off."""
+"""A client that accepts no answer for this long is disconnected."""
 REFUSALS = 100
-"""Messages in a row that make no sense, after which the client is sent away."""
+"""Invalid messages in a row after which the client is disconnected."""
 
 
 @dataclass(frozen=True)
 class Ending:
-    """Why a connection ends; `code` None: nobody is there to be told."""
+    """Why a connection ends. `code` is the WebSocket close code; None: the client has disconnected already."""
 
     why: str
     code: int | None = None
@@ -40,7 +40,7 @@ class StreamConnection:
     """One connection, from the handshake to its end."""
 
     def __init__(self, socket: WebSocket, owner: str, intake: Intake, reader: Reader) -> None:
-        """`owner`: the client, by whose name its streams are leased."""
+        """`owner`: the name of the client, to which its streams are leased."""
         self._socket = socket
         self._owner = owner
         self._intake = intake
@@ -51,11 +51,11 @@ class StreamConnection:
         self.messages = self.refused = 0
 
     def replace(self) -> None:
-        """The client has come back with another connection; this one ends."""
+        """End this connection, because the client has opened another one."""
         self._replaced.set()
 
     async def run(self) -> Ending:
-        """Returns when it has ended."""
+        """Serve the connection until it ends; return why it ended."""
         tasks = [asyncio.create_task(job()) for job in (self._read, self._write, self._watch)]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -75,9 +75,9 @@ class StreamConnection:
         if isinstance(result, Ending):
             return result
         if isinstance(result, WebSocketDisconnect):
-            return Ending("it left")
-        log.error("a client was cut off by a bug", exc_info=result)
-        return Ending("an error of the server", 1011)
+            return Ending("it disconnected")
+        log.error("a client was disconnected because of a bug in the server", exc_info=result)
+        return Ending("internal server error", 1011)
 
     async def _watch(self) -> Ending:
         await self._replaced.wait()
@@ -89,13 +89,13 @@ class StreamConnection:
             await self._slots.acquire()
             event = await self._socket.receive()
             if event["type"] == "websocket.disconnect":
-                return Ending(f"it left, code {event.get('code', 1005)}")
+                return Ending(f"it disconnected, code {event.get('code', 1005)}")
             self.messages += 1
             entry = self._entry(event.get("text"))
             in_a_row = in_a_row + 1 if isinstance(entry, MessageRefused) and entry.is_nonsense else 0
             self._queue.put_nowait(entry)
             if in_a_row >= REFUSALS:
-                return Ending(f"{REFUSALS} messages in a row made no sense", 1008)
+                return Ending(f"{REFUSALS} messages in a row were invalid", 1008)
 
     def _entry(self, text: str | None) -> Waiting | MessageRefused:
         try:
@@ -118,7 +118,7 @@ class StreamConnection:
                 return Ending("the server stops", 1001)
 
     async def _text_of(self, entry: Waiting | MessageRefused) -> tuple[str, bool]:
-        """What is sent, and whether it is the last."""
+        """Return the text to send, and whether it is the last one."""
         if isinstance(entry, Waiting):
             try:
                 return text_of(entry.message.id, await self._intake.settle(entry)), False
@@ -128,8 +128,8 @@ class StreamConnection:
 
 
 async def _send(socket: WebSocket, text: str) -> None:
-    """Raises WebSocketDisconnect if the client has gone."""
+    """Send a text. Raises WebSocketDisconnect if the client has disconnected."""
     try:
         await socket.send_text(text)
-    except RuntimeError as error:  # starlette's, for a socket that has been closed in the meantime
+    except RuntimeError as error:  # starlette raises it for a socket that has been closed in the meantime
         raise WebSocketDisconnect(1006) from error

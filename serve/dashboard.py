@@ -1,15 +1,15 @@
-"""The page of a continuous run: what is served, how it is being learned, and the streams as pictures.
+"""The dashboard of a continuous run: the policy being served, its training, and a picture of each stream.
 
     dashboard = Dashboard(lambda: status, history.since, pictures, control, gateway.access)
     gateway.app.include_router(dashboard.router)
 
-Each page has a WebSocket on which it is sent, four times a second at most, the parts of the status that have changed
-and the new points of the plots; the next message is made only when the page has taken the last. Every message tells
-the server's clock, and one comes at least each second: the page can tell a server that is silent from a status that
-nobody renews, and shows the age of its numbers in both cases.
+Over a WebSocket, each page gets the parts of the status that have changed and the new points of the plots, at most four
+times a second; the next message is made only when the page has accepted the last one. Every message contains the
+server's time, and at least one is sent each second. So a page can distinguish a silent server from a status that is no
+longer refreshed, and shows the age of its numbers in both cases.
 
-`read` and `points` are called on the server's event loop and must return what is ready; pictures and `control` may
-take their time, they run in threads.
+`read` and `points` are called on the server's event loop and must return at once; pictures and `control` may block,
+because they run in threads.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from livegym.web.pages import Message, OpenPages, PageMessageError, add_files, p
 from livegym.web.scene_messages import TokenBucket
 
 FILES = Path(__file__).parent / "page"
-PICTURE = "picture.js"  # where pages look for the task's module
-TICK = 0.25  # s between looks for news
-BEAT = 1.0  # s after which a page is sent something even if there is none
-CONTROL_S = 5.0  # s in which a request is answered
-MESSAGES = (5.0, 20.0)  # a second and at once: more is no person
+PICTURE = "picture.js"  # the path from which pages load the task's module
+TICK = 0.25  # s between polls for changes
+BEAT = 1.0  # s after which a page gets a message even if nothing has changed
+CONTROL_S = 5.0  # s within which a request is answered
+MESSAGES = (5.0, 20.0)  # messages a second, and at once: no person clicks faster
 MAX_MESSAGE = 1000  # characters
 MAX_NAME = 256  # characters of a stream's name or a version's label
-READ_ONLY = "this page only shows (streamReadOnly)"
+READ_ONLY = "this page is read-only (streamReadOnly)"
 
 
 class DashboardRequest(BaseModel):
-    """What a page may ask for."""
+    """A request that a page may send."""
 
     model_config = ConfigDict(extra="forbid", strict=True, str_max_length=MAX_NAME)
 
     do: Literal["pin", "follow", "back", "rollback", "train"]
-    version: int | str | None = None  # which one; only `rollback` needs it
+    version: int | str | None = None  # the version to act; only `rollback` needs it
 
 
 class Dashboard:
@@ -63,10 +63,10 @@ class Dashboard:
         control: Callable[[dict[str, Any]], str | None],
         access: Access,
     ) -> None:
-        """`read()`: the newest status, plain values, which nobody changes afterwards; its parts are compared.
+        """`read()`: the newest status as plain values. It must not be changed later, because its parts are compared.
 
-        `points(seq)`: points after number `seq`. `pictures`: of the streams; None: this task has none.
-        `control({"do", "version"})`: None when it is done, or why it is not.
+        `points(seq)`: points after number `seq`. `pictures`: of the streams; None if the task has none.
+        `control({"do", "version"})`: None if it succeeded, else the reason why it was refused.
         """
         self._read = read
         self._points = points
@@ -89,7 +89,7 @@ class Dashboard:
 
     @property
     def refused(self) -> int:
-        """Messages of pages that made no sense or were not allowed."""
+        """Messages of pages that were invalid or not allowed."""
         return self._pages.refused
 
     async def _connect(self, socket: WebSocket) -> None:
@@ -103,22 +103,20 @@ class Dashboard:
 
     async def _tell(self, socket: WebSocket) -> None:
         greeting: Message = {"hello": {**self._hello, "read_only": self._access.read_only}}
-        told: dict[str, Any] = {}
+        known: dict[str, Any] = {}  # the status as the page knows it
         seq, sent = 0, -math.inf
         while True:
             status = {**self._read(), "pages": self.open}
-            changed = {name: value for name, value in status.items() if name not in told or told[name] != value}
+            changed = {name: value for name, value in status.items() if name not in known or known[name] != value}
             points = self._points(seq)
             if changed.keys() - {"now", "refreshed"} or points or time.monotonic() - sent >= BEAT:
                 await send(socket, {**greeting, "clock": time.time(), "state": changed, "points": points})
-                told = status
-                greeting = {}
-                sent = time.monotonic()
+                known, greeting, sent = status, {}, time.monotonic()
                 seq = points[-1]["seq"] if points else seq
             await asyncio.sleep(TICK)
 
     async def _do(self, text: str | None, bucket: TokenBucket) -> Message:
-        """What a page's request is answered. Raises Refused."""
+        """Carry out a page's request and return the answer. Raises PageMessageError."""
         if not bucket.take():
             raise PageMessageError("too many requests at once")
         request = _request_of(text)
@@ -128,29 +126,29 @@ class Dashboard:
             async with asyncio.timeout(CONTROL_S):
                 reason = await asyncio.to_thread(self._control, request.model_dump())
         except TimeoutError:
-            reason = f"no answer within {CONTROL_S:g} s; it may still be done"
+            reason = f"no answer within {CONTROL_S:g} s; the request may still succeed"
         return {"answer": {"do": request.do, "refused": reason}}
 
 
 def _request_of(text: str | None) -> DashboardRequest:
-    """Raises Refused."""
+    """Parse and check a request. Raises PageMessageError."""
     message = read_object(text, MAX_MESSAGE)
     try:
         request = DashboardRequest.model_validate(message)
     except ValidationError as error:
         raise PageMessageError(why("request", error)) from error
     if request.do == "rollback" and request.version is None:
-        raise PageMessageError("rollback: version: the version to go back to is expected")
+        raise PageMessageError("rollback: version: missing; expected the version to roll back to")
     return request
 
 
 def _answer_of(pictures: TaskPictures) -> Callable[[str], Response]:
-    """The answer to `GET /online/picture?stream=...`; FastAPI calls it in a thread."""
+    """Handler of `GET /online/picture?stream=...`; FastAPI calls it in a thread."""
 
     def answer(stream: str = Query(max_length=MAX_NAME)) -> Response:
         drawn = pictures.of(stream)
         if drawn is None:
-            raise HTTPException(404, f"stream={stream!r}: there is no such stream")
+            raise HTTPException(404, f"stream={stream!r}: unknown stream")
         return Response(strict_json(drawn, indent=None), media_type="application/json")
 
     return answer

@@ -1,4 +1,4 @@
-"""The front of continuous training: dashboard, clients, `/stats` and `/metrics`, all behind one port."""
+"""The HTTP server of continuous training: dashboard, clients, `/stats` and `/metrics`, all on one port."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from livegym.web.opening import PageAddress
 def served(
     address: PageAddress, api: OnlineApi, dashboard: Dashboard, reading: Callable[[], dict[str, Any]]
 ) -> Iterator[None]:
-    """All of it is served meanwhile; `reading`: the state of the moment. Raises UserError without a port."""
+    """Serve dashboard and clients inside the `with` block; `reading` returns the current status.
+
+    Raises UserError if no port is free.
+    """
     gateway = Gateway(address.access, address.host, address.port, reading, Readings(reading))
     gateway.app.include_router(dashboard.router)
     api.mount(gateway.app)
@@ -35,7 +38,10 @@ def served(
 
 
 def control_of(live: LivePolicy, watchdog: Watchdog) -> Callable[[dict[str, Any]], str | None]:
-    """Does what people at the dashboard want, from any thread; returns why it is not done, or None."""
+    """Return the function that carries out a dashboard's request, on any thread.
+
+    It returns None if the request succeeded, else the reason why it was refused.
+    """
 
     def control(asked: dict[str, Any]) -> str | None:
         what = asked["do"]

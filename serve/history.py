@@ -1,11 +1,11 @@
-"""What the plots of a continuous run show: one point a second, and no more of them than a page can draw.
+"""The points of a continuous run's plots: one a second, and no more of them than a page can draw.
 
     history = Points()
     history.add(point_of(status))        # one thread, once a second
-    history.since(seq)                   # any thread: what was added after number `seq`, in order
+    history.since(seq)                   # any thread: the points after number `seq`, in order
 
-A new tuple takes the place of the old one, so readers need no lock and never see half of a change. The oldest point
-goes when there are too many: a page that is opened after a week gets the last ten minutes, in about 100 kB.
+Each change replaces the tuple of points by a new one, so readers need no lock and never see a partial change. If there
+are too many points, the oldest is dropped: a page that is opened after a week gets the last ten minutes, about 100 kB.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ PLACES = {
     "utilization": ("trainer", "training_utilization"),
     "version": ("serving", "version"),
 }
-"""Number in a point -> where the status has it."""
+"""Name of a number in a point -> its path in the status."""
 
 Point = dict[str, Any]
-"""`seq`, `t` in s since 1970, and the numbers of `PLACES`, null if they are not known."""
+"""`seq`, `t` in s since 1970, and the numbers of `PLACES`; an unknown number is null."""
 
 
 class Points:
-    """The last `capacity` points; one thread adds."""
+    """The last `capacity` points; only one thread may add."""
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self.capacity = capacity
         self._kept: tuple[Point, ...] = ()
 
     def add(self, values: Mapping[str, Any]) -> None:
-        """One more point, of `t` and the numbers of `PLACES`; numbers that are missing or not finite are null.
+        """Add a point made of `t` and the numbers of `PLACES`; a missing or non-finite number becomes null.
 
         Raises:
-            ValueError: a name that no plot knows.
+            ValueError: a name is neither `t` nor in `PLACES`.
         """
         unknown = set(values) - {"t", *PLACES}
         if unknown:
-            raise ValueError(f"points have no {sorted(unknown)}; allowed are t, {', '.join(PLACES)}")
+            raise ValueError(f"a point cannot have {sorted(unknown)}. Allowed: t, {', '.join(PLACES)}")
         kept = self._kept
         seq = kept[-1]["seq"] + 1 if kept else 1
         point = {"seq": seq, "t": round(values.get("t", time.time()), 2)}
@@ -58,7 +58,7 @@ class Points:
         self._kept = (*kept[max(0, len(kept) - room) :], point)
 
     def since(self, seq: int) -> list[Point]:
-        """The points that are kept after number `seq`, the oldest first; 0: all."""
+        """Return the points after number `seq`, oldest first; with 0, all of them."""
         kept = self._kept
         if not kept:
             return []
@@ -66,13 +66,13 @@ class Points:
 
 
 def point_of(status: Mapping[str, Any]) -> Point:
-    """The point of a status."""
+    """Make a point from a status."""
     point: Point = {} if status.get("now") is None else {"t": status["now"]}
     return point | {name: look_up(status, place) for name, place in PLACES.items()}
 
 
 def look_up(status: Mapping[str, Any], place: tuple[str, ...]) -> Any:
-    """What the status has at a place; None if it has nothing there."""
+    """Return the value at a path of the status; None if there is none."""
     found: Any = status
     for name in place:
         found = found.get(name) if isinstance(found, Mapping) else None
@@ -80,7 +80,7 @@ def look_up(status: Mapping[str, Any], place: tuple[str, ...]) -> Any:
 
 
 def _finite(value: Any) -> float | None:
-    """Six digits are more than a plot shows."""
+    """Round to six digits, more than a plot shows; None if the value is missing or non-finite."""
     if value is None or not math.isfinite(value):
         return None
     return value if isinstance(value, int) else float(f"{value:.6g}")

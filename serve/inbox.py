@@ -1,4 +1,4 @@
-"""What clients ask, on its way from the server's event loop to the decision loop and back.
+"""A queue that carries clients' requests from the server's event loop to the decision loop, and the answers back.
 
     inbox = Inbox()
     future = inbox.ask([Observed("north", obs)])       # any thread; raises Busy, Closed
@@ -6,9 +6,9 @@
         asked.answer([decide(request) for request in asked.requests])
     (decision,) = future.result(timeout=5)
 
-The inbox holds at most `capacity` requests; whoever comes then is told so and waits for nothing. `take` returns as soon
-as something has been asked. Each future is answered exactly once: by the decision loop, or by `close`, also where
-the loop has taken the question and then ended. Nobody can cancel one, so a client that goes away disturbs nothing.
+The inbox holds at most `capacity` requests; beyond that, `ask` raises Busy at once. `take` returns as soon as a request
+has arrived. Each future is answered exactly once: by the decision loop, or by `close`, even if the loop has taken the
+request and then ended. A future cannot be cancelled, so a client that disconnects has no effect on it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from livegym.online.stream_requests import Answer, Request
 from livegym.utils.locks import held
 
 CAPACITY = 4096
-"""Requests that wait at once."""
+"""Requests that may wait at once."""
 
 
 class Busy(RuntimeError):
-    """The inbox is full; nothing has been taken."""
+    """The inbox is full; none of the requests was accepted."""
 
 
 class Closed(RuntimeError):
@@ -38,14 +38,14 @@ class Closed(RuntimeError):
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """Requests that came together, are decided in one forward pass and answered together."""
+    """Requests that arrived in one message; they are decided in one forward pass and answered together."""
 
     requests: list[Request]
     future: Future[list[Answer]] = field(default_factory=Future)
-    at: float = field(default_factory=time.perf_counter)  # s, when it came
+    at: float = field(default_factory=time.perf_counter)  # s, when they arrived
 
     def answer(self, answers: Sequence[Answer]) -> None:
-        """One answer a request, in order. Does nothing where `close` was faster.
+        """Answer the requests, one answer each, in order. Does nothing if `close` has failed them already.
 
         Raises:
             ValueError: the numbers of requests and answers differ.
@@ -56,20 +56,20 @@ class Asked:
             self.future.set_result(list(answers))
 
     def fail(self, error: Exception) -> None:
-        """No answer, and why. Does nothing if it has been answered."""
+        """Answer with an error. Does nothing if the requests have been answered already."""
         with contextlib.suppress(InvalidStateError):
             self.future.set_exception(error)
 
 
 class Inbox:
-    """A bounded queue whose entries are answered."""
+    """A bounded queue; each entry carries the future of its answers."""
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         """`capacity`: requests, not messages."""
         self.capacity = capacity
-        self.asked = 0  # requests that were taken in so far
-        self.busy = 0  # calls of `ask` that were turned away
-        self.most_waiting = 0  # requests, at the fullest moment
+        self.asked = 0  # requests accepted so far
+        self.busy = 0  # calls of `ask` that raised Busy
+        self.most_waiting = 0  # most requests that ever waited at once
         self._waiting: deque[Asked] = deque()
         self._count = 0  # requests in `_waiting`
         self._taken: list[Asked] = []  # since the last `take`
@@ -77,20 +77,20 @@ class Inbox:
         self._changed = threading.Condition()
 
     def ask(self, requests: list[Request]) -> Future[list[Answer]]:
-        """What will hold the answers, in the order of `requests`. May be called from any thread; never waits for room.
+        """Return a future of the answers, in the order of `requests`. Any thread may call it; it never blocks for room.
 
         Raises:
-            Busy: there is no room for all of them; none was taken.
-            Closed: nobody will answer any more.
+            Busy: there is no room for all of them; none was accepted.
+            Closed: the inbox is closed, so no answer would come.
         """
         asked = Asked(requests)
-        asked.future.set_running_or_notify_cancel()  # from here on nobody can cancel it
+        asked.future.set_running_or_notify_cancel()  # from here on it cannot be cancelled
         with held(self._changed, "the inbox"):
             if self._closed:
                 raise Closed("this server is stopping")
             if self._count + len(requests) > self.capacity:
                 self.busy += 1
-                raise Busy(f"{self._count} requests wait already, {self.capacity} may")
+                raise Busy(f"{self._count} requests are waiting already; at most {self.capacity} may wait")
             self._waiting.append(asked)
             self._count += len(requests)
             self.asked += len(requests)
@@ -99,7 +99,7 @@ class Inbox:
         return asked.future
 
     def take(self, timeout: float) -> list[Asked]:
-        """All that waits, the oldest first, as soon as anything does; empty after `timeout` s, or when closed."""
+        """Wait for requests and return all of them, oldest first; an empty list after `timeout` s, or once closed."""
         until = time.monotonic() + timeout
         with held(self._changed, "the inbox"):
             while not self._waiting and not self._closed:
@@ -113,12 +113,12 @@ class Inbox:
         return taken
 
     def close(self) -> None:
-        """Fails what is unanswered and turns away what comes; may be called again, and from any thread."""
+        """Fail all unanswered requests and refuse new ones. Any thread may call it, more than once."""
         with held(self._changed, "the inbox"):
             self._closed = True
             left = [*self._taken, *self._waiting]
             self._taken, self._count = [], 0
             self._waiting.clear()
             self._changed.notify_all()
-        for asked in left:  # outside the lock: whoever waits for a future may ask again at once
+        for asked in left:  # outside the lock, because a callback of the future may call `ask` at once
             asked.fail(Closed("this server stopped before it answered"))

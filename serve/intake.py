@@ -1,10 +1,10 @@
-"""What the WebSocket and its HTTP twin share: messages are taken in, and their answers given, however a client asks.
+"""The part that WebSocket and HTTP share: accepts messages, and returns their answers.
 
-    waiting = intake.put("client a", text, reader.read)    # raises Refused
-    answers = await intake.settle(waiting)                 # as they are sent; raises Refused
+    waiting = intake.put("client a", text, reader.read)    # raises MessageRefused
+    answers = await intake.settle(waiting)                 # in the form to send; raises MessageRefused
 
-A message is checked, its streams are leased to the client, and its requests are put into the inbox, or none of that.
-All of it is done on the server's event loop.
+A message is checked, its streams are leased to the client, and its requests go into the inbox; if one of these fails,
+nothing is changed. All of it runs on the server's event loop.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from livegym.serve.protocol import Message, MessageRefused, answers_of
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
-AGAIN = "Send it again with the same sequence: a decision that was made is found again."
+AGAIN = "Resend it with the same sequence: if a decision was made, you get the same one."
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Waiting:
     message: Message
     future: Future[list[Answer]]
     owner: str | None
-    leased: list[str]  # streams that became the owner's with it
+    leased: list[str]  # streams that this message leased to the owner
 
 
 class Intake:
-    """Takes in the messages of all clients."""
+    """Accepts the messages of all clients."""
 
     def __init__(self, inbox: Inbox, leases: StreamLeases) -> None:
         self._inbox, self._leases = inbox, leases
@@ -46,7 +46,7 @@ class Intake:
         self.refused = 0  # messages and requests
 
     def put(self, owner: str | None, text: str | bytes | None, read: Callable[[Any], Message]) -> Waiting:
-        """Puts a message into the inbox; `read` checks it. Raises Refused, and nothing has changed then."""
+        """Check a message by `read` and put it into the inbox. Raises MessageRefused; nothing has changed then."""
         self.messages += 1
         message = None
         try:
@@ -63,33 +63,33 @@ class Intake:
         try:
             return self._inbox.ask(message.requests)
         except Busy as error:
-            words = f"Too much waits here: {error}. Nothing was taken; send it again in {RETRY_S:g} s."
-            raise MessageRefused("busy", words, RETRY_S) from None
+            message = f"The server is busy: {error}. Nothing was accepted; resend it in {RETRY_S:g} s."
+            raise MessageRefused("busy", message, RETRY_S) from None
         except Closed:
             raise _closing() from None
 
     async def settle(self, waiting: Waiting, timeout: float | None = None) -> list[dict[str, Any]]:
-        """The answers, as they are sent, within `timeout` s. Raises Refused."""
+        """Await the answers, in the form to send, for at most `timeout` s. Raises MessageRefused."""
         answers = await _answers_to(waiting, timeout)
         errors = [answer for answer in answers if answer["type"] == "error"]
         self.refused += len(errors)
-        # A stream that was not taken in needs no owner; else made-up names would use up all that there may be.
+        # A stream that was refused needs no owner; otherwise invented names would use up the streams allowed.
         unknown = {str(answer["stream"]) for answer in errors if answer["kind"] in ("unknown", "too_many_streams")}
         self._leases.give_back(waiting.owner, unknown & set(waiting.leased))
         return answers
 
 
 async def _answers_to(waiting: Waiting, timeout: float | None = None) -> list[dict[str, Any]]:
-    """The answers, when the decision loop has made them, which it does also where whoever waits goes away.
+    """Await the answers of the decision loop, which makes them even if this task is cancelled.
 
     Raises:
-        Refused: there will be none, or there was none within `timeout` s.
+        MessageRefused: the requests failed, or were not answered within `timeout` s.
     """
     future = asyncio.shield(asyncio.wrap_future(waiting.future))
     try:
         await asyncio.wait([future], timeout=timeout)
     finally:
-        left = not future.done() and future.cancel()  # the shield only: nobody will look at what comes
+        left = not future.done() and future.cancel()  # cancels the shield only; the answer that comes later is dropped
     if left:
         refused = MessageRefused("busy", f"No answer within {timeout:g} s. {AGAIN}", retry_after=1.0)
         raise refused.about(waiting.message.id)
@@ -98,13 +98,11 @@ async def _answers_to(waiting: Waiting, timeout: float | None = None) -> list[di
         raise _closing().about(waiting.message.id)
     if error is not None:
         log.error("a message was not answered", exc_info=error)
-        refused = MessageRefused("failed", f"The server could not decide, and has logged why. {AGAIN}")
+        refused = MessageRefused("failed", f"The server failed to decide; its log has the reason. {AGAIN}")
         raise refused.about(waiting.message.id)
     return answers_of(waiting.message.requests, future.result())
 
 
 def _closing() -> MessageRefused:
-    """The refusal of a server that stops."""
-    return MessageRefused(
-        "closing", f"This server is stopping. Connect again when it is back. {AGAIN}", retry_after=5.0
-    )
+    """Return the refusal of a server that is stopping."""
+    return MessageRefused("closing", f"This server is stopping. Reconnect when it is back. {AGAIN}", retry_after=5.0)

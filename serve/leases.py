@@ -1,11 +1,11 @@
-"""Whose stream is it: a stream belongs to the client that first named it, as long as that client is there.
+"""Stream ownership: a stream belongs to the client that named it first, for as long as that client is present.
 
-    leases.check("client a", ["north"])    # raises Refused if it is another's
+    leases.check("client a", ["north"])    # raises MessageRefused if another client owns it
     new = leases.take("client a", ["north"])
-    leases.leave("client a")               # north may be taken up by anybody now
+    leases.leave("client a")               # any client may take north now
 
-A client of a WebSocket is there until the connection ends; one that asks over HTTP until its lease is over. All is done
-on the server's event loop, so nothing happens between `check` and `take`.
+A WebSocket client is present until its connection ends, an HTTP client until its lease expires. All of it runs on the
+server's event loop, so nothing can happen between `check` and `take`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from livegym.serve.protocol import MessageRefused
 
 LEASE_S = 60.0
-"""How long a stream stays with a client that last asked over HTTP."""
+"""How long a stream stays leased to a client after its last HTTP request."""
 MAX_STREAMS = 1024
 
 
@@ -28,26 +28,26 @@ class StreamLeases:
         self.max_streams = max_streams
         self._clock = clock
         self._owners: dict[str, str] = {}  # stream -> owner
-        self._until: dict[str, float] = {}  # owner -> when its lease is over
+        self._until: dict[str, float] = {}  # owner -> when its lease expires
 
     def connect(self, owner: str) -> None:
-        """`owner` stays until it leaves."""
+        """Lease to `owner` until it leaves."""
         self._until[owner] = math.inf
 
     def lease(self, owner: str) -> None:
-        """`owner` stays for `LEASE_S` more, at least."""
+        """Extend the lease of `owner` to at least `LEASE_S` from now."""
         self._until[owner] = max(self._until.get(owner, 0.0), self._clock() + LEASE_S)
 
     def leave(self, owner: str) -> None:
-        """`owner` is gone; its streams are free."""
+        """Free all streams of `owner`."""
         self._until.pop(owner, None)
         self._owners = {stream: name for stream, name in self._owners.items() if name != owner}
 
     def check(self, owner: str | None, streams: Iterable[str]) -> None:
-        """Whether `owner` may name `streams`; None is a client that owns nothing.
+        """Check that `owner` may use `streams`; None is a client that owns nothing.
 
         Raises:
-            Refused: another client has one of them, or there are too many.
+            MessageRefused: another client owns one of them, or there are too many streams.
         """
         self._forget_expired()
         new = 0
@@ -58,20 +58,20 @@ class StreamLeases:
                 raise MessageRefused(
                     "foreign_stream",
                     f"stream {stream!r} belongs to another client that is connected. Choose another name, or send the "
-                    f"same ?client=... as that client; streams are free when it leaves, or {LEASE_S:g} s after its "
-                    "last HTTP request.",
+                    f"same ?client=... as that client; its streams become free when it disconnects, or {LEASE_S:g} s "
+                    "after its last HTTP request.",
                     field="stream",
                     given=stream,
                 )
         if len(self._owners) + new > self.max_streams and new:
             raise MessageRefused(
                 "too_many_streams",
-                f"{len(self._owners)} streams are in use and {new} more were named; {self.max_streams} may be in all. "
-                "Close clients that are not needed.",
+                f"{len(self._owners)} streams are in use and {new} more were named; at most {self.max_streams} are "
+                "allowed. Close clients that you do not need.",
             )
 
     def take(self, owner: str | None, streams: Iterable[str]) -> list[str]:
-        """Gives `owner` those that are free, after `check`; which they are."""
+        """Lease the free ones of `streams` to `owner`, after `check`; return them."""
         if owner is None:
             return []
         new = [stream for stream in streams if stream not in self._owners]
@@ -79,7 +79,7 @@ class StreamLeases:
         return new
 
     def give_back(self, owner: str | None, streams: Iterable[str]) -> None:
-        """`owner` has no use for these after all."""
+        """Free those of `streams` that `owner` has leased."""
         for stream in streams:
             if self._owners.get(stream) == owner:
                 del self._owners[stream]

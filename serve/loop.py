@@ -1,6 +1,6 @@
-"""The serving loop: answers clients, lets the built-in simulator take its turns, adopts new weights in between.
+"""The decision loop: answers clients, steps the built-in simulator, and adopts new weights in between.
 
-One thread does all of it, so nothing here is locked. It sleeps only in the inbox, which wakes it at once.
+One thread does all of it, so nothing here is locked. It sleeps only in the inbox, which wakes it at each request.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from livegym.utils.attempt import Attempts
 from livegym.utils.signals import StopFlag
 
 SNAPSHOT, POINT = 0.25, 1.0  # s
-IDLE = 0.05  # s that it sleeps at most, so that new weights and a stop are noticed
+IDLE = 0.05  # s, its longest sleep, so that it notices new weights and a stop
 
 
 class Loop:
-    """Serves one run."""
+    """The decision loop of one run."""
 
     def __init__(
         self, service: Service, memory: ServiceState, simulator: BuiltIn | None, inbox: Inbox, status: Status
@@ -41,7 +41,7 @@ class Loop:
         self._refresh(time.monotonic())
 
     def run(self, stop: StopFlag, curves: Curves) -> None:
-        """Serves until a stop is asked for; what is measured meanwhile goes into `curves`."""
+        """Serve until a stop is requested, and write the measurements to `curves`."""
         while not stop.requested:
             self._adopt()
             for asked in self.inbox.take(self._patience()):
@@ -51,7 +51,7 @@ class Loop:
                 self.status.took(self.simulator.seconds)
             self._look_at_the_clock(curves)
         self.status.end_serving()
-        self.inbox.close()  # the trainer may take a while to end; nobody is to wait for that
+        self.inbox.close()  # the trainer may take a while to end; clients need not wait for it
 
     def _patience(self) -> float:
         return IDLE if self.simulator is None else min(IDLE, max(0.0, self.simulator.left()))
@@ -59,14 +59,14 @@ class Loop:
     def _adopt(self) -> None:
         live = self.service.decider.live
         if live.adopt() is not None:
-            live.take_changes()  # nobody follows who acts where
+            live.take_changes()  # dropped: a continuous run does not report which version acts in which stream
 
     def _answer(self, asked: Asked) -> None:
         def answer() -> None:
             asked.answer(self.service.answer(asked.requests, self.memory.clock))
 
         if not self._attempt(answer):
-            asked.fail(RuntimeError("the server could not decide; its log says why"))
+            asked.fail(RuntimeError("the server failed to decide; its log has the reason"))
         if any(isinstance(request, Observed) for request in asked.requests):
             self.status.took(time.perf_counter() - asked.at)
 

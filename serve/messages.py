@@ -1,8 +1,8 @@
-"""The messages' schemas, version 1: what may be sent, what is answered, and which kinds of errors there are.
+"""The schemas of protocol version 1: messages of clients, answers, and the kinds of errors.
 
-They are strict: an unknown field, a number as text, true as 1, NaN, or a list of another length is refused. What an
-observation holds depends on the task, so its schema is made from the task's description, and the OpenAPI document
-shows this task's.
+They are strict: an unknown field, a number as text, true as 1, NaN, or a list of the wrong length is refused. The
+content of an observation depends on the task, so its schema is built from the task's description, and the OpenAPI
+document shows the schema of the task that is served.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ VERSION = 1
 MAX_ITEMS = 64
 """Observations, or rewards, in one message."""
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
-"""Of streams and clients: they stand in logs, files and pages."""
+"""Pattern of stream and client names, which appear in logs, files and pages."""
 MAX_COUNT = 2**53 - 1
-"""Of sequence and decision numbers: larger ones are not exact in JavaScript."""
+"""Largest sequence or decision number; larger ones are not exact in JavaScript."""
 LARGEST = float(np.finfo(np.float32).max)
 
 STATUS = {
@@ -39,7 +39,7 @@ STATUS = {
     "closing": 503,
     "failed": 500,
 }
-"""Kind of an error about a whole message -> HTTP status; one about a single request stands among the answers."""
+"""Kind of an error about a whole message -> HTTP status; an error about a single request is one of the answers."""
 Kind = Literal[
     "malformed", "read_only", "oversized", "invalid", "unknown", "duplicate", "late", "out_of_order",
     "too_many_streams", "foreign_stream", "busy", "closing", "failed",
@@ -48,13 +48,13 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Description:
-    """What is served."""
+    """The policy that is served, and the observations that it takes."""
 
     spec: PolicySpec
-    raw_fields: Mapping[str, RawField] = field(default_factory=dict)  # empty: the policy's observation is sent
+    raw_fields: Mapping[str, RawField] = field(default_factory=dict)  # empty: clients send the policy's observation
 
     def to_dict(self) -> dict[str, Any]:
-        """What a client has to know before it sends anything."""
+        """Return the answer of `/spec`, which a client needs before it sends anything."""
         observation: dict[str, Any] = {"kind": "obs", "width": self.spec.obs_width}
         observation["blocks"] = [list(block) for block in self.spec.observations]
         if self.raw_fields:
@@ -77,7 +77,7 @@ def _field(raw: RawField) -> dict[str, Any]:
 
 
 class Strict(BaseModel):
-    """What clients send."""
+    """Base class of everything that clients send."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -93,28 +93,28 @@ class Observation(Strict):
     stream: Name = Field(description="one robot, one game, one territory")
     sequence: Count | None = Field(
         None,
-        description="strictly rising in a stream, gaps allowed; the same one again is answered with the same decision",
+        description="strictly increasing in a stream, gaps allowed; the same number again gets the same decision",
     )
-    reward: Real | None = Field(None, description="of the stream's previous decision")
-    done: bool = Field(False, description="the episode ended with this observation: nothing is decided")
+    reward: Real | None = Field(None, description="reward of the stream's previous decision")
+    done: bool = Field(False, description="the episode ended with this observation, so no decision is made")
     truncated: bool = Field(
         False,
-        description="a time limit ended the episode with this observation: as `done`, but what would come is valued",
+        description="a time limit ended the episode with this observation; as `done`, but its value is bootstrapped",
     )
 
 
 class Reward(Strict):
-    """What one decision earned."""
+    """The reward of one decision."""
 
     stream: Name
-    decision: Count = Field(description="the number that came with the decision")
+    decision: Count = Field(description="the `decision` number of the answer")
     reward: Real
-    done: bool = Field(False, description="the episode ended with it")
+    done: bool = Field(False, description="the episode ended with this decision")
 
 
 class _Message(Strict):
-    v: Literal[1] = Field(description="version of the protocol", json_schema_extra={"example": 1})
-    id: Count | None = Field(None, description="comes back with the answers")
+    v: Literal[1] = Field(description="protocol version", json_schema_extra={"example": 1})
+    id: Count | None = Field(None, description="returned with the answers")
 
 
 class RewardMessage(_Message):
@@ -125,10 +125,10 @@ class RewardMessage(_Message):
 
 
 def observe_message(description: Description) -> type[BaseModel]:
-    """The schema of observations: of `raw` fields if the task has them, else of the policy's `obs`."""
+    """Return the schema of observations: `raw` fields if the task has them, else the policy's `obs`."""
     if description.raw_fields:
         parts: dict[str, Any] = {
-            # Under a name of its own, since a field may be called `copy` or `json`, as methods of the model are.
+            # Each has a name of its own, because a raw field may be called like a method of the model: `copy`, `json`.
             f"field_{i}": (_nested(raw), Field(alias=name, description=raw.help))
             for i, (name, raw) in enumerate(description.raw_fields.items())
         }
@@ -160,23 +160,23 @@ def _list_of(kind: Any, size: int) -> Any:
 
 
 class DecisionAnswer(BaseModel):
-    """What to do now."""
+    """The decision about one observation."""
 
     type: Literal["decision"]
     stream: str
-    decision: int = Field(description="to be named with the reward")
+    decision: int = Field(description="number to send with the reward")
     proposed: list[float] = Field(description="the policy's action")
-    executed: list[float] | None = Field(description="what to do; null: nothing")
-    verdict: Literal["SEND", "WAIT", "OFF"] = Field(description="the gate's; OFF: there is no gate")
+    executed: list[float] | None = Field(description="the action to execute; null: none")
+    verdict: Literal["SEND", "WAIT", "OFF"] = Field(description="verdict of the gate; OFF: there is no gate")
     expected: float | None = Field(description="reward that the gate expects of `proposed`")
-    components: dict[str, float] = Field(description="terms of `expected`, and what else the gate decided by")
+    components: dict[str, float] = Field(description="terms of `expected`, and the other quantities that the gate used")
     confidence: float = Field(description="probability of the choice relative to the likeliest, 0 to 1")
-    version: int = Field(description="of the policy that decided")
-    previous: str | None = Field(description="why the reward of the previous decision was refused; null: it was not")
+    version: int = Field(description="version of the policy that decided")
+    previous: str | None = Field(description="why the reward of the previous decision was refused; null if it was not")
 
 
 class AcceptedAnswer(BaseModel):
-    """The reward has joined its decision."""
+    """The reward was accepted for its decision."""
 
     type: Literal["accepted"]
     stream: str
@@ -184,14 +184,14 @@ class AcceptedAnswer(BaseModel):
 
 
 class EndedAnswer(BaseModel):
-    """The episode's end was noted."""
+    """The end of the episode was accepted."""
 
     type: Literal["ended"]
     stream: str
 
 
 class ErrorAnswer(BaseModel):
-    """Nothing was changed, and why. Without `stream` it is about the whole message."""
+    """Why a request was refused; nothing was changed. Without `stream`, it is about the whole message."""
 
     type: Literal["error"]
     kind: Kind
@@ -200,11 +200,11 @@ class ErrorAnswer(BaseModel):
     field: str | None = None
     given: str | None = None
     expected: str | None = None
-    retry_after: float | None = Field(None, description="s")
+    retry_after: float | None = Field(None, description="s until it makes sense to try again")
 
 
 class Answers(BaseModel):
-    """One answer a request, in their order."""
+    """One answer for each request, in their order."""
 
     v: Literal[1]
     type: Literal["answers"]

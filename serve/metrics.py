@@ -1,14 +1,14 @@
-"""The numbers of a continuous run for others: Prometheus (`/metrics`) and TensorBoard.
+"""Exports the numbers of a continuous run to Prometheus (`/metrics`) and TensorBoard.
 
     readings = Readings(lambda: status)
     Gateway(..., stats=lambda: status, metrics=readings)
     curves = Curves(run.path / "summaries", start_step=...)
-    curves.update(status)                     # as often as one likes; written once a second
+    curves.update(status)                     # at any rate; writes at most once a second
 
-`NUMBERS` is the one list: where the status has a number, what it is called elsewhere, its unit and meaning. What is
-not known (null) or not finite is left out. A counter keeps the highest count that was known while it is not, or is
-lower, as when the trainer is being started anew and goes on from its last checkpoint: a count that falls would look
-like as many events again.
+`NUMBERS` is the only list of them: each number's path in the status, its names in Prometheus and TensorBoard, its unit
+and its meaning. A number that is unknown (null) or non-finite is left out. In `/metrics`, a counter never falls: while
+its count is unknown, or lower because a restarted trainer resumed from an older checkpoint, the highest count so far is
+repeated. Prometheus would take a falling counter for a restart from zero, and count the events again.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ from livegym.web.metrics import Reading
 PREFIX = "livegym_online_"
 STATES = ("starting", "waiting", "training", "hung", "dead", "given up", "stopped")
 EVERY = 1.0  # s between points of a curve at first
-LATER, EVERY_LATER = 3600.0, 10.0  # s: after an hour fewer are kept, or a month of them fills the disk
+LATER, EVERY_LATER = 3600.0, 10.0  # s: after an hour, points come less often, or a month of them would fill the disk
 MS = 1e-3
 
 
 @dataclass(frozen=True)
 class Number:
-    """One number of the status; a last part `*` of its place stands for all that are there."""
+    """One number of the status. If the last part of its place is `*`, it stands for all numbers at that place."""
 
-    place: str  # in the status, parts joined by dots
-    name: str  # in /metrics, without the prefix; one that ends in _total is a counter
-    tag: str | None  # in TensorBoard, without `online/`
+    place: str  # path in the status, parts joined by dots
+    name: str  # name in /metrics, without the prefix; a name that ends in _total is a counter
+    tag: str | None  # tag in TensorBoard, without `online/`; None: no curve
     unit: str
     meaning: str
-    label: str | None = None  # name of the label that tells the parts of `*` or `value` apart
-    value: str | None = None  # of the label, if the place is one number
-    scale: float = 1.0  # from the status to /metrics: Prometheus counts in seconds
-    group: str = ""  # the meaning of all that have the same name, if they are several
+    label: str | None = None  # name of the label that distinguishes the numbers of one name
+    value: str | None = None  # value of the label, unless the place ends in `*`
+    scale: float = 1.0  # factor from the status to /metrics: Prometheus uses seconds
+    group: str = ""  # common meaning of the numbers of one name, if there are several
 
     @property
     def kind(self) -> str:
-        """As Prometheus calls it."""
+        """The type of the metric in Prometheus."""
         return "counter" if self.name.endswith("_total") else "gauge"
 
     def detect(self, status: Mapping[str, Any]) -> Iterator[tuple[str | None, float | None]]:
-        """(value of the label, number or None) for each number that stands at the place."""
+        """Yield (value of the label, number or None) for each number at the place."""
         *parents, last = self.place.split(".")
         if last != "*":
             yield self.value, _number(look_up(status, (*parents, last)))
@@ -64,15 +64,15 @@ class Number:
             yield str(key), _number(value)
 
 
-def _latency(of: str, words: str) -> Number:
+def _latency(of: str, which: str) -> Number:
     place, name = f"decisions.latency_ms.{of}", "decision_latency_seconds"
     group = "time from an observation's arrival to its answer, over the last decisions"
-    return Number(place, name, f"latency_ms/{of}", "ms (/metrics: s)", f"{words} {group}", "of", of, MS, group)
+    return Number(place, name, f"latency_ms/{of}", "ms (/metrics: s)", f"{which} {group}", "of", of, MS, group)
 
 
-def _verdict(key: str, words: str) -> Number:
+def _verdict(key: str, meaning: str) -> Number:
     group = "decisions by the gate's verdict"
-    return Number(f"decisions.{key}", "verdicts_total", None, "decisions", words, "verdict", key.upper(), group=group)
+    return Number(f"decisions.{key}", "verdicts_total", None, "decisions", meaning, "verdict", key.upper(), group=group)
 
 
 NUMBERS = (
@@ -193,15 +193,15 @@ NUMBERS = (
 
 
 class Readings:
-    """What `/metrics` asks for at each collection, from any thread."""
+    """Makes the readings of `/metrics` at each collection, on any thread."""
 
     def __init__(self, read: Callable[[], Mapping[str, Any]]) -> None:
         self._read = read
-        self._counts: dict[tuple[str, str | None], float] = {}  # the highest ones that were known
+        self._counts: dict[tuple[str, str | None], float] = {}  # highest count of each counter so far
         self._lock = threading.Lock()
 
     def __call__(self) -> Iterable[Reading]:
-        """The readings of now."""
+        """Return the current readings."""
         status = self._read()
         found: dict[str, tuple[Number, list[tuple[dict[str, str], float]]]] = {}
         with held(self._lock, "the last counts"):
@@ -227,7 +227,7 @@ def _reading(number: Number, samples: list[tuple[dict[str, str], float]]) -> Rea
 
 
 def _others(status: Mapping[str, Any]) -> Iterator[Reading]:
-    """What is no number in the status."""
+    """Yield the readings of states, which are not numbers in the status."""
     state = look_up(status, ("trainer", "state"))
     if state is not None:
         samples = [({"state": name}, float(name == state)) for name in STATES]
@@ -235,21 +235,21 @@ def _others(status: Mapping[str, Any]) -> Iterator[Reading]:
 
 
 class Curves:
-    """TensorBoard scalars of one run; belongs to the thread that updates it.
+    """TensorBoard scalars of one run. Not thread-safe; one thread calls all methods.
 
-    The step is the number of trainings for what the trainer does, and of experiences for everything else: both go on
-    over a resume.
+    The step of the trainer's curves is the number of update rounds; the step of all other curves is the number of
+    completed experiences. Both counts continue over a resume.
     """
 
     def __init__(self, directory: Path, start_step: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
-        """`start_step`: the highest step of either kind that a resumed run has had: what is beyond is dropped."""
+        """`start_step`: the highest step of either kind that a resumed run has reached; later points are dropped."""
         self._writer = ScalarWriter(directory, start_step)
         self._clock = clock
         self._began, self._next = clock(), -math.inf
-        self._last: dict[str, tuple[int, float]] = {}  # tag -> step and value that were written last
+        self._last: dict[str, tuple[int, float]] = {}  # tag -> the last step and value written
 
     def update(self, status: Mapping[str, Any]) -> bool:
-        """Writes what is new since the last point, if it is time for one; whether it was."""
+        """Write the numbers that have changed, if the next point is due; return whether it was."""
         now = self._clock()
         if now < self._next:
             return False
@@ -261,7 +261,7 @@ class Curves:
         return True
 
     def close(self) -> None:
-        """Flushes and closes."""
+        """Flush and close the event file."""
         self._writer.close()
 
     def _add(self, number: Number, tag: str, status: Mapping[str, Any]) -> None:
@@ -275,12 +275,12 @@ class Curves:
 
 
 def _number(value: Any) -> float | None:
-    """A finite number, or None."""
+    """Return a finite number as a float, anything else as None."""
     return float(value) if isinstance(value, numbers.Real) and math.isfinite(value) else None
 
 
 def table() -> str:
-    """All numbers as a table in Markdown, for the documents."""
+    """Return all numbers as a Markdown table, for docs/continuous.md."""
     lines = [
         "| `/stats` | `/metrics`: `livegym_online_...` | TensorBoard | unit | meaning |",
         "| --- | --- | --- | --- | --- |",

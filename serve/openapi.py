@@ -1,7 +1,7 @@
-"""The OpenAPI document and a page that shows it, which loads nothing from another host.
+"""The OpenAPI document, and a page that shows it and loads nothing from another host.
 
-Swagger UI comes with the package `swagger-ui-bundle`. Its version reads OpenAPI 3.0, so that is what the document says
-of itself; bodies are described by the schemas that check them.
+Swagger UI comes with the package `swagger-ui-bundle`. Its version reads OpenAPI 3.0, so the document declares that
+version. Request bodies are described by the same schemas that validate them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PAGE = """<!doctype html>
 
 
 def add_documentation(app: FastAPI, observe: type[BaseModel], reward: type[BaseModel]) -> None:
-    """Adds the page `/docs`, and the schemas of the two bodies to the document `/openapi.json`."""
+    """Add the page `/docs`, and add the schemas of the two request bodies to `/openapi.json`."""
     bodies = {"/observe": observe, "/reward": reward}
     written: dict[str, Any] = {}
 

@@ -1,4 +1,4 @@
-"""A stream's last moment as a picture, for the dashboard: plain values of the raw observation and the last decision."""
+"""Pictures of streams for the dashboard: plain values of a stream's last raw observation and decision."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from livegym.tasks.stream_task import StreamTask
 
 @dataclass(frozen=True)
 class TaskPictures:
-    """A task's pictures."""
+    """The pictures of a task's streams, and the script that draws them."""
 
-    script: Path  # the JavaScript module that draws them: a file of the task's
-    of: Callable[[str], dict[str, Any] | None]  # stream -> plain values; None: there is no such stream
+    script: Path  # the task's JavaScript module, which draws them
+    of: Callable[[str], dict[str, Any] | None]  # stream -> plain values; None: unknown stream
 
 
 def pictures_of(task: Task, tally: ServiceCounters) -> TaskPictures | None:
-    """Each stream's newest decision as a picture; None for a task without pictures.
+    """Return the pictures of a task's streams; None for a task without pictures.
 
-    Raises UserError if the task names a script that is not there.
+    Raises UserError if the script that the task names does not exist.
     """
     if not isinstance(task, StreamTask):
         return None

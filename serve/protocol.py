@@ -1,11 +1,11 @@
-"""From a message to requests, and from answers to a message; a message is checked whole before anybody acts on it.
+"""Parses messages into requests, and formats answers as messages. A message is checked completely before it is used.
 
     reader = Reader(Description(spec))
     message = reader.read('{"v": 1, "type": "observe", "observations": [{"stream": "a", "obs": [0, 0, 0, 0]}]}')
     message.requests                                   # [Observed("a", obs=array([0, 0, 0, 0], float32))]
     text_of(message.id, answers_of(message.requests, answers))
 
-A message that makes no sense raises `MessageRefused`, which names the field, what was given and what is expected there.
+An invalid message raises `MessageRefused`, which names the field, the value given and the value expected.
 """
 
 from __future__ import annotations
@@ -27,39 +27,36 @@ from livegym.utils.errors import did_you_mean
 from livegym.utils.files import strict_json
 from livegym.web.middleware import MAX_BODY
 
-MAX_GIVEN = 60  # characters of what was given that an error repeats
-NEXT = "GET /online/v1/spec tells what is expected, /online/v1/docs shows it."
+MAX_GIVEN = 60  # characters of a given value that an error message quotes
+NEXT = "GET /online/v1/spec describes what is expected; /online/v1/docs has the schemas."
 
 
 class MessageRefused(ValueError):
-    """A message that is refused whole: nothing was changed."""
+    """The refusal of a whole message; nothing was changed."""
 
     def __init__(self, kind: str, message: str, retry_after: float | None = None, **details: str) -> None:
-        """`details`: field, given, expected."""
+        """`details`: any of field, given, expected."""
         super().__init__(message)
-        self.kind = kind
-        self.message = message
-        self.retry_after = retry_after
-        self.details = details
-        self.id: int | None = None  # of the message, if it could be read
+        self.kind, self.message, self.retry_after, self.details = kind, message, retry_after, details
+        self.id: int | None = None  # id of the message, if it could be read
 
     def about(self, message_id: int | None) -> MessageRefused:
-        """Itself, now known to refuse this message."""
+        """Set the id of the refused message; return this refusal."""
         self.id = message_id
         return self
 
     @property
     def status(self) -> int:
-        """Of the answer over HTTP."""
+        """HTTP status of the answer."""
         return STATUS[self.kind]
 
     @property
     def is_nonsense(self) -> bool:
-        """Whether it is the client's own mistake, which another try would not mend."""
+        """Whether the message itself is wrong, so that resending it would not help."""
         return self.kind in ("malformed", "invalid", "oversized")
 
     def text(self) -> str:
-        """The error as a message."""
+        """Return the refusal as a message to send."""
         head = {"v": VERSION, "id": self.id, "type": "error", "kind": self.kind, "message": self.message}
         wait = {} if self.retry_after is None else {"retry_after": self.retry_after}
         return strict_json({**head, **self.details, **wait}, indent=None)
@@ -67,19 +64,19 @@ class MessageRefused(ValueError):
 
 @dataclass(frozen=True)
 class Message:
-    """What was asked."""
+    """The requests of one message."""
 
     id: int | None
     requests: list[Request]
 
     @property
     def streams(self) -> list[str]:
-        """Those that it names, each once."""
+        """The streams that the message names, each once."""
         return list(dict.fromkeys(request.stream for request in self.requests))
 
 
 class Reader:
-    """Checks messages about one task."""
+    """Parses and checks the messages about one task."""
 
     def __init__(self, description: Description) -> None:
         self.description = description
@@ -91,22 +88,23 @@ class Reader:
         self._names = _names_in(self.observe_schema) | _names_in(RewardMessage)
 
     def read(self, text: str | None) -> Message:
-        """A message of any type, which it has to name; None: it was bytes. Raises Refused."""
+        """Read a message that names its type; None: a binary frame was sent. Raises MessageRefused."""
         if text is None:
             raise _refused("malformed", "message", "bytes", "text", "Send JSON as text.")
         return self._checked(self._either, text)
 
     def observations(self, text: bytes) -> Message:
-        """A message of observations. Raises Refused."""
+        """Read a message of observations. Raises MessageRefused."""
         return self._checked(self._observe, text)
 
     def rewards(self, text: bytes) -> Message:
-        """A message of rewards. Raises Refused."""
+        """Read a message of rewards. Raises MessageRefused."""
         return self._checked(self._reward, text)
 
     def _checked(self, schema: TypeAdapter[Any], text: str | bytes) -> Message:
         if len(text) > MAX_BODY:
-            raise _refused("oversized", "message", f"{len(text)} bytes", f"at most {MAX_BODY}", "Send several.")
+            most = f"at most {MAX_BODY}"
+            raise _refused("oversized", "message", f"{len(text)} bytes", most, "Send several messages.")
         try:
             content = schema.validate_json(text)
         except ValidationError as error:
@@ -131,7 +129,7 @@ class Reader:
         return Observed(item.stream, obs, raw, item.sequence, item.reward, item.done, item.truncated)
 
     def _explained(self, errors: list[ErrorDetails]) -> MessageRefused:
-        """The refusal of what pydantic found first."""
+        """Return the refusal for the first error that pydantic found."""
         error = errors[0]
         kind, place = error["type"], list(error["loc"])
         if place and place[0] in ("observe", "reward"):  # the type of the message, not a field
@@ -149,12 +147,12 @@ class Reader:
         if kind == "missing":
             other = {"raw": "obs", "obs": "raw"}.get(str(place[-1]))
             if any(e["type"] == "extra_forbidden" and e["loc"][-1] == other for e in errors):
-                return _refused("invalid", where, other or "", f"{place[-1]}: this task is served by it")
+                return _refused("invalid", where, other or "", f"{place[-1]}, which this task takes")
             return _refused("invalid", where, "nothing", "a value")
         if kind == "extra_forbidden":
             names = self._names.get(next((p for p in reversed(place[:-1]) if isinstance(p, str)), ""), [])
             near = did_you_mean(str(place[-1]), names).strip()
-            return _refused("invalid", where, "a field of that name", f"no others than {', '.join(names)}", near)
+            return _refused("invalid", where, "an unknown field", f"one of {', '.join(names)}", near)
         if place in (["observations"], ["rewards"]) and kind == "too_long":
             return _refused("oversized", where, given, f"1 to {MAX_ITEMS}", "Send several messages.")
         return _refused("invalid", where, given, self._expected(error, place))
@@ -174,7 +172,7 @@ class Reader:
 
 
 def answers_of(requests: Sequence[Request], answers: Sequence[Answer]) -> list[dict[str, Any]]:
-    """Answers as they are sent."""
+    """Return the answers in the form to send."""
     return [_answer_of(request.stream, answer) for request, answer in zip(requests, answers, strict=True)]
 
 
@@ -189,17 +187,17 @@ def _answer_of(stream: str, answer: Answer) -> dict[str, Any]:
 
 
 def text_of(id_: int | None, answers: list[dict[str, Any]]) -> str:
-    """The message that answers another."""
+    """Return the message that carries the answers to message `id_`."""
     return strict_json({"v": VERSION, "type": "answers", "id": id_, "answers": answers}, indent=None)
 
 
 def _refused(kind: str, field: str, given: str, expected: str, how: str = NEXT) -> MessageRefused:
-    words = f"{field}: given {given}; expected {expected}. {how or NEXT}"
-    return MessageRefused(kind, words, field=field, given=given, expected=expected)
+    message = f"{field}: given {given}; expected {expected}. {how or NEXT}"
+    return MessageRefused(kind, message, field=field, given=given, expected=expected)
 
 
 def _shown(value: Any) -> str:
-    """What was given, in few words."""
+    """Return a short text of a given value."""
     if isinstance(value, list):
         return f"a list of {len(value)}"
     if isinstance(value, dict):
@@ -208,7 +206,7 @@ def _shown(value: Any) -> str:
         return "NaN" if math.isnan(value) else "Infinity"
     try:
         text = json.dumps(value)
-    except (TypeError, ValueError):  # bytes, or an integer of too many digits to be printed
+    except (TypeError, ValueError):  # bytes, or an integer with too many digits to print
         text = type(value).__name__
     return text if len(text) <= MAX_GIVEN else f"{text[:MAX_GIVEN]}..."
 
@@ -222,7 +220,7 @@ def _repeated(names: list[str]) -> str | None:
 
 
 def _names_in(schema: type[BaseModel], place: str = "") -> dict[str, list[str]]:
-    """Name of a field that holds objects -> the names that these may have; '' is the message."""
+    """Return, for each field that holds objects, the field names that these may have; '' stands for the message."""
     found = {place: [field.alias or name for name, field in schema.model_fields.items()]}
     for name, field in schema.model_fields.items():
         inner = getattr(field.annotation, "__args__", (field.annotation,))[0]

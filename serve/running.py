@@ -1,8 +1,8 @@
-"""Continuous training, from a checked configuration to its end: `config=continuous`.
+"""Continuous training (`config=continuous`), from a checked configuration to the end of the run.
 
-Serving and training are two processes with the run's directory between them: this one decides, keeps experience and
-answers clients; the other one (`online/worker.py`) learns and gives out versions, which this one takes over between two
-decisions as any viewer would.
+Serving and training are two processes that share the run's directory. This one decides, stores experience and answers
+clients. The other one (`online/worker.py`) trains and publishes versions, which this one adopts between two decisions,
+as a viewer does.
 """
 
 from __future__ import annotations
@@ -67,17 +67,17 @@ from livegym.weights.sources import CheckpointSource, candidate_of
 log = logging.getLogger(__name__)
 
 LEARNED_FROM = 10
-"""So many times as long as a blend takes, one version has to act: 9 of 10 decisions are learned from."""
+"""Least time between two swaps, as a multiple of a blend's duration: 9 of 10 decisions are then trained on."""
 
 
 def run_continuous(config: SettledConfig, provenance: Provenance, stop: StopFlag, parent: Parent | None) -> int:
-    """Serves and learns until a stop is asked for; returns the exit status, 0 also then.
+    """Serve and train until a stop is requested; return the exit status, which is 0 after a stop too.
 
-    `parent`: the run that goes on if `config.resume`, else where a new run's weights come from. Raises UserError
-    if it cannot be begun.
+    `parent`: if `config.resume`, the run to resume; otherwise the checkpoint from which a new run takes its weights.
+    Raises UserError if the run cannot start.
     """
     seed_everything(config.seed)
-    torch.set_num_threads(1)  # one forward pass of a few rows; more would wait in the way of the trainer
+    torch.set_num_threads(1)  # a forward pass has few rows; more threads would contend with the trainer
     count = config.numEnvs if config.simulator == "builtin" else 1
     env = make_env(config.task, config.sim, config.physics, count, config.seed)
     with contextlib.ExitStack() as ends:
@@ -87,10 +87,10 @@ def run_continuous(config: SettledConfig, provenance: Provenance, stop: StopFlag
         _check(config, env)
         plan = _Plan(config, env, make_gate(config, count))
         if stop.requested:
-            log.info("stopped before anything was begun.")
+            log.info("stopped before the run was created.")
             return 0
         if config.resume and parent is not None and parent.run is not None:
-            run, memory = _go_on(plan, parent.run, ends)
+            run, memory = _resume(plan, parent.run, ends)
         else:
             run, memory = _begin(plan, provenance, parent, ends)
         return _serve(plan, run, memory, stop)
@@ -98,7 +98,7 @@ def run_continuous(config: SettledConfig, provenance: Provenance, stop: StopFlag
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is to be served."""
+    """Configuration, environments and gate of the run, and what follows from them."""
 
     config: SettledConfig
     env: Env
@@ -106,12 +106,12 @@ class _Plan:
 
     @property
     def spec(self) -> PolicySpec:
-        """What the policy must fit."""
+        """Observations and action that the policy must have."""
         return spec_of(self.env)
 
     @property
     def layout(self) -> Layout:
-        """What is kept of each experience."""
+        """Layout of one experience in the replay buffer."""
         return layout_of(self.spec, self.adapter)
 
     @property
@@ -122,17 +122,17 @@ class _Plan:
         return SwapRule(config.swap, steps, config.minSwapInterval, config.historySize)
 
     def policy(self, slots: int) -> Policy:
-        """An empty model for so many environments."""
+        """Return an untrained model for `slots` streams."""
         return Policy(self.spec, self.config.train, slots, self.config.device)
 
     def source(self, run: Run) -> FollowSource:
-        """What brings newer versions of a run."""
+        """Return the source of newer versions of a run."""
         config = self.config
         files = CheckpointSource(run, "newest", Path(config.runsDir), config.task.name, False)
         return FollowSource(files, "files" if config.weights == "files" else "auto", config.reloadInterval)
 
     def facts(self, run: Run) -> dict[str, Any]:
-        """What does not change while it is served; see `Status`."""
+        """Return the constant entries of the status; see `Status`."""
         config = self.config
         return {
             "task": config.task.name,
@@ -145,35 +145,35 @@ class _Plan:
 
 
 def _check(config: SettledConfig, env: Env) -> None:
-    """Raises UserError for settings that continuous training cannot mean, and algorithms that it cannot use."""
+    """Raises UserError for settings and algorithms that continuous training does not support."""
     algorithm_of(config.train).actor_critic(spec_of(env), config.train)
     if config.swap == "reset":
         raise UserError(
-            "swap=reset: a live stream need not have episodes, and would keep the old weights for ever. "
+            "swap=reset: a live stream may have no episodes, and would then keep the old weights for ever. "
             "Allowed in config=continuous: now, blend"
         )
     speed = config.playSpeed if config.simulator == "builtin" and config.playSpeed else 1.0
     least = LEARNED_FROM * max(config.blendSeconds, env.sim.control_dt) / speed
     if config.swap == "blend" and config.minSwapInterval < least:
         raise UserError(
-            f"swap=blend minSwapInterval={config.minSwapInterval:g}: what is decided during a blend is not learned "
-            f"from, and new versions come all the time. Allowed: swap=now, or minSwapInterval={least:g} or more (s; "
-            f"{LEARNED_FROM} blends, or observations)"
+            f"swap=blend minSwapInterval={config.minSwapInterval:g}: decisions made during a blend are not trained on, "
+            f"and a new version comes with each update round. Allowed: swap=now, or minSwapInterval={least:g} or more "
+            f"(in s: {LEARNED_FROM} blends, or {LEARNED_FROM} observations if these take longer)"
         )
     if config.online.pending_capacity < env.num_envs:
         raise UserError(
-            f"online.pending_capacity={config.online.pending_capacity}: fewer than numEnvs={env.num_envs}, whose "
-            "decisions are all open at once. Allowed: at least as many"
+            f"online.pending_capacity={config.online.pending_capacity}: less than numEnvs={env.num_envs}, whose "
+            f"decisions are all pending at once. Allowed: {env.num_envs} or more"
         )
     if config.reloadInterval == 0:
-        raise UserError("reloadInterval=0: what is learned would never be served. Allowed: more than 0 s")
+        raise UserError("reloadInterval=0: trained versions would never be served. Allowed: more than 0 s")
     address_of(config)
     if isinstance(env.task, StreamTask):
         env.task.picture_path()
 
 
 def first_state(config: SettledConfig, spec: PolicySpec, parent: Parent | None) -> dict[str, Any]:
-    """Weights and optimizer that a new run begins with. Raises UserError if the parent's do not fit."""
+    """Return the initial weights and optimizer of a new run. Raises UserError if the parent's weights do not fit."""
     online = config.online
     network = algorithm_of(config.train).actor_critic(spec, config.train)
     learner = ActorCritic(spec, network, OffPolicyRule(network.discount), online.learning_rate)
@@ -183,19 +183,22 @@ def first_state(config: SettledConfig, spec: PolicySpec, parent: Parent | None) 
     return learner.state()
 
 
-def _go_on(plan: _Plan, run: Run, ends: contextlib.ExitStack) -> tuple[Run, ServiceState]:
-    """A run as it was left, held until the end. Raises UserError if somebody else holds it."""
+def _resume(plan: _Plan, run: Run, ends: contextlib.ExitStack) -> tuple[Run, ServiceState]:
+    """Open an existing run and lock it until the end. Raises UserError if another process has the lock."""
     ends.enter_context(RunLock(run))
     ends.enter_context(file_log(run.log_file))
     clean_temporaries(run.nn)
-    log.info("going on with %s", run.path)
+    log.info("resuming %s", run.path)
     return run, ServiceState(run, plan.layout, plan.config.online)
 
 
 def _begin(
     plan: _Plan, provenance: Provenance, parent: Parent | None, ends: contextlib.ExitStack
 ) -> tuple[Run, ServiceState]:
-    """A new run, held until the end, with its buffer and a first checkpoint; nothing is left if one fails."""
+    """Create a run with its buffer and a first checkpoint, and lock it until the end.
+
+    If one of these fails, the run's directory is removed. Raises UserError then.
+    """
     config, spec = plan.config, plan.spec
     first = first_state(config, spec, parent)
     run = begin_run(Path(config.runsDir), config.task.name, "continuous", provenance)
@@ -204,7 +207,7 @@ def _begin(
         keeper = CheckpointKeeper(run, spec, as_dict(config), saved=0, best=None)
         if not keeper.save(first, version=1, trainings=0, added=0, score=None):
             raise UserError(
-                f"{run.path}: {keeper.trouble}. Make room, or choose another place: runsDir=...", exit_code=1
+                f"{run.path}: {keeper.trouble}. Free disk space, or choose another directory: runsDir=...", exit_code=1
             )
     except UserError:
         shutil.rmtree(run.path, ignore_errors=True)
@@ -219,13 +222,16 @@ def _begin(
 
 
 def live_policy(run: Run, make_policy: Callable[[], Policy], rule: SwapRule, seed: int) -> LivePolicy:
-    """The run's newest version, acting in models that `make_policy` builds. Raises UserError if there is none."""
+    """Return a live policy that acts with the run's newest version, in models that `make_policy` builds.
+
+    Raises UserError if the run has no usable checkpoint.
+    """
     start = time.perf_counter()
     usable = newest_usable(run)
     if usable is None:
-        raise UserError(f"{run.path}: no checkpoint that could be served")
+        raise UserError(f"{run.path}: no usable checkpoint in {run.nn}. Choose another run: checkpoint=...")
     first = candidate_of(usable.path, usable.state, 1000 * (time.perf_counter() - start))
-    return LivePolicy(make_policy, first, True, seed, rule)  # stochastic: or nothing new would ever be tried
+    return LivePolicy(make_policy, first, True, seed, rule)  # stochastic, because training needs exploration
 
 
 def _serve(plan: _Plan, run: Run, memory: ServiceState, stop: StopFlag) -> int:
@@ -270,4 +276,4 @@ def _report(run: Run, service: Service) -> None:
         f"{sum(rewards) / len(rewards):.3f}" if rewards else "unknown",
         run.path,
     )
-    log.info("to continue: %s", command("config=continuous", "resume=true", typed_safely("checkpoint", str(run.path))))
+    log.info("to resume: %s", command("config=continuous", "resume=true", quoted("checkpoint", str(run.path))))

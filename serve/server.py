@@ -1,12 +1,12 @@
-"""The endpoints over which observations come in and decisions go out: a WebSocket and its HTTP twin.
+"""The endpoints that take observations and return decisions: a WebSocket, and the same over HTTP.
 
     api = OnlineApi(inbox, Description(spec, raw_fields), access)
     api.mount(gateway.app)            # before gateway.start()
 
-Mounted at `/online/v1` of the gateway, whose middleware has then checked host, origin, size and token. Nothing is
-decided here: messages are checked and put into the inbox, and the event loop awaits the decision loop's answers without
-blocking. With read-only access, observations and rewards are refused, since they change what is learned; `/spec` and
-the documentation can be read. `docs/protocol.md` explains the messages.
+They are mounted at `/online/v1` of the gateway, whose middleware has already checked host, origin, size and token. No
+decision is made here: messages are checked and put into the inbox, and the event loop awaits the decision loop's
+answers without blocking. With read-only access, observations and rewards are refused, because the policy would be
+trained on them; `/spec` and the documentation remain readable. `docs/protocol.md` explains the messages.
 """
 
 from __future__ import annotations
@@ -36,23 +36,24 @@ log = logging.getLogger(__name__)
 
 PREFIX = f"/online/v{VERSION}"
 MAX_CLIENTS = 64
-"""WebSockets at once; the gateway serves twice as many connections, so that pages still open."""
+"""WebSocket clients at once; the gateway accepts twice as many connections, so that pages can still be opened."""
 MAX_REQUESTS = 32
-"""HTTP requests that wait for their answers at once."""
+"""HTTP requests that may wait for their answers at once."""
 ANSWER_S = 60.0
 """How long an HTTP request waits for a decision."""
 
-WORDS = (
-    "The WebSocket `/online/v1/ws` takes the same messages as text; there they have to name their `type`. "
-    "The repository's `docs/protocol.md` explains them."
+INTRODUCTION = (
+    "The WebSocket `/online/v1/ws` takes the same messages as text; there, each message must have a `type`. "
+    "`docs/protocol.md` in the repository explains the messages."
 )
 ClientId = Annotated[
-    str | None, Query(description=f"a name of yours; your streams stay yours for {LEASE_S:g} s after each request")
+    str | None,
+    Query(description=f"a name that you choose; your streams stay yours for {LEASE_S:g} s after each request"),
 ]
 
 
 class OnlineApi:
-    """All clients of one server. Its methods run on the server's event loop, `counts` anywhere."""
+    """The API of one server, for all its clients. Methods run on the server's event loop; `counts` on any thread."""
 
     def __init__(self, inbox: Inbox, description: Description, access: Access, max_streams: int = MAX_STREAMS) -> None:
         self._inbox, self._access = inbox, access
@@ -61,22 +62,22 @@ class OnlineApi:
         self._intake = Intake(inbox, self._leases)
         self._connections: dict[str, StreamConnection] = {}  # client -> its connection
         self._numbers = itertools.count(1)
-        self._requests = 0  # over HTTP, that wait
-        self._refused = 0  # requests over HTTP, before they were read
-        self._turned_away = 0
+        self._requests = 0  # HTTP requests that wait for their answers
+        self._refused = 0  # HTTP requests refused before they were read
+        self._turned_away = 0  # requests and connections beyond a limit
         self._spec = description.to_dict() | {"limits": _limits(max_streams, inbox.capacity)}
         self.app = FastAPI(
-            title="livegym online", version=str(VERSION), description=WORDS, docs_url=None, redoc_url=None
+            title="livegym online", version=str(VERSION), description=INTRODUCTION, docs_url=None, redoc_url=None
         )
         self._add_routes()
         add_documentation(self.app, self._reader.observe_schema, RewardMessage)
 
     def mount(self, app: FastAPI) -> None:
-        """Serves it under `PREFIX` of `app`."""
+        """Mount the endpoints of this API at `PREFIX` of `app`."""
         app.mount(PREFIX, self.app)
 
     def counts(self) -> dict[str, int]:
-        """Clients now; messages, refused messages and answers, and messages turned away as too many, so far."""
+        """Return the number of connected clients, and the messages, refusals and busy answers so far."""
         return {
             "clients": len(self._connections) + self._requests,
             "messages": self._intake.messages,
@@ -89,12 +90,12 @@ class OnlineApi:
         app.add_api_websocket_route("/ws", self._connect)
         app.add_api_route("/spec", self._tell, methods=["GET"], summary="What is served, and its limits")
         errors: dict[int | str, dict[str, Any]] = {status: {"model": ErrorMessage} for status in STATUS.values()}
-        for path, handler, words in (
+        for path, handler, summary in (
             ("/observe", self._observe, "Observations, each answered with a decision"),
             ("/reward", self._reward, "Rewards of decisions"),
         ):
             app.add_api_route(
-                path, handler, methods=["POST"], summary=words,
+                path, handler, methods=["POST"], summary=summary,
                 responses={200: {"model": Answers}, **errors}, response_model=None,
             )  # fmt: skip
 
@@ -124,14 +125,14 @@ class OnlineApi:
             self._requests -= 1
 
     def _check_request(self, request: Request, client: str | None) -> None:
-        """Raises Refused."""
+        """Check a request before its body is read. Raises MessageRefused."""
         problem = self._problem_of(request, client)
         if problem is not None:
             self._refused += 1
             raise problem
         if self._requests > MAX_REQUESTS:
             self._turned_away += 1
-            raise MessageRefused("busy", f"{MAX_REQUESTS} requests wait already. Use the WebSocket.", RETRY_S)
+            raise MessageRefused("busy", f"{MAX_REQUESTS} requests are waiting already. Use the WebSocket.", RETRY_S)
 
     def _problem_of(self, request: Request, client: str | None) -> MessageRefused | None:
         if self._access.read_only:
@@ -139,9 +140,9 @@ class OnlineApi:
         if client is not None and not re.fullmatch(NAME, client):
             return MessageRefused("invalid", CLIENT, field="client")
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":  # what a plain form of a foreign page cannot send
-            words = f"content-type: given {kind or 'none'!r}; expected 'application/json'. Set that header."
-            return MessageRefused("malformed", words, field="content-type")
+        if kind != "application/json":  # a plain form of a cross-origin page cannot send this type
+            message = f"content-type: given {kind or 'none'!r}; expected 'application/json'. Set that header."
+            return MessageRefused("malformed", message, field="content-type")
         return None
 
     # WebSocket
@@ -156,7 +157,7 @@ class OnlineApi:
         earlier = self._connections.get(owner)
         if earlier is not None:
             earlier.replace()
-        self._connections[owner] = connection  # before anything is awaited, so that clients are never more than allowed
+        self._connections[owner] = connection  # before the first await, so that the limit on clients holds
         self._leases.connect(owner)
         try:
             await socket.accept()
@@ -166,7 +167,8 @@ class OnlineApi:
                 del self._connections[owner]
                 self._leases.leave(owner)
         who = f"{socket.client.host}:{socket.client.port}" if socket.client else "a client"
-        log.info("%s left after %d messages, %d refused: %s", who, connection.messages, connection.refused, ending.why)
+        sent, refused = connection.messages, connection.refused
+        log.info("%s: connection ended after %d messages, %d refused: %s", who, sent, refused, ending.why)
 
     def _no_entry(self, socket: WebSocket) -> Response | None:
         if self._access.read_only:
@@ -176,13 +178,13 @@ class OnlineApi:
             return PlainTextResponse(f"{CLIENT}\n", 400)
         if len(self._connections) >= MAX_CLIENTS and client not in self._connections:
             self._turned_away += 1
-            words = f"{MAX_CLIENTS} clients are connected already. Send several streams over one connection.\n"
-            return PlainTextResponse(words, 503, {"retry-after": "5"})
+            message = f"{MAX_CLIENTS} clients are connected already. Send several streams over one connection.\n"
+            return PlainTextResponse(message, 503, {"retry-after": "5"})
         return None
 
 
-READ_ONLY = "This server only shows (streamReadOnly); it takes no observations and no rewards."
-CLIENT = f"client: letters, digits, '_', '.' and '-', at most 64 ({NAME})."
+READ_ONLY = "This server is read-only (streamReadOnly); it accepts no observations and no rewards."
+CLIENT = f"client: invalid name. Allowed: letters, digits, '_', '.' and '-', at most 64 characters ({NAME})."
 
 
 def _json(text: str, status: int, headers: Mapping[str, str] | None = None) -> Response:

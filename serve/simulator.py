@@ -2,10 +2,10 @@
 
     simulator = BuiltIn(env, service, speed=1.0)
     if simulator.left() <= 0:
-        simulator.turn(clock)
+        simulator.step(clock)
 
-Each environment is one stream. A turn decides for all of them, does what was decided, and completes each decision with
-the reward and the observation that came of that very step.
+Each environment is one stream. A step decides for all of them, executes the decisions, and completes each one with the
+reward and the next observation of that step.
 """
 
 from __future__ import annotations
@@ -22,35 +22,36 @@ from livegym.online.service import Service
 from livegym.tasks.env import Env, Step
 from livegym.tasks.stream_task import StreamTask
 
-LATE = 1.0  # s behind its clock from which on it no longer tries to catch up
+LATE = 1.0  # s; a simulator that lags further behind does not try to catch up
 
 
 def streams_of(env: Env) -> list[str]:
-    """The names of the built-in simulator's streams, one of each environment."""
+    """Return the names of the built-in simulator's streams, one for each environment."""
     return [f"{env.config.name.lower()}-{env_id}" for env_id in range(env.num_envs)]
 
 
 class BuiltIn:
-    """Belongs to the serving thread."""
+    """The built-in simulator of one run. Not thread-safe; the serving thread calls all methods."""
 
     def __init__(self, env: Env, service: Service, speed: float) -> None:
-        """`service` has `streams_of(env)` as its own. `speed`: simulated s for each second; 0: as fast as possible."""
-        self.env = env
-        self.service = service
-        self.speed = speed
+        """`service` was created with `streams_of(env)` as its own streams.
+
+        `speed`: simulated seconds per second of real time; 0: as fast as possible.
+        """
+        self.env, self.service, self.speed = env, service, speed
         self.streams = streams_of(env)
         service.decider.slots.reserve(self.streams)
-        self.seconds = 0.0  # that the last decisions took
+        self.seconds = 0.0  # duration of the last decisions
         self._obs = env.reset()
         self._due = time.monotonic()
         self._nothing = np.zeros((env.num_envs, 0), np.float32)
 
     def left(self) -> float:
-        """s until the next turn is due; 0 or less: now."""
+        """Return the seconds until the next step is due; it is due now if they are 0 or less."""
         return 0.0 if self.speed == 0 else self._due - time.monotonic()
 
     def step(self, clock: float) -> None:
-        """One control step of every environment."""
+        """Make one control step of every environment."""
         env, service = self.env, self.service
         adapter = service.decider.adapter
         seen = adapter.sees(env) if adapter is not None else self._nothing

@@ -1,8 +1,8 @@
-"""Where continuous training stands: one plain dictionary, made by the serving thread, read by any.
+"""The status of continuous training: one plain dictionary, made by the serving thread and read by any thread.
 
-It is made anew a few times a second, and exchanged as one reference. What must be true at the moment of reading, and
-not when it was made (the trainer's state, ages), is added by `reading`. `refreshed` tells when it was made: where that
-stands still, what decides hangs.
+It is made again a few times a second, and replaced by a single assignment. `reading` adds the entries that must be true
+at the moment of reading (the trainer's state, ages). `refreshed` is the time at which it was made: if that no longer
+advances, the decision loop hangs.
 """
 
 from __future__ import annotations
@@ -19,45 +19,41 @@ from livegym.serve.metrics import NUMBERS
 from livegym.serve.watchdog import Watchdog
 from livegym.weights.candidate import Candidate
 
-LATENCIES = 2000  # the last decisions whose times are looked at
+LATENCIES = 2000  # last decisions whose latencies are kept
 STREAMS_SHOWN = 100
-RATE_S = 60.0  # s over which decisions are counted: some streams ask four times a minute
+RATE_S = 60.0  # s over which the decision rate is computed: some streams ask only four times a minute
 UNKNOWN = {number.place.removeprefix("trainer."): None for number in NUMBERS if number.place.startswith("trainer.")}
-"""What is not known of a trainer that has told nothing yet."""
+"""The trainer's numbers before it has reported any: all are unknown."""
 
 
 class Status:
-    """What is known, for pages, tools and curves."""
+    """The status of one run, for pages, tools and curves."""
 
     def __init__(
         self, fixed: dict[str, Any], service: Service, watchdog: Watchdog, clients: Callable[[], dict[str, int]] = dict
     ) -> None:
-        """`fixed`: what does not change (task, run, gate, simulator, speed, capacity); `clients`: counts of clients."""
-        self._fixed = fixed
-        self._service = service
-        self._watchdog = watchdog
+        """`fixed`: constant entries (task, run, gate, simulator, speed, capacity); `clients()`: the API's counts."""
+        self._fixed, self._service, self._watchdog = fixed, service, watchdog
         self._latencies: deque[float] = deque(maxlen=LATENCIES)  # s
-        self._marks: deque[tuple[float, int]] = deque()  # (monotonic s, decisions), of the last RATE_S
+        self._marks: deque[tuple[float, int]] = deque()  # (monotonic s, decisions) within the last RATE_S
         self._made: dict[str, Any] = {}
         self._owed = service.writer.added + len(service.pending) + service.pending.expired  # before the first decision
         self._phase = "serving"
         self._clients = clients
 
-    # the serving thread
+    # called by the serving thread
 
     def took(self, seconds: float) -> None:
-        """One decision took so long."""
+        """Record the latency of one decision, in seconds."""
         self._latencies.append(seconds)
 
     def end_serving(self) -> None:
-        """Nothing is decided any more: the run is ending."""
+        """Set the phase to stopping: the run is ending, and no more decisions are made."""
         self._phase = "stopping"
 
     def refresh(self) -> None:
-        """Makes a new snapshot."""
-        service = self._service
-        tally = self._service.tally
-        fixed = self._fixed
+        """Make a new snapshot of the serving side."""
+        service, tally, fixed = self._service, self._service.tally, self._fixed
         live, pending = service.decider.live, service.pending
         self._marks.append((time.monotonic(), tally.decisions))
         while self._marks[-1][0] - self._marks[0][0] > RATE_S:
@@ -99,10 +95,10 @@ class Status:
         p50, p99, most = np.percentile(np.array(self._latencies) * 1000, (50, 99, 100)).tolist()
         return {"p50": p50, "p99": p99, "max": most}
 
-    # any thread
+    # called by any thread
 
     def reading(self) -> dict[str, Any]:
-        """The state of this moment, as plain values for strict JSON."""
+        """Return the current status, as plain values for strict JSON."""
         made, fixed = self._made, self._fixed
         trainer = {**UNKNOWN, **self._watchdog.reading()}
         serving = dict(made.get("serving", {}))
@@ -117,7 +113,7 @@ class Status:
             **made,
             **shown,
             "now": now,
-            "refreshed": made["refreshed"] if self._phase == "serving" else now,  # nothing is decided any more
+            "refreshed": made["refreshed"] if self._phase == "serving" else now,  # no snapshots while stopping
             "phase": self._phase,
             "serving": serving,
             "decisions": decisions,

@@ -1,4 +1,4 @@
-"""How observations from outside are read: the task's own features and reward calculator, on packed raw rows."""
+"""Observations of clients: features and rewards, computed by the task from packed raw rows."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from livegym.utils.errors import UserError
 
 
 def check_external(env: Env) -> None:
-    """Raises UserError if clients' observations cannot be what the policy is to see."""
+    """Raises UserError if the policy needs observations that clients cannot supply."""
     config = env.config
     for key in ("delay", "history", "noise"):
         if getattr(config, key):
             raise UserError(
-                f"task.{key}={dict(getattr(config, key))}: it is made from the simulator's own steps, which clients' "
-                f"observations do not have. Allowed with clients: task.{key}={{}}"
+                f"task.{key}={dict(getattr(config, key))}: it is computed at the simulator's own steps, which the "
+                f"observations of clients do not have. Allowed with clients: task.{key}={{}}"
             )
     if isinstance(env.task, StreamTask) and EPISODE_TIME in env.layout.groups["policy"]:
         raise UserError(
-            f"task.observations.policy: {EPISODE_TIME} is the built-in simulator's; clients' raw observations do not "
-            "have it. Leave it out"
+            f"task.observations.policy: {EPISODE_TIME} exists only in the built-in simulator; the raw observations of "
+            "clients do not have it. Remove it"
         )
 
 
 def describe(env: Env) -> Description:
-    """What clients have to know."""
+    """Return the description that clients get from `/spec`."""
     task = env.task
     return Description(spec_of(env), task.raw_fields() if isinstance(task, StreamTask) else {})
 
 
 def features_of(env: Env) -> Callable[[np.ndarray], np.ndarray] | None:
-    """Raw rows (n, R) -> what the policy sees (n, W); None if clients send that themselves."""
+    """Return a function: raw rows (n, R) -> observations of the policy (n, W); None if clients send those directly."""
     task = env.task
     if not isinstance(task, StreamTask):
         return None
@@ -52,7 +52,7 @@ def features_of(env: Env) -> Callable[[np.ndarray], np.ndarray] | None:
 
 
 def reward_of(env: Env) -> RewardOf | None:
-    """The task's reward calculator, weighted as its yaml says; None if the task has none."""
+    """Return the task's reward calculator, with the weights of its yaml; None if the task has none."""
     task = env.task
     if not isinstance(task, StreamTask):
         return None

@@ -1,14 +1,14 @@
-"""Keeps a trainer alive: starts its process, reads its heartbeat, restarts it when it dies or hangs.
+"""Supervises the trainer: starts its process, reads its heartbeat, and restarts it if it dies or hangs.
 
     watchdog = Watchdog(run, config)
     watchdog.start()
-    watchdog.reading()        # any thread: the state of this moment, and the last numbers that the trainer told
-    watchdog.stop()           # the trainer saves and ends; one that does not is killed
+    watchdog.reading()        # any thread: the current state, and the last numbers that the trainer reported
+    watchdog.stop()           # the trainer saves and ends, or is killed
 
-A trainer that has said nothing for `hang_timeout_s` hangs: it is killed, as nothing else surely ends it. A new one goes
-on from the last good state, which is the newest checkpoint that verifies. One that dies again and again is given up
-(`max_restarts` within ten minutes): serving goes on with the weights there are, the state says so, and somebody has to
-ask for another one (`start_again`).
+A trainer that has sent no heartbeat for `hang_timeout_s` hangs: it is killed, because a hung process may ignore any
+other signal. The new trainer resumes from the newest checkpoint that verifies. After `max_restarts` within ten minutes,
+the watchdog gives up: serving continues with the newest weights, the status says so, and a user has to start another
+trainer (`start_again`).
 """
 
 from __future__ import annotations
@@ -41,39 +41,39 @@ WITHIN = 600.0  # s in which restarts are counted
 PAUSE = 1.0  # s before a restart, doubled by each one of the last ten minutes
 LONGEST_PAUSE = 30.0
 CLOSING = 15.0  # s that a trainer gets to save and end
-STARTING = 60.0  # s until the first sign of life, at most; libraries are loaded then
-LINE = 65536  # bytes that are read at once
-LOGGED = re.compile(r"\d\d:\d\d:\d\d (DEBUG|INFO|WARNING|ERROR|CRITICAL) (.*)")  # as `utils.log` writes lines
+STARTING = 60.0  # s until the first heartbeat, at most; the trainer loads its libraries first
+LINE = 65536  # bytes of one read
+LOGGED = re.compile(r"\d\d:\d\d:\d\d (DEBUG|INFO|WARNING|ERROR|CRITICAL) (.*)")  # a line that `utils.log` wrote
 MOMENTARY = ("loss", "entropy", "training_steps_per_second", "training_utilization", "agreement")
 
 
 class Watchdog:
-    """One run's trainer, whichever process that is."""
+    """Supervisor of one run's trainer; each restart is a new process."""
 
     def __init__(self, run: Run, config: SettledConfig) -> None:
         self._run, self._config = run, config
-        self._reported: dict[str, Any] = {}  # what the trainer said last
+        self._reported: dict[str, Any] = {}  # the trainer's last report
         self._state, self._why = "starting", ""
         self._sent_at = time.monotonic()
         self._restarts: deque[float] = deque()
         self.restarts = 0
         self._process: subprocess.Popen[str] | None = None
-        self._heartbeat, self._buffer = -1, b""  # descriptor, and what has come of a line
+        self._heartbeat, self._buffer = -1, b""  # file descriptor, and the incomplete last line
         self._end, self._again = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._watch, name="trainer-watchdog", daemon=True)
 
-    # any thread
+    # called by any thread
 
     def reading(self) -> dict[str, Any]:
-        """The truth of this moment: state, why, pid, restarts, age of the last sign of life (s), and what it told."""
+        """Return state, reason, pid, restarts, age of the last heartbeat in s, and the last reported numbers."""
         process = self._process
         alive = process is not None and process.poll() is None
         state = self._state
         if state in ("starting", "waiting", "training") and process is not None and not alive:
-            state = "dead"  # noticed here before the watchdog looked
+            state = "dead"  # the watchdog's thread has not noticed it yet
         reported = dict(self._reported)
         if state not in ("waiting", "training"):
-            reported |= dict.fromkeys(MOMENTARY)  # what it last said of the moment is true no more
+            reported |= dict.fromkeys(MOMENTARY)  # momentary values are no longer true
         return {
             **reported,
             "state": state,
@@ -84,21 +84,21 @@ class Watchdog:
         }
 
     def start(self) -> None:
-        """Starts the trainer. Raises OSError if no process can be made."""
+        """Start the trainer. Raises OSError if no process can be created."""
         self._start()
         self._thread.start()
 
     def start_again(self) -> None:
-        """Another trainer after the last one was given up, with as many restarts as at first.
+        """Start another trainer after the last one was given up; the count of restarts begins anew.
 
-        Raises UserError if it was not.
+        Raises UserError if the trainer was not given up.
         """
         if self._state != "given up":
-            raise UserError(f"the trainer is {self._state}: only one that was given up is started again by hand")
+            raise UserError(f"the trainer is {self._state}: only a trainer that was given up can be started by hand")
         self._again.set()
 
     def stop(self) -> None:
-        """Ends the trainer, which saves first; returns when it has ended."""
+        """Let the trainer save and end, and kill it if it does not; return when it has ended."""
         self._end.set()
         self._thread.join(timeout=5.0)
         process = self._process
@@ -112,11 +112,11 @@ class Watchdog:
         self._close_heartbeat()
         self._state = "stopped"
 
-    # the watchdog's thread
+    # called by the watchdog's thread
 
     def _watch(self) -> None:
         while not self._end.is_set():
-            if not attempt("looking after the trainer", self._look):
+            if not attempt("supervising the trainer", self._look):
                 self._end.wait(PAUSE)
 
     def _look(self) -> None:
@@ -125,7 +125,7 @@ class Watchdog:
         if self._state == "given up" and self._again.is_set():
             self._again.clear()
             self._restarts.clear()
-            log.info("another trainer is started, as was asked for.")
+            log.info("starting another trainer, as requested.")
             self._why = ""
             self._start_another()
             return
@@ -134,15 +134,15 @@ class Watchdog:
             return
         status = process.poll()
         if status is not None:
-            self._listen(0.0)  # its last words
+            self._listen(0.0)  # its last report
             reported = self._reported.get("why") if self._reported.get("state") == "failed" else ""
-            self._restart("dead", f"the trainer ended {_words(status)}" + (f" ({reported})" if reported else ""))
+            self._restart("dead", f"the trainer ended {_how(status)}" + (f" ({reported})" if reported else ""))
             return
         patience = self._config.online.hang_timeout_s
         patience = max(patience, STARTING) if self._state == "starting" else patience
         if time.monotonic() - self._sent_at > patience:
             self._kill()
-            self._restart("hung", f"the trainer gave no sign of life for {patience:g} s, and was killed")
+            self._restart("hung", f"the trainer sent no heartbeat for {patience:g} s, and was killed")
 
     def _restart(self, state: str, why: str) -> None:
         self._close_heartbeat()
@@ -153,11 +153,11 @@ class Watchdog:
             self._restarts.popleft()
         self._state, self._why = state, why
         if len(self._restarts) >= self._config.online.max_restarts:
-            self._again.clear()  # a second click on the button is about the one before
+            self._again.clear()  # drop a second click on the button, which was meant for the previous trainer
             self._state = "given up"
-            self._why = f"{why}; restarted {len(self._restarts)} times in ten minutes, and not again"
+            self._why = f"{why}; restarted {len(self._restarts)} times in ten minutes, which is the limit"
             log.error(
-                "%s. Serving goes on with the weights there are. To train again: the dashboard has a button",
+                "%s. Serving continues with the newest weights. To train again, use the button on the dashboard",
                 self._why,
             )
             return
@@ -173,12 +173,12 @@ class Watchdog:
         try:
             self._start()
         except OSError as error:
-            log.error("no trainer can be started (%s)", error)
+            log.error("cannot start a trainer (%s)", error)
             self._sent_at = time.monotonic()
 
     def _start(self) -> None:
         reading, writing = os.pipe()
-        after = int(self._reported.get("version", 0))  # what was told of is not given out again
+        after = int(self._reported.get("version", 0))  # a version that was reported is not published again
         try:
             request = {
                 "job": "trainer",
@@ -187,7 +187,7 @@ class Watchdog:
                 "heartbeat": writing,
                 "after": after,
             }
-            self._process, words = start_child(request, {PROGRAM: program()}, pass_fds=(writing,))
+            self._process, output = start_child(request, {PROGRAM: program()}, pass_fds=(writing,))
         except OSError:
             os.close(reading)
             raise
@@ -197,10 +197,10 @@ class Watchdog:
         self._heartbeat, self._buffer = reading, b""
         self._state = "starting"
         self._sent_at = time.monotonic()
-        threading.Thread(target=_pass_on, args=(words,), name="trainer-words", daemon=True).start()
+        threading.Thread(target=_pass_on, args=(output,), name="trainer-output", daemon=True).start()
 
     def _listen(self, timeout: float) -> None:
-        """Takes what the trainer has told meanwhile."""
+        """Wait for reports of the trainer for at most `timeout` s, and keep the newest."""
         if self._heartbeat < 0:
             return
         if not select.select([self._heartbeat], [], [], timeout)[0]:
@@ -210,10 +210,10 @@ class Watchdog:
         except BlockingIOError:
             return
         if not data:
-            self._end.wait(timeout)  # its end is closed: the process ends just now
+            self._end.wait(timeout)  # the trainer's end of the pipe is closed: the process is ending
             return
         *lines, self._buffer = (self._buffer + data).split(b"\n")
-        for line in [line for line in lines if line][-1:]:  # the newest counts
+        for line in [line for line in lines if line][-1:]:  # only the newest report counts
             self._reported = json.loads(line)
             self._sent_at = time.monotonic()
             if self._reported["state"] in ("waiting", "training"):
@@ -222,7 +222,7 @@ class Watchdog:
     def _kill(self) -> None:
         process = self._process
         if process is not None and process.poll() is None:
-            process.kill()  # also ends one that is stopped
+            process.kill()  # SIGKILL also ends a suspended process
             process.wait()
 
     def _close_heartbeat(self) -> None:
@@ -231,12 +231,12 @@ class Watchdog:
             self._heartbeat = -1
 
 
-def _pass_on(words: IO[str]) -> None:
-    """What the trainer says, into our log, to its end: or it would wait for ever to be read."""
+def _pass_on(output: IO[str]) -> None:
+    """Log the trainer's output, to its end: a trainer whose pipe is full would block for ever."""
     level = logging.INFO
-    with words as lines:
+    with output as lines:
         for line in lines:
-            match = LOGGED.match(line)  # lines of a traceback are as grave as what they come after
+            match = LOGGED.match(line)  # a line without a level, as in a traceback, has the level of the line before
             if match:
                 level = logging.getLevelNamesMapping()[match[1]]
             elif line.startswith("Traceback"):
@@ -246,7 +246,7 @@ def _pass_on(words: IO[str]) -> None:
                 log.log(level, "trainer: %s", text)
 
 
-def _words(status: int) -> str:
+def _how(status: int) -> str:
     if status >= 0:
         return f"with status {status}"
     with contextlib.suppress(ValueError):

@@ -61,7 +61,7 @@ def test_it_serves_learns_stops_goes_on_and_can_be_watched(tmp_path):
             assert test.end() == 0
         trainer = first.status()["trainer"]["pid"]
         assert first.end() == 0
-        assert "to continue: python train.py config=continuous resume=true" in first.text
+        assert "to resume: python train.py config=continuous resume=true" in first.text
     assert gone(trainer)
     (made,) = runs(tmp_path, "continuous")
     assert (tmp_path / "runs" / "latest_train").resolve() == made
@@ -108,7 +108,7 @@ def test_a_trainer_that_is_killed_or_hangs_is_replaced_and_versions_go_on(tmp_pa
         os.kill(again["trainer"]["pid"], signal.SIGSTOP)
         hung = serving.until(lambda s: s["trainer"]["restarts"] == 2)
         assert gone(again["trainer"]["pid"])
-        assert "gave no sign of life for 5 s" in serving.text
+        assert "sent no heartbeat for 5 s" in serving.text
         last = serving.until(lambda s: trains(s) and s["serving"]["version"] > again["serving"]["version"])
         assert last["buffer"]["added"] > hung["buffer"]["added"] > killed["buffer"]["added"]
         assert last["buffer"]["lost"] == 0
@@ -216,16 +216,17 @@ def test_a_gymnasium_environment_of_ones_own_is_learned_through_the_socket(tmp_p
         (("swap=reset",), "Allowed in config=continuous: now, blend"),
         (
             ("swap=blend",),
-            "is not learned from, and new versions come all the time. Allowed: swap=now, or minSwapInterval=150",
+            "are not trained on, and a new version comes with each update round. "
+            "Allowed: swap=now, or minSwapInterval=150",
         ),
         (("swap=blend", "task=Cartpole", "minSwapInterval=9"), "minSwapInterval=10 or more"),
-        (("numEnvs=8", "online.pending_capacity=7"), "online.pending_capacity=7: fewer than numEnvs=8"),
+        (("numEnvs=8", "online.pending_capacity=7"), "online.pending_capacity=7: less than numEnvs=8"),
         (
             ("simulator=external", f"task.observations.policy=[{BLOCKS},episode_time]"),
-            "clients' raw observations do not have it",
+            "the raw observations of clients do not have it",
         ),
-        (("reloadInterval=0",), "what is learned would never be served"),
-        (("task=Cartpole", "train.network.recurrent.units=8"), "do not contain the state of a recurrent policy"),
+        (("reloadInterval=0",), "trained versions would never be served"),
+        (("task=Cartpole", "train.network.recurrent.units=8"), "do not say what a recurrent policy remembered"),
         (
             ("task=Cartpole", "simulator=external", "task.noise={cart_position:0.1}"),
             "task.noise={'cart_position': 0.1}",

@@ -127,7 +127,7 @@ def test_it_changes_nothing_of_what_it_is_given():
 
 @pytest.mark.parametrize("action", [(400, 0), (-1, 0), (0, 2), (0.5, 0), (float("nan"), 0)])
 def test_a_choice_that_there_is_not_is_refused(action):
-    with pytest.raises(ValueError, match=r"no such choice; allowed: whole numbers, 0 to 399, 0 to 1"):
+    with pytest.raises(ValueError, match=r"is out of range; allowed: whole numbers, 0 to 399, 0 to 1"):
         judge(seen(), action)
 
 
@@ -137,7 +137,7 @@ def test_a_choice_that_there_is_not_is_refused(action):
         (seen()[:, :-1], [at(0, 0)], r"allowed: \(n, 1604\)"),
         (seen(), [at(0, 0)] * 2, r"allowed: \(1, 2\)"),
         (seen(), [(1, 2, 3)], r"allowed: \(1, 2\)"),
-        (seen(energy=float("nan")), [at(0, 0)], "not finite"),
+        (seen(energy=float("nan")), [at(0, 0)], "non-finite"),
     ],
 )
 def test_what_it_cannot_read_is_refused(row, actions, words):
@@ -149,7 +149,7 @@ def test_what_it_cannot_read_is_refused(row, actions, words):
     ("weights", "options", "words"),
     [
         ({**WEIGHTS, "surival": 1.0}, {"threshold": 0.5}, r"rewards.surival.*Did you mean survival"),
-        ({"survival": 1.0}, {"threshold": 0.5}, "lacks the weight of location"),
+        ({"survival": 1.0}, {"threshold": 0.5}, "no weight for location"),
         (WEIGHTS, {"threshold": float("nan")}, "threshold is nan"),
         (WEIGHTS, {"threshold": 0.5, "least_chance": 50}, "least_chance is 50"),
     ],

@@ -203,7 +203,7 @@ def test_it_gives_up_and_says_what_it_tried():
         address = served.address
     with (
         Client(address, tries=3) as client,
-        pytest.raises(Unreachable, match=r"3 tries failed, the last one: .*refused"),
+        pytest.raises(Unreachable, match=r"3 tries failed; the last error: .*refused"),
     ):
         client.decide("a", [0, 0, 0, 0])
     with pytest.raises(Unreachable):
@@ -217,7 +217,7 @@ def test_a_server_that_does_not_want_it_is_asked_once(serve):
             client.decide("a", [0, 0, 0, 0])
         with pytest.raises(Denied, match="401"):
             client.spec()
-    with Client(shown.address) as client, pytest.raises(Denied, match="403: This server only shows"):
+    with Client(shown.address) as client, pytest.raises(Denied, match="403: This server is read-only"):
         client.decide("a", [0, 0, 0, 0])
     with Client(closed.gateway.url) as client:  # as it is printed, with the token in it
         assert client.decide("a", [0, 0, 0, 0]).decision == 1
@@ -280,7 +280,7 @@ def test_a_runner_drives_an_environment_and_rewards_each_decision(serve):
 def test_a_runner_says_what_does_not_fit(serve, monkeypatch):
     served = serve()
     with Client(served.address) as client:
-        with pytest.raises(ValueError, match="actions are Discrete, the server decides on Box"):
+        with pytest.raises(ValueError, match="actions are Discrete, but the server's are Box"):
             Runner(gymnasium.make("CartPole-v1"), client, "a")
         real = client.decide
 
@@ -289,7 +289,7 @@ def test_a_runner_says_what_does_not_fit(serve, monkeypatch):
             return None if decision is None else dataclasses.replace(decision, executed=None)
 
         monkeypatch.setattr(client, "decide", held)
-        with pytest.raises(ValueError, match="nothing is to be done: give Runner"):
+        with pytest.raises(ValueError, match=r"returned no action, because the gate blocked it\. Set Runner"):
             Runner(Counting(), client, "a").run(1)
         env = Counting()
         Runner(env, client, "b", idle=np.zeros(1, np.float32)).run(2)

@@ -174,7 +174,7 @@ def test_points_have_numbers_in_order_and_null_for_what_is_not_known():
     assert points.since(4) == points.since(99) == []
     assert set(points.since(3)[0]) == {"seq", "t", *PLACES}
     assert points.since(3)[0]["t"] == 5.0
-    with pytest.raises(ValueError, match=r"no \['los'\]; allowed are t, loss"):
+    with pytest.raises(ValueError, match=r"cannot have \['los'\]\. Allowed: t, loss"):
         points.add({"los": 1.0})
 
 

@@ -97,7 +97,7 @@ WRONG = {
     "a line's end": (seen(stream="a\n"), "invalid", "observations.0.stream", r'"a\n"'),
     "no name": (seen(stream=""), "invalid", "observations.0.stream", '""'),
     "a word for a truth": (seen(done="yes"), "invalid", "observations.0.done", '"yes"'),
-    "raw": (seen(raw={}), "invalid", "observations.0.raw", "a field of that name"),
+    "raw": (seen(raw={}), "invalid", "observations.0.raw", "an unknown field"),
 }
 
 
@@ -120,7 +120,7 @@ RAW_WRONG = {
     "above": (raw(minerals=[[0, 0, 0], [0, 0, 1.5]]), "minerals.1.2", "1.5", "a number from 0 to 1"),
     "below": (raw(energy=-1), "energy", "-1", "a number from 0 to 200"),
     "NaN": (raw(energy=math.nan), "energy", "NaN", "a finite number"),
-    "misspelt": (raw(enery=1), "enery", "a field of that name", "no others than minerals, energy"),
+    "misspelt": (raw(enery=1), "enery", "an unknown field", "one of minerals, energy"),
 }  # fmt: skip
 
 
@@ -140,8 +140,8 @@ def test_a_near_name_is_suggested():
 def test_the_other_kind_of_observation_is_told_apart_from_none():
     plain = '{"v": 1, "type": "observe", "observations": [{"stream": "a", "obs": [1]}]}'
     refused = refusal(RAW, plain)
-    assert refused.message.startswith("observations.0.raw: given obs; expected raw: this task is served by it")
-    assert refusal(PLAIN, plain.replace('"obs"', '"raw"')).details["expected"] == "obs: this task is served by it"
+    assert refused.message.startswith("observations.0.raw: given obs; expected raw, which this task takes")
+    assert refusal(PLAIN, plain.replace('"obs"', '"raw"')).details["expected"] == "obs, which this task takes"
 
 
 def test_fields_may_have_any_name_and_no_bounds():
@@ -311,7 +311,7 @@ class TestInbox:
     def test_it_is_bounded_and_all_or_nothing(self):
         inbox = Inbox(capacity=3)
         inbox.ask([Observed("a"), Observed("b")])
-        with pytest.raises(Busy, match="2 requests wait already, 3 may"):
+        with pytest.raises(Busy, match="2 requests are waiting already; at most 3 may wait"):
             inbox.ask([Observed("c"), Observed("d")])
         inbox.ask([Observed("c")])
         assert (inbox.asked, inbox.busy, inbox.most_waiting) == (3, 1, 3)

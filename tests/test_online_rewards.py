@@ -148,7 +148,7 @@ def test_the_rows_stay_as_they_were():
 def test_a_fallback_that_is_no_choice_is_named():
     judgement = Judgement(np.array([SEND, WAIT]), np.zeros(2), {}, np.array([[2], [3]]))
     check_judgement(judgement, 2, Discrete(4))
-    with pytest.raises(ValueError, match=r"action \[3\]: there is no such choice; allowed: whole numbers, 0 to 2"):
+    with pytest.raises(ValueError, match=r"action \[3\] is out of range; allowed: whole numbers, 0 to 2"):
         check_judgement(judgement, 2, Discrete(3))
 
 

@@ -77,7 +77,7 @@ def ends(caplog):
     return [
         r.getMessage()
         for r in caplog.records
-        if r.name == "livegym.serve.connection" or " left after " in r.getMessage()
+        if r.name == "livegym.serve.connection" or ": connection ended after " in r.getMessage()
     ]
 
 

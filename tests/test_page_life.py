@@ -43,7 +43,7 @@ def test_a_taken_port_is_told_and_the_address_names_the_next(tmp_path):
         port = held.getsockname()[1]
         with Served(tmp_path, *CARTS, f"streamPort={port}") as server:
             assert server.port > port
-            assert f"port {server.port} is used instead" in server.text
+            assert f"using port {server.port} instead" in server.text
             assert server.stats()["clients"] == 0
             ends_well(server, tmp_path)
 

@@ -265,7 +265,7 @@ def test_requests_arrive_and_who_says_nonsense_is_told_and_at_last_dropped(pages
         while len(line.refused) < 2:
             assert line.read(10)
         assert "not JSON" in line.refused[0]
-        assert "not bytes" in line.refused[1]
+        assert "a binary frame" in line.refused[1]
         assert pages.controls._asked.pop() == Pause(True)
         with contextlib.suppress(websockets.ConnectionClosed):  # dropped before the last one was said
             for _ in range(REFUSALS):

@@ -43,7 +43,7 @@ def guarded(tmp_path_factory):
 
 
 def test_the_address_without_its_token_asks_for_it(guarded, open_page):
-    assert "security: streamBindAll=true lets whoever has the token watch and control" in guarded.text
+    assert "security: streamBindAll=true lets anyone with the token watch and control" in guarded.text
     assert status(guarded.bare) == 401
     page = open_page(guarded.bare, playing=False)
     page.fill("#token", "wrong")
@@ -93,7 +93,7 @@ def test_who_may_only_look_cannot_touch_and_a_given_token_is_in_no_file(tmp_path
             assert set(line.refused) == {"this page only shows (streamReadOnly)"}
             played = line.drain()["episodes"]
             assert not line.until(lambda state: state["episodes"] > played)["paused"]
-        assert "security: streamBindAll=true lets whoever has the token watch this" in server.text
+        assert "security: streamBindAll=true lets anyone with the token watch this" in server.text
         assert server.end() == 0
     assert files_with(tmp_path, GIVEN) == []
 

@@ -110,8 +110,8 @@ def test_batches_that_wrap_are_as_a_deque_has_them(file):
         (pending(1), "is not complete yet"),
         (replace(complete(1), next_obs=None), "is not complete yet"),
         (replace(complete(1), intervened=True), "human intervention"),
-        (complete(1, obs=np.zeros(3, np.float32)), "sizes"),
-        (complete(1, seen=np.zeros(0, np.float32)), "sizes"),
+        (complete(1, obs=np.zeros(3, np.float32)), "has shapes"),
+        (complete(1, seen=np.zeros(0, np.float32)), "has shapes"),
     ],
 )
 def test_what_is_no_whole_experience_is_refused(file, wrong, words):
@@ -231,7 +231,7 @@ def test_a_missing_file_is_told(file):
 
 def test_a_full_disk_says_so_at_the_start_and_leaves_nothing(small_disk):
     capacity = 20_000_000 // LAYOUT.dtype().itemsize
-    with pytest.raises(UserError, match=r"takes [\d.,]+ MB. Make room.*online.buffer_capacity"):
+    with pytest.raises(UserError, match=r"takes [\d.,]+ MB. Free disk space.*online.buffer_capacity"):
         ReplayWriter(small_disk / "replay.bin", LAYOUT, 50 * capacity)
     assert list(small_disk.iterdir()) == []
 
@@ -290,7 +290,7 @@ def test_a_header_that_makes_no_sense_is_refused(file, field, value):
 def test_a_file_that_was_cut_off_says_so(file):
     both(file, 8)
     os.truncate(file, 5000)
-    with pytest.raises(UserError, match=r"is cut off: 5000 bytes of \d+\. Move it away"):
+    with pytest.raises(UserError, match=r"is truncated: 5000 bytes of \d+\. Move it away"):
         ReplayWriter(file, LAYOUT, 8)
 
 

@@ -147,7 +147,7 @@ def test_a_policy_that_proposes_no_number_does_nothing_and_is_told_of_once(setti
     for answer in answers:
         assert (answer.proposed, answer.executed, answer.confidence) == ([0.0], None, 0.0)
     assert [r.message for r in caplog.records if r.levelname == "ERROR"] == [
-        "version 1 proposes what is no finite number: nothing is done where it does."
+        "version 1 proposes non-finite actions or log-probabilities; they are not executed."
     ]
     here.ask(Rewarded("b", answers[1].decision, 1.0, done=True))
     assert (len(here.rows()), here.service.tally.excluded) == (0, 1)
@@ -205,7 +205,10 @@ def test_the_same_question_gets_the_same_answer_and_a_late_one_is_refused(settin
     (first,) = here.ask(seen("a", 3, sequence=5))
     assert here.ask(seen("a", 3, sequence=5)) == [first]
     (late,) = here.ask(seen("a", 3, sequence=4))
-    assert (late.kind, str(late)) == ("out_of_order", "sequence 4 of stream 'a' came after 5. Allowed: greater ones")
+    assert (late.kind, str(late)) == (
+        "out_of_order",
+        "sequence 4 of stream 'a' came after 5. Allowed: 5 again, or greater",
+    )
     assert (len(here.memory.pending), here.service.tally.decisions) == (1, 1)
 
 
@@ -224,7 +227,7 @@ def test_a_reward_that_makes_no_sense_is_refused(setting, reward, kind):
 
 def test_a_reward_for_nothing_is_told(setting):
     (answer,) = setting().ask(seen("a", 1, reward=1.0))
-    assert answer.previous == "there is no open decision that this reward could belong to"
+    assert answer.previous == "the stream has no pending decision to which this reward belongs"
 
 
 def test_the_version_is_that_of_the_forward_pass(setting):
@@ -317,7 +320,7 @@ def test_the_simulators_streams_are_not_for_clients(setting):
     simulator = BuiltIn(env, here.service, 0.0)
     simulator.step(0.0)
     (refused,) = here.ask(seen("counting-0", 1))
-    assert "is the built-in simulator's" in str(refused)
+    assert "belongs to the built-in simulator" in str(refused)
     assert here.ask(seen("mine", 1))[0].verdict == "OFF"
 
 
@@ -326,7 +329,7 @@ def test_a_gate_that_judges_by_what_clients_do_not_send_serves_none(setting, wha
     here = setting(gate=Sign(), what=what)
     (refused,) = here.ask(seen("mine", 1))
     assert refused.kind == "invalid"
-    assert f"the gate sign judges by {what.value}, which clients do not send. Allowed: gate=off" in str(refused)
+    assert f"the gate sign needs {what.value}, which clients do not send. Allowed: gate=off" in str(refused)
     assert here.service.tally.decisions == 0
 
 
@@ -408,7 +411,7 @@ def test_answers_that_cannot_be_read_are_left_and_said_so(setting, caplog, conte
     here = setting()
     here.run.answers_file.write_text(content)
     here.begin()
-    assert "what is asked again is decided again" in caplog.text
+    assert "a resent request gets a new decision" in caplog.text
     assert not here.run.answers_file.exists()
     assert here.ask(seen("a", 1, sequence=1))[0].verdict == "OFF"
 

@@ -321,7 +321,7 @@ def test_where_nothing_is_sound_it_says_so_until_something_is(tmp_path):
     world = World(tmp_path)
     world.add(50, reward=1e14)
     assert world.trainer.train() is None
-    assert world.trainer.trouble == "of 32 sampled experiences none is sound"
+    assert world.trainer.trouble == "all 32 sampled experiences have non-finite or huge numbers"
     world.add(1000, first=50)
     world.trainer.train()
     assert world.trainer.trouble == ""

@@ -143,12 +143,12 @@ def test_without_restarts_the_first_death_is_the_last(made, caplog):
         reading = wait_for(watchdog, lambda reading: reading["state"] == "given up")
         assert "the trainer ended by SIGKILL; restarted 0 times" in reading["why"]
         assert (reading["pid"], reading["restarts"]) == (None, 0)
-    assert "To train again: the dashboard has a button" in caplog.text
+    assert "To train again, use the button on the dashboard" in caplog.text
 
 
 def test_one_that_was_given_up_is_started_again_by_hand_and_no_other(made):
     with watched(*made("online.max_restarts=0")) as watchdog:
-        with pytest.raises(UserError, match="the trainer is starting: only one that was given up"):
+        with pytest.raises(UserError, match="the trainer is starting: only a trainer that was given up"):
             watchdog.start_again()
         kill(watchdog.reading()["pid"])
         wait_for(watchdog, lambda reading: reading["state"] == "given up")
@@ -252,7 +252,7 @@ def test_a_trainer_that_hangs_is_killed_and_restarted(made):
         before = wait_for(watchdog, trains(5))
         os.kill(before["pid"], signal.SIGSTOP)
         reading = wait_for(watchdog, lambda r: r["restarts"] == 1 or r["state"] == "hung")
-        assert "no sign of life for 2 s, and was killed" in reading["why"]
+        assert "sent no heartbeat for 2 s, and was killed" in reading["why"]
         assert not alive(before["pid"])
         reading = wait_for(watchdog, lambda r: r["restarts"] == 1 and trains(before["version"] + 1)(r))
         assert reading["why"] == ""
@@ -272,7 +272,7 @@ def test_a_trainer_that_cannot_start_is_given_up_and_said_so(made, caplog, harm)
         reading = wait_for(watchdog, lambda r: r["state"] == "given up")
         assert (reading["restarts"], reading["pid"]) == (1, None)
         assert reading["why"].startswith("the trainer ended with status 2; restarted 1 times in ten minutes")
-        words = "cannot be read" if harm == "removed" else "is cut off"
+        words = "cannot be read" if harm == "removed" else "is truncated"
         until(lambda: words in caplog.text)  # its last words are in our log
         assert watchdog._process.poll() is not None
     assert watchdog.reading()["state"] == "stopped"
@@ -284,7 +284,7 @@ def test_one_that_diverges_again_and_again_says_why_it_gives_up_and_in_its_own_l
     run, settings = made("online.max_restarts=0", "logLevel=warning", "online.divergence_factor=1.001")
     with watched(run, settings) as watchdog:
         reading = wait_for(watchdog, lambda r: r["state"] == "given up")
-    assert "it diverges also at the least learning rate: look at rewards" in reading["why"]
+    assert "it diverges even at the least learning rate: check rewards" in reading["why"]
     told = [record for record in caplog.records if record.message.startswith("trainer: ")]
     assert {record.levelname for record in told} == {"WARNING"}
     assert all("diverged" in record.message for record in told)

@@ -46,15 +46,15 @@ def test_a_taken_port_is_told_with_its_holder_and_the_next_one_is_used(held, cap
     gateway.stop()
     (record,) = complaints(caplog)
     assert gateway.port > held
-    assert f"streamPort={held} is taken by" in record.getMessage()
-    assert f"(pid {os.getpid()}); port {gateway.port} is used instead" in record.getMessage()
+    assert f"streamPort={held} is in use by" in record.getMessage()
+    assert f"(pid {os.getpid()}); using port {gateway.port} instead" in record.getMessage()
     assert gateway.url == f"http://127.0.0.1:{gateway.port}/?token=a%20token%2Fwith%2Bsigns"
 
 
 def test_no_port_is_an_error_that_names_the_key(held):
-    with pytest.raises(UserError, match=rf"streamPort={held}: taken by .*\(pid {os.getpid()}\)"):
+    with pytest.raises(UserError, match=rf"streamPort={held}: in use by .*\(pid {os.getpid()}\)"):
         listen("127.0.0.1", held, tries=1)
-    with pytest.raises(UserError, match=r"streamPort=58080: 192\.0\.2\.1 cannot be listened on"):
+    with pytest.raises(UserError, match=r"streamPort=58080: cannot listen on 192\.0\.2\.1"):
         listen("192.0.2.1", 58080)
 
 

@@ -1,6 +1,6 @@
-"""The HTTP gateway: one port on which everything that a browser sees is served.
+"""The HTTP gateway: one port that serves everything for browsers.
 
-`gateway.py` puts the parts together, `listen.py` finds the port, `server.py` runs uvicorn within bounds, `guard.py` is
-passed by every request and asks `access.py` who may come in. Viewers mount their pages on the gateway; `scene_proxy.py`
-and `mjpeg.py` are two parts that they share.
+`gateway.py` assembles the parts, `listen.py` finds the port, and `server.py` runs uvicorn with limits. `middleware.py`
+checks every request by the rules of `access.py`. Viewers mount their pages on the gateway; they share `scene_proxy.py`
+and `mjpeg.py`.
 """

@@ -1,12 +1,12 @@
-"""Who may come in: the host that was asked for, the page that asks, and the token.
+"""Access control: checks the host, the origin and the token of each request.
 
     access = Access(token="s3cret", read_only=True)
-    refusal = access.foreign(connection) or access.stranger(connection)  # a response, or None: come in
+    refusal = access.cross_origin(connection) or access.unauthenticated(connection)  # a response, or None: allowed
 
-A browser sends requests for any page that is open in it, so an address that only this machine reaches is not private:
-the name in `Host` must be ours (a name of an attacker's may point here), and `Origin`, which tells whose page asks,
-must be the same host. Only then the token is looked at. It comes in the URL, in a header or from the form, and a
-browser keeps a cookie instead, which is worth nothing to another process.
+A browser sends requests on behalf of any page that is open in it, so even an address that only this machine can reach
+is not private. Therefore the name in `Host` must be ours (an attacker's name may resolve to this machine), and
+`Origin`, which names the requesting page's host, must be the same host. Only then is the token checked. It comes in the
+URL, in a header or from the form. A browser then gets a cookie instead, which is valid for this process only.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from livegym.web.form import token_form
 
 WRONG_TOKENS = 10
-"""From one address within `WINDOW_S`; after them even the right one has to wait."""
+"""Wrong tokens from one address within `WINDOW_S`, after which even the right one has to wait."""
 WINDOW_S = 60.0
 ADDRESSES = 1024
-"""Remembered at once; the one that was wrong longest ago is forgotten first."""
+"""Addresses that are remembered at once; the one whose last wrong token is oldest is forgotten first."""
 
 
 class WrongTokens:
-    """When each address last offered wrong tokens."""
+    """The times of recent wrong tokens, by address."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._times: OrderedDict[str, deque[float]] = OrderedDict()
 
     def note(self, address: str) -> None:
-        """One more wrong token from `address`."""
+        """Record a wrong token from `address`."""
         self._times.setdefault(address, deque(maxlen=WRONG_TOKENS)).append(self._clock())
         self._times.move_to_end(address)
         if len(self._times) > ADDRESSES:
             self._times.popitem(last=False)
 
     def wait(self, address: str) -> int:
-        """Whole seconds until `address` may try again; 0: now."""
+        """Return the seconds until `address` may try again, rounded up; 0 if it may try now."""
         times = self._times.get(address)
         if times is None or len(times) < WRONG_TOKENS:
             return 0
@@ -60,11 +60,11 @@ class WrongTokens:
 
 @dataclass
 class Access:
-    """The rules of one server."""
+    """The access rules of one server."""
 
-    token: str | None  # None: nobody is asked for one
-    read_only: bool  # whoever comes in may look, not touch
-    hosts: frozenset[str] | None = None  # names beside the machine's own, as in streamHosts
+    token: str | None  # None: no token is needed
+    read_only: bool  # whether clients may only watch
+    hosts: frozenset[str] | None = None  # host names in addition to the machine's own, from streamHosts
     wrong: WrongTokens = field(default_factory=WrongTokens)
 
     def __post_init__(self) -> None:
@@ -72,19 +72,22 @@ class Access:
         self._key = secrets.token_bytes(32)
 
     def cross_origin(self, connection: HTTPConnection) -> Response | None:
-        """The refusal of a request that a foreign page may have caused; None: it is none."""
+        """Return the 421 or 403 for an unknown host or a cross-origin request; None if the request is allowed."""
         host = connection.headers.get("host", "")
         name = host_name(host)
         if not (name in self._names or _is_address(name)):
-            words = f"The host {name!r} is not known here. If it is yours, start with streamHosts=[{name}].\n"
-            return PlainTextResponse(words, 421)
+            message = f"The host {name!r} is unknown. If it is yours, start with streamHosts=[{name}].\n"
+            return PlainTextResponse(message, 421)
         origin = connection.headers.get("origin")
         if origin is not None and not _same_host(origin, host):
-            return PlainTextResponse(f"A page of {origin!r} may not use {host!r}.\n", 403)
+            return PlainTextResponse(f"A page of {origin!r} may not send requests to {host!r}.\n", 403)
         return None
 
     def unauthenticated(self, connection: HTTPConnection) -> Response | None:
-        """The answer to whoever has not shown the token, or should not show it again; None: come in."""
+        """Return the answer to a request without a valid token or cookie; None if it is allowed.
+
+        A page request with a valid token in its URL is redirected to the same URL without it.
+        """
         if self.token is None:
             return None
         in_url = connection.query_params.get("token")
@@ -97,7 +100,7 @@ class Access:
         return self._admit(connection, _path_without_token(connection)) if in_url and wants_page(connection) else None
 
     def login(self, connection: HTTPConnection, body: bytes) -> Response:
-        """The answer to a form with `token` and `next`."""
+        """Return the answer to a submitted form with the fields `token` and `next`."""
         fields = parse_qs(body.decode("utf-8", "replace"))
         next_path = local_path(fields.get("next", ["/"])[0])
         if self.token is None:
@@ -106,7 +109,7 @@ class Access:
         return refusal or self._admit(connection, next_path)
 
     def _judge(self, connection: HTTPConnection, offered: str | None, next_path: str | None = None) -> Response | None:
-        """The refusal of what was offered as token; None: it is the token."""
+        """Check an offered token; return the refusal, or None if the token is right."""
         if offered is None:
             return _ask(connection, next_path, 401, "")
         address = connection.client.host if connection.client else ""
@@ -134,14 +137,14 @@ class Access:
 
 
 def own_names() -> frozenset[str]:
-    """What this machine is called, without asking a name server, which may take seconds to say nothing."""
+    """Return the names of this machine. No name server is asked, because it may take seconds to time out."""
     name = socket.gethostname().lower()
     short = name.partition(".")[0]
     return frozenset({"localhost", name, short, f"{short}.local", *(f"{short}.{domain}" for domain in _domains())})
 
 
 def _domains() -> list[str]:
-    """The domains in which this machine looks up short names."""
+    """Return the domains in which this machine looks up short names."""
     try:
         lines = Path("/etc/resolv.conf").read_text("utf-8", "replace").splitlines()
     except OSError:
@@ -152,7 +155,7 @@ def _domains() -> list[str]:
 
 
 def host_name(host: str) -> str:
-    """The name in a `Host` header, in lower case, without port, brackets and final dot; empty where it is garbled."""
+    """Return the name in a `Host` header, in lower case, without port, brackets and final dot; empty if invalid."""
     try:
         return (urlsplit(f"//{host}").hostname or "").removesuffix(".")
     except ValueError:
@@ -160,13 +163,13 @@ def host_name(host: str) -> str:
 
 
 def wants_page(connection: HTTPConnection) -> bool:
-    """Whether a person's browser asks for a page, rather than a tool or a script for data."""
+    """Return whether a browser asks for a page, rather than a tool or a script for data."""
     is_read = connection.scope["type"] == "http" and connection.scope["method"] in ("GET", "HEAD")
     return is_read and "text/html" in connection.headers.get("accept", "")
 
 
 def local_path(path: str) -> str:
-    """`path` as one that cannot lead to another host: browsers read `//name` and `/\\name` as hosts."""
+    """Return `path` in a form that cannot lead to another host: browsers read `//name` and `/\\name` as hosts."""
     return "/" + path.lstrip("/\\\t\r\n ")
 
 
@@ -185,12 +188,12 @@ def _same_host(origin: str, host: str) -> bool:
 
 def _bearer(connection: HTTPConnection) -> str | None:
     scheme, _, value = connection.headers.get("authorization", "").partition(" ")
-    value = value.strip().encode("latin-1").decode("utf-8", "replace")  # a header is bytes, and people type UTF-8
+    value = value.strip().encode("latin-1").decode("utf-8", "replace")  # a header is bytes, and users type UTF-8
     return value if scheme.lower() == "bearer" else None
 
 
 def _cookie_name(connection: HTTPConnection) -> str:
-    """Names the port that the browser sees, as browsers send a host's cookies to all of its ports."""
+    """Return the cookie's name. It contains the port, because browsers send a host's cookies to all of its ports."""
     digits = connection.headers.get("host", "").rpartition(":")[2]
     return f"livegym_{digits}" if digits.isdecimal() else "livegym"
 
@@ -198,15 +201,15 @@ def _cookie_name(connection: HTTPConnection) -> str:
 def _path_without_token(connection: HTTPConnection) -> str:
     query = urlencode([(k, v) for k, v in connection.query_params.multi_items() if k != "token"])
     path = local_path(connection.scope["raw_path"].decode("latin-1"))
-    if path == "/login":  # the form's own address, which stands in the browser after a wrong token
+    if path == "/login":  # the form's own address, which the browser shows after a wrong token
         path = "/"
     return f"{path}?{query}" if query else path
 
 
 def _ask(connection: HTTPConnection, next_path: str | None, status: int, problem: str) -> Response:
-    """A page that asks for the token, or for tools a line that does."""
+    """Return the form that asks for the token; to a tool, a line of text."""
     if next_path is not None or wants_page(connection):
         return HTMLResponse(token_form(next_path or _path_without_token(connection), problem), status)
-    words = problem or "A token is needed."
+    message = problem or "A token is needed."
     how = "Add ?token=... to the address or send it as Authorization: Bearer."
-    return PlainTextResponse(f"{words} {how}\n", status, headers={"www-authenticate": "Bearer"})
+    return PlainTextResponse(f"{message} {how}\n", status, headers={"www-authenticate": "Bearer"})

@@ -1,4 +1,4 @@
-"""The page into which the token is typed. It needs neither JavaScript nor anything from another host."""
+"""The page with the token form. It needs neither JavaScript nor anything from another host."""
 
 from __future__ import annotations
 
@@ -45,6 +45,6 @@ _PAGE = Template("""<!doctype html>
 
 
 def token_form(next_path: str, problem: str = "") -> str:
-    """HTML that asks for the token, says what was wrong with the last one, and goes on to `next_path`."""
+    """Return the HTML of a form that asks for the token, shows `problem`, and then leads to `next_path`."""
     shown = f'<p class="wrong" role="alert">{html.escape(problem)}</p>' if problem else ""
     return _PAGE.substitute(problem=shown, next=html.escape(next_path, quote=True))

@@ -7,8 +7,8 @@
     ...
     gateway.stop()
 
-The port is taken when the gateway is made, so `url` is true from then on. `/healthz`, `/stats` and `/metrics` are there
-already.
+The gateway binds the port when it is created, so `url` is valid from then on. `/healthz`, `/stats` and `/metrics` are
+built in.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from livegym.web.server import Server
 
 
 class Gateway:
-    """Listens from the start, serves between `start` and `stop`."""
+    """An HTTP server that binds its port on creation, and serves between `start` and `stop`."""
 
     def __init__(
         self,
@@ -39,10 +39,10 @@ class Gateway:
         stats: Callable[[], Mapping[str, Any]] = dict,
         metrics: Callable[[], Iterable[Reading]] = tuple,
     ) -> None:
-        """`stats` and `metrics` are called from other threads at each request.
+        """`stats` and `metrics` are called on other threads at each request.
 
         Raises:
-            UserError: neither `port` nor one of the next is free.
+            UserError: neither `port` nor one of the following ports is free.
         """
         listener = listen(host, port)
         self.access = access
@@ -54,23 +54,23 @@ class Gateway:
 
     @property
     def url(self) -> str:
-        """Where a browser finds it. It holds the token: for the person at the console, not for files."""
+        """The address for a browser. It contains the token, so print it on the console, but never to a file."""
         query = "" if self.access.token is None else f"?token={quote(self.access.token, safe='')}"
         return f"http://{reachable_host(self.host)}:{self.port}/{query}"
 
     def start(self) -> None:
-        """Serves from a thread of its own; returns when requests are answered."""
+        """Start to serve, on a thread of its own; return once requests are answered."""
         self._server.start()
 
     def stop(self) -> None:
-        """Ends all connections and frees the port, in about a second; may be called again."""
+        """End all connections and free the port, within about a second; may be called more than once."""
         self._server.stop()
 
 
 def _add_readings(
     app: FastAPI, stats: Callable[[], Mapping[str, Any]], metrics: Callable[[], Iterable[Reading]]
 ) -> None:
-    """Adds what tools ask for. These run in FastAPI's pool of threads, so a slow one holds up nobody else."""
+    """Add the routes for tools. They run in FastAPI's thread pool, so a slow one delays no other request."""
     registry = registry_of(metrics)
 
     @app.get("/healthz")

@@ -1,6 +1,6 @@
-"""The socket that is listened on: found before anything else starts, so that the address can be told at once.
+"""The listening socket, bound before anything else starts, so that the address is known at once.
 
-listener = listen("127.0.0.1", 58080)  # the first free port from 58080 on
+listener = listen("127.0.0.1", 58080)  # the first free port, from 58080
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from livegym.utils.errors import UserError
 log = logging.getLogger(__name__)
 
 SEND_BUFFER = 64 * 1024
-"""Bytes that the kernel keeps on their way to a client; more would be old pictures."""
+"""Bytes that the kernel buffers for a client; a larger buffer would hold outdated pictures."""
 UNSENT = 16 * 1024
-"""Bytes of them that wait to be sent."""
+"""Bytes of that buffer that are not sent yet."""
 STALLED_MS = 60_000
-"""A client that takes nothing for so long is cut off."""
-LISTENING = "0A"  # as /proc/net/tcp writes the state
+"""Time after which a client that accepts no data is disconnected."""
+LISTENING = "0A"  # the state in /proc/net/tcp
 
 
 def listen(host: str, port: int, tries: int = 20) -> socket.socket:
-    """A listening socket at `port`, or at the first free one of the `tries - 1` that follow; 0: any.
+    """Return a socket that listens at `port`, or at the first free one of the next `tries - 1`; 0: any free port.
 
     Raises:
         UserError: none of them is free, or the address cannot be used at all.
@@ -39,23 +39,23 @@ def listen(host: str, port: int, tries: int = 20) -> socket.socket:
             if error.errno == errno.EADDRINUSE:
                 continue
             raise UserError(
-                f"streamPort={candidate}: {host} cannot be listened on ({error.strerror}). "
-                "Choose another, for example streamPort=58080."
+                f"streamPort={candidate}: cannot listen on {host} ({error.strerror}). "
+                "Choose another port, for example streamPort=58080."
             ) from None
         if candidate != port:
-            log.warning("streamPort=%d is taken%s; port %d is used instead", port, _by_whom(port), candidate)
+            log.warning("streamPort=%d is in use%s; using port %d instead", port, _user_of(port), candidate)
         return listener
     raise UserError(
-        f"streamPort={port}: taken{_by_whom(port)}, and so is each port up to {port + tries - 1}. "
-        "Stop what holds them or choose another streamPort."
+        f"streamPort={port}: in use{_user_of(port)}, like each port up to {port + tries - 1}. "
+        "Stop the processes that use them, or choose another streamPort."
     )
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    """A socket whose settings each accepted connection inherits."""
+    """Return a listening socket; accepted connections inherit its settings."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # else a restart waits a minute for the port
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # otherwise a restart has to wait a minute
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         if sys.platform == "linux":
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
@@ -69,19 +69,19 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 def reachable_host(host: str) -> str:
-    """What others write to reach a server bound to `host`: for 0.0.0.0 the address that routes lead to."""
+    """Return the name or address at which others reach a server bound to `host`; for 0.0.0.0, the routed address."""
     if host != "0.0.0.0":
         return host
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # an address for documentation; connecting a UDP socket sends nothing
+            probe.connect(("192.0.2.1", 9))  # a documentation address; connecting a UDP socket sends nothing
         except OSError:
             return socket.gethostname()
         return str(probe.getsockname()[0])
 
 
-def _by_whom(port: int) -> str:
-    """' by python (pid 12)' where /proc tells who listens on `port`, else ''."""
+def _user_of(port: int) -> str:
+    """Return ' by python (pid 12)' if /proc shows which process listens on `port`, else ''."""
     inodes = set(_listening_inodes(port))
     for process in Path("/proc").glob("[0-9]*") if inodes else ():
         if inodes & _sockets_of(process):
@@ -105,7 +105,7 @@ def _sockets_of(process: Path) -> set[str]:
     try:
         for descriptor in (process / "fd").iterdir():
             found.add(os.readlink(descriptor))
-    except OSError:  # another user's, or it just ended
+    except OSError:  # another user's process, or one that has just ended
         pass
     return found
 

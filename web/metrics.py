@@ -1,4 +1,4 @@
-"""Numbers for Prometheus, in its text format 0.0.4."""
+"""Metrics for Prometheus, in its text format 0.0.4."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 
 class _Readings(Collector):
-    """Asks for the numbers whenever they are collected."""
+    """A collector that reads the numbers at each collection."""
 
     def __init__(self, read: Callable[[], Iterable[Reading]]) -> None:
         self._read = read
 
     def collect(self) -> Iterator[Metric]:
-        """The numbers of now. Raises ValueError for a name or a type that Prometheus does not know."""
-        for name, words, kind, samples in self._read():
-            metric = Metric(name.removesuffix("_total") if kind == "counter" else name, words, kind)
+        """Yield the current numbers. Raises ValueError for a name or type that is invalid in Prometheus."""
+        for name, meaning, kind, samples in self._read():
+            metric = Metric(name.removesuffix("_total") if kind == "counter" else name, meaning, kind)
             for labels, value in samples:
                 metric.add_sample(name, dict(labels), value)
             yield metric
 
 
 def registry_of(read: Callable[[], Iterable[Reading]]) -> CollectorRegistry:
-    """A registry with what `read` returns at each collection and nothing else."""
+    """Return a registry that has only the numbers that `read` returns at each collection."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Readings(read))
     return registry
 
 
 def text_of(registry: CollectorRegistry) -> bytes:
-    """What `/metrics` answers."""
+    """Return the body of `/metrics`."""
     return generate_latest(registry)

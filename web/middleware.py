@@ -1,8 +1,8 @@
-"""What every request and WebSocket passes before the application sees it.
+"""The checks that every request and WebSocket passes before it reaches the application.
 
-In this order: how many are served at once, the host and the page that ask (`access.py`), the size of the body, the
-form with the token, the token, and whether more than looking is allowed. Answers get headers that keep browsers from
-leaking the address, guessing types, or showing the pages inside other pages.
+They are, in this order: the number of active requests, the host and the origin (`access.py`), the token, read-only
+access, and the size of the body. The login form is checked by its body instead of a token. Answers get headers that
+keep browsers from leaking the address, guessing content types, and showing the pages inside other pages.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from livegym.web.access import Access
 
 MAX_ACTIVE = 128
-"""Requests and WebSockets that are served at once."""
+"""Requests and WebSockets that may be served at once."""
 MAX_BODY = 64 * 1024
-"""Bytes of a request's body."""
+"""Largest body of a request, in bytes."""
 BODY_S = 10.0
-"""The time in which a body has to arrive."""
+"""The time within which a body must arrive."""
 
 
 def content_policy(more_scripts: str = "", more_sources: str = "") -> str:
-    """What a page of ours may load: what this server serves, and scripts and styles in the page itself."""
+    """Return the policy of our pages: they may load only from this server, and use inline scripts and styles."""
     return (
         f"default-src 'self' {more_sources}; script-src 'self' 'unsafe-inline' {more_scripts}; "
         "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
@@ -36,16 +36,16 @@ def content_policy(more_scripts: str = "", more_sources: str = "") -> str:
 HEADERS = {
     "content-security-policy": content_policy(),
     "cross-origin-resource-policy": "same-origin",
-    # With no-referrer, browsers would send the form with `Origin: null`, as a foreign page's form looks.
+    # With no-referrer, browsers would send the form with `Origin: null`, like that of a cross-origin page.
     "referrer-policy": "same-origin",
     "x-content-type-options": "nosniff",
     "cache-control": "no-store",
 }
-"""Of every answer that does not set them itself."""
+"""Headers of every answer that does not set them itself."""
 
 
 class AccessMiddleware:
-    """ASGI middleware around `app`."""
+    """ASGI middleware that checks access to `app`."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
@@ -53,7 +53,7 @@ class AccessMiddleware:
         self.active = 0  # requests and WebSockets being served
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves one request or WebSocket, or refuses it."""
+        """Serve one request or WebSocket, or refuse it."""
         self.active += 1
         try:
             await self._serve(scope, receive, _dressed(send))
@@ -64,7 +64,7 @@ class AccessMiddleware:
         connection = HTTPConnection(scope)
         refusal = self._crowded() or self._access.cross_origin(connection)
         signs_in = scope["path"] == "/login" and scope.get("method") == "POST"
-        if refusal is None and not signs_in:  # before its body is waited for: a stranger's may never come
+        if refusal is None and not signs_in:  # before waiting for the body, which may never come
             refusal = self._admission(connection)
         if refusal is None and scope["type"] == "http":
             body = await _body(connection, receive)
@@ -82,7 +82,7 @@ class AccessMiddleware:
         return PlainTextResponse("Too many connections; try again.\n", 503, {"retry-after": "5", "connection": "close"})
 
     def _admission(self, connection: HTTPConnection) -> Response | None:
-        """The answer to who gets no further than here; None: the application answers."""
+        """Return the refusal of a request, or the redirect from `/login`; None if the application should answer."""
         scope = connection.scope
         if scope["path"] == "/healthz":
             return None
@@ -91,37 +91,37 @@ class AccessMiddleware:
         if refusal is None and scope["path"] == "/login":
             return RedirectResponse("/", 303)
         if refusal is None and self._access.read_only and method not in ("GET", "HEAD"):
-            refusal = PlainTextResponse("This server only shows; it takes no orders.\n", 403)
+            refusal = PlainTextResponse("This server is read-only; it accepts no commands.\n", 403)
         return refusal
 
 
 async def _body(connection: HTTPConnection, receive: Receive) -> bytes | Response:
-    """The whole body, or the refusal of one that is too large or too slow."""
+    """Read the complete body; return it, or the refusal of a body that is too large or too slow."""
     length = connection.headers.get("content-length", "0")
     if not length.isdecimal() or int(length) > MAX_BODY:
-        return _cut(413, f"A body of at most {MAX_BODY} bytes is taken.\n")
+        return _cut(413, f"The body is too large; allowed: at most {MAX_BODY} bytes.\n")
     body, more = b"", True
     try:
         async with asyncio.timeout(BODY_S):
             while more:
                 message = await receive()
                 if message["type"] != "http.request":
-                    return _cut(400, "The body was cut off.\n")
+                    return _cut(400, "The body is incomplete.\n")
                 body, more = body + message["body"], message["more_body"]
-                if len(body) > MAX_BODY:  # it came in chunks, without a length
-                    return _cut(413, f"A body of at most {MAX_BODY} bytes is taken.\n")
+                if len(body) > MAX_BODY:  # a chunked body has no length in its header
+                    return _cut(413, f"The body is too large; allowed: at most {MAX_BODY} bytes.\n")
     except TimeoutError:
         return _cut(408, f"The body did not arrive within {BODY_S:g} s.\n")
     return body
 
 
-def _cut(status: int, words: str) -> Response:
-    """An answer after which the connection is closed, since the rest of the body is not read."""
-    return PlainTextResponse(words, status, {"connection": "close"})
+def _cut(status: int, message: str) -> Response:
+    """Return an answer that closes the connection, because the rest of the body is not read."""
+    return PlainTextResponse(message, status, {"connection": "close"})
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """`receive`, which gives the body once more."""
+    """Return a `receive` that first returns the body again."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
@@ -131,7 +131,7 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 
 def _dressed(send: Send) -> Send:
-    """`send`, which adds the headers that the application did not set itself."""
+    """Return a `send` that adds the headers that the application did not set itself."""
 
     async def dressed(message: Message) -> None:
         if message["type"] in ("http.response.start", "websocket.http.response.start"):

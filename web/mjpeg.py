@@ -1,11 +1,11 @@
-"""Pictures for browsers and players that show no 3D: `/stream`, one JPEG after the other.
+"""Pictures for browsers and players without 3D: `/stream`, a sequence of JPEGs.
 
     frames = Frames()
     gateway.app.include_router(stream_router(frames))
-    if frames.wanted:  # in the renderer's loop: without viewers nothing is drawn
+    if frames.wanted:  # in the renderer's loop: it draws nothing without viewers
         frames.publish(jpeg)
 
-Each client is sent the newest picture when it has taken the last one; there is no queue in which pictures grow old.
+Each client gets the newest picture when it has accepted the last one. There is no queue in which pictures could age.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ BOUNDARY = "frame"
 
 
 class Frames:
-    """The newest picture, and who waits for the next."""
+    """The newest picture, and the clients that wait for the next one."""
 
     def __init__(self) -> None:
-        self.unavailable = ""  # why no pictures can be made here; empty: they can
+        self.unavailable = ""  # why pictures cannot be rendered; empty: they can
         self.viewers = 0
         self._newest: bytes | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -34,21 +34,21 @@ class Frames:
 
     @property
     def wanted(self) -> bool:
-        """Whether anybody looks."""
+        """Whether there are viewers."""
         return self.viewers > 0
 
     def give_up(self, why: str) -> None:
-        """No pictures will come any more; the first reason is the one that is told. From any thread."""
+        """Report that no more pictures will come; only the first reason is kept. Any thread may call it."""
         self.unavailable = self.unavailable or why
 
     def publish(self, jpeg: bytes) -> None:
-        """Replaces the newest picture, from any thread."""
+        """Replace the newest picture. Any thread may call it."""
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the server has stopped
                 self._loop.call_soon_threadsafe(self._show, jpeg)
 
     async def watch(self, arrival: asyncio.Event, fps: float) -> AsyncGenerator[bytes, None]:
-        """Each picture that is the newest when the last one is taken, at most `fps` a second, until `leave`."""
+        """Yield the newest picture each time the last one was accepted, at most `fps` a second, until `leave`."""
         while arrival in self._arrivals:
             await arrival.wait()
             arrival.clear()
@@ -56,7 +56,7 @@ class Frames:
             await asyncio.sleep(1 / fps)
 
     def join(self) -> asyncio.Event:
-        """Somebody looks, until `leave`; the event tells that there is a newer picture."""
+        """Add a viewer, until `leave`; the returned event is set when there is a newer picture."""
         self._loop = asyncio.get_running_loop()
         self.viewers += 1
         arrival = asyncio.Event()
@@ -66,11 +66,11 @@ class Frames:
         return arrival
 
     def leave(self, arrival: asyncio.Event) -> None:
-        """The end of `join`."""
+        """Remove a viewer that `join` added."""
         self.viewers -= 1
         self._arrivals.discard(arrival)
         if not self.wanted:
-            self._newest = None  # it would be old when the next viewer comes
+            self._newest = None  # it would be outdated when the next viewer joins
 
     def _show(self, jpeg: bytes) -> None:
         if self.wanted:
@@ -80,25 +80,26 @@ class Frames:
 
 
 def stream_router(frames: Frames) -> APIRouter:
-    """The route `/stream?fps=30`."""
+    """Return a router with the route `/stream?fps=30`."""
     router = APIRouter()
 
     @router.get("/stream")
     async def stream(fps: str = "30") -> Response:
         rate = _rate(fps)
         if rate is None:
-            return PlainTextResponse(f"fps={fps[:20]}: pictures per second, 1 to 60.\n", 400)
+            return PlainTextResponse(f"fps={fps[:20]}: invalid. Allowed: 1 to 60 pictures per second.\n", 400)
         if frames.unavailable:
             return PlainTextResponse(f"No pictures: {frames.unavailable}\n", 503)
         if frames.viewers >= MAX_CLIENTS:
-            return PlainTextResponse(f"{MAX_CLIENTS} clients look already.\n", 503, {"retry-after": "10"})
+            message = f"{MAX_CLIENTS} clients are watching already. Try again later.\n"
+            return PlainTextResponse(message, 503, {"retry-after": "10"})
         return _Pictures(frames, rate)
 
     return router
 
 
 class _Pictures(StreamingResponse):
-    """An answer without end. Its place is taken before it begins, or many that come together would all get one."""
+    """An endless answer. It counts as a viewer from its creation, so that simultaneous requests obey the limit."""
 
     def __init__(self, frames: Frames, fps: float) -> None:
         self._frames, self._arrival = frames, frames.join()
@@ -106,7 +107,7 @@ class _Pictures(StreamingResponse):
         super().__init__(parts, media_type=f"multipart/x-mixed-replace; boundary={BOUNDARY}")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends pictures until the client leaves."""
+        """Send pictures until the client disconnects."""
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -122,7 +123,7 @@ def _rate(fps: str) -> float | None:
 
 
 async def _parts(pictures: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """The body of the answer. A browser shows a picture when it has seen the boundary behind it."""
+    """Yield the parts of the body. A browser shows a picture once it has received the boundary after it."""
     yield f"--{BOUNDARY}\r\n".encode()
     async with contextlib.aclosing(pictures) as newest:
         async for jpeg in newest:

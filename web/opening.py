@@ -1,4 +1,4 @@
-"""What the configuration says of the HTTP gateway: who may come in, and from where."""
+"""The HTTP gateway's address and access rules, from the configuration."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"
 
 @dataclass(frozen=True)
 class PageAddress:
-    """Where a page is served, and to whom."""
+    """The address at which a page is served, and its access rules."""
 
     access: Access
-    host: str  # that is listened on
-    port: int  # the next free one if it is taken; 0: any
+    host: str  # address to bind
+    port: int  # if it is taken, the next free one is used; 0: any
 
     def warn_of_others(self) -> None:
-        """Says who else can come in, if others can."""
+        """Log a warning if other machines can connect."""
         if self.host != EVERYWHERE:
             return
         token = self.access.token
-        who = "whoever has the token" if token is not None else "EVERYBODY who reaches this machine (streamToken=off)"
+        who = "anyone with the token" if token is not None else "ANYONE who can reach this machine (streamToken=off)"
         may = "watch" if self.access.read_only else "watch and control"
         log.warning(
-            "security: streamBindAll=true lets %s %s this, over plain HTTP. docs/streaming.md has an SSH tunnel and a "
-            "reverse proxy.",
+            "security: streamBindAll=true lets %s %s this, over plain HTTP. docs/streaming.md explains safer ways: "
+            "an SSH tunnel or a reverse proxy.",
             who,
             may,
         )
 
 
 def address_of(keys: PageKeys) -> PageAddress:
-    """Where the page is; a token is made anew each time if one is needed. Raises UserError for one that is no help."""
+    """Return the page's address, with a generated token if one is needed. Raises UserError for a token too short."""
     host = EVERYWHERE if keys.streamBindAll else LOOPBACK
     return PageAddress(Access(_token(keys), keys.streamReadOnly, frozenset(keys.streamHosts)), host, keys.streamPort)
 
@@ -54,7 +54,7 @@ def _token(keys: PageKeys) -> str | None:
         return secrets.token_urlsafe(12)
     if len(token) < SHORTEST:
         raise UserError(
-            f"streamToken: {len(token)} characters are too few to keep anybody out. Give {SHORTEST} or more, leave it "
-            "out to have one made, or streamToken=off for none."
+            f"streamToken: {len(token)} characters are too few to be safe. Use {SHORTEST} or more, leave it out to "
+            "have one generated, or set streamToken=off for none."
         )
     return token

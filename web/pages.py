@@ -1,4 +1,4 @@
-"""What all pages share: their files, and the WebSocket on which each is told what there is and says what it wants.
+"""The common part of all pages: their files, and the WebSocket that carries the state and the page's requests.
 
     pages = OpenPages()
     add_files(router, page_files(Path(__file__).parent / "page"))
@@ -7,8 +7,8 @@
         await socket.accept()
         await pages.talk(socket, tell(socket), do)
 
-Telling and listening are two tasks of one connection, and every send waits until the page has taken what was sent
-before: a page that reads slowly holds up itself alone.
+Sending and listening are two tasks of one connection, and every send waits until the page has accepted what was sent
+before. So a page that reads slowly delays only itself.
 """
 
 from __future__ import annotations
@@ -30,50 +30,50 @@ from livegym.utils.files import strict_json
 
 log = logging.getLogger(__name__)
 
-REFUSALS = 20  # of one page, after which it is no page of ours
+REFUSALS = 20  # refused messages of one page, after which it is disconnected
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 SHARED = Path(__file__).parent / "page"
-"""Folder of the files that several pages use."""
+"""Folder of the files that all pages share."""
 
 Message = dict[str, Any]
 Do = Callable[[str | None], Awaitable[Message | None]]
-"""What a page said (None: bytes) -> what it is answered, if anything. Raises Refused."""
+"""A page's message (None: a binary frame) -> the answer, if any. Raises PageMessageError."""
 
 
 class PageMessageError(ValueError):
-    """A message that makes no sense; the text says why."""
+    """A message that is invalid or refused; the text is the reason."""
 
 
 def read_object(text: str | None, most: int) -> dict[str, Any]:
-    """The object `{"do": ..., ...}` that a page sent, in at most `most` characters. Raises Refused."""
+    """Parse the object `{"do": ..., ...}` that a page sent, of at most `most` characters. Raises PageMessageError."""
     if text is None:
-        raise PageMessageError("text is expected, not bytes")
+        raise PageMessageError("a binary frame; expected text")
     if len(text) > most:
-        raise PageMessageError(f"at most {most} characters are expected")
+        raise PageMessageError(f"{len(text)} characters; expected at most {most}")
     try:
         message = pydantic_core.from_json(text, allow_inf_nan=False)
     except ValueError as error:
         raise PageMessageError(f"not JSON: {error}") from error
     if not isinstance(message, dict) or not isinstance(message.get("do"), str):
-        raise PageMessageError('an object with "do" is expected')
+        raise PageMessageError('not a request; expected an object with "do"')
     return message
 
 
 def why(what: str, error: ValidationError) -> str:
-    """The first fault that a checker found in a message, in one line."""
+    """Return the first error that pydantic found in a message, as one line."""
     first = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(map(str, first["loc"]))
     return f"{what}: {place + ': ' if place else ''}{first['msg']}"
 
 
 def page_files(folder: Path) -> dict[str, Path]:
-    """Path on the server -> file, of a page's own folder and of what all pages share; its index.html is at `/`."""
+    """Return path on the server -> file, for a page's own folder and the shared one; its index.html is at `/`."""
     files = [file for place in (SHARED, folder) for file in sorted(place.iterdir()) if file.suffix in TYPES]
     return {"/": folder / "index.html", **{f"/{file.name}": file for file in files}}
 
 
 def add_files(router: APIRouter, files: Mapping[str, Path]) -> None:
-    """Serves each file at its path."""
+    """Add a route for each file at its path."""
     for path, file in files.items():
         router.add_api_route(path, _answer_with(file), methods=["GET"], response_model=None)
 
@@ -86,14 +86,14 @@ def _answer_with(file: Path) -> Callable[[], Awaitable[FileResponse]]:
 
 
 class OpenPages:
-    """How many pages are open, and how many of their messages were refused."""
+    """Serves the WebSockets of pages, and counts open pages and refused messages."""
 
     def __init__(self) -> None:
         self.open = 0
         self.refused = 0  # messages
 
     async def talk(self, socket: WebSocket, tell: Coroutine[Any, Any, None], do: Do) -> None:
-        """Serves an accepted socket until the page is gone or `tell` ends."""
+        """Serve an accepted socket until the page disconnects or `tell` ends."""
         self.open += 1
         tasks = [asyncio.create_task(tell), asyncio.create_task(self._listen(socket, do))]
         try:
@@ -104,7 +104,7 @@ class OpenPages:
                 task.cancel()
             for ended in await asyncio.gather(*tasks, return_exceptions=True):
                 if isinstance(ended, Exception) and not isinstance(ended, WebSocketDisconnect):
-                    log.error("a page was cut off by a bug", exc_info=ended)
+                    log.error("a page was disconnected because of a bug in the server", exc_info=ended)
             with contextlib.suppress(RuntimeError, WebSocketDisconnect):  # it may be closed already
                 await socket.close(1001)
 
@@ -122,17 +122,17 @@ class OpenPages:
                 answer = {"state": {}, "refused": str(error)}
             if answer is not None:
                 await send(socket, answer)
-        await socket.close(1008, "too many messages that make no sense")
+        await socket.close(1008, "too many invalid messages")
 
 
 async def send(socket: WebSocket, message: Message) -> None:
-    """Sends strict JSON, and waits while the page has not taken enough of what was sent before.
+    """Send strict JSON, and wait while too much of what was sent before is still unread.
 
     Raises:
-        WebSocketDisconnect: the page has gone.
+        WebSocketDisconnect: the page has disconnected.
     """
     text = strict_json(message, indent=None)
     try:
         await socket.send_text(text)
-    except RuntimeError as error:  # starlette's, for a socket that has been closed in the meantime
+    except RuntimeError as error:  # starlette raises it for a socket that has been closed in the meantime
         raise WebSocketDisconnect(1006) from error

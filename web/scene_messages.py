@@ -1,8 +1,8 @@
-"""What a browser may say to viser.
+"""The filter for messages from a browser to viser.
 
-viser does whatever a client asks: it opens a public tunnel past our token, takes uploads and runs commands. So only
-camera moves pass. They are decoded strictly and encoded anew, which leaves no room for a second reading of the
-same bytes, such as a map with two types.
+viser executes any request of a client: it opens a public tunnel past our token, accepts uploads and runs commands. So
+only camera moves pass. They are decoded strictly and encoded again, so that viser cannot read the same bytes
+differently, for example a map with two types.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ Vector4 = tuple[Number, Number, Number, Number]
 
 
 class Unreadable(Exception):
-    """Bytes that no client of viser sends."""
+    """Bytes that are not a message of viser's client."""
 
 
 class _Passed(msgspec.Struct, tag_field="type", tag=True, forbid_unknown_fields=True):
-    """A message by the name of its class, with the fields that viser's message of that name has."""
+    """Base of the messages that pass; each has the name and the fields of viser's message."""
 
 
 class ViewerCameraMessage(_Passed):
-    """Where somebody looks from."""
+    """The pose and the image size of a browser's camera."""
 
     wxyz: Vector4
     position: Vector3
@@ -49,16 +49,16 @@ _NAMED = msgspec.msgpack.Decoder(_Named)
 
 
 class Filter:
-    """What passes: where somebody looks from. Whatever else a person may do, our own page asks for."""
+    """Passes only camera messages. All other controls go through our own page."""
 
     def __init__(self) -> None:
         self._decoder = msgspec.msgpack.Decoder(ViewerCameraMessage)
 
     def passed(self, raw: bytes) -> bytes | None:
-        """The message for viser; None: one that nobody may send.
+        """Return the message for viser; None if its type is not allowed.
 
         Raises:
-            Unreadable: it is no message, or not with the fields that its name promises.
+            Unreadable: it is not a message, or does not have the fields of its type.
         """
         try:
             if _NAMED.decode(raw).type != ViewerCameraMessage.__name__:
@@ -69,7 +69,7 @@ class Filter:
 
 
 class TokenBucket:
-    """How often something may happen: `rate` times a second, and `burst` times at once after a pause."""
+    """Rate limiter: allows `rate` events a second, and `burst` events at once after a pause."""
 
     def __init__(self, rate: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
@@ -78,7 +78,7 @@ class TokenBucket:
         self._level, self._at = burst, clock()
 
     def take(self) -> bool:
-        """Whether it may happen now."""
+        """Take a token; return whether the event is allowed now."""
         now = self._clock()
         self._level = min(self._burst, self._level + (now - self._at) * self._rate)
         self._at = now

@@ -3,13 +3,13 @@
     proxy = SceneProxy(viser_server)
     gateway.app.include_router(proxy.router)
 
-viser listens on loopback and asks nobody who they are; this is the only way to it. The page is at `/scene/`, and its
-client connects to `/scene` by itself. A page that wants to know its viser client names itself in the address that it
-hands on, `/scene/?websocket=` + `ws://<location.host>/scene/ws?page=<id>` (escaped): `on_open(id, port)` then tells the
-port from which viser sees that client connect, before it does.
+viser listens on loopback without any authentication; this proxy is the only way to it. The page is at `/scene/`, and
+its client connects to `/scene` on its own. A page that needs to know its viser client passes an id of its own in the
+address, `/scene/?websocket=` + `ws://<location.host>/scene/ws?page=<id>` (escaped). `on_open(id, port)` is then called
+with the port from which viser sees that client connect, before it connects.
 
-Frames go on one at a time. Little fits between viser and the browser, so a client that reads slowly holds up its own
-producer in viser, which then skips to the newest state of everything, and nobody else.
+Frames are forwarded one at a time, and the buffers between viser and the browser are small. So a client that reads
+slowly delays only its own producer in viser, which then skips to the newest state.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ log = logging.getLogger(__name__)
 HOST = "127.0.0.1"
 PAGE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 BUFFER = 16 * 1024
-"""Bytes that the kernel keeps on either side between viser and here; by itself it keeps megabytes of old frames."""
+"""Bytes of the kernel's buffers between viser and this proxy; the default would hold megabytes of old frames."""
 CONNECT_S = 5.0
-# viser's page is one file: workers from blobs, WebAssembly whose glue is made with eval, pictures and fonts as data.
+# viser's page is one file: its workers are blobs, its WebAssembly needs eval, its pictures and fonts are data URLs.
 POLICY = content_policy("'unsafe-eval' blob:", "data: blob:")
 MESSAGES = (200.0, 400.0)  # a second and at once; viser's client sends its camera at 50 Hz
 ABUSE = (1000.0, 5000.0)
 
 Ending = tuple[int, str]
-"""Code and reason with which a WebSocket is closed."""
+"""Close code and reason of a WebSocket."""
 SENDABLE = frozenset({1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014})
 
 
 class SceneProxy:
-    """Hands a viser server on loopback to whom the gateway lets in."""
+    """Forwards a viser server on loopback to the clients that the gateway has authenticated."""
 
     def __init__(
         self,
@@ -67,13 +67,13 @@ class SceneProxy:
         on_close: Callable[[str, int], None] = lambda page, port: None,
     ) -> None:
         """The callbacks run on the server's event loop: keep them short."""
-        self.dropped = 0  # messages that were not handed on
+        self.dropped = 0  # messages that were not forwarded
         self.router = APIRouter()
         self._port = server.get_port()
         self._filter = Filter()
         self._on_open, self._on_close = on_open, on_close
         self._page = _Page(self._port)
-        take_no_orders(server)  # what a stranger sends before he is closed may still be read
+        take_no_orders(server)  # an unauthenticated client may send before it is disconnected
         on_connection(server, _greet)
         for path in ("/scene", "/scene/"):
             self.router.add_api_route(path, self._page.answer, methods=["GET"], response_model=None)
@@ -81,14 +81,15 @@ class SceneProxy:
             self.router.add_api_websocket_route(path, self._serve)
 
     async def _serve(self, browser: WebSocket) -> None:
-        """Serves one browser until it or viser goes away."""
-        with contextlib.suppress(WebSocketDisconnect):  # it left before it was answered
+        """Serve one browser until it or viser disconnects."""
+        with contextlib.suppress(WebSocketDisconnect):  # it disconnected before it was answered
             await self._connect(browser)
 
     async def _connect(self, browser: WebSocket) -> None:
         page = browser.query_params.get("page")
         if page is not None and not PAGE.fullmatch(page):
-            await browser.send_denial_response(PlainTextResponse("page: letters, digits, _ and -, at most 64.\n", 400))
+            message = "page: invalid id. Allowed: letters, digits, _ and -, at most 64.\n"
+            await browser.send_denial_response(PlainTextResponse(message, 400))
             return
         try:
             upstream = await _dial(self._port)
@@ -116,9 +117,9 @@ class SceneProxy:
                 subprotocols=versions or None,
                 compression=None,
                 proxy=None,
-                max_size=None,  # a scene's meshes, from our own server
+                max_size=None,  # meshes may be large, and come from our own server
                 max_queue=1,
-                ping_interval=None,  # a browser that reads slowly is no reason to lose viser
+                ping_interval=None,  # otherwise a browser that reads slowly would time out
                 open_timeout=CONNECT_S,
                 close_timeout=1,
             )
@@ -130,10 +131,13 @@ class SceneProxy:
             ending = await _first(self._upward(browser, scene), _downward(browser, scene))
             if ending is not None and browser.application_state is WebSocketState.CONNECTED:
                 await browser.close(*ending)
-        log.debug("a client of the scene left: %s", ending or "by itself")
+        log.debug("a client of the scene disconnected: %s", ending or "on its own")
 
     async def _upward(self, browser: WebSocket, scene: ClientConnection) -> Ending | None:
-        """Hands on what the browser may say, until one of them is gone; how to end with the browser, None: it left."""
+        """Forward the browser's allowed messages until one side disconnects.
+
+        Returns how to close the browser's WebSocket; None if the browser has disconnected.
+        """
         few, many = TokenBucket(*MESSAGES), TokenBucket(*ABUSE)
         while (event := await browser.receive())["type"] != "websocket.disconnect":
             raw = event.get("bytes")
@@ -156,7 +160,10 @@ class SceneProxy:
 
 
 async def _downward(browser: WebSocket, scene: ClientConnection) -> Ending | None:
-    """Hands on what viser says, until one of them is gone; how to end with the browser, None: it left."""
+    """Forward viser's messages until one side disconnects.
+
+    Returns how to close the browser's WebSocket; None if the browser has disconnected.
+    """
     try:
         while True:
             await browser.send_bytes(await scene.recv(decode=False))
@@ -172,7 +179,7 @@ def _ending_of(scene: ClientConnection) -> Ending:
 
 
 async def _first(*pumps: Coroutine[Any, Any, Ending | None]) -> Ending | None:
-    """What the pump returns that ends first; the others are cancelled."""
+    """Return the result of the pump that ends first; cancel the others."""
     tasks = [asyncio.create_task(pump) for pump in pumps]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -184,26 +191,27 @@ async def _first(*pumps: Coroutine[Any, Any, Ending | None]) -> Ending | None:
 
 
 async def _deny(browser: WebSocket) -> None:
-    await browser.send_denial_response(PlainTextResponse("The 3D scene is not there.\n", 502))
+    await browser.send_denial_response(PlainTextResponse("The 3D scene is not available.\n", 502))
 
 
 async def _greet(connection: ServerConnection) -> None:
-    """Lets viser's socket hold little, so that it waits for its client, and closes one that did not come through here.
+    """Give viser's socket a small buffer, and close a connection that does not come from this proxy.
 
-    viser listens on loopback without a token, and any page that is open in a browser of this machine could use it.
+    viser listens on loopback without a token, so any page that is open in a browser on this machine could connect to
+    it.
     """
     if connection.remote_address[1] not in _DIALLED:
         await connection.close(1008, "only through the gateway")
         return
-    with contextlib.suppress(OSError):  # it left already
+    with contextlib.suppress(OSError):  # it has disconnected already
         connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
 
 
-_DIALLED: set[int] = set()  # ports from which proxies of this process connect
+_DIALLED: set[int] = set()  # local ports of this process's connections to viser
 
 
 async def _dial(port: int) -> socket.socket:
-    """A connection to viser that holds little. Raises OSError if there is none."""
+    """Connect to viser, with a small receive buffer. Raises OSError if that fails."""
     upstream = socket.socket()
     try:
         upstream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
@@ -216,7 +224,7 @@ async def _dial(port: int) -> socket.socket:
 
 
 class _Page:
-    """viser's page, fetched once."""
+    """viser's page, which is fetched once and cached."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -225,11 +233,11 @@ class _Page:
         self._etag = ""
 
     def answer(self, request: Request) -> Response:
-        """The page, or 304 for who has it. Runs in FastAPI's pool of threads."""
+        """Return the page, or 304 if the browser has it. Runs in FastAPI's thread pool."""
         try:
             self._fetch()
         except (OSError, http.client.HTTPException):
-            return PlainTextResponse("The 3D scene is not there.\n", 502)
+            return PlainTextResponse("The 3D scene is not available.\n", 502)
         headers = {
             "etag": self._etag,
             "cache-control": "private, no-cache",

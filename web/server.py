@@ -1,8 +1,8 @@
-"""uvicorn in a thread of its own, within bounds that it does not set itself.
+"""uvicorn on a thread of its own, with limits that it lacks.
 
-It lets a socket that never sends a request stay for ever, and a stop waits for clients that do not read. Here a
-connection has `HEAD_S` to send a request's head, at most `MAX_WAITING` connections may be about to (the one that has
-waited longest makes room), and a stop cuts off after `GRACE_S` whoever is still there.
+By itself, uvicorn lets a socket that never sends a request stay open for ever, and its stop waits for clients that do
+not read. Here a connection has `HEAD_S` to send the head of a request, at most `MAX_WAITING` connections may be without
+one (beyond that, the oldest of them is closed), and a stop disconnects all remaining clients after `GRACE_S`.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ HEAD_S = 10.0
 MAX_WAITING = 64
 GRACE_S = 0.5
 STOP_S = 5.0
-"""A stop does not wait longer, even for an application that hangs."""
+"""Longest wait for the server's thread to end, in case the application hangs."""
 WRITE_BUFFER = 32 * 1024
-"""Bytes waiting in this process above which a sender has to wait for its client."""
+"""Bytes buffered in this process above which a sender has to wait for its client."""
 MAX_MESSAGE = 64 * 1024
-"""Bytes of a WebSocket message that comes in; what people send is small."""
+"""Largest incoming WebSocket message, in bytes; legitimate ones are small."""
 MAX_HELD = 512 * 1024
-"""Bytes of messages that the application has not taken yet: more than one read of the socket brings uncompressed."""
+"""Bytes of messages that the application has not received yet; one read of uncompressed data stays below it."""
 LEFT_S = 5.0
-"""How long a client may take for what is still to be sent when the application is done with it."""
+"""Time in which a client must accept the remaining data once the application has finished."""
 PIECE = 4 * 1024
-"""Bytes that are unpacked at once: 4 MiB where they are made to."""
+"""Bytes that are decompressed at once; maliciously compressed, they become 4 MiB."""
 PING_S = 20.0
 
 
 class Connection(H11Protocol):
-    """An HTTP connection that has to say something in time."""
+    """An HTTP connection that must send a request in time."""
 
     waiting_since: float | None = None
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client came; it has `HEAD_S` for its first request."""
+        """Start the deadline of a new connection's first request."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=WRITE_BUFFER)  # stays when this becomes a WebSocket
         self._wait_for_head()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came; as long as they are no whole head, the clock goes on."""
+        """Handle received bytes; the deadline stands until the head of a request is complete."""
         super().data_received(data)
         if self.conn.their_state is h11.IDLE:
             self._wait_for_head()
@@ -58,13 +58,13 @@ class Connection(H11Protocol):
             self._stop_waiting()
 
     def on_response_complete(self) -> None:
-        """A request is answered; whoever keeps the connection counts among those who wait."""
+        """Start the deadline of the next request on a connection that is kept open."""
         super().on_response_complete()
         if self.conn.their_state is h11.IDLE:
             self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone."""
+        """Cancel the deadline of a closed connection."""
         self._stop_waiting()
         super().connection_lost(exc)
 
@@ -88,45 +88,45 @@ class Connection(H11Protocol):
 
 
 class WebSocketConnection(WebSocketsSansIOProtocol):
-    """A WebSocket that ends quietly where the library logs an error: on a refusal, and on invalid UTF-8.
+    """A WebSocket that closes without a logged error after a refusal and on invalid UTF-8, unlike the library's.
 
-    Nothing is read from it while the application has a message to take. Two things follow. A pong then waits with all
-    the rest, so its lateness says nothing about the client. And what one read brought is held: that is little, unless
-    it unpacks to a thousand times as much.
+    Nothing is read from it while a message waits for the application. This has two consequences. A pong then waits in
+    the socket too, so a late pong does not mean that the client is gone. And the messages of one read are kept in
+    memory, which is little unless they decompress to a thousand times their size.
     """
 
-    _held = 0  # bytes that the application has not taken yet
-    _broken_off = False  # on this side, and not by the application
+    _held = 0  # bytes that the application has not received yet
+    _broken_off = False  # whether this class, and not the application, has closed the connection
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came. They are unpacked piece by piece, so that `MAX_HELD` is noticed before the memory is used."""
+        """Decompress received bytes piece by piece, so that `MAX_HELD` takes effect before the memory is used."""
         for start in range(0, len(data), PIECE):
             super().data_received(data[start : start + PIECE])
 
     async def send(self, message: ASGISendEvent) -> None:
-        """Sends what the application says. Raises ClientDisconnected if this side has broken off."""
+        """Send a message of the application. Raises ClientDisconnected if this class has closed the connection."""
         await self.writable.wait()
         if self._broken_off:
             raise ClientDisconnected
         await super().send(message)
         if self.close_sent:
-            self.handshake_complete = True  # a refusal is an answer too
+            self.handshake_complete = True  # a refusal completes the handshake too
 
     def send_receive_event_to_app(self) -> None:
-        """Hands on a message that is whole."""
+        """Pass a complete message to the application; close the connection if it is invalid or too large."""
         if self.curr_msg_data_type == "text" and not _is_utf8(b"".join(self.frames)):
             self.conn.fail(1007, "not UTF-8")
             self.handle_parser_exception()
             return
         self._held += sum(map(len, self.frames))
         if self._held > MAX_HELD and not self.close_sent:
-            self.conn.fail(1009, "too much at once")
+            self.conn.fail(1009, "too many unread bytes")
             self.handle_parser_exception()
             return
         super().send_receive_event_to_app()
 
     async def receive(self) -> ASGIReceiveEvent:
-        """The next message for the application."""
+        """Return the next message for the application."""
         message = await super().receive()
         if message["type"] == "websocket.receive":
             text = message.get("text")
@@ -134,18 +134,18 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         return message
 
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
-        """The application is done with this client, who may not be taking what was left for it."""
+        """Give the client `LEFT_S` to accept the remaining data after the application has finished."""
         super().on_task_complete(task)
         if self.transport.get_write_buffer_size():
             self.loop.call_later(LEFT_S, self.transport.abort)
 
     def handle_parser_exception(self) -> None:
-        """What came is no WebSocket's, or too much."""
+        """Close the connection after invalid or too much data."""
         self._broken_off = True
         super().handle_parser_exception()
 
     def keepalive_timeout(self) -> None:
-        """A pong is late; the kernel ends a connection whose other side is gone."""
+        """Handle a late pong: ping again if reading is paused, else close. The kernel ends a dead connection."""
         if self.read_paused:
             self.pong_timer = self.pending_ping_payload = None
             self.schedule_ping()
@@ -163,7 +163,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 class Server(uvicorn.Server):
-    """Serves `app` on `listener` from a thread of its own, between `start` and `stop`."""
+    """Serves `app` on `listener`, on a thread of its own, between `start` and `stop`."""
 
     def __init__(self, app: Any, listener: socket.socket) -> None:
         super().__init__(_configuration(app))
@@ -172,12 +172,12 @@ class Server(uvicorn.Server):
         self._thread = threading.Thread(target=self._run, name="web", daemon=True)
 
     def start(self) -> None:
-        """Returns when requests are answered."""
+        """Start to serve; return once requests are answered."""
         self._thread.start()
         self._accepts.wait()
 
     def stop(self) -> None:
-        """Ends all connections and frees the port, in about a second; may be called again, and before `start`."""
+        """End all connections and free the port, within about a second; may be repeated, and called before `start`."""
         self.should_exit = True
         if self._thread.is_alive():
             self._thread.join(STOP_S)
@@ -187,15 +187,15 @@ class Server(uvicorn.Server):
         try:
             self.run([self._listener])
         finally:
-            self._accepts.set()  # nobody waits for a server that could not start
+            self._accepts.set()  # `start` must not wait for a server that failed to start
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begins to accept."""
+        """Start to accept connections."""
         await super().startup(sockets)
         self._accepts.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Says goodbye to all clients, and cuts off who does not answer."""
+        """Close all connections; abort those that do not close within `GRACE_S`."""
         loop = asyncio.get_running_loop()
         for connection in self.server_state.connections:
             loop.call_later(GRACE_S, connection.transport.abort)
@@ -203,7 +203,7 @@ class Server(uvicorn.Server):
 
 
 def _configuration(app: Any) -> uvicorn.Config:
-    """Nothing is logged but errors: a request's line may hold the token."""
+    """Return uvicorn's configuration. Only errors are logged, because a request's line may contain the token."""
     return uvicorn.Config(
         app,
         http=Connection,
@@ -211,13 +211,13 @@ def _configuration(app: Any) -> uvicorn.Config:
         ws_max_size=MAX_MESSAGE,
         ws_ping_interval=PING_S,
         ws_ping_timeout=PING_S,
-        ws_per_message_deflate=True,  # a scene whose numbers are rounded takes half the bytes, for 1 % of a core
+        ws_per_message_deflate=True,  # halves the bytes of a scene with rounded numbers, for 1 % of a core
         lifespan="off",
         interface="asgi3",
         log_config=None,
         log_level="error",
         access_log=False,
-        proxy_headers=False,  # anybody can write X-Forwarded-For
+        proxy_headers=False,  # any client can forge X-Forwarded-For
         server_header=False,
         timeout_graceful_shutdown=2,
     )

@@ -10,17 +10,17 @@ from livegym.tasks import TASKS
 from livegym.tasks.stream_task import CostTask
 from livegym.utils.errors import UserError
 
-THRESHOLD = 0.0  # of the expected reward, unless online.gate_threshold says another
+THRESHOLD = 0.0  # least expected reward, unless online.gate_threshold is set
 
 
 def make(config: SettledConfig, size: int) -> GateAdapter:
-    """The gate of the task's cost function. Raises UserError if the task has none."""
+    """Make the gate of the task's cost function. Raises UserError if the task has none."""
     task = TASKS[config.task.name](config.task.params)
     if not isinstance(task, CostTask):
         others = [name for name in registry.names("gates") if name != "cost"]
         raise UserError(
             f"gate=cost: task {config.task.name} has no cost function. Allowed: {', '.join(others)}, off. "
-            "A task of your own has one if it is a CostTask: docs/new-stream.md"
+            "To give a task of your own a cost function, make it a CostTask: docs/new-stream.md"
         )
     threshold = THRESHOLD if config.online.gate_threshold is None else config.online.gate_threshold
     return GateAdapter(

@@ -13,11 +13,12 @@ from livegym.utils.errors import UserError
 
 
 def make(config: SettledConfig, size: int) -> GateAdapter:
-    """The gate that looks ahead in `size` scratch environments. Raises UserError if there is no simulator to copy."""
+    """Make a gate that looks ahead in `size` scratch environments. Raises UserError without a built-in simulator."""
     if config.simulator == "external":
         raise UserError(
             "gate=lookahead needs the state of the simulator, which clients do not send. "
-            "Allowed with simulator=external: off, or a gate that judges by what clients send. Or simulator=builtin"
+            "Allowed with simulator=external: off, or a gate that needs only what clients send. "
+            "Or set simulator=builtin"
         )
     scratch = make_env(config.task, config.sim, config.physics, size, config.seed)
     gate = LookAhead(scratch, config.online.look_ahead, config.online.gate_threshold)

@@ -1,4 +1,4 @@
-// What grows by itself: how old the numbers are, and what that means.
+// Ages, which grow between two messages, and what follows from them.
 import { byId, say } from "./dom.js";
 import { ago, known } from "./format.js";
 import { pictureAge } from "./picture_card.js";
@@ -6,9 +6,9 @@ import { age, idleTime, isFresh, state } from "./state.js";
 import { grownAge, renderTrainer } from "./tiles.js";
 import { renderTroubles } from "./troubles.js";
 
-const IDLE_S = 3; // without a decision before the card says so
+const IDLE_S = 3; // without a decision before the card shows it
 
-/** Shows all ages as they are now. */
+/** Shows all ages as of now. */
 export function renderAges() {
   const fresh = isFresh();
   document.body.dataset.fresh = fresh ? "yes" : "no";

@@ -1,4 +1,4 @@
-// The page of a continuous run. The server says what there is; the page keeps account of how old that is.
+// The dashboard of a continuous run. The server sends the status; the page tracks how old it is.
 import { renderAges } from "./ages.js";
 import { drawPlots, renderPlots } from "./curves.js";
 import { byId } from "./dom.js";
@@ -12,14 +12,14 @@ import { useTheme } from "./theme.js";
 import { renderTiles } from "./tiles.js";
 import { renderVersions, startVersions } from "./versions.js";
 
-const AGES_MS = 500; // between looks at the clock
+const AGES_MS = 500; // between updates of the ages
 
 function receive(message) {
   const { hello, refused, answer } = message;
   if (hello) greet(hello);
   if (refused) notice(`refused: ${refused}`);
   if (answer?.refused) notice(`${answer.do} refused: ${answer.refused}`);
-  else if (answer) hideNotice(); // what was said before is over
+  else if (answer) hideNotice(); // the earlier notice is out of date
   remember(message);
   if (message.state) render(message.points?.length > 0);
 }

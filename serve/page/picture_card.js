@@ -1,26 +1,26 @@
-// The picture of a stream: fetched while it can be seen, one at a time, and drawn by the task's own module
-// (docs/new-stream.md has its contract). Whatever that throws is said in the card, and the page goes on.
+// The picture of a stream: fetched while it is visible, one at a time, and drawn by the task's own module
+// (docs/new-stream.md has its contract). If the module throws, the card shows the error and the page keeps working.
 import { byId, make, say } from "./dom.js";
 import { notice } from "./notice.js";
 import { clock } from "./state.js";
 import { chosenStream, setChosenStream } from "./streams.js";
 import { isDark } from "./theme.js";
 
-const EVERY_MS = 500; // between pictures, at least
-const ANSWER_MS = 5000; // in which one is answered
+const EVERY_MS = 500; // least time between two pictures
+const ANSWER_MS = 5000; // timeout of a request
 const LEGEND_SIZE = 16; // px
-const EXPORTS = { title: "string", draw: "function", describe: "function" }; // that a module must have
-const COLOURS = ["back", "card", "line", "text", "soft", "accent", "good", "warn", "bad"]; // of base.css
+const EXPORTS = { title: "string", draw: "function", describe: "function" }; // exports that a module must have
+const COLOURS = ["back", "card", "line", "text", "soft", "accent", "good", "warn", "bad"]; // names in base.css
 
-let picture = null; // the task's module; null: there is none, or it cannot be used
-let source = null; // the server that it is of
-let loads = 0; // modules that were asked for
-let failure = null; // what was said last of a picture that failed
+let picture = null; // the task's module; null: there is none, or it is unusable
+let source = null; // name of the server that the module came from
+let loads = 0; // number of modules requested
+let failure = null; // the last failure that was reported
 let visible = false;
-let busy = false; // a picture is on its way
-const shown = { text: null, data: null, at: null }; // as it came, read, and when it changed (s, the page's clock)
+let busy = false; // a request for a picture is running
+const shown = { text: null, data: null, at: null }; // JSON, its content, and when it changed (s, the page's clock)
 
-/** Begins to fetch pictures. */
+/** Starts to fetch pictures. */
 export function startPictures() {
   const watcher = new IntersectionObserver((entries) => {
     visible = entries.at(-1).isIntersecting;
@@ -31,8 +31,8 @@ export function startPictures() {
 }
 
 /**
- * Loads the module that draws, and shows its card. A page that is connected to the same server again keeps it.
- * @param {?string} path - on the server; null: the task has no pictures
+ * Loads the module that draws, and shows its card. After a reconnection to the same server, the module is kept.
+ * @param {?string} path - path on the server; null: the task has no pictures
  * @param {string} server - the server's name
  */
 export async function usePicture(path, server) {
@@ -43,11 +43,12 @@ export async function usePicture(path, server) {
   let found = null;
   let error = null;
   try {
-    if (path !== null) found = checked(await import(`./${path}?load=${load}`)); // not the one that was loaded before
+    // The URL is new each time, because the browser caches modules.
+    if (path !== null) found = checked(await import(`./${path}?load=${load}`));
   } catch (caught) {
     error = caught;
   }
-  if (load !== loads) return; // another server has told of another one
+  if (load !== loads) return; // meanwhile another server has named another module
   picture = found;
   failure = null;
   Object.assign(shown, { text: null, data: null, at: null });
@@ -56,13 +57,13 @@ export async function usePicture(path, server) {
   say("picture-title", picture?.title ?? "Picture");
   say("picture-text", "");
   byId("picture-canvas").style.aspectRatio = picture?.aspectRatio ?? 1;
-  byId("picture-canvas").classList.add("stale"); // until one has come
+  byId("picture-canvas").classList.add("stale"); // until a picture has arrived
   if (error !== null) fail("cannot be loaded", error);
   else drawLegend();
 }
 
 /**
- * Whether there is a picture of each stream.
+ * Whether the streams have pictures.
  * @returns {boolean}
  */
 export function hasPicture() {
@@ -70,7 +71,7 @@ export function hasPicture() {
 }
 
 /**
- * How long the picture has not changed.
+ * The time since the picture changed.
  * @returns {?number} s; null if there is none
  */
 export function pictureAge() {
@@ -85,25 +86,25 @@ export function chooseStream(name) {
   setChosenStream(name);
   shown.text = null;
   shown.at = null;
-  byId("picture-canvas").classList.add("stale"); // still the other stream's
+  byId("picture-canvas").classList.add("stale"); // it still shows the other stream
   fetchPicture();
 }
 
-/** Draws the picture and its legend in the colours that the page has now. */
+/** Redraws the picture and its legend in the page's current colours. */
 export function recolourPicture() {
   drawLegend();
   drawPicture();
 }
 
-/** Draws the picture in the size that it has now. */
+/** Redraws the picture at its current size. */
 export function drawPicture() {
   if (picture === null || shown.data === null) return;
   try {
     const canvas = byId("picture-canvas");
-    const words = picture.describe(shown.data);
+    const description = picture.describe(shown.data);
     picture.draw(blank(canvas, canvas.clientWidth, canvas.clientHeight), shown.data, themeNow());
-    say("picture-text", words);
-    canvas.setAttribute("aria-label", `${picture.title} ${shown.data.stream}: ${words}`);
+    say("picture-text", description);
+    canvas.setAttribute("aria-label", `${picture.title} ${shown.data.stream}: ${description}`);
   } catch (error) {
     fail("cannot be drawn", error);
   }
@@ -154,20 +155,20 @@ function checked(module) {
   for (const [name, type] of Object.entries(EXPORTS)) {
     if (typeof module[name] !== type) throw new Error(`it exports no ${type} ${name}`);
   }
-  for (const [words, draw] of module.legend ?? []) {
-    const fits = typeof words === "string" && typeof draw === "function";
-    if (!fits) throw new Error("its legend is no list of [words, draw]");
+  for (const [label, draw] of module.legend ?? []) {
+    const fits = typeof label === "string" && typeof draw === "function";
+    if (!fits) throw new Error("its legend is not a list of [label, draw]");
   }
   return module;
 }
 
-// Says what another's code has done, once for each way to fail.
+// Reports a failure of the task's module; repetitions of the same failure are not reported.
 function fail(how, error) {
   sayNone(error);
-  const words = `the task's picture ${how}: ${messageOf(error)}`;
-  if (words === failure) return;
-  failure = words;
-  notice(words);
+  const message = `the task's picture ${how}: ${messageOf(error)}`;
+  if (message === failure) return;
+  failure = message;
+  notice(message);
   console.error(error);
 }
 
@@ -180,16 +181,16 @@ function messageOf(error) {
   return error?.message ?? String(error);
 }
 
-function legendItem([words, draw], theme) {
+function legendItem([label, draw], theme) {
   const canvas = make("canvas");
   canvas.setAttribute("aria-hidden", "true");
   draw(blank(canvas, LEGEND_SIZE, LEGEND_SIZE), theme);
   const item = make("li");
-  item.append(canvas, words);
+  item.append(canvas, label);
   return item;
 }
 
-// An empty canvas with as many pixels as the screen has for it, so that it is sharp.
+// Clears a canvas and gives it the resolution of the screen, so that it is sharp.
 function blank(canvas, width, height) {
   const dots = window.devicePixelRatio || 1;
   canvas.width = Math.round(width * dots);

@@ -1,21 +1,21 @@
-// What the server said of the run, and how old that is by now.
+// The status that the server sent, and its age.
 
-const KEPT = 600; // points of the plots
-const OLD_S = 3; // after which numbers that nobody renewed are grey
+const KEPT = 600; // points of the plots that are kept
+const OLD_S = 3; // age from which a status that was not refreshed is shown in grey
 
-/** The newest of each part of the status. */
+/** The newest value of each part of the status. */
 export const state = {};
 
 /** Points of the plots, oldest first. */
 export const points = [];
 
-/** What the server said when it was connected. */
+/** What the server sent when the page connected. */
 export const server = { readOnly: false };
 
-let skew = null; // s from the page's clock to the server's; null: none has said yet
+let skew = null; // s from the page's clock to the server's; null: still unknown
 
 /**
- * The page's clock, which goes on evenly, whatever happens to the time of day.
+ * The page's clock, which is monotonic.
  * @returns {number} s
  */
 export function clock() {
@@ -24,22 +24,22 @@ export function clock() {
 
 /**
  * The server's time of day.
- * @returns {number} s since 1970; since the page was opened if no server has told its own
+ * @returns {number} s since 1970; if it is still unknown, s since the page was opened
  */
 export function now() {
   return clock() + (skew ?? 0);
 }
 
 /**
- * How long ago the server said the status.
- * @returns {number} s; Infinity if it never did
+ * The age of the status, since the server sent it.
+ * @returns {number} s; Infinity if none has arrived
  */
 export function age() {
   return since(state.now);
 }
 
 /**
- * How long ago what decides renewed the status.
+ * The time since the decision loop refreshed the status.
  * @returns {number} s; Infinity if it never did
  */
 export function staleness() {
@@ -47,7 +47,7 @@ export function staleness() {
 }
 
 /**
- * Whether the page is connected to a server whose numbers are renewed.
+ * Whether the page is connected to a server whose status is being refreshed.
  * @returns {boolean}
  */
 export function isFresh() {
@@ -55,7 +55,7 @@ export function isFresh() {
 }
 
 /**
- * Whether nobody renewed the status for a while.
+ * Whether the status has not been refreshed for a while.
  * @returns {boolean}
  */
 export function isStale() {
@@ -63,22 +63,22 @@ export function isStale() {
 }
 
 /**
- * How long nothing was decided, by now.
+ * The time since the last decision.
  * @returns {number} s
  */
 export function idleTime() {
   return (state.decisions?.idle_s ?? 0) + age();
 }
 
-/** Forgets the run: another server is connected. */
+/** Clears the status, because the page has connected to another server. */
 export function forget() {
   for (const key of Object.keys(state)) delete state[key];
   points.length = 0;
 }
 
 /**
- * Takes over what has changed.
- * @param {object} message - of the server
+ * Applies the changes in a message.
+ * @param {object} message - from the server
  */
 export function remember(message) {
   if (message.clock !== undefined) skew = message.clock - clock();

@@ -1,8 +1,8 @@
-// The page's connection to the run, and what it asks for.
+// The page's connection to the run, and its requests.
 import { Connection } from "./connection.js";
 import { notice } from "./notice.js";
 
-const SILENT_S = 3; // without a message, of which one is due each second
+const SILENT_S = 3; // without a message, although one is due each second
 
 let connection = null;
 
@@ -16,10 +16,10 @@ export function connect(receive, lost) {
 }
 
 /**
- * Asks the run for something; says so if it is not connected.
+ * Sends a request to the run; shows a notice if there is no connection.
  * @param {"pin"|"follow"|"back"|"rollback"|"train"} what
  * @param {?(string|number)} [version] - the one to roll back to
  */
 export function ask(what, version = null) {
-  if (!connection.send({ do: what, version })) notice("not connected: nothing was asked");
+  if (!connection.send({ do: what, version })) notice("not connected: no request was sent");
 }

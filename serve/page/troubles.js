@@ -1,15 +1,15 @@
-// All that is not as it should be, in words: for everybody at once, and for those who hear the page once.
+// Current faults, as text: a list for the eye, and one short sentence for screen readers.
 import { byId, make, say, setText } from "./dom.js";
 import { ago, known } from "./format.js";
 import { idleTime, isStale, staleness, state } from "./state.js";
 import { grownAge } from "./tiles.js";
 
-const IDLE_S = 20; // without a decision that are worth a word
+const IDLE_S = 20; // without a decision before it is reported
 
-/** Shows the troubles that there are now. */
+/** Shows the current faults. */
 export function renderTroubles() {
   const found = troubles();
-  say("spoken", found.map(({ brief }) => brief).join(". ")); // changes with the kinds of trouble, not each second
+  say("spoken", found.map(({ brief }) => brief).join(". ")); // changes only if a fault appears or ends, not each second
   const list = byId("troubles");
   list.hidden = !found.length;
   while (list.children.length < found.length) list.append(make("li"));
@@ -20,10 +20,10 @@ export function renderTroubles() {
   });
 }
 
-// {kind: how bad, text: what to read, brief: what to hear} of each
+// The current faults: {kind: severity, text: for the list, brief: for screen readers}.
 function troubles() {
   const unknown = connectionTrouble();
-  if (unknown !== null) return [unknown]; // what is known else is old
+  if (unknown !== null) return [unknown]; // everything else is out of date
   return [trainerTrouble(), servingTrouble()].filter((trouble) => trouble !== null);
 }
 
@@ -47,21 +47,21 @@ function connectionTrouble() {
 function trainerTrouble() {
   const { trainer = {}, serving = {} } = state;
   if (!["hung", "dead", "given up"].includes(trainer.state)) return null;
-  const words = trainer.state === "given up" ? "The trainer was given up" : `The trainer is ${trainer.state}`;
+  const brief = trainer.state === "given up" ? "The trainer was given up" : `The trainer is ${trainer.state}`;
   const why = trainer.why ? `: ${trainer.why}` : "";
   const beat = `Its last heartbeat was ${grownAge(trainer.beat_age_s)} ago.`.replace("just now ago", "just now");
   const sentences = [
-    `${words}${why}.`.replace("..", "."),
+    `${brief}${why}.`.replace("..", "."),
     known(trainer.beat_age_s) && beat,
-    known(serving.version) && `Version ${serving.version} continues to decide; it learns nothing.`,
+    known(serving.version) && `Version ${serving.version} continues to decide; it is not being trained.`,
   ];
-  return bad(sentences.filter(Boolean).join(" "), words);
+  return bad(sentences.filter(Boolean).join(" "), brief);
 }
 
 function servingTrouble() {
   if (state.phase === "stopping") return warning("The run is ending.", "the run is ending");
   if (idleTime() < IDLE_S) return null;
-  return warning(`No observation has come for ${ago(idleTime())}: nothing is decided.`, "no observation comes");
+  return warning(`No observation has come for ${ago(idleTime())}, so no decisions are made.`, "no observations arrive");
 }
 
 function bad(text, brief) {

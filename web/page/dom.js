@@ -1,4 +1,4 @@
-// Elements of the page: found, made, and changed only if what they show is another, so that nothing flickers.
+// Finds, makes and changes elements of the page. They change only if their content does, so that nothing flickers.
 
 /**
  * The element with an id.
@@ -10,7 +10,7 @@ export function byId(id) {
 }
 
 /**
- * A new element with text in it.
+ * Makes an element with a text.
  * @param {string} tag
  * @param {string} [text]
  * @param {string} [className]
@@ -24,7 +24,7 @@ export function make(tag, text = "", className = "") {
 }
 
 /**
- * A new button.
+ * Makes a button.
  * @param {string} text
  * @param {() => void} onclick
  * @returns {HTMLButtonElement}
@@ -54,9 +54,9 @@ export function say(id, text) {
 }
 
 /**
- * Replaces an element's children if they were made of other data.
+ * Replaces an element's children if they were made from different data.
  * @param {HTMLElement} element
- * @param {*} data - what the children show, as plain values
+ * @param {*} data - content of the children, as plain values
  * @param {() => Iterable<Node>} children - makes them
  */
 export function rebuild(element, data, children) {
@@ -67,7 +67,7 @@ export function rebuild(element, data, children) {
 }
 
 /**
- * Replaces what a select offers; its choice stays if it is still offered.
+ * Replaces the options of a select; its choice stays if it is still offered.
  * @param {HTMLSelectElement} select
  * @param {Array<[string|number|null, string|number]>} pairs - value and text of each
  */
@@ -78,9 +78,9 @@ export function setOptions(select, pairs) {
 }
 
 /**
- * A list of names and values: `<dl>`.
+ * Fills a list of names and values (`<dl>`).
  * @param {HTMLElement} list
- * @param {Array<[string, *, string?]>} rows - name, value, and what the name means
+ * @param {Array<[string, *, string?]>} rows - name, value, and meaning of the name
  */
 export function setFacts(list, rows) {
   const names = rows.map(([name]) => name);
@@ -97,7 +97,7 @@ export function setFacts(list, rows) {
 }
 
 /**
- * The marks beside the title that say what is unusual: `#badges`.
+ * Shows badges beside the title (`#badges`) for what is unusual.
  * @param {Array<{text: string, title?: string, className?: string}>} badges
  */
 export function setBadges(badges) {

@@ -1,4 +1,4 @@
-// Numbers and times in words. A task's picture may import this file too (docs/new-stream.md).
+// Formats numbers and times. A task's picture may import this file too (docs/new-stream.md).
 
 /**
  * Whether a number is known.
@@ -10,7 +10,7 @@ export function known(value) {
 }
 
 /**
- * A number in about three digits.
+ * Formats a number with about three digits.
  * @param {?number} value
  * @returns {string} a dash if it is unknown or not finite
  */
@@ -24,7 +24,7 @@ export function short(value) {
 }
 
 /**
- * A duration in its largest unit.
+ * Formats a duration in its largest unit.
  * @param {number} seconds
  * @returns {string} "just now" below a second
  */
@@ -37,7 +37,7 @@ export function ago(seconds) {
 }
 
 /**
- * How many, with commas between thousands.
+ * Formats a count, with commas between thousands.
  * @param {?number} n
  * @returns {string} a dash if it is unknown
  */
@@ -46,7 +46,7 @@ export function count(n) {
 }
 
 /**
- * A part of 1 in percent.
+ * Formats a fraction as a percentage.
  * @param {?number} part
  * @returns {string} a dash if it is unknown
  */
@@ -57,7 +57,7 @@ export function percent(part) {
 }
 
 /**
- * A number with its unit.
+ * Formats a number with its unit.
  * @param {?number} value
  * @param {string} unit
  * @returns {string} a dash if it is unknown
@@ -67,7 +67,7 @@ export function withUnit(value, unit) {
 }
 
 /**
- * A number with its sign, + included.
+ * Formats a number with its sign, even if it is positive.
  * @param {?number} value
  * @returns {string} a dash if it is unknown
  */

@@ -1,4 +1,4 @@
-// Light or dark: the system's choice, until somebody presses `#theme`; that is remembered.
+// Light or dark: the system's setting, until the user clicks `#theme`; that choice is remembered.
 import { byId } from "./dom.js";
 
 const KEPT = "livegym-theme"; // name in the browser's storage
@@ -13,7 +13,7 @@ export function isDark() {
 }
 
 /**
- * Gives the page its theme, now and whenever the system's or the button changes it.
+ * Sets the page's theme, now and whenever the system's setting or the button changes it.
  * @param {() => void} [changed] - called after each change
  */
 export function useTheme(changed = () => {}) {

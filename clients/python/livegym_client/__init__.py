@@ -1,13 +1,13 @@
-"""Asks a livegym server for decisions, and tells it what they earned. Needs only numpy and websockets.
+"""Asks a livegym server for decisions, and sends it their rewards. It needs only numpy and websockets.
 
     from livegym_client import Client
 
     with Client("http://127.0.0.1:58080/") as client:
         decision = client.decide("robot-1", [0.0, 0.1, 0.0, -0.2])
-        ...                                                     # do decision.action, see what it earns
+        ...                                                     # execute decision.action, observe the reward
         decision = client.decide("robot-1", [0.0, 0.1, 0.0, -0.1], reward=0.98)
 
-`Runner` does that for a Gymnasium environment.
+`Runner` does this for a Gymnasium environment.
 """
 
 from livegym_client.client import Client

@@ -1,11 +1,11 @@
-"""A connection that is made again when it breaks, so that each question is answered once.
+"""A connection that is restored when it breaks, and that gets exactly one decision for each observation.
 
-Each observation carries a number that rises in its stream. When the connection breaks before the answer came, the
-client cannot know whether the server has decided; so it connects again and sends the same number, and the server gives
-the answer that it gave, or decides now. A reward that was sent twice in this way is a `duplicate`, which means that
-it arrived. Between tries the client waits longer each time, and gives up after `tries`.
+Each observation carries a sequence number that increases in its stream. If the connection breaks before the answer
+arrives, the client cannot know whether the server has decided. So it reconnects and sends the same number again; the
+server repeats its answer, or decides now. A reward that is sent twice in this way is refused as a `duplicate`, which
+shows that the first one arrived. The client waits longer before each further try, and gives up after `tries`.
 
-The numbers begin with the clock's microseconds: a program that is started again goes on above those of its last run.
+Sequence numbers start at the system time in microseconds, so a restarted program continues above those of its last run.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from websockets.sync.client import ClientConnection, connect
 from livegym_client.errors import Denied, LivegymError, Refused, Unreachable
 from livegym_client.wire import VERSION, Address, Decision, Observation, batches, item_of
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # s between tries, doubled from the one to the other
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # s between two tries, doubled each time
 TRANSIENT = ("busy", "closing", "failed")
-"""Kinds of refusals after which the same message is sent again."""
+"""Kinds of refusals after which the same message is resent."""
 
 Outcome = Union[Decision, Refused, None]
 T = TypeVar("T")
 
 
 class _Again(Exception):
-    """A try failed; another may not, after `pause` s."""
+    """A try failed; another one may succeed after `pause` s."""
 
     def __init__(self, why: str, pause: float = 0.0) -> None:
         super().__init__(why)
@@ -43,20 +43,20 @@ class _Again(Exception):
 
 
 class Client:
-    """One connection to a server; for one thread."""
+    """A client with one connection to a server. Not thread-safe."""
 
     def __init__(self, url: str, token: str | None = None, tries: int = 12, timeout: float = 60.0) -> None:
-        """`url` as the server prints it; `timeout`: s to wait for an answer, after which it is asked for again.
+        """`url`: as the server prints it. `timeout`: s to wait for an answer before the request is resent.
 
-        Connects when first asked. Raises ValueError if the url is none.
+        The client connects at the first request. Raises ValueError if `url` is invalid.
         """
         self._address = Address.of(url, token)
         self._tries, self._timeout = tries, timeout
-        self._name = uuid.uuid4().hex  # streams stay ours over a broken connection
+        self._name = uuid.uuid4().hex  # under this name, streams stay ours over a broken connection
         self._socket: ClientConnection | None = None
         self._ids = itertools.count(1)
         self._sequences: dict[str, int] = {}
-        self.connections = 0  # made so far; more than one: it broke
+        self.connections = 0  # connections made so far; more than one after a break
 
     def __enter__(self) -> Client:
         return self
@@ -67,13 +67,13 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Leaves; the streams may be taken up by others. May be called again."""
+        """Disconnect; other clients may then use the streams. May be called more than once."""
         socket, self._socket = self._socket, None
         if socket is not None:
             socket.close()
 
     def spec(self) -> dict[str, Any]:
-        """What is served: task, observation, action, control_dt, limits.
+        """Return the server's description: task, observation, action, control_dt, limits.
 
         Raises:
             Denied, Unreachable.
@@ -88,12 +88,12 @@ class Client:
         done: bool = False,
         truncated: bool = False,
     ) -> Decision | None:
-        """The decision on an observation; None if it is the last of its episode.
+        """Return the decision on an observation; None if it is the last one of its episode.
 
-        `done`: the episode has ended there; `truncated`: only a time limit ended it. Gymnasium's `terminated` and
-        `truncated` are meant; both at once are an end.
+        `done`: the episode terminated with this observation; `truncated`: a time limit ended it. They are Gymnasium's
+        `terminated` and `truncated`; if both are set, `done` counts.
 
-        `reward`: what the stream's previous decision earned, if it is known here.
+        `reward`: the reward of the stream's previous decision, if the client knows it.
 
         Raises:
             Refused, Denied, Unreachable.
@@ -112,12 +112,12 @@ class Client:
         done: Collection[str] = (),
         truncated: Collection[str] = (),
     ) -> dict[str, Outcome]:
-        """The decisions on an observation each of several streams, made together; a Refused in place of one.
+        """Return the decisions on one observation of each of several streams, or a Refused in place of a decision.
 
-        `done`, `truncated`: streams whose episodes end with it.
+        `done`, `truncated`: streams whose episodes end with their observation.
 
         Raises:
-            Refused: a message as a whole, for example because of NaN; what came before it has been decided.
+            Refused: a whole message was refused, for example because of NaN; earlier messages have been decided.
             Denied, Unreachable.
         """
         rewards = rewards or {}
@@ -135,7 +135,7 @@ class Client:
         return outcomes
 
     def reward(self, decision: Decision, value: float, done: bool = False) -> None:
-        """Tells what a decision earned; `done`: the episode ended with it.
+        """Send the reward of a decision; `done`: the episode ended with it.
 
         Raises:
             Refused, Denied, Unreachable.
@@ -147,11 +147,11 @@ class Client:
             raise outcome
 
     def _sequence(self, stream: str) -> int:
-        """Of the stream's last answered observation."""
+        """Return the sequence number of the stream's last answered observation."""
         return self._sequences.setdefault(stream, time.time_ns() // 1000)
 
     def _ask(self, content: str) -> tuple[list[dict[str, Any]], bool]:
-        """The answers to a message, and whether it was sent more than once."""
+        """Return the answers to a message, and whether it was sent more than once."""
         id_ = next(self._ids)
         text = f'{{"v":{VERSION},"id":{id_},{content}}}'
         sent = itertools.count()
@@ -159,7 +159,7 @@ class Client:
         return answer["answers"], next(sent) > 1
 
     def _exchange(self, id_: int, text: str, sent: itertools.count[int]) -> dict[str, Any]:
-        """The answer to a message. Raises _Again, Refused, Denied."""
+        """Send a message and return the answer. Raises _Again, Refused, Denied."""
         try:
             socket = self._connected()
             next(sent)
@@ -167,7 +167,7 @@ class Client:
             answer = json.loads(socket.recv(timeout=self._timeout))
         except (OSError, ConnectionClosed) as error:  # TimeoutError is an OSError
             self._drop()
-            raise _Again(str(error) or "no answer came in time") from error
+            raise _Again(str(error) or "no answer arrived in time") from error
         if answer["type"] == "error":
             if answer["kind"] not in TRANSIENT:
                 raise Refused(answer["kind"], answer["message"], answer.get("field"))
@@ -176,11 +176,11 @@ class Client:
             raise _Again(answer["message"], answer.get("retry_after", 0.0))
         if answer["id"] != id_:
             self._drop()
-            raise _Again(f"answer {answer['id']} came for message {id_}")
+            raise _Again(f"the answer has id {answer['id']}, expected {id_}")
         return answer
 
     def _connected(self) -> ClientConnection:
-        """Raises _Again, Denied, OSError."""
+        """Return the connection; connect first if there is none. Raises _Again, Denied, OSError."""
         if self._socket is None:
             try:
                 self._socket = connect(
@@ -201,7 +201,7 @@ class Client:
         return self._socket
 
     def _drop(self) -> None:
-        """Forgets a connection without waiting for the other side."""
+        """Close the connection without waiting for the server."""
         socket, self._socket = self._socket, None
         if socket is not None:
             socket.close_timeout = 0.1
@@ -219,7 +219,7 @@ class Client:
             raise _Again(str(error)) from error
 
     def _persist(self, attempt: Callable[[], T]) -> T:
-        """What `attempt` gives, after as many tries as are allowed."""
+        """Return the result of `attempt`, repeated while it raises _Again. Raises Unreachable after all tries."""
         why = ""
         for number in range(self._tries):
             try:
@@ -229,7 +229,7 @@ class Client:
                 pause = max(again.pause, min(FIRST_PAUSE * 2**number, LONGEST_PAUSE))
             if number + 1 < self._tries:
                 time.sleep(pause)
-        raise Unreachable(f"{self._address.base}: {self._tries} tries failed, the last one: {why}")
+        raise Unreachable(f"{self._address.base}: {self._tries} tries failed; the last error: {why}")
 
 
 def _outcome(answer: dict[str, Any]) -> Outcome:
@@ -239,8 +239,8 @@ def _outcome(answer: dict[str, Any]) -> Outcome:
 
 
 def _denial(status: int, body: str, retry_after: str | None) -> LivegymError | _Again:
-    """What to raise for an answer that is no success."""
-    words = f"the server answered {status}: {body.strip() or 'no reason was given'}"
+    """Return the exception for an answer with an error status."""
+    message = f"the server answered {status}: {body.strip() or 'without a reason'}"
     if status in (429, 502, 503, 504):
-        return _Again(words, float(retry_after) if retry_after and retry_after.isdecimal() else 0.0)
-    return Denied(words)
+        return _Again(message, float(retry_after) if retry_after and retry_after.isdecimal() else 0.0)
+    return Denied(message)

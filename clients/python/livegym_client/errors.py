@@ -1,22 +1,22 @@
-"""What can go wrong, by what one can do about it."""
+"""The exceptions of this package, grouped by what the caller can do about them."""
 
 from __future__ import annotations
 
 
 class LivegymError(Exception):
-    """Anything that this package raises about a server."""
+    """Base class of all exceptions about a server."""
 
 
 class Unreachable(LivegymError):
-    """The server did not answer in spite of several tries. Try again later: nothing that it had taken is lost."""
+    """The server did not answer in several tries. Try again later: nothing that it has accepted is lost."""
 
 
 class Denied(LivegymError):
-    """The server does not let this client in (a token, the host's name, a read-only server); the text says why."""
+    """The server denies access (wrong token, unknown host name, read-only server); the text has the reason."""
 
 
 class Refused(LivegymError):
-    """The server did not take a request, and nothing was changed; `kind` is in the table of docs/protocol.md."""
+    """The server refused a request, and nothing was changed; docs/protocol.md has a table of `kind`."""
 
     def __init__(self, kind: str, message: str, field: str | None = None) -> None:
         super().__init__(f"{kind}: {message}")

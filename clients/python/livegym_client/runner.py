@@ -1,9 +1,10 @@
-"""Drives a Gymnasium environment by a server's decisions, so that the server learns from it.
+"""Runs a Gymnasium environment with a server's decisions, so that the server trains on it.
 
     rewards = Runner(env, client, "robot-1").run(1000)
 
-The reward of each step is sent with the next observation; at an episode's end with the last observation, which asks
-for no decision. An end by a time limit is told as such: what would have come after it counts.
+The reward of each step is sent with the next observation; at the end of an episode, with the last observation, which
+gets no decision. The server learns whether the episode terminated or was truncated by a time limit; after a truncation,
+it bootstraps the value of the last observation.
 """
 
 from __future__ import annotations
@@ -17,34 +18,34 @@ from livegym_client.wire import Decision
 
 
 class Runner:
-    """One environment, one stream. `env` has Gymnasium's `reset` and `step`."""
+    """Runs one environment as one stream. `env` needs Gymnasium's `reset` and `step`."""
 
     def __init__(self, env: Any, client: Client, stream: str, seed: int | None = None, idle: Any = None) -> None:
-        """`idle`: the action of a step in which the server decides that nothing is to be done.
+        """`idle`: the action of a step for which the server returns no action.
 
         Raises:
-            ValueError: the environment's actions are not those that the server decides on.
+            ValueError: the environment's action space is not of the server's type.
         """
         self._env = env
         self._client = client
         self._stream = stream
         self._seed, self._idle = seed, idle
         self._kind: str = client.spec()["action"]["type"]
-        self._obs: Any = None  # None: an episode begins
+        self._obs: Any = None  # None: the next step begins an episode
         self._reward: float | None = None
-        self.episodes = 0  # that have ended
+        self.episodes = 0  # finished episodes
         space = getattr(env, "action_space", None)
         if space is not None and type(space).__name__ != self._kind:
             raise ValueError(
-                f"the environment's actions are {type(space).__name__}, the server decides on {self._kind}. "
-                "Serve a task whose spec is the environment's, or wrap the environment."
+                f"the environment's actions are {type(space).__name__}, but the server's are {self._kind}. "
+                "Serve a task with the environment's action space, or wrap the environment."
             )
 
     def run(self, steps: int) -> list[float]:
-        """The rewards of so many steps; goes on where the last call stopped.
+        """Make `steps` steps, from where the last call stopped; return their rewards.
 
         Raises:
-            LivegymError: as `Client.decide`.
+            LivegymError: see `Client.decide`.
         """
         return [self._step() for _ in range(steps)]
 
@@ -53,7 +54,7 @@ class Runner:
             self._obs, _ = self._env.reset(seed=self._seed)
             self._seed = None
         decision = self._client.decide(self._stream, self._obs, self._reward)
-        assert decision is not None  # only the end of an episode has none
+        assert decision is not None  # it is None only at the end of an episode
         obs, reward, terminated, truncated, _ = self._env.step(self._action(decision))
         self._obs, self._reward = obs, float(reward)
         if terminated or truncated:
@@ -66,7 +67,7 @@ class Runner:
         numbers = decision.action
         if numbers is None:
             if self._idle is None:
-                raise ValueError("the server decided that nothing is to be done: give Runner(idle=...), what that is")
+                raise ValueError("the server returned no action, because the gate blocked it. Set Runner(idle=...)")
             return self._idle
         if self._kind == "Discrete":
             return int(numbers[0])

@@ -1,4 +1,4 @@
-"""Addresses, and values as they are sent and received."""
+"""Server addresses, and conversion of values to and from the wire format."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ import numpy as np
 VERSION = 1
 PATH = f"/online/v{VERSION}"
 MAX_BYTES = 60_000
-"""Of the requests in a message; the server takes 64 KiB."""
+"""Largest size of the requests in one message; the server accepts messages of 64 KiB."""
 MAX_ITEMS = 64
 
 Observation = Union[Mapping[str, Any], Sequence[float], np.ndarray]
-"""The policy's observation, W numbers; or named nested arrays, if the task takes raw observations."""
+"""The policy's observation (W numbers); or named nested arrays if the task takes raw observations."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What the server decided on one observation."""
+    """The server's decision on one observation."""
 
     stream: str
     decision: int
     proposed: list[float]  # the policy's action
-    executed: list[float] | None  # what to do; None: nothing
+    executed: list[float] | None  # the action to execute; None: none
     verdict: str  # SEND, WAIT or OFF
     expected: float | None
     components: dict[str, float]
@@ -37,23 +37,23 @@ class Decision:
 
     @property
     def action(self) -> list[float] | None:
-        """What to do; None: nothing, the gate holds the action back and knows no safe one."""
+        """The action to execute; None: the gate blocked the proposed action and has no fallback."""
         return self.executed
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server is."""
+    """The address of a server, and the token for it."""
 
-    base: str  # http://host:port, or https://, and if a proxy adds one, a path
+    base: str  # http(s)://host:port, followed by the path if a proxy adds one
     token: str | None
 
     @classmethod
     def of(cls, url: str, token: str | None) -> Address:
-        """By what the server printed, or what a person writes; a token in it counts if none is given.
+        """Parse an address as the server prints it, or as a user types it; its token is used if none is given.
 
         Raises:
-            ValueError: it is no address of a server.
+            ValueError: `url` is not the address of a server.
         """
         parts = urlsplit(url if "://" in url else f"http://{url}")
         scheme = {"http": "http", "ws": "http", "https": "https", "wss": "https"}.get(parts.scheme)
@@ -64,16 +64,16 @@ class Address:
 
     @property
     def headers(self) -> dict[str, str]:
-        """That show the token."""
+        """The HTTP headers that carry the token."""
         return {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
 
     def socket(self, client: str) -> str:
-        """The WebSocket of the client of that name."""
+        """Return the WebSocket URL for a client with this name."""
         return f"ws{self.base.removeprefix('http')}/ws?client={client}"
 
 
 def item_of(stream: str, observation: Observation, sequence: int, reward: float | None, end: str | None) -> str:
-    """One observation as it is sent; `end`: done, truncated or None."""
+    """Return an observation as JSON; `end`: done, truncated or None."""
     item: dict[str, Any] = {"stream": stream, "sequence": sequence}
     if isinstance(observation, Mapping):
         item["raw"] = {name: _plain(value) for name, value in observation.items()}
@@ -87,7 +87,7 @@ def item_of(stream: str, observation: Observation, sequence: int, reward: float 
 
 
 def _plain(value: Any) -> Any:
-    """Numbers and lists; whole numbers without a point, as most of a map is zeros."""
+    """Return numbers or nested lists; whole numbers become integers, which are shorter in JSON."""
     array = np.asarray(value)
     if array.dtype == np.bool_:
         array = array.astype(np.int64)
@@ -97,7 +97,7 @@ def _plain(value: Any) -> Any:
 
 
 def batches(items: Mapping[str, str]) -> Iterator[list[str]]:
-    """Streams whose items fit into one message, in order."""
+    """Split items into batches that fit into one message each; yield the streams of each batch, in order."""
     batch: list[str] = []
     size = 0
     for stream, item in items.items():
