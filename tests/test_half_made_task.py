@@ -186,7 +186,7 @@ def test_code_that_fails_is_told_with_its_traceback(project):
 def test_a_copied_yaml_that_still_has_the_other_name(project):
     file = project / "cfg" / "task" / "Mine.yaml"
     file.write_text(file.read_text().replace("name: Mine", "name: Slider"))
-    with pytest.raises(UserError, match=r"Mine\.yaml says name: Slider.*write name: Mine"):
+    with pytest.raises(UserError, match=r"Mine\.yaml has name: Slider.*Write name: Mine"):
         compose(["task=Mine"])
 
 
