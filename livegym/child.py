@@ -1,4 +1,4 @@
-"""The program of a child process that `utils/child.py` starts: one job, with a configuration read as JSON from stdin."""
+"""The program of a child process that `utils/child.py` starts: one job, with a request read as JSON from stdin."""
 
 from __future__ import annotations
 
