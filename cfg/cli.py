@@ -203,7 +203,7 @@ class Jobs:
 
     def __call__(self, cfg: DictConfig) -> None:
         """Run one job. Raises KeyboardInterrupt if the rest of a sweep must not run."""
-        os.chdir(self.cwd)  # relative paths start where the command was typed, whatever hydra.job.chdir says
+        os.chdir(self.cwd)  # relative paths start at the folder of the command, independent of hydra.job.chdir
         sys.argv = list(self.argv)
         shown = " ".join(redacted(explicit_overrides()))
         if self.sweep:

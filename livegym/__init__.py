@@ -3,7 +3,7 @@
     from livegym.tasks.base import Task
 
 In a checkout, the subpackages (`cfg/`, `tasks/`, ...) are beside this folder; in an installed package, they are inside
-it. Both are imported by the same names, and a checkout always runs its own code, whatever else is installed.
+it. Both are imported by the same names, and a checkout always runs its own code, even if livegym is installed, too.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Run a project's code: whatever it raises becomes one UserError that names the project and says what to do.
+"""Run a project's code: any exception in it becomes one UserError that names the project and says what to do.
 
 with foreign_code("task=Mine: mine.tasks.mine:Mine of projectDir=mine", "cannot be loaded", folder, "Fix it there."):
     import_module("mine.tasks.mine")

@@ -152,12 +152,12 @@ def make_importable(project: Project) -> None:
     the project's name.
     """
     package, folder = project.name, str(project.folder)
-    there = sys.modules.get(package)
-    if there is not None:
-        if folder in [str(Path(place).resolve()) for place in getattr(there, "__path__", [])]:
+    imported = sys.modules.get(package)
+    if imported is not None:
+        if folder in [str(Path(place).resolve()) for place in getattr(imported, "__path__", [])]:
             return
         raise UserError(
-            f"{project.source}: its name {package} is also that of a module that is already imported ({there}). "
+            f"{project.source}: its name {package} is also that of a module that is already imported ({imported}). "
             'Allowed: a name that is not taken. Set it in pyproject.toml: [tool.livegym] name = "my_robot"'
         )
     initial = project.folder / "__init__.py"

@@ -53,7 +53,7 @@ class Part:
     where: Path | None = None  # the file that names it, for messages
 
     def load(self) -> Any:
-        """Import the part. Raises UserError, with the traceback, for whatever its code raises."""
+        """Import the part. Raises UserError, with the traceback, for any exception in its code."""
         if not self.target:
             assert self.project is not None  # only a task, which a project's yaml names, can be without a target
             raise UserError(
@@ -79,7 +79,7 @@ class Part:
     def make(self, result: type[Made], *arguments: Any) -> Made:
         """Call the `make` of an algorithm, a gate or an engine, and return its result.
 
-        Raises UserError for whatever its code raises, for a `make` that does not accept `arguments`, and for one that
+        Raises UserError for any exception in its code, for a `make` that does not accept `arguments`, and for one that
         does not return a `result`.
         """
         function = load(self.kind, self.name)

@@ -8,7 +8,7 @@
     sim.step()                                       # one control step: `decimation` physics steps
     heights = sim.body_pos_w[:, torso, 2]            # (N,), already current
 
-Promises, each of which `tests/test_sim_contract.py` checks for every engine:
+Promises, which `tests/test_sim_contract.py` checks for every engine:
 
 - Kinematic fields are current after `step()` and `reset()`; force-like fields (`contact_force_w`, `cfrc_ext`,
   acceleration-stage sensors) are those of the last physics step, evaluated at the state it started from (under RK4

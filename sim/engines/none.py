@@ -139,7 +139,7 @@ class NoSimulator(Simulator):
 
 def _refuse(what: str) -> NoReturn:
     raise UserError(
-        f"{what}: sim=none has no bodies, so it cannot have this. Allowed: {', '.join(STATE)}. "
+        f"{what}: not available, because sim=none has no bodies. Allowed: {', '.join(STATE)}. "
         "A task that needs bodies has a model and own_dynamics = False."
     )
 
