@@ -42,13 +42,7 @@ from livegym.utils.errors import UserError, did_you_mean
 VERSION_BASE = "1.3"
 FIXED = {"task.name": "task=<Name>"}  # keys that follow from a group
 ALGORITHM = "train.algorithm"
-NOISE = (
-    "full_key:",
-    "object_type=",
-    "reference_type=",
-    "See ",
-    "To append",
-)  # lines of Hydra's errors that do not help a user
+NOISE = ("full_key:", "object_type=", "reference_type=", "See ", "To append")  # lines of Hydra that help no user
 COMPOSE_ERRORS = (HydraException, OmegaConfBaseException, YAMLError, AssertionError, UnicodeDecodeError, RecursionError)
 
 

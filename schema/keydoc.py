@@ -20,7 +20,7 @@ class KeyDoc:
     choices: tuple[str, ...] = ()
     example: str = ""
     mode: str = ""  # the modes in which the key has an effect, separated by blanks; "": all modes
-    file: bool = False  # a task's file: its path is made absolute, may change on resume, and needs no task.params.
+    file: bool = False  # it names a file: made absolute, may change on resume, may be typed without task.params.
     part: str = ""  # a kind of part that projects bring, such as algorithms: their names are the choices
     aliases: tuple[str, ...] = ()  # names of this key in similar tools, in lower case and without underscores
 

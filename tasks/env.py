@@ -313,9 +313,7 @@ class Env:
     def _reset_envs(self, env_ids: Tensor) -> None:
         for value in self.task.buffers.values():
             value[env_ids] = 0
-        self.randomizer.reset(
-            env_ids, self.rng, self.curriculum.level
-        )  # first, because a task may read the size of a box
+        self.randomizer.reset(env_ids, self.rng, self.curriculum.level)  # first: a task may read the size of a box
         qpos, qvel = self.task.reset(env_ids, self.rng)  # after the buffers are zeroed, because it may fill one
         for name, value in (("qpos", qpos), ("qvel", qvel)):
             check_like(f"{name} of reset", value, (len(env_ids), getattr(self.sim, name).shape[1]))

@@ -26,9 +26,7 @@ class BesideHand:
         sim.require("body_vel_w")
         sim.require_contact(*DISTAL_BODIES, against=name)
         sim.require_contact(*DISTAL_BODIES, PALM, against=GROUND)
-        self.nominal = sim.default_qpos[self.q[:3]].to(
-            sim.device
-        )  # (3,) m, its nominal place; the last number is its half height
+        self.nominal = sim.default_qpos[self.q[:3]].to(sim.device)  # (3,) m, nominal place; z is its half height
 
     @property
     def pos_w(self) -> Tensor:

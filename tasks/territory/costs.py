@@ -78,9 +78,7 @@ def outlook(raw: Raw, action: Tensor, params: TerritoryParams) -> Outlook:
     rests = energetic & (chunk == grid.chunk_of(queens_place(raw)))
     price = torch.where(energetic, params.energy_cost, params.combat_cost)
     left = raw["energy"] - price
-    in_reach = (raw["minerals"].flatten(1) * grid.REACHED.index_select(0, chunk)).sum(
-        1
-    )  # multiples of 1/4: exact in any order
+    in_reach = (raw["minerals"].flatten(1) * grid.REACHED.index_select(0, chunk)).sum(1)  # quarters: sum is exact
     return Outlook(
         rests=rests,
         spawned=~rests & (left >= 0),

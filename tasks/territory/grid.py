@@ -29,9 +29,7 @@ PLACES = place_of(torch.arange(CHUNKS))  # (400, 2) rows and columns
 _APART = (PLACES[:, None] - PLACES[None]).abs()  # (400, 400, 2) rows and columns
 STEPS = _APART.amax(2)  # (400, 400) int64, the larger of rows and columns between two chunks
 SQUARED = _APART.square().sum(2).float()  # (400, 400) chunks^2, straight-line distance
-REACHED = (1 - STEPS / REACH).clamp(
-    min=0
-)  # (400, 400) fraction of a chunk's minerals in a spawn's reach: 0 to 4 quarters
+REACHED = (1 - STEPS / REACH).clamp(min=0)  # (400, 400) fraction of minerals in a spawn's reach: 0 to 4 quarters
 DISRUPTED = (STEPS <= DISRUPTS).float()  # (400, 400) 1 if workers are near enough
 USED = STEPS <= USES  # (400, 400) bool
 
