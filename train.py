@@ -4,8 +4,8 @@ python train.py config=train_headless task=Ant
 python train.py config=test task=Ant testGamesNum=0 checkpoint=latest reloadInterval=2
 python train.py --help
 
-The installed command `livegym` and `python -m livegym` are the same. Imports stand where they are needed: Ctrl+C must
-be answered before Hydra is there, and a mistake on the command line should not wait for torch.
+The installed command `livegym` and `python -m livegym` do the same. Modules are imported where they are needed: Ctrl+C
+must work before Hydra is imported, and a mistake on the command line should not wait for torch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    """Does what the command line says; returns the exit status."""
+    """Run the command line; returns the exit status."""
     end_on_interrupt()  # first: the next import is Hydra's, in which Ctrl+C could get lost
     forget_checkout()
     if sys.argv[1:] == [CHILD]:
@@ -40,7 +40,7 @@ def main() -> int:
 
 
 def job(cfg: DictConfig) -> int:
-    """One run of one mode; returns the exit status. Heavy imports wait until the configuration is known to be valid."""
+    """Run one mode once; returns the exit status. Heavy imports wait until the configuration is known to be valid."""
     with StopFlag() as stop:
         return _run(cfg, stop)
 
@@ -68,7 +68,7 @@ def _run(cfg: DictConfig, stop: StopFlag) -> int:
 
         status = run_test(session, stop, open_audience(config, config.numEnvs))
         if stop.requested and cli.in_sweep():
-            raise KeyboardInterrupt  # a test ends well on Ctrl+C, but the sweep must not go on
+            raise KeyboardInterrupt  # a test returns 0 on Ctrl+C, but the sweep must not continue
         return status
     if config.mode == "runs":
         from livegym.rundir.overview import manage_runs

@@ -1,1 +1,1 @@
-"""The configuration: yaml groups, and what composes them and the command line, checked against the schema."""
+"""The configuration: yaml groups, and the code that composes and checks them together with the command line."""

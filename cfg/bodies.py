@@ -1,8 +1,9 @@
-"""What a task without bodies cannot have: another engine, physics settings, and whatever would show it.
+"""Refuse what a task without bodies cannot have: another engine, physics settings, viewers and videos.
 
     check_bodies(config)      # UserError: the value, what is allowed, the next move
 
-Checked wherever a task comes from: typed (`cfg.validate`), or out of a run that is tested or resumed (`cfg.saved`).
+This is checked both for a typed task (`cfg.validate`) and for the task of a run that is tested or resumed
+(`cfg.saved`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""From the typed command line to the job: what train.py calls.
+"""Turn the command line into a job and run it: train.py calls this.
 
     if __name__ == "__main__":
         raise SystemExit(cli.run(job))        # job(cfg: DictConfig) -> exit status or None
 
-What the user typed is judged before Hydra composes it (`compose.prepare`), so a mistake ends with one readable
-message, status 2 and nothing on disk. Then Hydra runs the job once, or once for each combination of a sweep (`-m`);
-there a job that fails is reported and the others go on.
+The typed arguments are checked before Hydra composes them (`compose.prepare`), so a mistake ends with one readable
+message, status 2 and nothing on disk. Then Hydra runs the job once, or once for each combination of a sweep (`-m`).
+If a job of a sweep fails, that is reported, and the other jobs still run.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from livegym.utils.pipes import ending_with_the_reader, write_to_nobody
 Job = Callable[[DictConfig], "int | None"]
 
 INTERRUPTED = 130
-SIGNALLED = 128  # a status from here on says that a signal ended the job: the sweep ends too
+SIGNALLED = 128  # from this status on, a signal ended the job, so the sweep ends too
 OWN_OPTIONS = ("--help", "--list-tasks", "--multirun", "--cfg", "--resolve", "--package", "--info", "--hydra-help")
 COMMANDS = ("run", "cfg", "multirun", "shell_completion", "info")
 
 
 def run(job: Job) -> int:
-    """Does what sys.argv says and returns the exit status: 0, 2 for a UserError, 130 after Ctrl+C, else the job's."""
+    """Run the command in sys.argv. Returns 0, 2 for a UserError, 130 after Ctrl+C, otherwise the job's exit status."""
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra then raises instead of printing and exiting
     try:
         _refuse_lost_directory()
@@ -67,7 +67,7 @@ def _refuse_lost_directory() -> None:
         os.getcwd()
     except OSError as error:
         raise UserError(
-            f"the current directory cannot be used ({error}). Allowed: a folder that is there. Change into one: cd ~"
+            f"the current directory cannot be used ({error}). Allowed: an existing folder. Change into one: cd ~"
         ) from error
 
 
@@ -93,36 +93,39 @@ def _run(job: Job, arguments: list[str]) -> int:
     if prepared.sweep:
         _refuse_hopeless(prepared)
     jobs = Jobs(job, sweep=prepared.sweep, total=prepared.jobs)
-    only_tells = options.cfg or options.info
+    only_prints = options.cfg or options.info
     try:
-        with _typed(prepared.typed), ending_with_the_reader() if only_tells else contextlib.nullcontext():
+        with _typed(prepared.typed), ending_with_the_reader() if only_prints else contextlib.nullcontext():
             status = _hydra_main(jobs, [*flags, *prepared.overrides])
-    except KeyboardInterrupt:  # ended a sweep: still say what failed
+    except KeyboardInterrupt:  # it ended a sweep: the failed jobs are still reported
         _say("interrupted")
         status = max([INTERRUPTED, *(s for _, s in jobs.ended if s >= SIGNALLED)])
     return max(status, jobs.exit_status())
 
 
 def _answer(text: str) -> int:
-    """Prints what was asked for; returns the exit status."""
+    """Print the requested text and return the exit status."""
     with ending_with_the_reader():
         print(text)
     return 0
 
 
 def _project_dir(arguments: list[str]) -> str | None:
-    """The folder that `projectDir=` names. Raises UserError for several: a process has one set of projects."""
+    """The folder that `projectDir=` names. Raises UserError if it names several: a process has one set of projects."""
     given = [argument for argument in arguments if split(argument)[1] == "projectDir"]
     if not given:
         return None
     found = [value for argument in given for value in values(parse([argument])[0])]
     if len(found) > 1 or isinstance(found[0], (list, dict)):
-        raise UserError(f"{' '.join(given)}: one project at a time. Allowed: one folder; several can be installed.")
+        raise UserError(
+            f"{' '.join(given)}: only one project can be named. Allowed: one folder. Install the others: "
+            "pip install <folder>"
+        )
     return None if found[0] is None else plain_text(found[0])
 
 
 def parse_options(arguments: list[str]) -> argparse.Namespace:
-    """Hydra's options and the overrides among them, in any order. Raises UserError for what it does not know."""
+    """Parse Hydra's options and the overrides, in any order. Raises UserError for an unknown option."""
     parser = get_args_parser()
     parser.error = _refuse_option  # type: ignore[method-assign]
     options, unknown = parser.parse_known_intermixed_args(arguments)
@@ -133,8 +136,8 @@ def parse_options(arguments: list[str]) -> argparse.Namespace:
     for name in ("config_path", "config_name", "config_dir", "experimental_rerun"):
         if getattr(options, name):
             raise UserError(
-                f"--{name.replace('_', '-')}: not supported; the configuration is {compose.CFG_DIR}. "
-                "Allowed: presets of your own in its config/ directory, chosen with config=<name>."
+                f"--{name.replace('_', '-')}: not supported; the configuration is in {compose.CFG_DIR}. "
+                "Allowed: your own presets in its config/ directory, chosen with config=<name>."
             )
     return options
 
@@ -149,7 +152,7 @@ def _unknown_option(option: str) -> UserError:
 
 
 def _refuse_option(message: str) -> NoReturn:
-    """Instead of argparse's own, which prints its usage and exits."""
+    """Raise a UserError; argparse's own method would print its usage and exit."""
     raise UserError(f"{message}. Allowed: {', '.join(OWN_OPTIONS)}, and key=value. See {command('--help')}")
 
 
@@ -172,11 +175,11 @@ def _hydra_main(task: Callable[[DictConfig], None], arguments: list[str]) -> int
     typed, sys.argv = sys.argv, [sys.argv[0], *arguments]
     try:
         main()
-    except SystemExit as end:  # Hydra's way to end --hydra-help and the like; jobs cannot get here
+    except SystemExit as end:  # Hydra ends --hydra-help and similar options like this; a job's exit is caught in `Jobs`
         return _status(end)
     except compose.COMPOSE_ERRORS as error:
         raise compose.explained(error) from error
-    except OSError as error:  # jobs report their own: this is the sweep's directory
+    except OSError as error:  # jobs report their own errors: this one is about the sweep's directory
         raise UserError(f"the sweep's directory cannot be made ({error}). Choose another place: runsDir=...") from error
     finally:
         sys.argv = typed
@@ -189,7 +192,7 @@ def _no_job(cfg: DictConfig) -> None:
 
 @dataclass
 class Jobs:
-    """Runs the job, once or for each combination of a sweep, and remembers how each ended."""
+    """Runs the job, once or for each combination of a sweep, and records the exit status of each."""
 
     job: Job
     sweep: bool = False
@@ -199,8 +202,8 @@ class Jobs:
     ended: list[tuple[str, int]] = field(default_factory=list)
 
     def __call__(self, cfg: DictConfig) -> None:
-        """One job. Raises KeyboardInterrupt if the rest of a sweep must not run."""
-        os.chdir(self.cwd)  # relative paths mean "from where I typed", whatever hydra.job.chdir says
+        """Run one job. Raises KeyboardInterrupt if the rest of a sweep must not run."""
+        os.chdir(self.cwd)  # relative paths start at the folder of the command, independent of hydra.job.chdir
         sys.argv = list(self.argv)
         shown = " ".join(redacted(explicit_overrides()))
         if self.sweep:
@@ -216,7 +219,7 @@ class Jobs:
         _say(f"[{len(self.ended) + 1}/{self.total}] {shown}")
 
     def _guarded(self, cfg: DictConfig) -> int:
-        """The job's exit status, whatever it raises: a mistake in one job must not end a sweep."""
+        """Return the job's exit status, whatever it raises: an error in one job must not end a sweep."""
         try:
             validate(cfg)
             for note in unused_keys(cfg, is_explicit):
@@ -231,12 +234,12 @@ class Jobs:
             if self.sweep:
                 _say(f"error: the job called sys.exit({end.code!r})")
             return _status(end)
-        except Exception:  # noqa: BLE001 - reported whole, and counted as a failure
+        except Exception:  # noqa: BLE001 - reported with its traceback, and counted as a failure
             traceback.print_exc()
             return 1
 
     def exit_status(self) -> int:
-        """The one job's status; of a sweep the failed jobs' common status, or 1. Says which jobs failed."""
+        """Return the job's status; for a sweep, the status that all failed jobs share, or 1. Prints which failed."""
         failed = [(shown, status) for shown, status in self.ended if status]
         if not self.sweep:
             return failed[0][1] if failed else 0
@@ -250,7 +253,7 @@ class Jobs:
 
 
 def _status(end: SystemExit) -> int:
-    """The exit status that Python would give: text is printed and counts as 1."""
+    """Return the exit status that Python would use: a text is printed and counts as 1."""
     if end.code is None or isinstance(end.code, int):
         return end.code or 0
     _say(str(end.code))
@@ -264,7 +267,7 @@ def _say(text: str) -> None:
         write_to_nobody(sys.stderr)
 
 
-_as_typed: dict[str, str] = {}  # an override that Hydra was given -> what was typed
+_as_typed: dict[str, str] = {}  # an override that Hydra was given -> the argument that was typed
 
 
 @contextlib.contextmanager
@@ -289,7 +292,7 @@ def _added_by_us(override: str) -> bool:
 
 
 def in_sweep() -> bool:
-    """Whether the running job is one of several."""
+    """Whether the running job is part of a sweep."""
     return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
 
 

@@ -1,10 +1,10 @@
-"""Composition: the yaml files of `cfg/` and the command line, checked against the schema, become one configuration.
+"""Compose one configuration from the yaml files of `cfg/` and the command line, checked against the schema.
 
     cfg = compose(["task=Ant", "config=debug", "train.learning_rate=1e-3"])
 
 `cfg/config.yaml` names the schema first (`cfg/schemas.py`) and each group's yaml after it, so a misspelt key or a wrong
-type in a yaml file fails while Hydra merges it. Arguments are judged before Hydra sees them (`prepare`), because its
-errors do not name what would be right.
+type in a yaml file fails while Hydra merges it. Arguments are checked before Hydra sees them (`prepare`), because
+Hydra's errors do not say what would be right.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from livegym.utils.errors import UserError, did_you_mean
 VERSION_BASE = "1.3"
 FIXED = {"task.name": "task=<Name>"}  # keys that follow from a group
 ALGORITHM = "train.algorithm"
-NOISE = ("full_key:", "object_type=", "reference_type=", "See ", "To append")  # lines of Hydra that help nobody here
+NOISE = ("full_key:", "object_type=", "reference_type=", "See ", "To append")  # lines of Hydra that help no user
 COMPOSE_ERRORS = (HydraException, OmegaConfBaseException, YAMLError, AssertionError, UnicodeDecodeError, RecursionError)
 
 
 @contextmanager
 def config_loader() -> Iterator[ConfigLoader]:
-    """Hydra, reading `cfg/` of all projects."""
+    """Hydra's config loader, which reads the `cfg/` of all projects."""
     register()
     with hydra.initialize_config_dir(str(CFG_DIR), version_base=VERSION_BASE):
         yield GlobalHydra.instance().config_loader()
@@ -62,17 +62,17 @@ def compose(arguments: Sequence[str] = ()) -> DictConfig:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A command line that composes."""
+    """A command line that was checked and can be composed."""
 
-    overrides: list[str]  # what Hydra is given
-    typed: dict[str, str]  # an override that Hydra is given -> what was typed
+    overrides: list[str]  # the overrides that Hydra is given
+    typed: dict[str, str]  # an override that Hydra is given -> the argument that was typed
     sweep: bool
     jobs: int
-    samples: list[DictConfig]  # a run's configuration; of a sweep, those with each value at least once
+    samples: list[DictConfig]  # the run's configuration; for a sweep, enough of them that each value occurs in one
 
 
 def prepare(arguments: Sequence[str], multirun: bool = False) -> Prepared:
-    """Judges all arguments and composes each value of a sweep once. Raises UserError; leaves nothing on disk."""
+    """Check all arguments, and compose each value of a sweep once. Raises UserError; leaves nothing on disk."""
     with config_loader() as loader:
         return _prepare(arguments, loader, multirun)
 
@@ -105,9 +105,10 @@ def _prepare(arguments: Sequence[str], loader: ConfigLoader, multirun: bool) -> 
 
 
 def _with_settings(arguments: list[str], loader: ConfigLoader) -> tuple[list[str], dict[str, str]]:
-    """The arguments with `train=x` for `train.algorithm=x`, unless the chosen settings are of x; what was typed for it.
+    """Replace `train.algorithm=x` by `train=x`, unless the chosen settings are for x already.
 
-    Raises UserError for an unknown algorithm, several, and one that contradicts what `train=` chooses.
+    Returns the arguments, and `train=x` -> the argument that was typed for it. Raises UserError for an unknown
+    algorithm, for several, and for one that contradicts `train=`.
     """
     if all(ov.split(argument)[1] != ALGORITHM for argument in arguments):
         return arguments, {}
@@ -115,7 +116,9 @@ def _with_settings(arguments: list[str], loader: ConfigLoader) -> tuple[list[str
     typed = next(o for o in parsed if o.key_or_group == ALGORITHM)
     if typed.is_sweep_override():
         names = ",".join(plain_text(value) for value in ov.values(typed))
-        raise UserError(f"{typed.input_line}: other keys depend on it. Allowed: one. For several: -m train={names}")
+        raise UserError(
+            f"{typed.input_line}: other keys depend on it. Allowed: one algorithm. For several: -m train={names}"
+        )
     _check_settings([typed], Schema(), {})
     name = plain_text(ov.values(typed)[0])
     groups = [o for o in parsed if not o.is_hydra_override() and check_group(o, loader, parsed)]
@@ -125,8 +128,8 @@ def _with_settings(arguments: list[str], loader: ConfigLoader) -> tuple[list[str
     for given in groups:
         if given.key_or_group == "train":
             raise UserError(
-                f"{typed.input_line}: {given.input_line} has settings of {', '.join(chosen)}. Leave one of the two "
-                f"out; train={name} has those of {name}."
+                f"{typed.input_line}: {given.input_line} chooses settings for {', '.join(chosen)}. Leave one of the "
+                f"two out; train={name} chooses settings for {name}."
             )
     instead = f"train={name}"
     typed_argument = str(typed.input_line)
@@ -150,8 +153,8 @@ def _check_settings(settings: Iterable[Override], schema: Schema, names: dict[st
         for value in ov.values(override):
             if value == {}:
                 raise UserError(
-                    f"{override.input_line}: an empty mapping changes nothing, for what is given is merged into what "
-                    f"there is. Name what should change: {key.path}.<name>=<value>"
+                    f"{override.input_line}: an empty mapping changes nothing, because it is merged into the existing "
+                    f"one. Name what should change: {key.path}.<name>=<value>"
                 )
             for name in value if isinstance(value, dict) and key.path in names else ():
                 schema.find(f"{key.path}.{plain_text(name)}", str(override.input_line), names)
@@ -163,25 +166,25 @@ def _check_settings(settings: Iterable[Override], schema: Schema, names: dict[st
 def _check_for_task(settings: Iterable[Override], base: DictConfig, task_given: bool) -> None:
     try:
         for override in settings:
-            _refuse_half_an_entry(override, [str(name) for name in base.task.randomization])
+            _refuse_incomplete_entry(override, [str(name) for name in base.task.randomization])
         _check_settings(settings, schema_of({"task": base.task, "train": base.train}), _names(base))
     except UserError as error:
         if task_given:
             raise
         name = base.task.name
         raise UserError(
-            f"{error}\n(That is of task={name}, the default. For another task, add task=<Name>.)"
+            f"{error}\n(This is about task={name}, the default. For another task, add task=<Name>.)"
         ) from error
 
 
-def _refuse_half_an_entry(override: Override, there: list[str]) -> None:
-    """Raises UserError for a key inside an entry of the schedule that is not there: a new one is given whole."""
+def _refuse_incomplete_entry(override: Override, entries: list[str]) -> None:
+    """Raises UserError for a key inside a randomization entry that does not exist: a new entry must be complete."""
     group, _, rest = override.key_or_group.partition("task.randomization.")
     name, _, inside = rest.partition(".")
-    if not group and inside and name not in there:
+    if not group and inside and name not in entries:
         raise UserError(
-            f"{override.input_line}: the task's randomization has no {name}. There: {', '.join(there) or 'nothing'}."
-            f"{did_you_mean(name, there)} A new one is given whole: "
+            f"{override.input_line}: the task's randomization has no {name}. Allowed: {', '.join(entries) or 'none'}."
+            f"{did_you_mean(name, entries)} To add an entry, give all of it: "
             f"'task.randomization.{name}={{what: mass, names: [...], range: [0.5, 2.0]}}'"
         )
 
@@ -195,7 +198,7 @@ def _names(base: DictConfig) -> dict[str, list[str]]:
 
 
 def _normalised(override: Override, schema: Schema) -> str:
-    """The override as Hydra should see it: text stays text, and a known name may be new in its mapping."""
+    """The override as Hydra must get it: text stays text, and a mapping may get a name that its yaml leaves out."""
     if override.is_hydra_override() or override.key_or_group in GROUPS:
         return str(override.input_line)
     key = schema.find(override.key_or_group)
@@ -208,7 +211,7 @@ def _normalised(override: Override, schema: Schema) -> str:
 
 
 def _reaches_a_mapping(key: Key, schema: Schema) -> bool:
-    """Whether a name that the yaml chooses is on the path of a key, or inside it."""
+    """Whether the key, a key above it or a key inside it is a mapping, whose names the yaml chooses."""
     parts = key.path.split(".")
     above = (schema.find(".".join(parts[: i + 1])) for i in range(len(parts)))
     inner = section(key.hint)
@@ -216,12 +219,12 @@ def _reaches_a_mapping(key: Key, schema: Schema) -> bool:
 
 
 def _depends_on_groups(settings: Iterable[Override]) -> bool:
-    """Whether what may be set depends on the chosen groups: on the task, the algorithm, what their yaml leaves null."""
+    """Whether the allowed keys depend on the chosen task and algorithm, and on what their yaml leaves null."""
     return any(o.key_or_group.startswith(("task.", "train.")) for o in settings)
 
 
 def _switched_on(settings: Iterable[Override], bases: Sequence[DictConfig], schema: Schema) -> list[str]:
-    """Overrides that make optional sections real where something in them is set: OmegaConf cannot merge into null."""
+    """Overrides that create the optional sections in which a key is set: OmegaConf cannot merge into null."""
     found = []
     for key in (k for k in schema.walk() if section(k.hint) and strip_optional(k.hint)[1]):
         touched = any(_sets_inside(o, key) for o in settings)
@@ -244,7 +247,7 @@ def _compose(overrides: list[str]) -> DictConfig:
 
 
 def explained(error: BaseException) -> UserError:
-    """A UserError for what Hydra or OmegaConf found wrong in the yaml files (arguments were judged before)."""
+    """A UserError for what Hydra or OmegaConf found wrong in the yaml files (arguments were checked before)."""
     texts = [line.strip() for cause in _causes(error) for line in str(cause).splitlines() if line.strip()]
     key = next((t.partition(":")[2].strip() for t in texts if t.startswith("full_key:")), "")
     kept = [t.rstrip(".:") for t in dict.fromkeys(texts) if not t.startswith(NOISE)]
@@ -253,7 +256,7 @@ def explained(error: BaseException) -> UserError:
     if options:
         advice = _to_write(getattr(error, "missing_cfg_file", None))
         return UserError(f"The configuration cannot be composed: {kept[0]}. Allowed: {', '.join(options)}.{advice}")
-    if isinstance(error, (UnicodeDecodeError, RecursionError)):  # those do not say of which file
+    if isinstance(error, (UnicodeDecodeError, RecursionError)):  # their messages do not name the file
         registry.read_all(GROUPS)
     return UserError(
         f"The configuration cannot be composed: {reason}{f' (key {key})' if key else ''}.{_right_key(key)}\n"
@@ -275,7 +278,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _right_key(path: str) -> str:
-    """The hint for a key in a yaml file that the schema does not have; '' if it is another fault."""
+    """The hint for a key in a yaml file that the schema does not have; '' for any other error."""
     if not path or path.startswith("hydra"):
         return ""
     try:

@@ -1,4 +1,4 @@
-"""The groups of the configuration (`config=`, `task=`, `train=`, `sim=`, `physics=`), and names that they lack."""
+"""The groups of the configuration (`config=`, `task=`, `train=`, `sim=`, `physics=`) and the names in them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ GROUPS = ("config", "task", "train", "sim", "physics")
 
 
 def algorithm_of_settings(name: str) -> str:
-    """The algorithm that `train=<name>` is for: what its yaml says, the default one if it says none.
+    """The algorithm that `train=<name>` is for: the one that its yaml names, otherwise the default.
 
-    Without a yaml, it is the algorithm of this name, with its own defaults. Raises UserError if it cannot be read.
+    Without a yaml, it is the algorithm of that name. Raises UserError if the yaml cannot be read.
     """
     files = registry.yaml_files("train").get(name, [])
     if not files:
@@ -43,7 +43,7 @@ def check_group(override: Override, loader: ConfigLoader, parsed: Iterable[Overr
     if group not in GROUPS:
         raise not_one_of("group", group, GROUPS)
     if any(o.key_or_group == "hydra.searchpath" for o in parsed):
-        return True  # there may be more than we know of; Hydra checks
+        return True  # that path may add options that are unknown here; Hydra checks them
     options = loader.get_group_options(group, results_filter=ObjectType.CONFIG)
     for value in ov.values(override):
         if not isinstance(value, (list, dict)) and plain_text(value) in options:
@@ -58,7 +58,7 @@ def check_group(override: Override, loader: ConfigLoader, parsed: Iterable[Overr
 
 
 def _no_such_option(group: str, name: str, options: Sequence[str]) -> UserError:
-    """The error for a name that a group lacks; of a task that is half there, what is missing."""
+    """The error for a name that a group does not have; for an incomplete task, it says what is missing."""
     if group == "task":
         try:
             registry.part("tasks", name)
@@ -70,18 +70,18 @@ def _no_such_option(group: str, name: str, options: Sequence[str]) -> UserError:
 
 
 def _refuse_wrong_task(name: str) -> None:
-    """Raises UserError for a task that is half there or there twice, and for a yaml that has another task's name."""
+    """Raises UserError for a task that is incomplete or exists twice, and for a yaml that has another task's name."""
     file = registry.part("tasks", name).where
     registry.refuse_twice("train", f"{name}PPO")
     named = mapping_of(file).get("name") if file is not None else name
     if named != name:
-        raise UserError(f"task={name}: {file} says name: {named}. A task's yaml says its own name: write name: {name}")
+        raise UserError(f"task={name}: {file} has name: {named}. Allowed: its own name. Write name: {name}")
 
 
 def file_parameters(arguments: Iterable[str]) -> dict[str, str]:
-    """The parameters of the tasks in `arguments` that name a file: their names, short and in full -> in full.
+    """Short and full name -> full name, of each parameter that names a file, for the tasks in `arguments`.
 
-    A task that is unknown or cannot be loaded has none here: `check_group` refuses it.
+    A task that is unknown or cannot be loaded is skipped here: `check_group` refuses it.
     """
     found = {}
     for argument in arguments:

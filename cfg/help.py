@@ -1,6 +1,6 @@
 """The text of `python train.py --help` and `--list-tasks`, generated from the schema and the yaml files.
 
-Help imports no task module, so it prints at once. The list of tasks imports them, and says more.
+Help imports no task module, so it prints at once. The list of tasks imports them, and shows more.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def help_text(width: int | None = None, arguments: Sequence[str] = ()) -> str:
         _table("Physics (physics=...)", _described("physics"), width),
         _table("Learner settings (train=...; default: the task's own)", [*_described("train"), *_defaults()], width),
         _table("Keys", _rows(k for k in Schema().keys(RootConfig).values() if section(k.hint) is None), width),
-        _table(f"Keys of a section, set as section.key=value: {_whose(algorithm)}", _train_rows(algorithm), width),
+        _table(f"Keys of a section, set as section.key=value: {_keys_of(algorithm)}", _train_rows(algorithm), width),
         _table("Continuous training: online.*", _rows(_below(OnlineConfig, "online.")), width),
         _table("task.* (defaults are the task's own; with --help task=<Task>, its params too)", _task_rows(), width),
         _table("sim.* and physics.*", _rows([*_below(SimConfig, "sim."), *_below(PhysicsConfig, "physics.")]), width),
@@ -77,7 +77,7 @@ def help_text(width: int | None = None, arguments: Sequence[str] = ()) -> str:
 
 
 def _algorithm(arguments: Sequence[str]) -> str:
-    """Whose keys are shown."""
+    """The algorithm whose keys are shown."""
     found = DEFAULT
     for argument in arguments:
         name, _, value = argument.partition("=")
@@ -88,8 +88,8 @@ def _algorithm(arguments: Sequence[str]) -> str:
     return found
 
 
-def _whose(algorithm: str) -> str:
-    others = "" if len(registry.names("algorithms")) == 1 else " (--help train.algorithm=<name>: another's)"
+def _keys_of(algorithm: str) -> str:
+    others = "" if len(registry.names("algorithms")) == 1 else " (of another: --help train.algorithm=<name>)"
     return f"train.* of {algorithm}{others}"
 
 
@@ -98,7 +98,7 @@ def _train_rows(algorithm: str) -> list[tuple[str, str]]:
 
 
 def _defaults() -> list[tuple[str, str]]:
-    """A row for each algorithm, whose name chooses it."""
+    """One row for each algorithm that `train=` can choose by its own name, because no yaml has that name."""
     taken = registry.yaml_files("train")
     return [(name, f"{name} with its own defaults") for name in registry.names("algorithms") if name not in taken]
 
@@ -131,15 +131,15 @@ def _described(group: str) -> list[tuple[str, str]]:
     """(name, first comment line) of each yaml file of a group; @package lines do not count."""
     rows = []
     for project in registry.projects():
-        whose = "" if project is registry.projects()[0] else f"({project.name}) "
-        rows += [(name, whose + _first_comment(path)) for name, path in project.yaml_files(group).items()]
+        owner = "" if project is registry.projects()[0] else f"({project.name}) "
+        rows += [(name, owner + _first_comment(path)) for name, path in project.yaml_files(group).items()]
     return sorted(rows)
 
 
 def _first_comment(path: Path) -> str:
     try:
         lines = text_of(path).splitlines()
-    except UserError as error:  # it must not hide the others
+    except UserError as error:  # one unreadable file must not hide the others
         return f"cannot be used: {error}"
     for line in lines:
         text = line.lstrip("#").strip()
@@ -168,7 +168,7 @@ def _meaning(key: Key) -> str:
 
 
 def _table(title: str, rows: Sequence[tuple[str, str]], width: int) -> str:
-    """Rows as two columns; a first column that is too wide stands on a line of its own."""
+    """Format rows as two columns; a name that is too wide gets a line of its own."""
     column = min(34, max((len(name) for name, _ in rows), default=0) + 2, width // 2)
     lines = [f"{title}:"]
     for name, text in rows:
@@ -180,7 +180,7 @@ def _table(title: str, rows: Sequence[tuple[str, str]], width: int) -> str:
 
 
 def tasks_text(width: int | None = None) -> str:
-    """What `--list-tasks` prints: name, one line, action spec, control rate and episode length of each task."""
+    """What `--list-tasks` prints: name, description, action spec, control rate and episode length of each task."""
     rows = [(name, _about(name)) for name in TASKS]
     tables = [_table("Tasks", rows, width or _terminal())]
     if registry.broken():
@@ -191,7 +191,7 @@ def tasks_text(width: int | None = None) -> str:
 
 
 def _about(name: str) -> str:
-    """One task's description and facts, or why it cannot be used: one that is broken must not hide the others."""
+    """Describe one task, or say why it cannot be used: a broken task must not hide the others."""
     try:
         part, task = registry.part("tasks", name), TASKS[name]
         config = compose([f"task={name}"]).task
@@ -200,8 +200,8 @@ def _about(name: str) -> str:
     except UserError as error:
         return f"cannot be used: {error.message.splitlines()[0]}"
     first = (task.__doc__ or "").strip().partition("\n")[0]
-    whose = "" if part.project is registry.projects()[0] else f" From {part.source}."
-    return f"{first} {facts}{whose}"
+    origin = "" if part.project is registry.projects()[0] else f" From {part.source}."
+    return f"{first} {facts}{origin}"
 
 
 def _facts(task: Any, config: Any) -> str:

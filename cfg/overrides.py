@@ -1,8 +1,8 @@
-"""The command line's `key=value` arguments: read by Hydra's own grammar, judged before Hydra composes them.
+"""Parse the command line's `key=value` arguments with Hydra's grammar, and check them before Hydra composes them.
 
 parse(["task=Ant", "seed=1,2"])        # Hydra's Override objects; UserError with the right quoting
 jobs(parsed)                           # the override lists that a sweep must be able to compose
-quoted("checkpoint", "/a b/ep=1.pth")  # checkpoint="/a b/ep=1.pth"  (what Hydra must see)
+quoted("checkpoint", "/a b/ep=1.pth")  # checkpoint="/a b/ep=1.pth"  (as Hydra must get it)
 """
 
 from __future__ import annotations
@@ -27,15 +27,14 @@ KEY_SHAPE = re.compile(r"\w[\w$-]*([./]\w[\w$-]*)*(@[\w.:]*)?")
 
 
 def quoted(key: str, text: str) -> str:
-    """`key="text"` such that Hydra's grammar gives back exactly `text`."""
+    """`key="text"`, quoted so that Hydra's parser returns exactly `text`."""
     quote = Quote.double if '"' not in text else Quote.single
     return f"{key}={QuotedString(text.replace('${', chr(92) + '${'), quote).with_quotes()}"
 
 
 def typed_safely(key: str, text: str) -> str:
-    """What to type in a shell so that `key` becomes `text`; ~ is spelt out, as no shell expands it there."""
-    text = os.path.expanduser(text)
-    return f"{key}={text}" if PLAIN_PATH.fullmatch(text) else shlex.quote(quoted(key, text))
+    """What to type in a shell so that `key` becomes `text`; ~ is expanded, because a shell does not expand it there."""
+    return shlex.quote(quoted(key, os.path.expanduser(text)))
 
 
 def split(argument: str) -> tuple[str, str, str]:
@@ -46,9 +45,9 @@ def split(argument: str) -> tuple[str, str, str]:
 
 
 def spelt_out(argument: str, files: Mapping[str, str]) -> str:
-    """`asset=hand.xml` as `task.params.asset="/home/you/hand.xml"`, which holds wherever the run is opened later.
+    """Turn `asset=hand.xml` into `task.params.asset="/home/you/hand.xml"`, which is valid from any directory.
 
-    `files`: what may be typed for a parameter that names a file -> its key. Raises UserError for an empty path.
+    `files` maps what may be typed for a parameter that names a file to its key. Raises UserError for an empty path.
     """
     _, typed, value = split(argument)
     if typed not in files or not value:
@@ -64,7 +63,7 @@ def spelt_out(argument: str, files: Mapping[str, str]) -> str:
 
 
 def parse(arguments: Sequence[str], loader: ConfigLoader | None = None) -> list[Override]:
-    """Hydra's reading of the arguments; `loader` is needed by glob sweeps.
+    """Parse the arguments as Hydra does; glob sweeps need the `loader`.
 
     Raises UserError for malformed and repeated arguments, deletions and `+defaults`.
     """
@@ -106,8 +105,8 @@ def _malformed(argument: str) -> UserError:
         return UserError(f"{argument}: one '=' too many. Allowed: key=value. Write {key}={value.lstrip('=+')}")
     text = value[1:].strip("\"'")
     return UserError(
-        f"{argument}: the value cannot be read: blanks and = , : [ ] {{ }} ( ) ~ and quotes are Hydra's grammar.\n"
-        f"Allowed: the value in quotes, and the whole in quotes for the shell:\n    {typed_safely(key, text)}"
+        f"{argument}: the value cannot be read: blanks, quotes and = , : [ ] {{ }} ( ) ~ have a meaning for Hydra.\n"
+        f"Allowed: the value in quotes, and the whole argument in quotes for the shell:\n    {typed_safely(key, text)}"
     )
 
 
@@ -119,7 +118,7 @@ def _refuse_kind(override: Override, argument: str) -> None:
             "Choose groups by name: config=..., task=..., train=..., sim=..., physics=..."
         )
     if override.is_delete() and not override.is_hydra_override():
-        instead = f"{key}.enabled=false" if RANDOMIZATION.fullmatch(key) else f"{key}=null if a key may be null"
+        instead = f"{key}.enabled=false" if RANDOMIZATION.fullmatch(key) else f"{key}=null if the key may be null"
         raise UserError(f"{argument}: keys cannot be deleted. Allowed: key=value; {instead}.")
     if RANDOMIZATION.fullmatch(key) and override._value is None:
         raise UserError(f"{argument}: an entry cannot be null. To switch it off: {key}.enabled=false")
@@ -133,7 +132,7 @@ def values(override: Override) -> list[object]:
         return [override._value]
     if not override.is_discrete_sweep():
         raise UserError(
-            f"{override.input_line}: an interval has no single values. Allowed: a,b,c, range(start,stop,step) "
+            f"{override.input_line}: an interval does not name single values. Allowed: a,b,c, range(start,stop,step) "
             f"or choice(a,b,c), with -m"
         )
     return list(override.sweep_iterator())
@@ -159,9 +158,10 @@ def refuse_sweep(override: Override, is_text: bool) -> None:
 
 
 def jobs(parsed: Sequence[Override]) -> list[list[str]]:
-    """Override lists that together hold each value of a sweep: the first of each, then each other with the first ones.
+    """Override lists that together contain each value of a sweep.
 
-    Composing these finds what a single value breaks without composing the whole product.
+    The first list has the first value of every key. Each further list changes one key to another of its values.
+    Composing them finds each value that is invalid by itself, without composing the whole product.
     """
     columns = [texts(o) for o in parsed]
     if not all(columns):
@@ -178,9 +178,9 @@ def count_jobs(parsed: Iterable[Override]) -> int:
 
 
 def as_text(override: Override) -> str:
-    """The override with numbers and truth values turned into the text that was typed.
+    """The override with numbers and booleans turned back into the text that was typed.
 
-    Hydra reads `checkpoint=20250801_095943` as the number 20250801095943; a key that holds text must not lose it.
+    Hydra reads `checkpoint=20250801_095943` as the number 20250801095943; a key that holds text must keep the text.
     """
     raw = override.get_value_string().strip()
     value = override._value

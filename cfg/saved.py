@@ -1,8 +1,8 @@
-"""A run's saved configuration, seen again by a later session.
+"""Use a run's saved configuration in a later session.
 
-A test knows its run: task and training settings come from the run, everything else from the session. Keys that an
-old run lacks take the schema's default; keys that the schema no longer has are dropped with a word. What the command
-line says inside `task.` applies last.
+In a test, the task and training settings come from the run, and everything else from the session. Keys that an old
+run lacks get the schema's default; keys that the schema no longer has are dropped, and the log names them. Overrides
+of `task.*` on the command line apply last.
 
     config = with_run_config(config, state["config"], explicit_task="Ant", overrides=["task.rewards.forward=2"])
 """
@@ -52,7 +52,7 @@ ALWAYS_SESSION = (
 def with_run_config(config: C, saved: dict[str, Any] | None, explicit_task: str | None, overrides: Iterable[str]) -> C:
     """The session's configuration with the run's task and training settings. `config` is not changed.
 
-    `saved`: the configuration out of a checkpoint, None in a plain rl_games file, which is then of `explicit_task`.
+    `saved` is the configuration in a checkpoint, or None for a plain rl_games file, which then is of `explicit_task`.
     Raises UserError if the command line contradicts the run, or the run's configuration cannot be used.
     """
     if saved is None:
@@ -78,22 +78,22 @@ def with_run_config(config: C, saved: dict[str, Any] | None, explicit_task: str 
 
 
 def _engine_of(config: RootConfig) -> SimConfig:
-    """The session's engine; of a run whose task has no bodies, the one without."""
+    """The session's engine, or the engine without bodies if the run's task has none."""
     return dataclasses.replace(config.sim, engine=BODILESS) if TASKS[config.task.name].own_dynamics else config.sim
 
 
 def resumed_config(config: RootConfig, saved: dict[str, Any], given: Iterable[str]) -> RootConfig:
-    """The run's own configuration, but for the few keys that may change while it is continued.
+    """The run's own configuration, except for the few keys that may change when it is resumed.
 
-    `config` is this command line's, `given` the paths of the keys that it names itself. Raises UserError if one of
-    those contradicts the run.
+    `config` is the configuration of this command line, and `given` are the paths of the keys that were typed. Raises
+    UserError if a typed key contradicts the run.
     """
     name, session = _task_name(saved), as_dict(config)
     before = _typed(saved, name)
-    saved = as_dict(before)  # what an old run lacks has the schema's default
+    saved = as_dict(before)  # keys that an old run lacks get the schema's default
     given = [path for path in given if path not in ("config", *ALWAYS_SESSION)]
     files = [key.path for key in Schema().keys(TASKS[name].Params, "task.params.").values() if key.doc.file]
-    free = (*SESSION, *files)  # a file may lie elsewhere by now
+    free = (*SESSION, *files)  # a file may have been moved since
     for path in given:
         mine, theirs = (_identity(part, path, given) for part in (session, saved))
         if path not in free and mine != theirs:
@@ -111,18 +111,18 @@ def resumed_config(config: RootConfig, saved: dict[str, Any], given: Iterable[st
 
 
 def whole_config(saved: dict[str, Any]) -> RootConfig:
-    """A configuration that `as_dict` gave, of a known task. Raises UserError if it cannot be used."""
+    """The typed configuration from a result of `as_dict`. Raises UserError if it cannot be used."""
     return _typed(saved, _task_name(saved))
 
 
 def algorithm_in(saved: Any) -> str:
-    """The algorithm of a run by its saved configuration; one that says none was made before there was a choice."""
+    """The algorithm of a run by its saved configuration; a run that names none was made before there was a choice."""
     train = saved.get("train") if isinstance(saved, dict) else None
     return str(train.get("algorithm", DEFAULT)) if isinstance(train, dict) else DEFAULT
 
 
 def _settings_class(saved: dict[str, Any]) -> type[TrainConfig]:
-    """Raises UserError if the run's algorithm is not here."""
+    """The settings class of the run's algorithm. Raises UserError if the algorithm is not installed."""
     algorithm = algorithm_in(saved)
     try:
         return settings_class(algorithm)
@@ -130,12 +130,12 @@ def _settings_class(saved: dict[str, Any]) -> type[TrainConfig]:
         if algorithm in registry.names("algorithms"):
             raise
         raise UserError(
-            f"the checkpoint's {error} An algorithm of your own is found with projectDir=<its folder>"
+            f"the checkpoint's {error} If it is an algorithm of your own, add projectDir=<its folder>"
         ) from error
 
 
 def _typed(content: dict[str, Any], task_name: str) -> RootConfig:
-    """A whole saved configuration as dataclasses."""
+    """A complete saved configuration as dataclasses."""
     parts = typed_parts(content, task_name)
     rest = {k: v for k, v in content.items() if k not in (*FROM_RUN, PROJECT)}
     return dataclasses.replace(_checked(rest, RootConfig, Schema(), ""), **parts)
@@ -156,7 +156,7 @@ def _checked(content: Any, cls: type[T], schema: Schema, path: str) -> T:
 
 
 def _known(content: dict[str, Any], cls: type, schema: Schema, path: str) -> dict[str, Any]:
-    """The keys that the schema knows; says which ones are dropped."""
+    """The keys that the schema knows; the log names those that are dropped."""
     dropped = list(_unknown(content, cls, schema, path))
     if dropped:
         log.warning("dropped keys of the run that this version does not know: %s", ", ".join(dropped))
@@ -180,7 +180,7 @@ def _at(content: dict[str, Any], path: str) -> Any:
 
 
 def _identity(content: dict[str, Any], path: str, given: list[str]) -> Any:
-    """What of a key must be equal: of a group the name that was chosen; keys inside count if they are given."""
+    """The part of a value that a resumed run must keep: a group's name, or the physics keys that were not typed."""
     value = _at(content, path)
     if path in IDENTITIES:
         return value[IDENTITIES[path]]
@@ -198,7 +198,7 @@ def _shown(value: Any) -> Any:
 def typed_parts(content: dict[str, Any], task_name: str) -> dict[str, Any]:
     """`task` and `train` of a saved configuration as dataclasses.
 
-    Raises UserError if a key without a default is missing, or a value is not one.
+    Raises UserError if a key without a default is missing, or a value is invalid.
     """
     settings = _settings_class(content)
     schema = Schema(TASKS[task_name].Params, settings)
@@ -242,12 +242,12 @@ def _task_name(saved: dict[str, Any]) -> str:
 
 
 def _apply(content: dict[str, Any], overrides: Iterable[str]) -> None:
-    """Sets the keys of `overrides` that lie inside `task.`; those inside `train.` contradict the run."""
+    """Set the keys of `overrides` inside `task.`. Raises UserError for a key inside `train.`."""
     for override in OverridesParser.create().parse_overrides(list(overrides)):
         part, _, rest = override.key_or_group.partition(".")
         if part == "train" and rest:
             raise UserError(
-                f"{override.input_line}: training settings come from the checkpoint's run in a test. Leave it out."
+                f"{override.input_line}: in a test, training settings come from the checkpoint's run. Leave it out."
             )
         if part == "task" and rest:
             node = OmegaConf.create(content[part])

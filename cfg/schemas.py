@@ -1,4 +1,4 @@
-"""What Hydra reads beside livegym's yaml files: the schema, what is made of it on demand, and other projects' yaml.
+"""What Hydra reads besides livegym's yaml files: the schema, the nodes made from it on demand, other projects' yaml.
 
     register()                      # before Hydra composes
     node_of("Ant")                  # TaskConfig with Ant's parameters
@@ -70,7 +70,7 @@ def settings_node_of(algorithm: str) -> type:
 
 
 OPTIONS = {"schema/task": "tasks", "train": "algorithms"}
-"""A group -> the kind of part that its options are. Of `schema/train` every name is one: Hydra looks for its yaml."""
+"""A group -> the kind of part that its options name. `schema/train` accepts every name; Hydra looks for its yaml."""
 
 
 def _group_and_name(config_path: str) -> tuple[str, str]:
@@ -79,31 +79,31 @@ def _group_and_name(config_path: str) -> tuple[str, str]:
 
 
 class ProjectFolders(SearchPathPlugin):
-    """Adds the yaml folders of outside projects to Hydra's search path, and the source of what has no yaml."""
+    """Adds the yaml folders of outside projects to Hydra's search path, and `PartSchemas` for options without yaml."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        """Called by Hydra whenever it begins to compose."""
+        """Add them; Hydra calls this each time it begins to compose."""
         for project in registry.projects()[1:]:
             search_path.append(project.name, f"file://{project.cfg}")
         search_path.append("livegym", f"{PartSchemas.scheme()}://")
 
 
 class PartSchemas(ConfigSource):
-    """Groups whose options are made when they are chosen, so no other task's or algorithm's code is run.
+    """Groups whose options are made when they are chosen, so that no other task's or algorithm's code is run.
 
-    `schema/task` has an option for each task, `schema/train` for all settings that `train=` can choose, and `train`
-    itself one for each algorithm, with the algorithm's own defaults.
+    `schema/task` has an option for each task. `schema/train` has one for each name that `train=` can choose. `train`
+    itself has one for each algorithm, with the algorithm's own defaults.
     """
 
     GROUPS = ("", "schema", "schema/task", "schema/train", "train")
 
     @staticmethod
     def scheme() -> str:
-        """What Hydra knows it by."""
+        """The URL scheme by which Hydra knows this source."""
         return "livegym"
 
     def load_config(self, config_path: str) -> ConfigResult:
-        """One option. Raises UserError if its code cannot be loaded."""
+        """Make one option. Raises UserError if its code cannot be loaded."""
         group, name = _group_and_name(config_path)
         if group == "train":
             node = OmegaConf.create({"algorithm": name})
@@ -114,20 +114,20 @@ class PartSchemas(ConfigSource):
         return ConfigResult(provider=self.provider, path=self.full_path(), config=node, header={"package": None})
 
     def available(self) -> bool:
-        """Always there."""
+        """True: this source is always available."""
         return True
 
     def is_group(self, config_path: str) -> bool:
-        """Whether it holds options."""
+        """Whether the path is a group."""
         return config_path.strip("/") in self.GROUPS
 
     def is_config(self, config_path: str) -> bool:
-        """Whether it is one of the options."""
+        """Whether the path is an option of a group."""
         group, name = _group_and_name(config_path)
         return group == "schema/train" or (group in OPTIONS and name in registry.names(OPTIONS[group]))
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
-        """The names in it."""
+        """The names of the options and groups in a group."""
         path = config_path.strip("/")
         if path in OPTIONS:
             return [] if results_filter is ObjectType.GROUP else registry.names(OPTIONS[path])

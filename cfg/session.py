@@ -18,10 +18,10 @@ from livegym.schema.settled import SettledConfig
 
 @dataclass(frozen=True)
 class Session:
-    """One command, whatever policy or run it is about."""
+    """One command line, independent of the policy or run that it uses."""
 
-    config: SettledConfig  # before anything comes from a run
-    provenance: Provenance  # its `overrides` are what was typed
+    config: SettledConfig  # before a run's settings are applied
+    provenance: Provenance  # its `overrides` are the typed arguments
 
     @property
     def keys(self) -> list[str]:
@@ -34,7 +34,7 @@ class Session:
 
     @property
     def task(self) -> str | None:
-        """The task, if it was typed; None: it is a default."""
+        """The task if it was typed; None if it is the default."""
         return self.config.task.name if self.gives("task") else None
 
     def config_for(self, saved: dict[str, Any] | None) -> SettledConfig:

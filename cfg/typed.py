@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def plain(cfg: DictConfig) -> dict[str, Any]:
-    """The resolved configuration as a dictionary. Raises UserError for an interpolation that leads nowhere."""
+    """The resolved configuration as a dictionary. Raises UserError for an interpolation that does not resolve."""
     try:
         content = OmegaConf.to_container(cfg, resolve=True)
     except (OmegaConfBaseException, RecursionError) as error:
@@ -115,16 +115,16 @@ def resolved_dict(cfg: DictConfig) -> dict[str, Any]:
 
 
 def as_dict(config: RootConfig) -> dict[str, Any]:
-    """A typed configuration as plain values with secrets hidden: what is embedded in checkpoints.
+    """A typed configuration as plain values with secrets hidden, as it is embedded in checkpoints.
 
-    Beside the keys, `project` says whose task it is (`projects.record`).
+    In addition to the keys, `project` names the task's project (`projects.record`).
     """
     content = redacted(plain_dict(config))
     return {**content, PROJECT: record(config.task.name)}
 
 
 def plain_dict(config: RootConfig) -> dict[str, Any]:
-    """A typed configuration as plain values, secrets and all: what a child process is given."""
+    """A typed configuration as plain values, including secrets, for a child process."""
     return typing.cast(dict[str, Any], _listed(dataclasses.asdict(config)))
 
 
@@ -135,18 +135,18 @@ def _listed(content: Any) -> Any:
 
 
 def yaml_text(cfg: DictConfig, *, resolve: bool = True) -> str:
-    """Strict YAML with secrets hidden; `resolve=False` keeps interpolations. Numbers are numbers to every reader."""
+    """Strict YAML with secrets hidden; `resolve=False` keeps interpolations."""
     content = resolved_dict(cfg) if resolve else redacted(OmegaConf.to_container(cfg, resolve=False))
     return to_yaml(content)
 
 
 def to_yaml(content: dict[str, Any]) -> str:
-    """Strict YAML of plain values: numbers are numbers to every reader."""
+    """Strict YAML of plain values: every YAML parser reads numbers as numbers."""
     return OmegaConf.to_yaml(OmegaConf.create(content))
 
 
 def hide_secrets(path: Any) -> None:
-    """Rewrites a YAML file that somebody else wrote, without its secrets; the file appears whole or not at all."""
+    """Rewrite a YAML file, such as one by Hydra, without its secrets; the replacement is atomic."""
     content = yaml.safe_load(path.read_text())
     hidden = redacted(content)
     if hidden != content:

@@ -1,9 +1,9 @@
-"""Whether a composed configuration makes sense: names, types, ranges, and the rules between keys.
+"""Check a composed configuration: names, types, ranges, and the rules between keys.
 
     validate(cfg)                  # UserError: the value, what is allowed, the next move
-    num_envs_of(cfg)               # numEnvs, or what the mode and the task say
+    num_envs_of(cfg)               # numEnvs, or the default of the mode and the task
 
-An algorithm's own rules (how a batch is cut) are not applied to a test: one environment can always be watched.
+An algorithm's own rules (how it splits a batch) are not applied to a test: one environment can always be watched.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from livegym.schema.keys import Schema, section, value_hint
 from livegym.schema.values import check
 from livegym.utils.errors import UserError
 
-TEST_ENVS = 4  # environments of a test that names no number
+TEST_ENVS = 4  # environments of a test without numEnvs
 ENGINE_DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 
 
@@ -34,7 +34,7 @@ def num_envs_of(cfg: Any) -> int:
 
 
 def validate(cfg: DictConfig) -> None:
-    """Raises UserError for the first thing that is wrong; changes nothing."""
+    """Raises UserError for the first fault; changes nothing."""
     content = plain(cfg)
     content.pop("hydra", None)
     _require(Schema(), RootConfig, content, "")
@@ -49,8 +49,8 @@ def validate(cfg: DictConfig) -> None:
     config = build(RootConfig, content, schema)
     if config.projectDir != registry.project_dir():
         raise UserError(
-            f"projectDir={config.projectDir}: it is set in a yaml file, and its code would be loaded unasked. "
-            "Allowed: on the command line only. Take it out of the yaml."
+            f"projectDir={config.projectDir}: a yaml file sets it, and would load code that the command line does not "
+            "name. Allowed: on the command line only. Remove it from the yaml."
         )
     check_device(config.device)
     check_bodies(config)
@@ -97,12 +97,12 @@ def _check_noise(content: dict[str, Any], schema: Schema) -> None:
 
 
 def check_device(device: str) -> None:
-    """Raises UserError unless the device is cpu, or a CUDA device that is here."""
+    """Raises UserError unless the device is cpu, or a CUDA device of this machine."""
     if not ENGINE_DEVICE.fullmatch(device):
         raise UserError(f"device={device}: unknown. Allowed: cpu, cuda, cuda:<n>. For example device=cpu.")
     if device == "cpu":
         return
-    import torch  # only now: it takes seconds, and help or a wrong key should not wait for it
+    import torch  # imported here because it takes seconds, and --help or a wrong key should not wait for it
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     here = ["cpu", *(f"cuda:{i}" for i in range(count))]
@@ -117,15 +117,17 @@ def _check_start(config: RootConfig) -> None:
     if not config.resume:
         return
     if config.mode not in ("train", "continuous"):
-        raise UserError("resume=true: only training resumes. Allowed in mode=test: resume=false. Use config=train.")
+        raise UserError(
+            "resume=true: only a training run can be resumed. Allowed in mode=test: resume=false. Use config=train."
+        )
     if config.checkpoint is None:
         raise UserError(
-            "resume=true: which run? checkpoint=null. Allowed: latest, best, a run directory, a unique part of its "
-            "name, or a .pth. For example resume=true checkpoint=latest"
+            "resume=true: it needs a run, but checkpoint=null. Allowed: latest, best, a run directory, a unique part "
+            "of its name, or a .pth. For example resume=true checkpoint=latest"
         )
 
 
-STRONGER = (  # (key, what replaces it)
+STRONGER = (  # (key, the key that replaces it)
     ("saveInterval", "saveFrequency"),
     ("train.max_iterations", "maxIterations"),
     ("task.num_envs", "numEnvs"),
@@ -133,7 +135,7 @@ STRONGER = (  # (key, what replaces it)
 
 
 def unused_keys(cfg: DictConfig, is_explicit: Callable[[str], bool]) -> list[str]:
-    """A sentence for each key that was given but has no effect: in this mode, or beside another one."""
+    """A sentence for each typed key that has no effect, in this mode or because of another key."""
     beside = [
         f"{weak}={OmegaConf.select(cfg, weak)} has no effect: {strong}={OmegaConf.select(cfg, strong)} replaces it"
         for weak, strong in STRONGER

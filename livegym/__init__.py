@@ -2,8 +2,8 @@
 
     from livegym.tasks.base import Task
 
-In a checkout the rooms (`cfg/`, `tasks/`, ...) lie beside this folder, in an installed package inside it. Both are
-imported by the same names, and a checkout always runs its own code, whatever else is installed.
+In a checkout, the subpackages (`cfg/`, `tasks/`, ...) are beside this folder; in an installed package, they are inside
+it. Both are imported by the same names, and a checkout always runs its own code, even if livegym is installed, too.
 """
 
 from pathlib import Path
@@ -11,9 +11,9 @@ from pathlib import Path
 __version__ = "0.2.0"
 
 HOME = Path(__file__).resolve().parent.parent
-"""The folder to have on `sys.path` for this code to be found."""
+"""The folder that must be on `sys.path` to import this code."""
 ROOT = HOME / "livegym"
-"""The folder that holds the rooms."""
+"""The folder that holds the subpackages."""
 if not (ROOT / "cfg").is_dir():
     ROOT = HOME
     __path__.append(str(ROOT))

@@ -1,4 +1,4 @@
-"""What a process does that `utils/child.py` started: one job, with the configuration that it reads as JSON."""
+"""The program of a child process that `utils/child.py` starts: one job, with a request read as JSON from stdin."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from livegym.utils.signals import StopFlag
 
 
 def main() -> int:
-    """The process; returns its exit status: the job's, or a UserError's."""
+    """Run the job of this process, and return its exit status, or that of a UserError."""
     setup_logging("info")
     request = json.load(sys.stdin)
     try:

@@ -1,4 +1,4 @@
-"""What every task must do, whoever wrote it: checks that a project's own tests call.
+"""The contract that every task must keep, as checks that a project's own tests call.
 
     from livegym.contract import CHECKS, tasks_in
 
@@ -7,7 +7,8 @@
     def test_contract(task, check):
         check(task)
 
-A check takes a task's name and raises AssertionError that says what is wrong, or UserError if it cannot be made.
+A check takes a task's name. It raises an AssertionError that says what is wrong, or UserError if it cannot make the
+task.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ from livegym.tasks.stream_task import StreamTask
 
 
 def tasks_in(folder: str | Path) -> list[str]:
-    """Names of the tasks of the project in a folder, which counts from now on. Raises UserError if it is none."""
+    """Names of the tasks of the project in a folder, which this process uses from now on.
+
+    Raises UserError if the folder is not a project.
+    """
     registry.use(str(folder))
     near = registry.project_in_use()
     return sorted(near.yaml_files("task"))
@@ -70,11 +74,14 @@ def values_are_finite_float32(task: str) -> None:
 
 
 def equal_seeds_give_equal_rollouts(task: str) -> None:
-    """And other seeds give other ones: all that is random comes from the generator that `reset` is given."""
+    """Equal seeds give equal rollouts, other seeds others: every draw uses the generator that `reset` is given."""
     first, second, other = (rollout(environments(task, seed=seed), 30) for seed in (3, 3, 4))
     same = all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
     _hold(same, f"{task}: two rollouts with seed 3 differ; draw from `rng` only")
-    _hold(not torch.equal(first[0], other[0]), f"{task}: seeds 3 and 4 begin alike; draw the start from `rng`")
+    _hold(
+        not torch.equal(first[0], other[0]),
+        f"{task}: seeds 3 and 4 give the same first observation; draw the start from `rng`",
+    )
 
 
 def the_time_limit_truncates(task: str) -> None:
@@ -91,7 +98,7 @@ def the_time_limit_truncates(task: str) -> None:
 
 
 def a_resumed_state_goes_on_bit_for_bit(task: str) -> None:
-    """What a task remembers between steps is in its buffers, so a saved state is the whole state."""
+    """What a task remembers between steps is in its buffers, so a saved state is complete."""
     env = environments(task)
     rollout(env, 20)
     state, rng = env.state_dict(), torch.Generator().manual_seed(1)
@@ -114,19 +121,19 @@ def a_subset_goes_on_alone_as_among_others(task: str) -> None:
     scratch = environments(task, num_envs=2, seed=5, noise={})
     scratch.load_state_dict(env.state_dict(picked))
     action = random_action(env, torch.Generator().manual_seed(1))
-    # the step itself: resets draw from generators that differ in how much they have drawn
+    # compare the observations before the reset: the generators have drawn different amounts, so resets differ
     alone, among = scratch.step(action[picked]).final_obs["policy"], env.step(action).final_obs["policy"][picked]
-    _hold(torch.equal(alone, among), f"{task}: an environment's step depends on which others there are")
+    _hold(torch.equal(alone, among), f"{task}: an environment's step depends on the other environments")
 
 
 def it_keeps_to_its_side(task: str) -> None:
-    """A frozen dataclass of parameters, a docstring, a success reason that the yaml has, and the picture it names."""
+    """Params is a frozen dataclass, and docstring, success reason and picture are as the contract says."""
     cls, env = TASKS[task], environments(task)
     reasons = env.config.terminations
     if isinstance(env.task, StreamTask):
         env.task.picture_path()
     frozen = dataclasses.is_dataclass(cls.Params) and cls.Params.__dataclass_params__.frozen  # type: ignore[attr-defined]
-    _hold(frozen, f"{task}: Params is no frozen dataclass")
+    _hold(frozen, f"{task}: Params is not a frozen dataclass")
     _hold(bool(cls.__doc__), f"{task}: its class has no docstring, which --list-tasks shows")
     named = cls.success_reason is None or cls.success_reason in reasons
     _hold(named, f"{task}: success_reason={cls.success_reason} is not among its terminations {', '.join(reasons)}")
@@ -140,7 +147,7 @@ CHECKS: tuple[Callable[[str], None], ...] = (
     a_subset_goes_on_alone_as_among_others,
     it_keeps_to_its_side,
 )
-"""All of them."""
+"""All checks, each a function of a task's name."""
 
 
 def _hold(holds: bool, otherwise: str) -> None:

@@ -1,4 +1,4 @@
-"""What a message tells its reader to type: the command that was used, and the project that was named.
+"""The commands that messages tell the user to type, with the program and the project that the user named.
 
 command("config=test", "checkpoint=latest")     # livegym config=test checkpoint=latest projectDir=my_robot
 """
@@ -12,7 +12,7 @@ import sys
 from livegym.projects import registry
 
 PROGRAM = "LIVEGYM_PROGRAM"
-"""Environment variable: what was typed to start the process that this one belongs to."""
+"""Environment variable that tells a child process which program the user typed."""
 
 
 def program() -> str:
@@ -26,7 +26,7 @@ def program() -> str:
 
 
 def command(*arguments: str) -> str:
-    """The whole command, for a person to copy: arguments as given, and projectDir if it was."""
+    """A complete command to copy: the arguments as given, and projectDir if it was typed."""
     folder = registry.project_dir()
     named = [] if folder is None else [f"projectDir={shlex.quote(folder)}"]
     return " ".join([program(), *arguments, *named])

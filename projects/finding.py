@@ -1,8 +1,8 @@
-"""Finds the projects of this process, without running any of their code.
+"""Find the projects of this process, without running any of their code.
 
 found = find(project_dir=None)
 found.projects          # livegym first, then the one in projectDir or the current directory, then installed ones
-found.broken            # why an installed one cannot be used; the others go on
+found.broken            # why an installed one cannot be used; the others still can
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LIVEGYM = Project(
 
 @dataclass(frozen=True)
 class EntryPart:
-    """One entry point of a kind of part, such as `livegym.gates`: a part without a place in a folder."""
+    """A part that is found by an entry point, such as one in the group `livegym.gates`, not by a file in a folder."""
 
     kind: str
     name: str
@@ -47,7 +47,7 @@ class EntryPart:
 
 @dataclass(frozen=True)
 class FoundProjects:
-    """What there is in this process."""
+    """The projects of this process, and the parts that entry points name."""
 
     projects: tuple[Project, ...]
     entry_parts: tuple[EntryPart, ...]
@@ -55,17 +55,17 @@ class FoundProjects:
 
 
 def find(project_dir: str | None) -> FoundProjects:
-    """Looks in all three places. Raises UserError if `project_dir`, or the current directory's project, is unusable."""
+    """Search all three places. Raises UserError if `project_dir`, or the current directory's project, is unusable."""
     near = _near(project_dir)
     projects = [LIVEGYM, *([near] if near is not None else [])]
     broken: dict[str, str] = {}
     for point in _points("tasks"):
         try:
             project = _installed(point)
-        except Exception as error:  # noqa: BLE001 - whatever another's package raises must not end the other projects
+        except Exception as error:  # noqa: BLE001 - an error in one installed package must not disable the other projects
             broken[_source(point)] = str(error) or type(error).__name__
             continue
-        if near is None or project.name != near.name:  # of one project, the folder that was named is meant
+        if near is None or project.name != near.name:  # a project that is also installed is taken from the named folder
             projects.append(project)
     return FoundProjects(tuple(projects), tuple(_entry_parts(near)), broken)
 
@@ -90,7 +90,7 @@ def is_project(folder: Path) -> bool:
 
 
 def project_above() -> Path | None:
-    """The nearest folder above the current one that is a project, for a hint: what is in it is loaded only if asked."""
+    """The nearest folder above the current one that is a project, for a hint: its code is loaded only if named."""
     for folder in Path.cwd().parents:
         with contextlib.suppress(UserError):
             if is_project(folder):
@@ -137,6 +137,6 @@ def _entry_parts(near: Project | None) -> Iterator[EntryPart]:
 
 
 def importable(project: Project | None) -> None:
-    """Lets a project's modules be imported; nothing to do for livegym and what is installed."""
+    """Lets a project's modules be imported; does nothing for livegym and installed projects."""
     if project is not None and project.near:
         make_importable(project)

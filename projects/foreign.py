@@ -1,9 +1,9 @@
-"""Running other people's code: whatever it raises becomes one UserError that says whose it is and what to do.
+"""Run a project's code: any exception in it becomes one UserError that names the project and says what to do.
 
-with foreign_code("task=Mine: mine.tasks.mine:Mine of projectDir=mine", "cannot be loaded", folder, "Mend it there."):
+with foreign_code("task=Mine: mine.tasks.mine:Mine of projectDir=mine", "cannot be loaded", folder, "Fix it there."):
     import_module("mine.tasks.mine")
 
-`sys.exit()` in it is a mistake like any other. Only Ctrl+C passes, and a UserError that the code raises itself.
+`sys.exit()` in that code is reported in the same way. Only Ctrl+C and a UserError pass unchanged.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from types import TracebackType
 from livegym.utils.errors import UserError
 
 OURS = ("livegym", "importlib")
-"""Packages whose lines in a traceback say nothing about somebody else's mistake."""
+"""Packages whose lines are left out of a traceback, because they do not help to find a mistake in a project's code."""
 
 
 @contextmanager
 def foreign_code(what: str, failed: str, folder: Path | None, advice: str) -> Iterator[None]:
-    """Raises UserError for whatever is raised inside: `what` `failed` (error). `advice`, under its traceback.
+    """Turn any exception inside into a UserError: its traceback, then `what` `failed` (error). `advice`.
 
     `folder` is the project's, which is on `sys.path`: if one of its files hides a library, the message says so.
     """
@@ -32,15 +32,15 @@ def foreign_code(what: str, failed: str, folder: Path | None, advice: str) -> It
         yield
     except (UserError, KeyboardInterrupt):
         raise
-    except BaseException as error:  # also SystemExit, and what derives from neither
+    except BaseException as error:  # also SystemExit, and classes that derive from BaseException alone
         details = _traceback(error)
-        said = " ".join(traceback.format_exception_only(error)[-1].split())
-        hidden = hidden_library(folder, f"{details}{said}") if folder is not None else ""
-        raise UserError(f"{what} {failed} ({said}). {hidden or advice}", details=details) from error
+        summary = " ".join(traceback.format_exception_only(error)[-1].split())
+        hidden = hidden_library(folder, f"{details}{summary}") if folder is not None else ""
+        raise UserError(f"{what} {failed} ({summary}). {hidden or advice}", details=details) from error
 
 
 def _traceback(error: BaseException) -> str:
-    """The traceback from the first line that is not ours; of a syntax error only the place; '' if all is ours."""
+    """The traceback from the first line outside `OURS`; for a syntax error only its location; '' if none is outside."""
     if isinstance(error, SyntaxError):
         return "".join(traceback.format_exception_only(error)[:-1])
     tb: TracebackType | None = error.__traceback__
@@ -50,7 +50,7 @@ def _traceback(error: BaseException) -> str:
 
 
 def hidden_library(folder: Path, text: str) -> str:
-    """The advice for a module in `folder` that hides a library and that `text`, an error, is about; '' if none does."""
+    """The advice if a module in `folder` hides a library and the error `text` is about that module; otherwise ''."""
     others = [entry for entry in sys.path if entry and Path(entry).resolve() != folder]
     for file in sorted([*folder.glob("*.py"), *folder.glob("*/__init__.py")]):
         name = file.stem if file.parent == folder else file.parent.name

@@ -1,4 +1,4 @@
-"""`livegym new my_robot`: makes a project of your own from the template, whole or not at all.
+"""`livegym new my_robot`: create a project of your own from the template, completely or not at all.
 
 new_project("my_robot")        # ./my_robot with a task MyRobot that trains and passes its own tests
 """
@@ -25,7 +25,7 @@ TAKEN = ("livegym", "livegym_client", "tests", "tasks", "cfg", "algorithms", "ga
 
 
 def main(arguments: list[str]) -> int:
-    """The command line after `livegym new`; returns the exit status. Raises UserError for anything but one name."""
+    """The command line after `livegym new`; returns the exit status. Raises UserError unless it is one name."""
     names = [argument for argument in arguments if not argument.startswith("-")]
     if len(arguments) != 1 or len(names) != 1:
         raise UserError(
@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
     with StopFlag() as stop:
         folder = new_project(names[0], stop)
     task = task_name(folder.name)
-    print(f"made {folder}: the task {task}, with its model, settings and tests. Next:")
+    print(f"created {folder}: the task {task}, with its model, settings and tests. Next:")
     print(f"  cd {names[0]}")
     print(f"  livegym config=train_headless task={task}")
     print("  python -m pytest")
@@ -48,10 +48,10 @@ def task_name(project: str) -> str:
 
 
 def new_project(path: str, stop: StopFlag | None = None) -> Path:
-    """Makes the folder `path`, whose last part is the project's name; returns it.
+    """Create the folder `path`, whose last part is the project's name, and return it.
 
-    Raises UserError for a name that cannot be a project's or is taken, for a folder that is there already or cannot be
-    made, and if `stop` is requested. Nothing is left if it fails, and what a killed one left is taken away.
+    Raises UserError for an invalid or taken name, for a folder that exists already or cannot be created, and if `stop`
+    is requested. If it fails, it leaves no files. It removes the files that a killed call for this name has left.
     """
     folder = Path(os.path.expanduser(path))
     name = folder.name
@@ -60,14 +60,14 @@ def new_project(path: str, stop: StopFlag | None = None) -> Path:
     if fault:
         raise UserError(
             f"new {path}: {name!r} cannot be a project's name: it {fault}. Allowed: lower-case letters, digits and _, "
-            "beginning with a letter, and a name that nobody has. For example my_robot"
+            "beginning with a letter, and a name that is not taken. For example my_robot"
         )
     if task in _known_tasks():
         raise UserError(f"new {path}: there is a task {task} already. Allowed: a name that is not taken.")
     if path.startswith("~") and str(folder) == path:
-        raise UserError(f"new {path}: nobody here has that name. Allowed: a path, as {name} or ~/{name}.")
+        raise UserError(f"new {path}: there is no such user. Allowed: a path such as {name} or ~/{name}.")
     if os.path.lexists(folder):
-        raise UserError(f"new {path}: {folder} is there already. Allowed: a new folder. Choose another name.")
+        raise UserError(f"new {path}: {folder} exists already. Allowed: a new folder. Choose another name.")
     if is_library(name):
         raise UserError(f"new {path}: {name} is the name of an installed library. Allowed: a name that is not taken.")
     begun = temporary_name(folder)
@@ -75,17 +75,17 @@ def new_project(path: str, stop: StopFlag | None = None) -> Path:
         _remove_dead(folder)
         _write(begun, name, task)
         if stop is not None and stop.requested:
-            raise UserError(f"new {path}: interrupted. Nothing was made.", exit_code=stop.exit_status)
+            raise UserError(f"new {path}: interrupted. Nothing was created.", exit_code=stop.exit_status)
         begun.rename(folder)
     except OSError as error:
-        raise UserError(f"new {path}: {folder} cannot be made ({error}). Choose another place.") from error
+        raise UserError(f"new {path}: {folder} cannot be created ({error}). Choose another place.") from error
     finally:
         shutil.rmtree(begun, ignore_errors=True)
     return folder
 
 
 def _fault_of(name: str, task: str) -> str:
-    """Why a new project cannot be called so; '' if it can."""
+    """Why a new project cannot have this name; '' if it can."""
     if not NAME.fullmatch(name):
         return "is not lower-case letters, digits and single _"
     if name in TAKEN:
@@ -96,13 +96,13 @@ def _fault_of(name: str, task: str) -> str:
 
 
 def _imported() -> set[str]:
-    """What the template's module imports: a class of such a name would hide it there."""
+    """Names that the template's module imports: a task's class with the same name would hide the import."""
     module = ast.parse((TEMPLATE / "tasks" / "slider.py").read_text())
     return {alias.name for node in module.body if isinstance(node, ast.ImportFrom) for alias in node.names}
 
 
 def _known_tasks() -> list[str]:
-    """All tasks; if the project of the current directory is broken, livegym's own: a new one has no need of it."""
+    """All tasks; if the current directory's project is broken, only livegym's: a new project does not need that one."""
     try:
         return registry.names("tasks")
     except UserError:
@@ -110,7 +110,7 @@ def _known_tasks() -> list[str]:
 
 
 def _remove_dead(folder: Path) -> None:
-    """Takes away what an earlier `new` of this name has left that was killed."""
+    """Remove the temporary folders that earlier calls for this name left when they were killed."""
     for left in folder.parent.glob(f".{folder.name}.*.tmp"):
         if is_left_over(left):
             shutil.rmtree(left, ignore_errors=True)

@@ -1,11 +1,11 @@
-"""One project: a folder with livegym's shape, the package that it is imported as, and what its pyproject.toml says.
+"""One project: a folder with livegym's layout, the package that it is imported as, and its pyproject.toml.
 
     project = project_in("my_robot", "projectDir=my_robot")
     project.yaml_files("task")                 # {"Slider": .../my_robot/cfg/task/Slider.yaml}
     project.modules("tasks")                   # {"slider": "my_robot.tasks.slider"}
 
-A folder that is not installed is imported as a package all the same: `my_robot.tasks.slider` means the same whether
-the project is installed or not.
+A folder that is not installed is imported as a package, too: `my_robot.tasks.slider` means the same whether the project
+is installed or not.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from livegym.projects.reading import bytes_of, pyproject_of, table, text_in
 from livegym.utils.errors import UserError, not_one_of
 
 KINDS = ("tasks", "algorithms", "gates", "simulators")
-"""What a project can bring: the names of its folders, and of the entry points `livegym.<kind>`."""
+"""The kinds of parts that a project can have, which name its folders and its entry points `livegym.<kind>`."""
 HASHED = ("cfg", *KINDS)
 TARGET = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
-"""What an entry point names: module:attribute."""
+"""The form of an entry point's value: module:attribute."""
 KEYS = ("name", "folder")  # of the table [tool.livegym]
 
 
 @dataclass(frozen=True, eq=False)
 class Project:
-    """A folder that holds `cfg/` and `tasks/`, and what it is called."""
+    """A folder that holds `cfg/` and `tasks/`, and its name."""
 
     name: str  # also the package that it is imported as
     folder: Path
@@ -100,7 +100,7 @@ def project_in(folder: str, source: str) -> Project:
     if not os.path.isdir(os.path.join(holds, "cfg")):
         raise UserError(
             f"{source}: there is no {os.path.join(holds, 'cfg')}. Allowed: a folder that holds cfg/ and tasks/ (its "
-            "pyproject.toml may name one below it: [tool.livegym] folder). To begin one: livegym new <name>"
+            "pyproject.toml may name one below it: [tool.livegym] folder). To create one: livegym new <name>"
         )
     name = text_in(file, ours, "name") or text_in(file, described, "name") or file.parent.name
     return Project(
@@ -114,13 +114,13 @@ def project_in(folder: str, source: str) -> Project:
 
 
 def _entry_points(file: Path, content: Mapping[str, Any], kind: str) -> dict[str, str]:
-    """name -> "module:attribute" of a project's entry points. Raises UserError for one that is no such text."""
+    """name -> "module:attribute" of a project's entry points. Raises UserError for a value of another form."""
     points = table(file, content, "project", "entry-points", f"livegym.{kind}")
     for name, target in points.items():
         if not isinstance(target, str) or not TARGET.fullmatch(target):
             raise UserError(
                 f'{file}: {name} = {target!r} in [project.entry-points."livegym.{kind}"]. Allowed: the module and the '
-                f'function that makes it. Write {name} = "<package>.{kind}.{name}:make", or take it away.'
+                f'function that makes it. Write {name} = "<package>.{kind}.{name}:make", or remove it.'
             )
     return dict(points)
 
@@ -128,7 +128,7 @@ def _entry_points(file: Path, content: Mapping[str, Any], kind: str) -> dict[str
 def package_name(name: str, source: str) -> str:
     """The package that a project is imported as: `my-robot` -> my_robot.
 
-    Raises UserError if no package can be called so.
+    Raises UserError if no package can have this name.
     """
     package = re.sub(r"[-.\s]+", "_", name)
     fault = fault_of_package(package)
@@ -138,10 +138,10 @@ def package_name(name: str, source: str) -> str:
 
 
 def wrong_name(source: str, package: str, fault: str) -> UserError:
-    """The error for a project whose package cannot be called so."""
+    """The error for a project whose package cannot have this name."""
     return UserError(
         f"{source}: {package!r} cannot be the name of a package: it {fault}. Allowed: letters, digits and _, and a "
-        'name that nobody has. Give it one in pyproject.toml: [tool.livegym] name = "my_robot"'
+        'name that is not taken. Set it in pyproject.toml: [tool.livegym] name = "my_robot"'
     )
 
 
@@ -152,13 +152,13 @@ def make_importable(project: Project) -> None:
     the project's name.
     """
     package, folder = project.name, str(project.folder)
-    there = sys.modules.get(package)
-    if there is not None:
-        if folder in [str(Path(place).resolve()) for place in getattr(there, "__path__", [])]:
+    imported = sys.modules.get(package)
+    if imported is not None:
+        if folder in [str(Path(place).resolve()) for place in getattr(imported, "__path__", [])]:
             return
         raise UserError(
-            f"{project.source}: its name {package} is that of a module that is in use ({there}). "
-            'Allowed: a name of its own, in pyproject.toml: [tool.livegym] name = "my_robot"'
+            f"{project.source}: its name {package} is also that of a module that is already imported ({imported}). "
+            'Allowed: a name that is not taken. Set it in pyproject.toml: [tool.livegym] name = "my_robot"'
         )
     initial = project.folder / "__init__.py"
     if initial.is_file():
@@ -170,7 +170,7 @@ def make_importable(project: Project) -> None:
         try:
             spec.loader.exec_module(module)
         except BaseException:
-            del sys.modules[package]  # or the next import would find half of it
+            del sys.modules[package]  # otherwise the next import would find a module that is initialised in part
             raise
     else:
         spec = ModuleSpec(package, None, is_package=True)

@@ -1,8 +1,8 @@
-"""Reading the files of a project, which people write by hand: text, yaml, TOML.
+"""Read the files of a project, which are written by hand: text, yaml, TOML.
 
     mapping_of(Path("my_robot/cfg/task/MyRobot.yaml"))["name"]
 
-Whatever is wrong with a file is a UserError that names it.
+Each fault in a file becomes a UserError that names the file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from livegym.utils.errors import UserError
 
 
 def text_of(file: Path) -> str:
-    """What is written in a file. Raises UserError if it cannot be read, or is not UTF-8."""
+    """The text of a file. Raises UserError if it cannot be read, or is not UTF-8."""
     try:
         return file.read_text("utf-8")
     except (OSError, ValueError) as error:
@@ -26,7 +26,7 @@ def text_of(file: Path) -> str:
 
 
 def bytes_of(file: Path) -> bytes:
-    """What a file holds. Raises UserError if it cannot be read."""
+    """The bytes of a file. Raises UserError if it cannot be read."""
     try:
         return file.read_bytes()
     except OSError as error:
@@ -40,7 +40,7 @@ def mapping_of(file: Path) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a 13th month
         raise _unreadable(file, error, "a yaml file of key: value") from error
     if not isinstance(content, (dict, type(None))):
-        raise UserError(f"{file}: holds {content!r:.60}. Allowed: key: value, one a line. Mend it, or take it away.")
+        raise UserError(f"{file}: holds {content!r:.60}. Allowed: key: value, one per line. Fix it, or remove it.")
     return content or {}
 
 
@@ -54,24 +54,24 @@ def pyproject_of(folder: Path) -> dict[str, Any]:
 
 
 def table(file: Path, content: Mapping[str, Any], *path: str) -> dict[str, Any]:
-    """A table of a TOML file; {} if it is not there. Raises UserError for a value in its place."""
+    """A table of a TOML file; {} if it is missing. Raises UserError if the name holds a value instead."""
     node: Any = content
     for i, key in enumerate(path):
         node = node.get(key, {})
         if not isinstance(node, dict):
             name = ".".join(f'"{part}"' if "." in part else part for part in path[: i + 1])
-            raise UserError(f"{file}: {name} must be a table, and is {node!r}. Write [{name}], or take it away.")
+            raise UserError(f"{file}: {name} must be a table, but is {node!r}. Write [{name}], or remove it.")
     return node
 
 
 def text_in(file: Path, values: Mapping[str, Any], key: str) -> str:
-    """A text of a TOML table; '' if it is not there. Raises UserError for anything but text in one line."""
+    """A text of a TOML table; '' if it is missing. Raises UserError for anything but text in one line."""
     value = values.get(key, "")
     if not isinstance(value, str) or not (value.isprintable() or not value):
-        raise UserError(f'{file}: {key} = {value!r} must be text. Write {key} = "..." in quotes, or take it away.')
+        raise UserError(f'{file}: {key} = {value!r} must be text. Write {key} = "..." in quotes, or remove it.')
     return value
 
 
 def _unreadable(file: Path, error: Exception, allowed: str) -> UserError:
-    said = " ".join(str(error).split()) or type(error).__name__
-    return UserError(f"{file}: cannot be read ({said}). Allowed: {allowed}. Mend it, or take it away.")
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return UserError(f"{file}: cannot be read ({reason}). Allowed: {allowed}. Fix it, or remove it.")

@@ -1,6 +1,6 @@
-"""Names of tasks, algorithms, gates and engines, and the way from a name to its code, which is imported only then.
+"""Names of tasks, algorithms, gates and engines, and the code of each name, which is imported only when it is used.
 
-    use(project_dir=None)             # which projects count in this process; called once, by the command line
+    use(project_dir=None)             # find the projects of this process; called once, by the command line
     names("tasks")                    # ["Ant", "BaseTask", ...]
     load("tasks", "Ant")              # the class
 
@@ -30,7 +30,7 @@ from livegym.projects.reading import mapping_of, text_of
 from livegym.utils.errors import UserError, did_you_mean, not_one_of
 
 KEY = {"tasks": "task", "algorithms": "train.algorithm", "gates": "gate", "simulators": "sim.engine"}
-"""What is typed to choose one."""
+"""The key that chooses a part, by its kind."""
 MAKE = {
     "algorithms": "class make(Algorithm)",
     "gates": "def make(config, size)",
@@ -48,23 +48,23 @@ class Part:
     kind: str
     name: str
     target: str  # "module:attribute"
-    source: str  # whose it is
+    source: str  # the project or distribution that it comes from, for messages
     project: Project | None
     where: Path | None = None  # the file that names it, for messages
 
     def load(self) -> Any:
-        """Imports it. Raises UserError, with the traceback, for whatever its code raises."""
+        """Import the part. Raises UserError, with the traceback, for any exception in its code."""
         if not self.target:
-            assert self.project is not None  # only a project's yaml names a part without a target
+            assert self.project is not None  # only a task, which a project's yaml names, can be without a target
             raise UserError(
-                f"{self.typed}: {self.where} is there, but {self.project.folder / 'tasks'} has not "
-                f"exactly one module for it. Write the class {self.name} in {snake(self.name)}.py there, or take the "
-                "yaml away."
+                f"{self.typed}: {self.where} exists, but {self.project.folder / 'tasks'} does not have "
+                f"exactly one module for it. Write the class {self.name} in {snake(self.name)}.py there, or remove the "
+                "yaml."
             )
         if not TARGET.fullmatch(self.target):
             raise UserError(
-                f"{self.typed}: the entry point of {self.source} is {self.target!r}. Allowed: module:attribute. Mend "
-                "it in that project's pyproject.toml, and install it again."
+                f"{self.typed}: the entry point of {self.source} is {self.target!r}. Allowed: module:attribute. Fix "
+                "it in that project's pyproject.toml, and install the project again."
             )
         module_name, _, attribute = self.target.partition(":")
         with self.running("cannot be loaded"):
@@ -77,15 +77,16 @@ class Part:
         return found
 
     def make(self, result: type[Made], *arguments: Any) -> Made:
-        """What an algorithm, a gate or an engine makes of `arguments`. Raises UserError for whatever its code raises.
+        """Call the `make` of an algorithm, a gate or an engine, and return its result.
 
-        Also for a `make` that cannot be called like that, and one that returns no `result`.
+        Raises UserError for any exception in its code, for a `make` that does not accept `arguments`, and for one that
+        does not return a `result`.
         """
         function = load(self.kind, self.name)
         how = f"Allowed: {MAKE[self.kind]}, which makes a {result.__module__}.{result.__qualname__}"
         if not callable(function):
             raise self.wrong(f"is {function!r}. {how}")
-        if self.project is LIVEGYM:  # what it raises is a mistake of ours, not of the one who reads
+        if self.project is LIVEGYM:  # an exception here is a bug of livegym, not an error of the user
             made: Made = function(*arguments)
             return made
         with self.running("cannot be called"):
@@ -102,38 +103,38 @@ class Part:
 
     @property
     def typed(self) -> str:
-        """What is typed to choose it."""
+        """The argument that chooses the part, such as `gate=cost`."""
         return f"{KEY[self.kind]}={self.name}"
 
     def running(self, failed: str) -> AbstractContextManager[None]:
-        """Around whatever runs its code: what that raises becomes a UserError that begins with `failed`."""
+        """A context in which the part's code runs: an exception becomes a UserError that says that it `failed`."""
         folder = self.project.folder if self.project is not None else None
-        advice = f"Mend it there, or leave {self.typed} out."
+        advice = f"Fix it there, or leave {self.typed} out."
         return foreign_code(f"{self.typed}: {self.target} of {self.source}", failed, folder, advice)
 
     def wrong(self, what: str) -> UserError:
-        """The error for code that is not as it must be; `what` goes on the sentence and says what is allowed."""
-        return UserError(f"{self.typed}: {self.target} of {self.source} {what}. Mend it there.")
+        """The error for invalid code; `what` completes the sentence and says what is allowed."""
+        return UserError(f"{self.typed}: {self.target} of {self.source} {what}. Fix it there.")
 
     def _lacks(self, found: Any, name: str) -> UserError:
         file = getattr(found, "__file__", None) or found
-        near = did_you_mean(name, [there for there in vars(found) if not there.startswith("_")])
+        near = did_you_mean(name, [public for public in vars(found) if not public.startswith("_")])
         written = f"class {name}(Task): ..." if self.kind == "tasks" else MAKE[self.kind]
         return UserError(
-            f"{self.typed}: {file} has no {name}.{near} Allowed: what {self.source} says, {self.target}. "
+            f"{self.typed}: {file} has no {name}.{near} Allowed: {self.target}, as {self.source} names it. "
             f"Write `{written}` there, or leave {self.typed} out."
         )
 
 
 class _Projects:
-    """The projects of this process: found when they are first asked for."""
+    """The projects of this process, which are found when they are first needed."""
 
     def __init__(self) -> None:
         self.project_dir: str | None = None
         self._found: FoundProjects | None = None
 
     def use(self, project_dir: str | None) -> FoundProjects:
-        """Finds anew. Raises UserError if `project_dir` cannot be used; then everything stays as it was."""
+        """Find the projects again. Raises UserError if `project_dir` cannot be used; then nothing changes."""
         self._found = find(project_dir)
         self.project_dir = project_dir
         _parts.cache_clear()
@@ -142,7 +143,7 @@ class _Projects:
 
     @property
     def found(self) -> FoundProjects:
-        """What there is."""
+        """The projects, and the parts that entry points name."""
         return self._found if self._found is not None else self.use(self.project_dir)
 
 
@@ -150,12 +151,12 @@ _here = _Projects()
 
 
 def use(project_dir: str | None) -> None:
-    """Makes the project in this folder count, or without one the current directory's. Raises UserError."""
+    """Use the project in this folder; if None, the current directory's. Raises UserError if it cannot be used."""
     _here.use(project_dir)
 
 
 def project_dir() -> str | None:
-    """The folder that `use` was given."""
+    """The folder that was passed to `use`."""
     return _here.project_dir
 
 
@@ -171,13 +172,13 @@ def project_in_use() -> Project:
 
 
 def project_of(task: str) -> Project | None:
-    """Whose task it is; None for a name that nobody has, or several."""
+    """The project of a task; None if no project has the task, or several have it."""
     found = _parts("tasks").get(task, ())
     return found[0].project if len(found) == 1 else None
 
 
 def broken() -> dict[str, str]:
-    """Installed projects that cannot be used: what brings each, and why."""
+    """The installed projects that cannot be used: source -> reason."""
     return dict(_here.found.broken)
 
 
@@ -193,7 +194,7 @@ def snake(name: str) -> str:
 
 @functools.cache
 def digest(project: Project) -> str:
-    """`Project.digest`, as it was when this process first asked: that is the code that it loaded."""
+    """`Project.digest`, computed once in this process, so that it describes the code that the process loaded."""
     return project.digest()
 
 
@@ -203,7 +204,7 @@ def names(kind: str) -> list[str]:
 
 
 def part(kind: str, name: str) -> Part:
-    """The part with this name. Raises UserError for a name that nobody has, or that two projects have."""
+    """The part with this name. Raises UserError for an unknown name, and for one that two projects have."""
     found = _parts(kind).get(name, ())
     if len(found) == 1:
         return found[0]
@@ -221,7 +222,7 @@ def load(kind: str, name: str) -> Any:
 
 
 def make(kind: str, name: str, result: type[Made], *arguments: Any) -> Made:
-    """What the algorithm, gate or engine of this name makes. Raises UserError as `load` and `Part.make` do."""
+    """Make the algorithm, gate or engine of this name. Raises UserError as `load` and `Part.make` do."""
     return part(kind, name).make(result, *arguments)
 
 
@@ -250,7 +251,7 @@ def refuse_twice(group: str, name: str) -> None:
 
 def _twice(typed: str, places: Iterable[str]) -> UserError:
     return UserError(
-        f"{typed}: defined twice, in {' and in '.join(places)}. Allowed: one of a name. Rename one, or take one away."
+        f"{typed}: defined twice, in {' and in '.join(places)}. Allowed: one definition. Rename one, or remove one."
     )
 
 
@@ -288,14 +289,14 @@ def _modules_of(project: Project, kind: str) -> list[Part]:
 
 
 def _no_such_task(name: str) -> UserError:
-    """The error for an unknown task; if its code is there, what is missing."""
+    """The error for an unknown task; if its code exists, it says that the yaml is missing."""
     for project in projects():
         for stem, module in project.modules("tasks").items():
             file = project.folder / "tasks" / f"{stem}.py"
             if fold(stem) == fold(name) and file.is_file() and f"class {name}(" in text_of(file):
                 return UserError(
                     f"task={name}: there is {module}, but no {project.cfg / 'task' / name}.yaml. "
-                    "A task is both: add the yaml (docs/new-task.md)."
+                    "A task needs both: add the yaml (docs/new-task.md)."
                 )
     unknown = not_one_of("task", name, names("tasks"))
     above = project_above() if project_dir() is None else None

@@ -1,12 +1,12 @@
 """Every configuration key: its type, default, unit, range and meaning.
 
 The dataclasses are registered with Hydra (`cfg/compose.py`), so a misspelt key or a wrong type fails while the
-configuration is composed. Root keys are camelCase and are what code reads; everything nested is snake_case.
+configuration is composed. Root keys are camelCase; nested keys are snake_case.
 
     python train.py config=train_headless task=Ant numEnvs=256 train.learning_rate=1e-3
 
-What is learned is in `schema/task.py`, how in `schema/train.py` and with each algorithm. `key(...)` attaches the unit,
-the range and the sentence that `python train.py --help` prints.
+The keys of the task are in `schema/task.py`, those of the learner in `schema/train.py` and in each algorithm.
+`key(...)` attaches the unit, the range and the text that `python train.py --help` prints.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from livegym.schema.watching import WatchingKeys
 
 @dataclass
 class SimConfig:
-    """Which engine moves the bodies."""
+    """The engine that moves the bodies."""
 
     engine: str = key(MISSING, "simulation engine; set by sim=<name>")
     threads: int = key(0, "physics threads; 0: all cores. Results do not depend on it", low=0)
@@ -37,13 +37,15 @@ class SimConfig:
 
 @dataclass
 class PhysicsConfig:
-    """How exactly bodies are moved. null keeps what the task's model says."""
+    """Physics settings. null keeps the setting of the task's model."""
 
     integrator: Optional[str] = key(None, "time integrator", choices=("euler", "implicitfast", "implicit", "rk4"))
     cone: Optional[str] = key(None, "friction cone", choices=("pyramidal", "elliptic"))
     iterations: Optional[int] = key(None, "maximum number of solver iterations", low=1)
     tolerance: Optional[float] = key(None, "solver tolerance", above=0)
-    substeps: int = key(1, "number of parts into which each physics step is divided; the control rate stays", low=1)
+    substeps: int = key(
+        1, "number of parts into which each physics step is divided; the control rate does not change", low=1
+    )
 
 
 @dataclass
@@ -84,7 +86,7 @@ class MainKeys:
     )
     seed: Optional[int] = key(
         42,
-        "seed of everything random; 0 is a seed; null: one is drawn and recorded",
+        "seed of all random numbers; 0 is a seed; null: one is drawn and recorded",
         low=0,
         high=2**31 - 1,
         example="seed=0",

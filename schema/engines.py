@@ -1,4 +1,4 @@
-"""Which engine can move which task: the rule between `sim=`, `physics=` and the task."""
+"""Check that `sim=` and `physics=` fit the task."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from livegym.projects.commands import command
 from livegym.schema import PhysicsConfig, SimConfig
 from livegym.utils.errors import UserError, not_one_of
 
-BODILESS = "none"  # the engine of tasks that bring their own dynamics
+BODILESS = "none"  # the engine of tasks that have their own dynamics
 
 
 def check_engine(sim: SimConfig, physics: PhysicsConfig, task: str, own_dynamics: bool) -> None:
@@ -20,20 +20,20 @@ def check_engine(sim: SimConfig, physics: PhysicsConfig, task: str, own_dynamics
     if not own_dynamics and engine == BODILESS:
         with_bodies = [name for name in engines if name != BODILESS]
         raise UserError(
-            f"sim={engine}: {task} is a model whose bodies have to be moved. Allowed: {', '.join(with_bodies)}. "
-            f"Leave sim= out, or choose a task that brings its own dynamics: {command('--list-tasks')}"
+            f"sim={engine}: {task} has a model, whose bodies an engine must move. Allowed: {', '.join(with_bodies)}. "
+            f"Leave sim= out, or choose a task that has its own dynamics: {command('--list-tasks')}"
         )
     if not own_dynamics:
         return
     if engine != BODILESS:
         raise UserError(
-            f"sim={engine}: {task} brings its own dynamics, there are no bodies to move. Allowed: {BODILESS}. "
-            "Leave sim= out. If it was not given, the task's yaml must choose it: docs/new-stream.md"
+            f"sim={engine}: {task} has its own dynamics, so there are no bodies to move. Allowed: {BODILESS}. "
+            f"Leave sim= out. If you did not type it, the task's yaml must choose {BODILESS}: docs/new-stream.md"
         )
     for field in dataclasses.fields(PhysicsConfig):
         value = getattr(physics, field.name)
         if value != field.default:
             raise UserError(
-                f"physics.{field.name}={value}: {task} brings its own dynamics, there is no physics to set. "
+                f"physics.{field.name}={value}: {task} has its own dynamics, so there is no physics to set. "
                 "Allowed: physics=default. Leave physics out."
             )

@@ -1,4 +1,4 @@
-"""What is known of a key besides its type, attached to the fields of the schema's dataclasses."""
+"""The documentation and range of a key, attached to the fields of the schema's dataclasses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from livegym.projects import registry
 
 @dataclass(frozen=True)
 class KeyDoc:
-    """What is known of one key besides its type: meaning, unit, range and an example."""
+    """Meaning, unit, range and an example of one key; its type is that of the field."""
 
     help: str
     unit: str = ""
@@ -19,14 +19,14 @@ class KeyDoc:
     above: Optional[float] = None  # exclusive lower bound
     choices: tuple[str, ...] = ()
     example: str = ""
-    mode: str = ""  # the modes in which the key has an effect, with blanks between; "": all
-    file: bool = False  # (of a task) names a file: made absolute, may change on resume, may be typed by its name alone
-    part: str = ""  # a kind of part of the projects (algorithms), whose names are the choices
-    aliases: tuple[str, ...] = ()  # what other tools of this kind call it, without case and underscores
+    mode: str = ""  # the modes in which the key has an effect, separated by blanks; "": all modes
+    file: bool = False  # it names a file: made absolute, may change on resume, may be typed without task.params.
+    part: str = ""  # a kind of part that projects bring, such as algorithms: their names are the choices
+    aliases: tuple[str, ...] = ()  # names of this key in similar tools, in lower case and without underscores
 
     @property
     def allowed(self) -> tuple[str, ...]:
-        """The names that may stand in the key; (): others than names, or any."""
+        """The names that the key accepts; () if it is not restricted to names."""
         return tuple(registry.names(self.part)) if self.part else self.choices
 
 

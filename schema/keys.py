@@ -1,4 +1,4 @@
-"""The schema as a tree of named keys, and the way from a mistyped name to the right one.
+"""The schema as a tree of named keys, which finds the right name for a mistyped one.
 
 schema = Schema(params=CartpoleParams, train=PPOConfig)
 [k.path for k in schema.walk()]        # ["mode", "checkpoint", ..., "train.learning_rate", ...]
@@ -20,9 +20,9 @@ from livegym.schema.train import DEFAULT, TrainConfig, settings_class
 from livegym.utils.errors import UserError, did_you_mean
 
 NO_DOC = KeyDoc(help="")
-PRESETS = "config"  # a group at the root that leaves no key behind
+PRESETS = "config"  # a group at the root that is not a key of the composed configuration
 
-ALIASES = {  # what other tools of this kind call it, folded -> what to type here
+ALIASES = {  # a name in similar tools, folded -> what to type here
     "env": "task",
     "experiment": "runsDir",
     "headless": "config=train_headless or config=test",
@@ -38,7 +38,7 @@ ALIASES = {  # what other tools of this kind call it, folded -> what to type her
 
 @dataclass(frozen=True)
 class Key:
-    """One key of the schema: where it is, what may be in it, what is known of it."""
+    """One key of the schema: its path, type, documentation and default."""
 
     path: str
     hint: Any
@@ -61,18 +61,18 @@ def strip_optional(hint: Any) -> tuple[Any, bool]:
 
 
 def section(hint: Any) -> type | None:
-    """The dataclass that a key holds, if it holds one."""
+    """The dataclass of a key that is a section; None for any other key."""
     inner, _ = strip_optional(hint)
     return inner if isinstance(inner, type) and dataclasses.is_dataclass(inner) else None
 
 
 def is_mapping(hint: Any) -> bool:
-    """Whether a key holds names that the yaml chooses (reward terms, noise)."""
+    """Whether a key is a mapping whose names the yaml chooses (reward terms, noise)."""
     return typing.get_origin(strip_optional(hint)[0]) is dict
 
 
 def value_hint(hint: Any) -> Any:
-    """What the names of a mapping hold; None if a key is no mapping."""
+    """The type of a mapping's values; None if the key is not a mapping."""
     return typing.get_args(strip_optional(hint)[0])[1] if is_mapping(hint) else None
 
 
@@ -84,16 +84,17 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 @dataclass(frozen=True)
 class Schema:
-    """The keys of `RootConfig`, with `task.params` of the chosen task's dataclass if that is known.
+    """The keys of `RootConfig`.
 
-    `train`: the chosen algorithm's keys; None: those of the default one.
+    `params` is the chosen task's dataclass of parameters, or None if the task is not known. `train` is the settings
+    class of the chosen algorithm; None means the default algorithm.
     """
 
     params: Optional[type] = None
     train: Optional[type[TrainConfig]] = None
 
     def keys(self, cls: type, prefix: str = "") -> dict[str, Key]:
-        """name -> Key of one dataclass; `prefix` is the path of the place where it stands."""
+        """name -> Key of one dataclass; `prefix` is the path of its section with a dot, or '' at the root."""
         hints = typing.get_type_hints(cls)
         if cls is TaskConfig and self.params is not None:
             hints["params"] = self.params
@@ -138,7 +139,7 @@ class Schema:
                     raise self.unknown(path, typed, where, siblings)
                 key = siblings[part]
             elif here is not Any:
-                raise UserError(f"{typed or path}: {where} holds a value and has no keys of its own. Set {where}=...")
+                raise UserError(f"{typed or path}: {where} is a single value and has no keys. Set {where}=...")
             here = key.hint
         return key
 
@@ -158,7 +159,7 @@ class Schema:
         )
 
     def right_path(self, path: str, where: str, siblings: Iterable[str]) -> str:
-        """Where a name that was typed in the wrong place or style belongs; '' if that is not known."""
+        """The right path for a name that was typed in the wrong place or style; '' if it is not known."""
         leaf = path.rpartition(".")[2]
         root = self.keys(RootConfig)
         if where and leaf in root:

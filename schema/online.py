@@ -10,7 +10,7 @@ from livegym.schema.keydoc import key
 
 @dataclass
 class OnlineConfig:
-    """How a policy is served and learned at the same time."""
+    """How a policy is served and trained at the same time."""
 
     training_interval: float = key(1.0, "time from one update round to the next; 0: no pause", unit="s", low=0)
     batch_size: int = key(32, "experiences per gradient step", low=1, high=65536)

@@ -25,7 +25,7 @@ class ObservationGroups:
 
 @dataclass
 class RandomizationConfig:
-    """One thing that differs between environments, and from episode to episode."""
+    """One quantity that is randomised between environments and between episodes."""
 
     what: str = key(
         MISSING,
@@ -51,11 +51,11 @@ class RandomizationConfig:
 
 @dataclass
 class CurriculumConfig:
-    """How a task grows from an easy one (level 0) to the full one (level 1), by the success that was measured."""
+    """How a task changes from easy (level 0) to full difficulty (level 1), by the measured success rate."""
 
-    level: float = key(0.0, "level at which a new run begins; it never falls below", low=0, high=1)
+    level: float = key(0.0, "level at which a new run begins; the level never falls below it", low=0, high=1)
     step: float = key(0.1, "amount by which the level goes up or down", above=0, high=1)
-    raise_at: float = key(0.7, "success rate from which the level goes up", low=0, high=1)
+    raise_at: float = key(0.7, "success rate at or above which the level goes up", low=0, high=1)
     lower_at: float = key(0.2, "success rate below which the level goes down", low=0, high=1)
     episodes: int = key(500, "number of finished episodes over which the success rate is measured", low=1)
     params: dict[str, float] = key(
@@ -65,7 +65,7 @@ class CurriculumConfig:
 
 @dataclass
 class TaskConfig:
-    """What is learned. Each task's yaml fills this in; `params` has the task's own dataclass."""
+    """What is learned. Each task's yaml sets these keys; `params` has the type of the task's own dataclass."""
 
     name: str = key(MISSING, "name of the task")
     num_envs: int = key(MISSING, "number of environments in training if numEnvs is not given", low=1)
@@ -79,9 +79,9 @@ class TaskConfig:
     )
     rewards: dict[str, float] = key(MISSING, "reward term -> weight; 0: logged, but not counted")
     terminations: dict[str, bool] = key(MISSING, "termination reason -> whether it ends the episode")
-    randomization: dict[str, RandomizationConfig] = key({}, "name of your choice -> what differs between environments")
+    randomization: dict[str, RandomizationConfig] = key({}, "name of your choice -> quantity to randomise")
     randomize: bool = key(True, "use task.randomization; false: ignore it")
     curriculum: Optional[CurriculumConfig] = key(
-        None, "from an easy task to the full one; null: the full task from the start"
+        None, "change from an easy task to the full one; null: the full task from the start"
     )
     params: Any = key(MISSING, "parameters of the task")

@@ -1,7 +1,7 @@
-"""How a policy is improved: the keys of `train.*` that every algorithm has, and where each finds its own.
+"""The keys of `train.*` that every algorithm has, and the class with all keys of one algorithm.
 
 `train.algorithm` names the algorithm; its `Config`, a dataclass derived from `TrainConfig`, has all keys of `train.*`
-(rl/algorithm.py). It is found by name, as engines are, so no room below the algorithms imports them.
+(rl/algorithm.py). It is found by name, as engines are, so no lower package imports the algorithms.
 
     settings_class("ppo")           # PPOConfig
 """
@@ -15,7 +15,7 @@ from livegym.projects import registry
 from livegym.schema.keydoc import key
 
 DEFAULT = "ppo"
-"""The algorithm of settings that name none; runs that were made before there was a choice are of it."""
+"""The algorithm of settings that name none, such as those of runs that were made before there was a choice."""
 
 
 @dataclass
@@ -24,7 +24,7 @@ class TrainConfig:
 
     algorithm: str = key(
         DEFAULT,
-        "what improves the policy. Its other keys depend on it: train=<name> chooses it with its own defaults",
+        "learning algorithm. The other keys of train.* depend on it: train=<name> chooses it with its own defaults",
         part="algorithms",
         example="train.algorithm=ppo",
     )
@@ -35,16 +35,16 @@ class TrainConfig:
     )
 
     def check(self, num_envs: int) -> None:
-        """Raises UserError if a training in so many environments cannot have these values."""
+        """Raises UserError if these values do not fit a training run with `num_envs` environments."""
         return
 
     def unused(self) -> dict[str, str]:
-        """Names of keys that have no effect beside the others -> what they belong to."""
+        """Name of each key that has no effect with these values -> the setting that it needs."""
         return {}
 
 
 def settings_class(algorithm: str) -> type[TrainConfig]:
-    """The keys of `train.*` of an algorithm. Raises UserError if there is none, or it cannot be loaded."""
+    """The class of an algorithm's `train.*` keys. Raises UserError if the algorithm is unknown or cannot be loaded."""
     part = registry.part("algorithms", algorithm)
     found = getattr(registry.load("algorithms", algorithm), "Config", None)
     if not (isinstance(found, type) and issubclass(found, TrainConfig)):

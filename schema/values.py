@@ -1,7 +1,7 @@
-"""Whether a value may stand in a key: its type, range and choices, said in words a person can act on.
+"""Check the value of a key: its type, range and choices. The error says what to type instead.
 
-OmegaConf converts kindly (`resume=2` becomes true, `numEnvs=true` becomes 1), so values are judged as they were
-typed, before it sees them, and once more after composition.
+OmegaConf converts values silently (`resume=2` becomes true, `numEnvs=true` becomes 1), so values are checked as they
+were typed, before OmegaConf sees them, and again after composition.
 
     check(key, 2)     # UserError: resume=2: not true or false. Allowed: true, false. ...
 """
@@ -39,7 +39,7 @@ def show(value: Any) -> str:
 
 
 def allowed(key: Key) -> str:
-    """What may stand in a key, in words: 'a whole number of at least 1, or null'."""
+    """The values that a key accepts, as text: 'a whole number of at least 1, or null'."""
     inner, optional = strip_optional(key.hint)
     return _kind(key, inner) + (", or null" if optional else "")
 
@@ -67,9 +67,9 @@ def _range(doc: KeyDoc) -> str:
 
 
 def check(key: Key, value: Any, schema: Schema | None = None, typed: str | None = None) -> None:
-    """Raises UserError unless `value` may stand in `key`.
+    """Raises UserError unless `key` accepts `value`.
 
-    `value` is plain, or what Hydra's parser made of it; `typed` is how it was written, for the message.
+    `value` is a plain value or a result of Hydra's parser; `typed` is the text that the user wrote, for the message.
     """
     _Check(schema or Schema(), key.path, typed).value(key, value)
 
@@ -120,7 +120,7 @@ class _Check:
             raise refuse(key, value, "not a list")
         fixed = typing.get_origin(inner) is tuple and Ellipsis not in args
         if fixed and len(value) != len(args):
-            raise refuse(key, value, f"{len(value)} entries where {len(args)} are needed")
+            raise refuse(key, value, f"{len(value)} entries instead of {len(args)}")
         for i, item in enumerate(value):
             self.value(replace(key, path=f"{key.path}.{i}", hint=args[i] if fixed else args[0]), item)
 

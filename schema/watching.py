@@ -1,6 +1,7 @@
-"""The root keys that are about watching: window, browser page, video.
+"""The root keys for watching: window, browser page, video.
 
-Whoever needs some of them takes their class, such as `PageKeys`, and is given the whole configuration, which is one.
+A function that needs some of these keys takes their class, such as `PageKeys`, as the type of its parameter. It is
+passed the whole configuration, whose class derives from all of them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from livegym.schema.keydoc import key
 
 @dataclass
 class ShowKeys:
-    """What is opened to watch, and how fast it goes there."""
+    """Whether a window or a page is opened, and how fast time passes in it."""
 
     viewer: bool = key(False, "open MuJoCo's own window; set by config=test_viewer", example="viewer=true")
     watch: bool = key(False, "serve a page for browsers at streamPort; set by config=test_stream", example="watch=true")
@@ -28,7 +29,7 @@ class ShowKeys:
 
 @dataclass
 class PageKeys:
-    """Where a page is served, and to whom: that of a test, and the dashboard of continuous training."""
+    """Port and access of a page: the page of a test, and the dashboard of continuous training."""
 
     streamPort: int = key(58080, "port of the page; if it is taken, the next free one; 0: any", low=0, high=65535)
     streamBindAll: bool = key(
@@ -49,7 +50,7 @@ class PageKeys:
 
 @dataclass
 class VideoKeys:
-    """What is recorded."""
+    """What is recorded on video."""
 
     videoRecord: bool = key(False, "record a video into the run's videos/; set by config=test_record")
     videoEpisodes: int = key(1, "episodes per video file", low=1)
@@ -81,4 +82,4 @@ class VideoKeys:
 
 @dataclass
 class WatchingKeys(VideoKeys, PageKeys, ShowKeys):
-    """How a policy is shown. In train mode each of these is done by a process of its own, on the weight bus."""
+    """How a policy is shown. In train mode, each window, page or recorder is its own process on the weight bus."""

@@ -1,4 +1,4 @@
-"""What moves the bodies: one contract (`base`), one module an engine (`engines/`). Nothing outside knows their names.
+"""Simulation engines: one contract (`base`), and one module for each engine (`engines/`), which is found by its name.
 
 sim = create(config.sim, config.physics, task.model_path(), num_envs=512, decimation=2)
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from livegym.utils.mujoco_gl import import_mujoco
 
-import_mujoco()  # before anybody else does
+import_mujoco()  # before any other module imports mujoco
 
 # ruff: noqa: E402
 from livegym.projects import registry
@@ -31,9 +31,9 @@ def create(
 
     `parts`: name of a frame in it -> an MJCF that is attached there. A `NoModel` is for the engine without bodies.
 
-    `decimation` is in the model's own physics steps; `physics.substeps` cuts those and keeps the control rate.
+    `decimation` is in the model's own physics steps; `physics.substeps` divides those and keeps the control rate.
     Raises UserError for an unknown engine, one that does not fit the model, an unknown physics setting, a model that
-    cannot be read, and another project's engine that cannot be made.
+    cannot be read, and an engine of an outside project that cannot be made.
     """
     bodiless = isinstance(model, NoModel)
     check_engine(sim, physics, "the task" if bodiless else str(model), bodiless)

@@ -8,19 +8,20 @@
     sim.step()                                       # one control step: `decimation` physics steps
     heights = sim.body_pos_w[:, torso, 2]            # (N,), already current
 
-Promises, each held by `tests/test_sim_contract.py` for every engine:
+Promises, which `tests/test_sim_contract.py` checks for every engine:
 
 - Kinematic fields are current after `step()` and `reset()`; force-like fields (`contact_force_w`, `cfrc_ext`,
   acceleration-stage sensors) are those of the last physics step, evaluated at the state it started from (under RK4
   too), and zero right after a reset.
 - Equal states and controls give bit-identical results at any number of threads.
 - `reset(env_ids)` leaves every other environment bit-identical.
-- `restore(snapshot)` is bit-exact: the next step gives what it would have given.
-- An environment whose state became non-finite, or that receives non-finite controls, is reported in `unstable`; it is
-  never healed silently, costs the others nothing, and is as good as new after `reset`.
+- `restore(snapshot)` is bit-exact: the next step gives the same result as it would have after the snapshot.
+- An environment whose state became non-finite, or that receives non-finite controls, is reported in `unstable`. Its
+  state is never replaced silently, it does not affect the others, and `reset` makes it valid again.
 
 Fields are allocated once and refreshed in place, so a reference taken after `start()` stays current. Write `ctrl` in
-place; what is written into `qpos` or `qvel` counts only through `forward(env_ids)`, and is lost at the next step.
+place. Values written into `qpos` or `qvel` take effect only through `forward(env_ids)`, otherwise the next step
+overwrites them.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ FORCE_FIELDS = ("cfrc_ext", "contact_force_w")
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything that decides how some environments go on: engine state and derived fields, opaque to others."""
+    """Everything that decides how some environments continue: engine state and derived fields, opaque to callers."""
 
     env_ids: Tensor  # (n,) int64
     arrays: dict[str, Tensor]  # name -> (n, ...)
@@ -47,7 +48,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class NoModel:
-    """Stands where a model's file would, for a task that brings its own dynamics."""
+    """Takes the place of a model's file, for a task that has its own dynamics."""
 
     control_dt: float  # s, one control step
     controls: int  # columns of ctrl
@@ -56,8 +57,8 @@ class NoModel:
 class Simulator(ABC):
     """N copies of one model. Tensors are float32 on `device` with a leading environment axis.
 
-    Names of bodies, sites and joints can be looked up from the beginning; fields are there after `start()`. Those that
-    were not required raise AttributeError naming `require`.
+    Names of bodies, sites and joints can be looked up from the beginning; fields exist after `start()`. A field that
+    was not required raises an AttributeError that names `require`.
     """
 
     num_envs: int
@@ -66,68 +67,69 @@ class Simulator(ABC):
     decimation: int  # physics steps per control step
     control_dt: float  # s, one control step: dt * decimation
 
-    # state, always there
+    # state, always available
     qpos: Tensor  # (N, nq)
     qvel: Tensor  # (N, nv); a free joint's is linear in the world, angular in the body frame
     ctrl: Tensor  # (N, nu), written by the caller before step()
-    # written by the caller like ctrl, where required
+    # written by the caller like ctrl, if required
     xfrc_applied: Tensor  # (N, B, 6) force N, then torque N m, on each body's centre of mass, world axes; 0 at resets
-    # kinematics, where required
+    # kinematics, if required
     body_pos_w: Tensor  # (N, B, 3) m, world frame
     body_quat_w: Tensor  # (N, B, 4) wxyz
     body_vel_w: Tensor  # (N, B, 6): linear m/s, then angular rad/s, of the body frame's origin, world axes
     site_pos_w: Tensor  # (N, S, 3) m
     cinert: Tensor  # (N, B, 10) inertia (6), mass x offset (3), mass, about the tree's centre of mass, as in MuJoCo
     cvel: Tensor  # (N, B, 6) angular rad/s, then linear m/s, at the tree's centre of mass, as in MuJoCo
-    # forces, where required
+    # forces, if required
     cfrc_ext: Tensor  # (N, B, 6) external torque then force on each body, as MuJoCo's cfrc_ext
-    unstable: Tensor  # (N,) bool: became non-finite; such an environment stands still until it is set anew
+    unstable: Tensor  # (N,) bool: became non-finite; such an environment is not stepped until it is reset
 
     @abstractmethod
     def require(self, *fields: str) -> None:
-        """Asks for derived fields and sensors ("sensor:<name>"), before `start()`.
+        """Request derived fields and sensors ("sensor:<name>"), before `start()`.
 
         Raises ValueError with the nearest name.
         """
 
     @abstractmethod
     def require_contact(self, *bodies: str, against: str | None = None) -> None:
-        """Asks for net contact forces on bodies, before `start()`: adds a contact sensor each.
+        """Request net contact forces on bodies, before `start()`: this adds a contact sensor for each.
 
-        `against`: only the forces that this one body exerts on them ("world": the fixed ground); None: of all bodies.
+        `against`: count only the forces that this one body exerts on them ("world": the fixed ground); None: those of
+        all bodies.
         """
 
     @abstractmethod
     def start(self) -> None:
-        """Allocates the environments, at the model's default state. Called once, after every `require`."""
+        """Allocate the environments, at the model's default state. Called once, after every `require`."""
 
     @abstractmethod
     def step(self) -> None:
-        """Advances every environment by one control step with `ctrl`, and refreshes every required field."""
+        """Advance every environment by one control step with `ctrl`, and refresh every required field."""
 
     @abstractmethod
     def reset(self, env_ids: Tensor, qpos: Tensor, qvel: Tensor) -> None:
-        """Sets environments (n,) int64, sorted, to qpos (n, nq) and qvel (n, nv).
+        """Set environments (n,) int64, sorted, to qpos (n, nq) and qvel (n, nv).
 
         Time, controls, activations, warm start and force-like fields become 0, `unstable` False.
         """
 
     @abstractmethod
     def forward(self, env_ids: Tensor) -> None:
-        """Takes over what was written into `qpos` and `qvel` of environments (n,), sorted; force-like fields stay.
+        """Apply the values written into `qpos` and `qvel` of environments (n,), sorted; force-like fields stay.
 
         Values that were not written keep their full precision; `unstable` becomes False.
         """
 
     @abstractmethod
     def snapshot(self, env_ids: Tensor) -> Snapshot:
-        """A copy of everything that decides how environments (n,) go on, and of every field."""
+        """A copy of everything that decides how environments (n,) continue, and of every field."""
 
     @abstractmethod
     def restore(self, snapshot: Snapshot, env_ids: Tensor | None = None) -> None:
-        """Puts a snapshot back, bit for bit, fields and randomised model fields too; into `env_ids` (n,) where given.
+        """Restore a snapshot bit for bit, with fields and randomised model fields; into `env_ids` (n,) if given.
 
-        Also one of another simulator of the same engine, model and required fields.
+        It may be one of another simulator with the same engine, model and required fields.
         """
 
     @abstractmethod
@@ -140,14 +142,15 @@ class Simulator(ABC):
 
     @abstractmethod
     def apply_randomization(self, env_ids: Tensor) -> None:
-        """Takes over what was written into randomised fields of environments (n,), sorted.
+        """Apply the values written into randomised fields of environments (n,), sorted.
 
-        Every constant derived from them follows: bounding volumes follow `geom_size` of primitive geoms, `body_inertia`
-        follows `body_mass` if it is not randomised itself. Kinematic fields follow at the next step or reset.
+        Every constant derived from them is updated: bounding volumes follow `geom_size` of primitive geoms, and
+        `body_inertia` follows `body_mass` if it is not randomised itself. Kinematic fields follow at the next step or
+        reset.
         """
 
     def model_value(self, field: str) -> Tensor:
-        """(N, ...) what a model field is in each environment, randomised or not; to be read only, after `start()`."""
+        """(N, ...) the value of a model field in each environment, randomised or not; read-only, after `start()`."""
         raise NotImplementedError
 
     def names(self, kind: str) -> list[str]:
@@ -173,7 +176,7 @@ class Simulator(ABC):
 
     @property
     def ctrl_range(self) -> Tensor:
-        """(nu, 2) float32: least and greatest control, known before `start()`; 0, 0 if the model sets no limit."""
+        """(nu, 2) float32: minimum and maximum control, known before `start()`; 0, 0 if the model sets no limit."""
         raise NotImplementedError
 
     def site_ids(self, names: Sequence[str]) -> list[int]:
@@ -206,7 +209,7 @@ class Simulator(ABC):
 
     @abstractmethod
     def model_xml(self) -> str:
-        """The compiled model as MJCF, to look at a recorded state later."""
+        """The compiled model as MJCF, to view a recorded state later."""
 
     def close(self) -> None:  # noqa: B027 - engines without threads have nothing to close
-        """Ends the engine's threads."""
+        """End the engine's threads."""

@@ -1,7 +1,7 @@
-"""What every MuJoCo engine shares: names, buffers, snapshots; not how anything is computed.
+"""The base class of MuJoCo engines: names, buffers and snapshots, but no computation.
 
-An engine supplies the hooks at the end of `Engine`. They work on float64 states and numpy ids; all that a task sees
-are the float32 tensors of `fields`, allocated once by `start()` and refreshed in place.
+An engine supplies the hooks at the end of `Engine`. They work on float64 states and numpy ids. A task sees only the
+float32 tensors of `fields`, which `start()` allocates once, and which are refreshed in place.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Engine(Named):
         self.needs = Needs()
         self.fields: dict[str, Tensor] = {}  # name, or "sensor:<name>" -> (N, ...); empty until start()
         self.model_fields: dict[str, Tensor] = {}  # randomised, with their companions: name -> (N, ...)
-        self.asked: set[str] = set()  # of those, the ones that the caller writes
+        self.asked: set[str] = set()  # those of them that the caller writes
 
-    # what is needed
+    # requests
 
     def require(self, *fields: str) -> None:
         self._before_start("require")
@@ -75,7 +75,7 @@ class Engine(Named):
 
     def _before_start(self, call: str) -> None:
         if self.fields:
-            raise RuntimeError(f"{call}() came after start(): the model is compiled; call it before")
+            raise RuntimeError(f"{call}() came after start(): the model is compiled already. Call it before start()")
 
     def start(self) -> None:
         self._before_start("start")
@@ -87,10 +87,10 @@ class Engine(Named):
         self._set_default(everything)
         self._refresh(everything)
 
-    # one step, and what sets the state
+    # one step, and setting the state
 
     def step(self) -> None:
-        # an environment full of NaN costs MuJoCo about 25 times as much as a sound one: it waits for its reset
+        # a non-finite environment takes MuJoCo about 25 times as long as a finite one: it is skipped until its reset
         unstable = self.unstable.numpy()
         ids = np.flatnonzero(~unstable) if unstable.any() else None
         became_unstable = self._advance(ids)
@@ -109,7 +109,7 @@ class Engine(Named):
     def forward(self, env_ids: Tensor) -> None:
         ids = self._ids(env_ids)
         qpos, qvel = self._state(ids)
-        # only what was written is taken over, or float32 would round states that nobody touched
+        # only written values are applied, or float32 would round states that the caller did not change
         self._write_state(ids, _written(qpos, self.qpos[ids]), _written(qvel, self.qvel[ids]))
         self._refresh(ids)
         self.unstable[ids] = False
@@ -125,7 +125,7 @@ class Engine(Named):
         ids = self._ids(snapshot.env_ids if env_ids is None else env_ids, ordered=False)
         arrays = snapshot.arrays
         if missing := [name for name in self.fields if f"field:{name}" not in arrays]:
-            raise ValueError(f"snapshot without {', '.join(missing)}: it was taken with other fields required")
+            raise ValueError(f"snapshot without {', '.join(missing)}: other fields were required when it was taken")
         self._restore_model(arrays, ids)
         self._write_rows(ids, arrays["state"].numpy())
         for name, values in self.fields.items():
@@ -136,7 +136,7 @@ class Engine(Named):
             if key.startswith("model:"):
                 self._expand_once(key.removeprefix("model:"))
         for name, values in self.model_fields.items():
-            # randomised since the snapshot: what held then was the model's own value
+            # if it was randomised only after the snapshot, the model's own value was valid then
             own = torch.as_tensor(mj.model_field(self.world.model, name), dtype=values.dtype)
             values[ids] = arrays.get(f"model:{name}", own)
         self._take_over(np.sort(ids))
@@ -145,7 +145,7 @@ class Engine(Named):
 
     def randomize(self, field: str) -> Tensor:
         if not self.fields:
-            raise RuntimeError("randomize() came before start(): there are no environments yet")
+            raise RuntimeError("randomize() came before start(): there are no environments yet. Call start() first")
         for name in (field, *COMPANIONS.get(field, ())):
             self._expand_once(name)
         self.asked.add(field)
@@ -176,7 +176,7 @@ class Engine(Named):
     # reading
 
     def __getattr__(self, name: str) -> Tensor:
-        """The required fields; reached only for names that are not ordinary attributes."""
+        """The required fields; Python calls this only for names that are not ordinary attributes."""
         fields = self.__dict__.get("fields", {})
         if name in fields:
             return fields[name]
@@ -187,7 +187,7 @@ class Engine(Named):
         raise AttributeError(f"a simulator has no {name}.{did_you_mean(name, [*mj.FIELD_STAGE, *mj.ALWAYS])}")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Refuses `sim.ctrl = u`, which would only hide the tensor that the engine reads."""
+        """Refuse `sim.ctrl = u`, which would only hide the tensor that the engine reads."""
         if self.__dict__.get("fields") and name not in self.__dict__ and not hasattr(type(self), name):
             hint = did_you_mean(name, self.fields)
             raise AttributeError(f"sim.{name} = ... would change nothing; write in place: sim.ctrl[:] = ....{hint}")
@@ -210,17 +210,19 @@ class Engine(Named):
         if (body, against) not in self.needs.contacts or not self.fields:
             for name in (body, *([] if against is None else [against])):
                 known("body", name, self.world.names("body"))
-            asked = f"{body!r}" if against is None else f"{body!r}, against={against!r}"
-            raise AttributeError(f"contacts of {body} were not required; call require_contact({asked}) before start()")
+            call = f"{body!r}" if against is None else f"{body!r}, against={against!r}"
+            raise AttributeError(f"contacts of {body} were not required; call require_contact({call}) before start()")
         return self.needs.contacts.index((body, against))
 
-    # hooks of an engine; ids are sorted unless said otherwise
+    # hooks of an engine; ids are sorted unless a docstring says otherwise
 
     def _ids(self, env_ids: Tensor, ordered: bool = True) -> np.ndarray:
-        """env_ids as (n,) int64, checked: in range, no environment twice, and sorted where `ordered`."""
+        """env_ids as (n,) int64, checked: in range, no environment twice, and sorted if `ordered`."""
         if env_ids.dtype != torch.int64 or env_ids.ndim != 1:
             shape = tuple(env_ids.shape)
-            raise ValueError(f"env_ids {env_ids.dtype} {shape}: must be int64 (n,); of a mask use mask.nonzero()[:, 0]")
+            raise ValueError(
+                f"env_ids {env_ids.dtype} {shape}: must be int64 (n,); for a mask, use mask.nonzero()[:, 0]"
+            )
         ids = env_ids.numpy()
         rising = ids if ordered else np.sort(ids)
         if (np.diff(rising) <= 0).any():
@@ -236,19 +238,19 @@ class Engine(Named):
 
     @abstractmethod
     def _open(self, model: mujoco.MjModel, fields: dict[str, Tensor]) -> None:
-        """Allocates the environments of `model`, which will refresh `fields`."""
+        """Allocate the environments of `model`, which will refresh `fields`."""
 
     @abstractmethod
     def _advance(self, ids: np.ndarray | None) -> np.ndarray | None:
-        """A control step of environments (n,), None: all; refreshes every field. (N,) what became unstable, if any."""
+        """Step environments (n,), None: all, and refresh every field; returns (N,) which became unstable, or None."""
 
     @abstractmethod
     def _refresh(self, ids: np.ndarray) -> None:
-        """Recomputes the kinematic fields of environments `ids` from their states; leaves force-like fields alone."""
+        """Recompute the kinematic fields of environments `ids` from their states; force-like fields stay."""
 
     @abstractmethod
     def _set_default(self, ids: np.ndarray) -> None:
-        """Sets states to the model's default: time, controls, warm start and warnings to 0."""
+        """Set states to the model's default: time, controls, warm start and warnings to 0."""
 
     @abstractmethod
     def _state(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -256,27 +258,27 @@ class Engine(Named):
 
     @abstractmethod
     def _write_state(self, ids: np.ndarray, qpos: np.ndarray, qvel: np.ndarray) -> None:
-        """Sets qpos (n, nq) and qvel (n, nv), float64."""
+        """Set qpos (n, nq) and qvel (n, nv), float64."""
 
     @abstractmethod
     def _rows(self, ids: np.ndarray) -> np.ndarray:
-        """A copy of the whole states (n, nstate) float64, mjSTATE_INTEGRATION; ids in any order."""
+        """A copy of the complete states (n, nstate) float64, mjSTATE_INTEGRATION; ids in any order."""
 
     @abstractmethod
     def _write_rows(self, ids: np.ndarray, rows: np.ndarray) -> None:
-        """Puts whole states (n, nstate) back; ids in any order."""
+        """Restore complete states (n, nstate); ids in any order."""
 
     @abstractmethod
     def _expand(self, name: str) -> np.ndarray:
-        """A live array (N, ...) of a model field, to be written per environment."""
+        """An array (N, ...) of a model field with one value for each environment; writing to it changes the field."""
 
     @abstractmethod
     def _apply_model(self, ids: np.ndarray, set_const: bool) -> None:
-        """Takes over expanded model fields, with mj_setConst where `set_const`."""
+        """Apply expanded model fields, with mj_setConst if `set_const`."""
 
 
 def _written(state: np.ndarray, buffer: Tensor) -> np.ndarray:
     """`state` (float64), with the elements of `buffer` (float32) that no longer agree with it."""
     values = buffer.numpy()
-    with np.errstate(over="ignore"):  # an unstable environment's numbers
+    with np.errstate(over="ignore"):  # the numbers of an unstable environment
         return np.where(values == state.astype(np.float32), state, values)

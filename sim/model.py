@@ -1,4 +1,4 @@
-"""The model that an engine runs: the task's MJCF, the physics settings, and the sensors that were asked for.
+"""The model that an engine runs: the task's MJCF, the physics settings, and the requested sensors.
 
     world = MjcfModel(Path("ant.xml"), physics, decimation=5)
     model = world.build(Needs(fields={"body_pos_w"}, contacts=["torso"]))
@@ -9,7 +9,7 @@ Two things here are not obvious, and each has a test:
 - A contact sensor's force points from its first object to its second. With the body as the *second*
   (`reftype`, `refname`) and the first left open, it is the force on the body, in the world frame, +m*g at rest.
   mjOBJ_BODY is the body itself; mjOBJ_XBODY would be its whole subtree.
-- MuJoCo computes `cfrc_ext` in a step only if a sensor asks for it, so one is added that does.
+- MuJoCo computes `cfrc_ext` in a step only if a sensor needs it, so such a sensor is added.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from livegym.utils.errors import UserError, did_you_mean, not_one_of
 STAGE_NONE, STAGE_POS, STAGE_VEL, STAGE_ACC = (
     int(getattr(mujoco.mjtStage, f"mjSTAGE_{name}")) for name in ("NONE", "POS", "VEL", "ACC")
 )
-# what must be computed at the new state for a field to be current; forces are left over from the last physics step
+# the stage that must be computed at the new state for a field to be current; forces are those of the last physics step
 FIELD_STAGE = {
     "qpos": STAGE_NONE,
     "qvel": STAGE_NONE,
@@ -54,16 +54,16 @@ INTEGRATORS = {
     "rk4": mujoco.mjtIntegrator.mjINT_RK4,
 }
 CONES = {"pyramidal": mujoco.mjtCone.mjCONE_PYRAMIDAL, "elliptic": mujoco.mjtCone.mjCONE_ELLIPTIC}
-ADDED = "livegym/"  # prefix of the sensors that are added, out of the way of the user's names
+ADDED = "livegym/"  # prefix of the added sensors, so that they do not clash with the user's names
 
 
 Contact = tuple[str, "str | None"]
-"""A body, and the one whose forces on it are meant; None: of all."""
+"""A body, and the other body whose forces on it count; None: those of all bodies."""
 
 
 @dataclass
 class Needs:
-    """What will be read of a simulator, as collected by `require` and `require_contact`."""
+    """What will be read from a simulator, as collected by `require` and `require_contact`."""
 
     fields: set[str] = field(default_factory=set)
     sensors: list[str] = field(default_factory=list)  # names in the user's model
@@ -73,12 +73,12 @@ class Needs:
 class MjcfModel:
     """One MJCF with physics settings applied; `model` has the user's names from the start, `build` adds sensors.
 
-    `stage` is the least forward stage (mjtStage) after a step that makes every needed kinematic field current.
+    `stage` is the lowest forward stage (mjtStage) after a step that makes every needed kinematic field current.
     """
 
     def __init__(self, path: Path, physics: Any, decimation: int, parts: Mapping[str, Path] | None = None) -> None:
         silence_mujoco()
-        self.path = path  # as errors name it
+        self.path = path  # for error messages
         self.spec = load_spec(path)
         for frame, part in (parts or {}).items():
             attach(self.spec, frame, load_spec(part))
@@ -88,10 +88,10 @@ class MjcfModel:
         apply_physics(self.spec, physics)
         self.model = compile_spec(self.spec, self.path)
         self.stage = STAGE_NONE
-        self.acceleration_sensors: frozenset[str] = frozenset()  # of the needed ones: force-like
+        self.acceleration_sensors: frozenset[str] = frozenset()  # the needed sensors that are force-like
 
     def build(self, needs: Needs) -> mujoco.MjModel:
-        """Compiles again with the sensors that `needs` takes; ids of bodies, joints and sites stay."""
+        """Compile again with the sensors that `needs` requires; ids of bodies, joints and sites stay."""
         for contact in needs.contacts:
             add_contact_sensor(self.spec, contact)
         if "cfrc_ext" in needs.fields:
@@ -107,15 +107,15 @@ class MjcfModel:
         counts = {"body": "nbody", "joint": "njnt", "geom": "ngeom", "site": "nsite", "sensor": "nsensor"}
         count = {**counts, "actuator": "nu"}[known("kind of object", kind, {**counts, "actuator": "nu"})]
         names = [getattr(self.model, kind)(i).name for i in range(getattr(self.model, count))]
-        return [name for name in names if not name.startswith(ADDED)]  # added ones are last
+        return [name for name in names if not name.startswith(ADDED)]  # added sensors come last
 
     def ids(self, kind: str, names: Iterable[str]) -> list[int]:
         """Ids of the named objects of a kind. Raises ValueError with the nearest name."""
-        there = self.names(kind)
-        return [there.index(known(kind, name, there)) for name in names]
+        all_names = self.names(kind)
+        return [all_names.index(known(kind, name, all_names)) for name in names]
 
     def joint_columns(self, joints: Iterable[str], first: np.ndarray, free: int, ball: int) -> list[int]:
-        """Columns of joints where `first` (njnt,) has each one's first, and free and ball joints are that wide."""
+        """Columns of joints: `first` (njnt,) has each one's first column; free and ball joints have several."""
         widths = {int(mujoco.mjtJoint.mjJNT_FREE): free, int(mujoco.mjtJoint.mjJNT_BALL): ball}
         columns: list[int] = []
         for joint in self.ids("joint", joints):
@@ -125,41 +125,41 @@ class MjcfModel:
 
 
 def load_spec(path: Path) -> mujoco.MjSpec:
-    """The MJCF at `path`, unchanged but for asset folders made absolute. Raises UserError naming the path."""
+    """The MJCF at `path`, unchanged except for absolute asset folders. Raises UserError that names the path."""
     if not path.is_file():
         raise UserError(f"model {path}: there is no such file. Check the task's model path.")
     try:
         spec = mujoco.MjSpec.from_file(str(path))
     except ValueError as error:
         raise UserError(f"model {path}: MuJoCo cannot read it: {error}") from error
-    # absolute, so that the XML saved beside recorded states finds its meshes from anywhere on this machine
+    # absolute, so that the XML in a recorded state finds its meshes from any folder on this machine
     folder = path.resolve().parent
     spec.meshdir, spec.texturedir = str(folder / spec.meshdir), str(folder / spec.texturedir)
     return spec
 
 
 def attach(spec: mujoco.MjSpec, frame: str, part: mujoco.MjSpec) -> None:
-    """Puts everything of `part` into a named frame of `spec`, under its own names; options stay those of `spec`.
+    """Put everything in `part` into a named frame of `spec`, under its own names; options stay those of `spec`.
 
     Raises ValueError if there is no such frame.
     """
     where = spec.frame(frame)
     if where is None:
         raise ValueError(f"frame {frame}: unknown in {spec.modelname}")
-    part.default.name = f"{frame}-main"  # or the saved model would have a default class without a name
+    part.default.name = f"{frame}-main"  # otherwise the saved model would have a default class without a name
     spec.attach(part, prefix="", frame=where)
 
 
 @contextlib.contextmanager
 def quietly_attached() -> Iterator[None]:
-    """Without the warning that names may clash: parts are attached under their own names, and `attach` sees to it."""
+    """Suppress the warning that names may clash: parts are attached under their own names on purpose."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Attaching a spec with an empty prefix")
         yield
 
 
 def compile_spec(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
-    """The compiled model. Raises UserError naming the path."""
+    """The compiled model. Raises UserError that names the path."""
     try:
         with quietly_attached():
             return spec.compile()
@@ -168,25 +168,25 @@ def compile_spec(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
 
 
 def apply_physics(spec: mujoco.MjSpec, physics: Any) -> None:
-    """Sets `PhysicsConfig` on the model; None keeps the model's own. Raises UserError for an unknown word."""
+    """Set `PhysicsConfig` on the model; None keeps the model's own setting. Raises UserError for an unknown value."""
     option = spec.option
-    for key, words in (("integrator", INTEGRATORS), ("cone", CONES)):
+    for key, choices in (("integrator", INTEGRATORS), ("cone", CONES)):
         value = getattr(physics, key)
         if value is None:
             continue
-        if value not in words:
-            raise not_one_of(f"physics.{key}", value, words)
-        setattr(option, key, words[value])
+        if value not in choices:
+            raise not_one_of(f"physics.{key}", value, choices)
+        setattr(option, key, choices[value])
     for key in ("iterations", "tolerance"):
         if getattr(physics, key) is not None:
             setattr(option, key, getattr(physics, key))
     option.timestep /= physics.substeps
-    # with autoreset, MuJoCo puts an environment whose state became non-finite back to its default state unasked
+    # with autoreset, MuJoCo would silently reset an environment whose state became non-finite to its default state
     option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
 
 
 def add_contact_sensor(spec: mujoco.MjSpec, contact: Contact) -> None:
-    """Adds a sensor of the net contact force on a body, N, world frame; see the head of this file."""
+    """Add a sensor of the net contact force on a body, N, world frame; the module's docstring explains it."""
     body, against = contact
     sensor = spec.add_sensor(name=contact_sensor_name(contact), type=mujoco.mjtSensor.mjSENS_CONTACT)
     sensor.reftype, sensor.refname = mujoco.mjtObj.mjOBJ_BODY, body
@@ -203,7 +203,7 @@ def contact_sensor_name(contact: Contact) -> str:
 
 
 def add_acceleration_sensor(spec: mujoco.MjSpec) -> None:
-    """Adds a sensor whose only use is that MuJoCo runs mj_rnePostConstraint, which fills `cfrc_ext`, for it."""
+    """Add a sensor for which MuJoCo must run mj_rnePostConstraint, which fills `cfrc_ext`; its value is not used."""
     spec.add_sensor(
         name=f"{ADDED}rne",
         type=mujoco.mjtSensor.mjSENS_FRAMELINACC,
@@ -236,7 +236,7 @@ def allocate(model: mujoco.MjModel, needs: Needs, num_envs: int) -> dict[str, Te
 
 
 def sensor_slice(model: mujoco.MjModel, name: str) -> slice:
-    """Where a sensor's values are in `sensordata`."""
+    """The slice of a sensor's values in `sensordata`."""
     sensor = model.sensor(name).id
     start = int(model.sensor_adr[sensor])
     return slice(start, start + int(model.sensor_dim[sensor]))
@@ -248,17 +248,17 @@ def sensor_stage(model: mujoco.MjModel, name: str) -> int:
 
 
 def forward_stage(model: mujoco.MjModel, needs: Needs) -> int:
-    """The least forward stage (mjtStage) that computes every needed kinematic field."""
+    """The lowest forward stage (mjtStage) that computes every needed kinematic field."""
     sensors = [sensor_stage(model, name) for name in needs.sensors]
     kinematic = [stage for stage in sensors if stage < STAGE_ACC]
     return max([STAGE_NONE, *kinematic, *(FIELD_STAGE[name] for name in needs.fields)])
 
 
 def known(kind: str, name: str, names: Iterable[str]) -> str:
-    """`name`, if it is among `names`. Raises ValueError with the nearest."""
+    """`name`, if it is among `names`. Raises ValueError with the nearest name."""
     names = [n for n in names if n]
     if name not in names:
-        raise ValueError(f"{kind} {name}: unknown. There are: {', '.join(names)}.{did_you_mean(name, names)}")
+        raise ValueError(f"{kind} {name}: unknown. Allowed: {', '.join(names)}.{did_you_mean(name, names)}")
     return name
 
 
@@ -268,7 +268,7 @@ def model_field(model: mujoco.MjModel, name: str) -> np.ndarray:
 
 
 def set_model_field(model: mujoco.MjModel, name: str, value: np.ndarray) -> None:
-    """Writes a field of the model; fields of MjOption are named `opt.<name>`."""
+    """Write a field of the model; fields of MjOption are named `opt.<name>`."""
     owner, name = (model.opt, name[4:]) if name.startswith("opt.") else (model, name)
     if np.ndim(value):
         getattr(owner, name)[:] = value
@@ -277,9 +277,9 @@ def set_model_field(model: mujoco.MjModel, name: str, value: np.ndarray) -> None
 
 
 def silence_mujoco() -> None:
-    """Keeps MuJoCo from printing and from writing MUJOCO_LOG.TXT into the working directory.
+    """Keep MuJoCo from printing and from writing MUJOCO_LOG.TXT into the working directory.
 
-    This is process-wide, safe on worker threads, and leaves handlers alone that somebody installed. Nothing is lost:
+    This is process-wide, safe on worker threads, and keeps handlers that other code has installed. Nothing is lost:
     engines report instability through `unstable`, and other warnings through `logging`.
     """
     config = mujoco.MjLogConfig.get()

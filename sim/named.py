@@ -14,7 +14,7 @@ from livegym.sim.model import MjcfModel, quietly_attached
 
 
 class Named(Simulator):
-    """The part of the contract that can be answered before there are environments."""
+    """The methods of the contract that work before there are environments."""
 
     world: MjcfModel
 

@@ -1,9 +1,9 @@
-"""What must follow when model fields differ between environments.
+"""Update what depends on model fields that differ between environments.
 
-MuJoCo's mj_setConst derives most of it: among others the bounding volumes (`geom_rbound`, `geom_aabb`, `bvh_aabb`) by
-which collisions are found, without which a geom of a new `geom_size` rests at the wrong height or falls through others.
-It costs a forward pass, so it runs only if a field that it reads was randomised. It does not derive inertia: at a
-given shape that is proportional to the mass, so here it follows where only the mass is randomised.
+MuJoCo's mj_setConst derives most of it, among others the bounding volumes (`geom_rbound`, `geom_aabb`, `bvh_aabb`) by
+which collisions are found. Without them, a geom with a new `geom_size` rests at the wrong height or falls through
+others. It costs a forward pass, so it runs only if a field that it reads was randomised. It does not derive inertia.
+For a given shape, inertia is proportional to the mass, so it is scaled here if only the mass is randomised.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Iterable, Mapping
 import mujoco
 import numpy as np
 
-# field -> fields that are written along with it, unless they are randomised themselves
+# field -> fields that are written together with it, unless they are randomised themselves
 COMPANIONS = {"body_mass": ("body_inertia",)}
 
 
 def write_companions(model: mujoco.MjModel, values: Mapping[str, np.ndarray], asked: set[str], ids: np.ndarray) -> None:
-    """Brings the companions of the randomised fields `values`, name -> (N, ...), up to date in environments `ids`.
+    """Update the companions of the randomised fields `values`, name -> (N, ...), in environments `ids`.
 
-    `asked` names the fields that the caller randomises itself; those are left as the caller wrote them.
+    `asked` names the fields that the caller randomises itself; they stay as the caller wrote them.
     """
     if "body_mass" in values and "body_inertia" not in asked:
         massive = model.body_mass > 0  # the world has no mass

@@ -1,9 +1,9 @@
-"""The last states of every environment, kept so that one that becomes unstable can be looked at afterwards.
+"""Keep the last states of every environment, to examine one that became unstable.
 
     recorder = StateRecorder(sim, run / "unstable", length=64)
     sim.step()
     recorder.push()                                     # one copy of qpos, qvel and ctrl
-    files = recorder.dump(sim.unstable.nonzero()[:, 0], step)   # before these are reset
+    files = recorder.dump(sim.unstable.nonzero()[:, 0], step)   # before they are reset
 
 Each file is a compressed .npz: `qpos` (T, nq), `qvel` (T, nv), `ctrl` (T, nu), oldest first and as float32, `env`,
 `step`, and `model_xml`, the MJCF that mujoco.MjModel.from_xml_string opens.
@@ -28,14 +28,14 @@ FIELDS = ("qpos", "qvel", "ctrl")
 
 
 class StateRecorder:
-    """A ring of the last `length` control steps of all environments, float32, and at most `max_files` files in all.
+    """A ring buffer of the last `length` control steps of all environments, float32, and at most `max_files` files.
 
     Memory: 4 * length * num_envs * (nq + nv + nu) bytes.
     """
 
     def __init__(self, sim: Simulator, path: Path, length: int = 64, max_files: int = 10) -> None:
         self.sim = sim
-        self.path = path  # made at the first dump
+        self.path = path  # created at the first dump
         self.length = length
         self.max_files = max_files
         self.rings = {name: torch.zeros(length, *getattr(sim, name).shape) for name in FIELDS}  # (length, N, ...)
@@ -43,23 +43,23 @@ class StateRecorder:
         self.dumps = 0
 
     def push(self) -> None:
-        """Remembers the present states and controls: once a control step, after it and before any reset."""
+        """Store the present states and controls; called once per control step, after it and before any reset."""
         slot = self.pushes % self.length
         for name, ring in self.rings.items():
             ring[slot].copy_(getattr(self.sim, name))
         self.pushes += 1
 
     def dump(self, env_ids: Tensor, step: int) -> list[Path]:
-        """Writes one file for each of environments (n,) at control step `step`; the files written.
+        """Write one file for each of environments (n,) at control step `step`; returns the files.
 
-        A disk that is full or read-only is a warning: it must not end a training.
+        A disk that is full or read-only only causes a warning: it must not end a training run.
         """
         written: list[Path] = []
         for env in env_ids.tolist()[: max(0, self.max_files - self.dumps)]:
             file = self.path / f"step_{step:09d}_env_{env}.npz"
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
-                _write_whole(file, self._states(env) | {"env": env, "step": step, "model_xml": self.sim.model_xml()})
+                _write_complete(file, self._states(env) | {"env": env, "step": step, "model_xml": self.sim.model_xml()})
             except OSError as error:
                 log.warning("the last states of environment %d were not saved: %s", env, error)
                 break
@@ -74,8 +74,8 @@ class StateRecorder:
         return {name: ring[order, env].numpy() for name, ring in self.rings.items()}
 
 
-def _write_whole(file: Path, arrays: dict[str, Any]) -> None:
-    """Writes an .npz that is there complete or not at all."""
+def _write_complete(file: Path, arrays: dict[str, Any]) -> None:
+    """Write an .npz file that is complete or absent."""
     stream = io.BytesIO()
     np.savez_compressed(stream, **arrays)
     atomic_write_bytes(file, stream.getvalue())

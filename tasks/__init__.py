@@ -1,10 +1,10 @@
-"""What is learned: the Task contract (`base`), the one step order (`env`), one module a task.
+"""What is learned: the Task contract (`base`), the order of a step (`env`), and one module for each task.
 
     TASKS["Ant"]          # the class; its module is imported now
     list(TASKS)           # the names, livegym's and those of outside projects; nothing is imported
 
 A new task is a module here or in a project of your own, `cfg/task/<Name>.yaml`, `cfg/train/<Name>PPO.yaml` and a
-model, unless it brings its own dynamics (docs/new-task.md). No table names it; the contract tests pick it up.
+model, unless it has its own dynamics (docs/new-task.md). There is no table to edit; the contract tests find it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Tasks(Mapping[str, "type[Task]"]):
     """Names of tasks and their classes."""
 
     def __getitem__(self, name: str) -> type[Task]:
-        import_mujoco()  # before the task's module does
+        import_mujoco()  # before the task's module imports it
         return _checked(registry.part("tasks", name), registry.load("tasks", name))
 
     def __contains__(self, name: object) -> bool:
@@ -42,8 +42,8 @@ class _Tasks(Mapping[str, "type[Task]"]):
 
 @functools.cache
 def _checked(part: registry.Part, found: Any) -> type[Task]:
-    """What a task's module holds under the task's name, if it is a whole task. Raises UserError if it is not."""
-    from livegym.tasks.base import Task  # only now: names alone should not wait for torch
+    """`found`, what a task's module has under the task's name. Raises UserError if it is not a complete task."""
+    from livegym.tasks.base import Task  # imported here, because listing the names should not wait for torch
 
     if not (inspect.isclass(found) and issubclass(found, Task)):
         raise part.wrong(f"is {found!r}. Allowed: a class that derives from livegym.tasks.base.Task")
@@ -62,4 +62,4 @@ def _checked(part: registry.Part, found: Any) -> type[Task]:
 
 
 TASKS: Mapping[str, type[Task]] = _Tasks()
-"""Raises UserError for a name that nobody has, that two projects have, or whose code is no whole task."""
+"""Raises UserError for an unknown name, for one that two projects have, and for an incomplete task."""

@@ -1,15 +1,15 @@
 """Ant: run forward on four legs.
 
-Gymnasium's Ant-v5, on the very model that gymnasium ships, so that numbers can be compared: eight hip and ankle
-torques, 20 control steps a second (frame skip 5), 1,000 steps. It may sense everything but its place on the ground:
+Gymnasium's Ant-v5, on the same model file that gymnasium ships, so that results can be compared: eight hip and ankle
+torques, 20 control steps a second (frame skip 5), 1,000 steps. It senses everything except its position on the ground:
 joint positions, velocities, and the external forces on each body, clipped to +-1. The episode ends when the torso
 leaves the band of healthy heights.
 
-Reward a step: `forward` is the torso's speed along x (m/s); `healthy` is 1 while the height is in the band;
+Reward per step: `forward` is the torso's speed along x (m/s); `healthy` is 1 while the height is in the band;
 `control` is the summed squared action, `contact` the summed squared clipped force, both weighted negatively.
 
-Against gymnasium: positions here are those at the control step, where gymnasium reads a body position that is one
-physics step behind; contact forces are those at the start of the last physics step. Everything else is equal.
+Two things differ from gymnasium. Positions are those at the control step, whereas gymnasium reads a body position that
+is one physics step behind. Contact forces are those at the start of the last physics step. Everything else is equal.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ START_QPOS = (0.0, 0.0, 0.75, 1.0) + (0.0,) * 11
 
 @dataclass(frozen=True)
 class AntParams:
-    """What can be changed about Ant."""
+    """The parameters of Ant."""
 
     healthy_height_min: float = 0.2  # m
     healthy_height_max: float = 1.0  # m
@@ -46,18 +46,18 @@ class Ant(Task):
 
     @property
     def action_spec(self) -> Box:
-        """Torques of hips and ankles, in parts of the model's control range."""
+        """Torques of hips and ankles, as fractions of the model's control range."""
         return Box(8)
 
     def model_path(self) -> Path:
-        """Gymnasium's own file, out of its wheel, without importing gymnasium."""
+        """The file in the installed gymnasium package, which is found without importing it."""
         spec = find_spec("gymnasium")
         if spec is None or spec.origin is None:
             raise FileNotFoundError("task=Ant uses the model that gymnasium ships: pip install gymnasium")
         return Path(spec.origin).parent / "envs" / "mujoco" / "assets" / "ant.xml"
 
     def bind(self, sim: Simulator) -> None:
-        """Needs the external forces; remembers where the torso was before the step."""
+        """Request the external forces, and create a buffer for the torso's position before the step."""
         sim.require("qpos", "qvel", "cfrc_ext")
         self.sim = sim
         self.start_qpos = torch.tensor(START_QPOS, device=sim.device)

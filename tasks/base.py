@@ -1,8 +1,8 @@
-"""The contract of a task: what a robot must do, said once, for all environments together.
+"""The contract of a task: what a robot must do, in code that handles all environments at once.
 
-A task is a pure reading of a simulator. It has no loop over environments, no counters, no time limit, no weights and
-no logging: `Env` (tasks/env.py) owns those, the yaml owns weights, active reasons, noise and observation groups, and
-the names below tie the two together. See `tasks/cartpole.py` for the shortest real one.
+A task computes observations, rewards and terminations from the state of a simulator. It has no loop over environments,
+no counters, no time limit, no weights and no logging: `Env` (tasks/env.py) has those. The yaml has the weights, active
+reasons, noise and observation groups; names connect it to the task. `tasks/cartpole.py` is the shortest example.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from livegym.tasks.env_state import put_rows, rows_of
 
 @dataclass(frozen=True)
 class Box:
-    """Continuous actions (N, size) in [-1, 1]; the policy's output is clipped there, the task scales it."""
+    """Continuous actions (N, size) in [-1, 1]: `Env` clips the policy's output, and the task scales it."""
 
     size: int
 
     @property
     def width(self) -> int:
-        """Numbers in one action."""
+        """How many numbers one action has."""
         return self.size
 
     @property
     def choices(self) -> None:
-        """None: its numbers are no choices."""
+        """None: the numbers are continuous."""
         return None
 
 
@@ -45,12 +45,12 @@ class Discrete:
 
     @property
     def width(self) -> int:
-        """Numbers in one action."""
+        """How many numbers one action has."""
         return 1
 
     @property
     def choices(self) -> tuple[int, ...]:
-        """How many there are, for each number of an action."""
+        """How many choices there are, for each number of an action."""
         return (self.n,)
 
 
@@ -62,12 +62,12 @@ class MultiDiscrete:
 
     @property
     def width(self) -> int:
-        """Numbers in one action."""
+        """How many numbers one action has."""
         return len(self.nvec)
 
     @property
     def choices(self) -> tuple[int, ...]:
-        """How many there are, for each number of an action."""
+        """How many choices there are, for each number of an action."""
         return self.nvec
 
 
@@ -77,21 +77,21 @@ ActionSpec = Union[Box, Discrete, MultiDiscrete]
 class Task(ABC):
     """What is learned, as a few short methods over (N, ...) float32 tensors.
 
-    `state` is the simulator: its fields are the typed view of the world. What a task must remember between steps
-    (a cooldown, the last position) it allocates with `buffer()`, so that snapshots and resumed runs carry it.
+    `state` is the simulator: its fields are the typed view of the world. For what it must remember between steps (a
+    cooldown, the last position), a task allocates a `buffer()`, so that snapshots and resumed runs contain it.
     """
 
     Params: ClassVar[type]  # a frozen dataclass with units, the type of `params` in the yaml
-    own_dynamics: ClassVar[bool] = False  # True: no model and no bodies (sim=none), the task itself moves its world
+    own_dynamics: ClassVar[bool] = False  # True: no model and no bodies (sim=none), `update` advances the world
     success_reason: ClassVar[str | None] = None  # the termination reason that means success, if there is one
-    bound_params: ClassVar[tuple[str, ...]] = ()  # parameters that are read in `bind` only: no curriculum moves them
+    bound_params: ClassVar[tuple[str, ...]] = ()  # parameters that only `bind` reads: a curriculum cannot change them
     params: Any
 
     def __init__(self, params: Any) -> None:
         self.params = params
         self.buffers: dict[str, Tensor] = {}
         self.active_reasons: tuple[str, ...] = ()
-        """Those that end an episode; of several that hold at once, the first counts."""
+        """The reasons that end an episode; if several hold at once, the first one counts."""
 
     def buffer(self, sim: Simulator, name: str, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """A zeroed (N, *shape) tensor that is saved, restored and zeroed at resets with its environment."""
@@ -99,25 +99,25 @@ class Task(ABC):
         return self.buffers[name]
 
     def end_by(self, reasons: tuple[str, ...]) -> None:
-        """Which of the reasons of `terminate` end an episode, the first counts. Called once, before `bind`."""
+        """Set which reasons of `terminate` end an episode; the first that holds counts. Called once, before `bind`."""
         self.active_reasons = reasons
 
     def go_by(self, params: Any) -> None:
-        """From here on, the task goes by these parameters: the level of its curriculum has changed."""
+        """Use these parameters from now on, because the level of the curriculum has changed."""
         self.params = params
 
     def state_dict(self, env_ids: Tensor) -> dict[str, Tensor]:
-        """What the task remembers of environments (n,): buffer -> (n, ...)."""
+        """What the task remembers about environments (n,): buffer -> (n, ...)."""
         return rows_of(self.buffers, env_ids)
 
     def load_state_dict(self, state: Mapping[str, Tensor], env_ids: Tensor) -> None:
-        """Puts what `state_dict` gave into environments (n,)."""
+        """Restore a `state_dict` into environments (n,)."""
         put_rows(self.buffers, state, env_ids)
 
     def outcome(self, reasons: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Whether an episode ends in success, or in failure, by what `terminate` gave: two (N,) float32 of 0 and 1.
+        """Success and failure of the episodes, by the result of `terminate`: two (N,) float32 of 0 and 1.
 
-        Only reasons that end episodes count, and of several the first, as in `Env`.
+        Only reasons that end episodes count; if several hold, the first one counts, as in `Env`.
         """
         ends = success = torch.zeros_like(next(iter(reasons.values())))
         for name in self.active_reasons:
@@ -129,11 +129,11 @@ class Task(ABC):
     @property
     @abstractmethod
     def action_spec(self) -> ActionSpec:
-        """What the policy chooses."""
+        """The kind and size of an action."""
 
     @property
     def control_dt(self) -> float:
-        """s, one control step of a task that brings its own dynamics; elsewhere the model and decimation say it."""
+        """s, one control step of a task that has its own dynamics; otherwise, model and decimation determine it."""
         raise NotImplementedError
 
     @abstractmethod
@@ -146,7 +146,7 @@ class Task(ABC):
 
     @abstractmethod
     def bind(self, sim: Simulator) -> None:
-        """Names the fields and bodies that will be read; allocates buffers. Called once, before `sim.start()`."""
+        """Request the fields and bodies that will be read, and allocate buffers. Called once, before `sim.start()`."""
 
     @abstractmethod
     def reset(self, env_ids: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -157,9 +157,9 @@ class Task(ABC):
         """Actions, clipped, (N, size) or (N,) -> actuator controls (N, nu). Called before the physics."""
 
     def update(self, state: Simulator) -> None:  # noqa: B027 - most tasks remember nothing between steps
-        """Brings what the task remembers (a stage, a timer) up to the state after the physics, before it is judged.
+        """Update what the task remembers (a stage, a timer) after the physics, before reward and termination are read.
 
-        A task that brings its own dynamics advances its world here, by what `control` gave (`state.ctrl`).
+        A task that has its own dynamics advances its world here, with the controls from `control` (`state.ctrl`).
         """
 
     @abstractmethod
@@ -171,7 +171,7 @@ class Task(ABC):
         """Named, unweighted reward terms, each (N,)."""
 
     def episode_metrics(self, state: Simulator) -> dict[str, Tensor]:
-        """Named numbers (N,) about the episodes as they are now; those of ended episodes are averaged and logged."""
+        """Named numbers (N,) about the episodes so far; those of finished episodes are averaged and logged."""
         return {}
 
     @abstractmethod

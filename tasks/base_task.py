@@ -51,13 +51,13 @@ class BaseTask(HandTask):
         return Path(__file__).parent / "models" / "hand" / "base_task.xml"
 
     def bind(self, sim: Simulator) -> None:
-        """The hand, the pose that it is to take, and for how long it has been there."""
+        """Bind the hand; create buffers for its goal, and for the time that it has been there."""
         self.sim, self.hand = sim, DrivenHand(self, sim)
         self.goal = self.buffer(sim, "goal", len(CONTROLS))
         self.held = self.buffer(sim, "held")  # s
 
     def reset(self, env_ids: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-        """A pose near the middle of every range; a goal where the policy can go, the start pose where it cannot."""
+        """Draw a pose near the middle of every range, and a goal for the controls that the policy drives."""
         start = self._drawn(env_ids, self.params.start_range, rng)
         goal = start.clone()
         driven = self.hand.pipeline.driven
@@ -67,10 +67,10 @@ class BaseTask(HandTask):
         return qpos, torch.zeros(len(env_ids), self.sim.qvel.shape[1])
 
     def update(self, state: Simulator) -> None:
-        """For how long all goals have been reached."""
+        """Measure the time for which all goals have been reached at once."""
         self.hand.update()
-        there = (self._distance().abs() <= self.params.tolerance).all(1)
-        self.held.copy_(torch.where(there, self.held + state.control_dt, 0.0))
+        reached = (self._distance().abs() <= self.params.tolerance).all(1)
+        self.held.copy_(torch.where(reached, self.held + state.control_dt, 0.0))
 
     def observe(self, state: Simulator) -> dict[str, Tensor]:
         """The hand's senses and targets, and
@@ -85,7 +85,7 @@ class BaseTask(HandTask):
         }
 
     def reward(self, state: Simulator, action: Tensor) -> dict[str, Tensor]:
-        """Come close, waste little, arrive:
+        """Come close, use little effort, arrive:
 
         closeness: exp(-4 x mean distance to the goal, as a fraction of the ranges)
         effort: mean square of the action
@@ -98,7 +98,7 @@ class BaseTask(HandTask):
         }
 
     def terminate(self, state: Simulator) -> dict[str, Tensor]:
-        """Success, once the goal was held:
+        """Success, when the goal has been held:
 
         reached: every control has been within `tolerance` of its goal for `hold_s`; success
         """
@@ -110,5 +110,5 @@ class BaseTask(HandTask):
         return self.hand.middle + part * self.hand.range * noise
 
     def _distance(self) -> Tensor:
-        """(N, 18) from where the joints are to the goal, as a part of each control's range."""
+        """(N, 18) difference from the joints to the goal, as a fraction of each control's range."""
         return (self.goal - self.hand.controls()) / self.hand.range

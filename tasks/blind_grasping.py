@@ -36,7 +36,7 @@ from livegym.tasks.hand.stages import Stages, lasted
 from livegym.tasks.hand.task import HandTask
 
 STAGES = ("pre_grasp", "grasp", "lift")
-EASY_SPREAD = 0.05  # of the whole start range, about the ready pose
+EASY_SPREAD = 0.05  # spread of easy starts about the ready pose, as a fraction of the start range
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class BlindGrasping(HandTask):
         return Path(__file__).parent / "models" / "hand" / "blind_grasping.xml"
 
     def bind(self, sim: Simulator) -> None:
-        """The hand, the box, the contacts between them and the ground; stage, and how long the box has been held."""
+        """Bind the hand, the box and their contacts; create buffers for the stage and for how long the box is held."""
         self.sim, self.hand = sim, DrivenHand(self, sim)
         self.stages = Stages(self, sim, STAGES)
         self.grasp_point = sim.site_ids([GRASP_SITE])[0]
@@ -106,7 +106,7 @@ class BlindGrasping(HandTask):
         self.lost = self.buffer(sim, "lost")  # s, for which fewer than two fingers have touched it
 
     def reset(self, env_ids: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-        """The hand anywhere in its start range, the fingers anywhere, the box near the origin."""
+        """Draw the hand in its start range, the fingers in their ranges, and the box near the origin."""
         p, n = self.params, len(env_ids)
 
         def uniform(width: int) -> Tensor:
@@ -125,7 +125,7 @@ class BlindGrasping(HandTask):
         return qpos, torch.zeros(n, self.sim.qvel.shape[1])
 
     def update(self, state: Simulator) -> None:
-        """Timers of touch, grip and hold; then the stage."""
+        """Update the timers of touch, grip and hold; then the stage."""
         p, dt = self.params, state.control_dt
         self.hand.update()
         lifting, holding = self.stages.at("lift"), self.box.fingers_on() >= 2
@@ -229,14 +229,14 @@ class BlindGrasping(HandTask):
             "grasp_lost": lasted(self.lost, p.lost_s, dt),
         }
 
-    # what the hand knows
+    # computed from what the hand senses
 
     def distance(self) -> Tensor:
-        """(N,) m, from the grasp point to where the box may be."""
+        """(N,) m, from the grasp point to the box's nominal place."""
         return (self.sim.site_pos_w[:, self.grasp_point] - self.box.nominal).norm(dim=1)
 
     def turn(self) -> Tensor:
-        """(N,) rad, the largest of the hand's three turns."""
+        """(N,) rad, the largest of the hand's three rotations."""
         return self.sim.qpos[:, self.hand.senses.base_q[SLIDES:]].abs().amax(1)
 
     def unlike_open(self) -> Tensor:
@@ -244,12 +244,12 @@ class BlindGrasping(HandTask):
         return (self.hand.controls()[:, FINGER] - self.open_hand).abs().mean(1)
 
     def reached(self) -> Tensor:
-        """(N,) bool: all that the pre-grasp asks for."""
+        """(N,) bool: the conditions that finish the pre-grasp hold."""
         p = self.params
         return (self.distance() < p.reach_radius) & (self.turn() < p.reach_turn) & (self.unlike_open() < p.reach_open)
 
     def progress(self) -> Tensor:
-        """(N,) 0 to 1, of the stage, by what the hand senses: nearness, fingers that touch, height of the palm."""
+        """(N,) 0 to 1, the progress in the stage, as sensed: nearness, fingers that touch, height of the palm."""
         near = torch.exp(-6.0 * self.distance())
         touch = self.hand.senses.touching.float().mean(1)
         up = (self.hand.senses.palm_pos_w[:, 2] / (2.0 * self.params.lift_height)).clamp(0.0, 1.0)
@@ -257,6 +257,6 @@ class BlindGrasping(HandTask):
 
 
 def raised(height: Tensor) -> Tensor:
-    """(N,) part of the way up -> (N,) what it is worth, 0 to 1: else a policy would not risk its grip for a little."""
+    """(N,) height -> (N,) reward, both 0 to 1. It is steep at first, or a policy would not risk its grip to lift."""
     part = height.clamp(0.0, 1.0)
     return 0.5 * part + 0.5 * (1.0 - torch.exp(-4.0 * part)) / (1.0 - math.exp(-4.0))

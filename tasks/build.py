@@ -1,4 +1,4 @@
-"""From the configuration to a running Env: task, simulator, recorder."""
+"""Make an Env from the configuration: its task and its simulator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def make_env(
 ) -> Env:
     """N environments of a task. Raises UserError if task, yaml, engine and model do not fit each other.
 
-    `fields`: of the simulator, required besides those that the task asks for.
+    `fields` are simulator fields that are required in addition to those that the task requires.
     """
     if task.name not in TASKS:
         raise not_one_of("task", task.name, TASKS)
@@ -28,7 +28,7 @@ def make_env(
 
 def _simulator(made: Task, task: TaskConfig, sim: SimConfig, physics: PhysicsConfig, num_envs: int) -> Simulator:
     if made.own_dynamics:
-        nothing = NoModel(made.control_dt, made.action_spec.width)  # its `control` hands the action on
+        nothing = NoModel(made.control_dt, made.action_spec.width)  # its `control` returns the action
         return create(sim, physics, nothing, num_envs, task.decimation)
     try:
         model, parts = made.model_path(), made.parts()

@@ -4,7 +4,7 @@ The classic of Isaac Gym (and, before it, Barto, Sutton and Anderson 1983): a 1 
 1 kg, 1 m pole; the policy pushes the cart with up to 400 N, 60 times a second, for 500 steps. It may sense positions
 and velocities of both joints. An episode ends early when the cart leaves the middle of the rail or the pole falls.
 
-Reward a step, at most 1: `upright` is 1 - angle^2 (rad^2); `cart_speed` and `pole_speed` are the absolute speeds,
+Reward per step, at most 1: `upright` is 1 - angle^2 (rad^2); `cart_speed` and `pole_speed` are the absolute speeds,
 weighted with small penalties; `fell` and `off_track` are 1 in the step in which the episode ends for that reason.
 """
 
@@ -25,7 +25,7 @@ CART, POLE = 0, 1  # joints, in the model's order
 
 @dataclass(frozen=True)
 class CartpoleParams:
-    """What can be changed about Cartpole."""
+    """The parameters of Cartpole."""
 
     max_push: float = 400.0  # N, at action 1
     track_half_length: float = 3.0  # m, the cart's largest distance from the middle
@@ -43,7 +43,7 @@ class Cartpole(Task):
 
     @property
     def action_spec(self) -> Box:
-        """One push, in parts of `max_push`."""
+        """One push, as a fraction of `max_push`."""
         return Box(1)
 
     def model_path(self) -> Path:
@@ -51,7 +51,7 @@ class Cartpole(Task):
         return Path(__file__).parent / "models" / "cartpole.xml"
 
     def bind(self, sim: Simulator) -> None:
-        """Needs nothing beyond joint positions and velocities."""
+        """Request joint positions and velocities."""
         sim.require("qpos", "qvel")
 
     def reset(self, env_ids: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:

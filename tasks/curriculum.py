@@ -1,13 +1,13 @@
-"""From an easy task to the full one, by the success that was measured.
+"""Change a task from easy to full difficulty, by the measured success rate.
 
     curriculum = Curriculum(config.curriculum, task, num_envs, device)
     params = curriculum.params()                        # the task's parameters at the present level
     curriculum.begin(env_ids)                           # episodes begin, at the present level
     if curriculum.ended(env_ids, success): ...          # episodes ended; True: the level changed
 
-The level is between 0 and 1. It goes up one step if the success rate over so many ended episodes is high enough,
-down if it is too low, and only while a policy learns: whoever watches changes nothing. Episodes that began at
-another level do not count. Without a configuration the task is the full one from the beginning (level 1).
+The level is between 0 and 1. It goes up one step if the success rate over a number of finished episodes is high enough,
+and down if it is too low. It changes in training only, not in a test. Episodes that began at another level do not
+count. Without a configuration, the task has its full difficulty from the start (level 1).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from livegym.utils.errors import UserError, did_you_mean
 
 
 class Curriculum:
-    """The level of one Env, and the count of episodes since it was last judged."""
+    """The level of one Env, and the count of episodes since the success rate was last checked."""
 
     def __init__(self, config: CurriculumConfig | None, task: Task, num_envs: int, device: torch.device) -> None:
         """`task` has its parameters at level 1, and its active reasons.
 
-        Raises UserError if the configuration names a parameter that is not a number of the task's, or that the
-        task reads once only, or if success cannot be measured.
+        Raises UserError if the configuration names a parameter that the task does not have, that is not a number, or
+        that the task reads only once, or if success cannot be measured.
         """
         self.config, self.full = config, task.params
         self.level = 1.0 if config is None else config.level
@@ -43,15 +43,15 @@ class Curriculum:
             _check(config, task)
 
     def follow_success(self) -> None:
-        """From here on the level follows the success rate: a policy learns. Whoever only watches leaves it alone."""
+        """Let the level follow the success rate from now on. Training calls this; a test does not."""
         self._moves = True
 
     def check_moves(self, ranges: bool) -> None:
-        """`ranges`: whether any range of the randomisation widens. Raises UserError if a level changes nothing."""
+        """Raises UserError if a level changes nothing. `ranges`: a range of the randomisation widens with the level."""
         if self.config is not None and not self.config.params and not ranges:
             raise UserError(
-                "task.curriculum moves nothing: it has no params, and no entry of task.randomization has curriculum: "
-                "true. Name what is easier at level 0, for example task.curriculum.params.<name>=<value>"
+                "task.curriculum changes nothing: it has no params, and no entry of task.randomization has "
+                "curriculum: true. Name what is easier at level 0, for example task.curriculum.params.<name>=<value>"
             )
 
     def params(self) -> Any:
@@ -68,7 +68,7 @@ class Curriculum:
         self.level_at_start[env_ids] = self.level
 
     def ended(self, env_ids: Tensor, success: Tensor) -> bool:
-        """Environments (n,) ended an episode, with success (n,) bool or not: whether the level changed."""
+        """Count the finished episodes of environments (n,), success (n,) bool; returns whether the level changed."""
         if self.config is None or not self._moves:
             return False
         counts = self.level_at_start[env_ids].cpu() == self.level
@@ -85,7 +85,7 @@ class Curriculum:
         return self.level != before
 
     def set_level(self, level: float) -> None:
-        """Puts it at a level, 0 to 1; without a configuration it stays at 1."""
+        """Set the level, 0 to 1; without a configuration it stays at 1."""
         if self.config is not None:
             self.level = level
             self.episodes = 0
@@ -96,22 +96,22 @@ class Curriculum:
         return {"level": self.level, "episodes": self.episodes, "successes": self.successes}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on where `state_dict` was; a task without a curriculum stays the full one."""
+        """Continue from a `state_dict`; without a configuration, the level stays at 1."""
         if self.config is not None:
             self.level = float(state["level"])
             self.episodes, self.successes = int(state["episodes"]), int(state["successes"])
 
     def episode_state(self, env_ids: Tensor) -> dict[str, Tensor]:
-        """At which level the open episodes of environments (n,) began: `level_at_start` (n,)."""
+        """The level at which the unfinished episodes of environments (n,) began: `level_at_start` (n,)."""
         return rows_of({"level_at_start": self.level_at_start}, env_ids)
 
     def load_episode_state(self, state: Mapping[str, Tensor], env_ids: Tensor) -> None:
-        """Puts what `episode_state` gave into environments (n,)."""
+        """Restore an `episode_state` into environments (n,)."""
         put_rows({"level_at_start": self.level_at_start}, state, env_ids)
 
 
 def _out_of_range(value: float, doc: KeyDoc) -> str:
-    """Which bound of a parameter a value misses; '' if it misses none."""
+    """The bound of a parameter that a value violates; '' if it violates none."""
     if doc.low is not None and value < doc.low:
         return f"at least {doc.low:g}"
     if doc.above is not None and value <= doc.above:
@@ -125,7 +125,7 @@ def _check(config: CurriculumConfig, task: Task) -> None:
     movable = [name for name in numbers if name not in task.bound_params]
     for name in config.params:
         if name not in movable:
-            why = "is read once, when the task begins" if name in numbers else "is no number of the task's"
+            why = "is read only once, when the task is built" if name in numbers else "is not a number in task.params"
             raise UserError(
                 f"task.curriculum.params.{name}: {name} {why}. "
                 f"Allowed: {', '.join(movable) or 'none'}.{did_you_mean(name, movable)}"
@@ -136,8 +136,8 @@ def _check(config: CurriculumConfig, task: Task) -> None:
             raise UserError(f"task.curriculum.params.{name}={config.params[name]:g}: must be {problem}.")
     if task.success_reason not in task.active_reasons:
         raise UserError(
-            "task.curriculum: the task has no success, or terminations switch it off, so there is nothing to "
-            "measure. Set task.curriculum=null."
+            "task.curriculum: the task has no success reason, or its terminations switch it off, so there is nothing "
+            "to measure. Set task.curriculum=null."
         )
     if config.lower_at > config.raise_at:
         raise UserError(

@@ -1,4 +1,4 @@
-"""The last values of something, so that it can be seen late, or several times at once."""
+"""A buffer of past values, for delays and for histories."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ class DelayBuffer:
         self.values = torch.zeros(num_envs, length, width, device=device)
 
     def push(self, value: Tensor) -> None:
-        """One control step has passed: value (N, width) is the newest."""
+        """Append value (N, width), that of a new control step."""
         self.values.copy_(torch.cat([self.values[:, 1:], value[:, None]], 1))
 
     def fill(self, env_ids: Tensor, value: Tensor) -> None:
-        """An episode of environments (n,) begins: it was always as it is now (n, width)."""
+        """Begin an episode in environments (n,): all past values are set to value (n, width)."""
         self.values[env_ids] = value[:, None].expand(-1, self.values.shape[1], -1)
 
     def late(self, delay: Tensor) -> Tensor:
-        """(N, width): what was there `delay` (N,) int64 control steps ago."""
+        """(N, width): the values of `delay` (N,) int64 control steps ago."""
         rows = torch.arange(len(delay), device=delay.device)
         return self.values[rows, self.values.shape[1] - 1 - delay]
 
     def last(self, count: int, delay: int = 0) -> Tensor:
-        """(N, count x width): the last values but for the newest `delay`, oldest first."""
+        """(N, count x width): the last `count` values without the newest `delay`, oldest first."""
         end = self.values.shape[1] - delay
         return self.values[:, end - count : end].flatten(1)

@@ -1,18 +1,18 @@
-"""One environment step, said once.
+"""The environment: this is the only place that defines the order of a control step.
 
-The order, and why:
+The order, and its reasons:
 
-1. clip the action, let it be late, let the task turn it into controls, draw what is randomised again and again,
-   advance the physics by one control step;
-2. count the step, let the task bring up to date what it remembers (`update`), then read rewards and reasons from the
-   state *after* the physics and *before* any reset, so that they belong to the episode that the action belonged to;
-3. observe: for an episode that ends this is its last observation, kept for bootstrapping;
-4. judge the curriculum; reset what ended, and observe those again, so that what is returned is where the next
-   action acts.
+1. Clip and delay the action, draw the randomised values that are due, let the task turn the action into controls, and
+   advance the physics by one control step.
+2. Count the step, let the task update what it remembers (`update`), then read rewards and reasons from the state
+   *after* the physics and *before* any reset, so that they belong to the same episode as the action.
+3. Observe. If an episode ends, this is its last observation, which is kept for bootstrapping.
+4. Update the curriculum. Reset the environments whose episode ended, and observe them again, so that the returned
+   observation is the one for the next action.
 
-Terminated and truncated stay two tensors to the end: a time limit is not a failure. A failure in the very step of the
-time limit is a failure. An environment whose state became non-finite is recorded, reported, ended (`unstable`) and
-reset; its reward in that step counts as 0. It is never healed silently.
+Terminated and truncated are always two tensors: a time limit is not a failure. A failure in the same step as the time
+limit is a failure. An environment whose state became non-finite is recorded, reported, ended (`unstable`) and reset;
+its reward in that step counts as 0. Non-finite values are never replaced silently.
 
     env = Env(task, sim, task_config, seed=0)
     obs = env.reset()                      # {"policy": (N, width), ...}
@@ -42,18 +42,18 @@ from livegym.tasks.terms import ObservationLayout, RewardTerms, TerminationReaso
 from livegym.utils.errors import UserError, did_you_mean
 
 EPISODE_TIME = "episode_time"
-"""A block that every task's yaml may name: the part of the time limit that has passed, 0 to 1."""
+"""A block that every task's yaml may name: the fraction of the time limit that has passed, 0 to 1."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """What one step gives back; every tensor has a leading environment axis."""
+    """The result of one step; every tensor has a leading environment axis."""
 
-    obs: dict[str, Tensor]  # group -> (N, width), where the next action acts
+    obs: dict[str, Tensor]  # group -> (N, width), for the next action
     reward: Tensor  # (N,) float32
     terminated: Tensor  # (N,) bool: success or failure
     truncated: Tensor  # (N,) bool: the time limit, if nothing else ended the episode
-    final_obs: dict[str, Tensor]  # group -> (N, width), before the reset; equals obs if the episode goes on
+    final_obs: dict[str, Tensor]  # group -> (N, width), before the reset; equals obs if the episode continues
     ended: FinishedEpisodes | None  # None if no episode ended
     terms: Tensor  # (N, T) weighted reward terms, as in Env.terms.names
 
@@ -94,12 +94,12 @@ class Env:
         name, reasons = self.task.success_reason, list(self.config.terminations)
         if name is not None and name not in reasons:
             raise UserError(
-                f"success_reason={name!r} of {type(self.task).__name__} is none of its termination reasons: "
-                f"{', '.join(reasons) or 'there are none'}.{did_you_mean(name, reasons)}"
+                f"success_reason={name!r} of {type(self.task).__name__} is not one of its termination reasons. "
+                f"Allowed: {', '.join(reasons) or 'none'}.{did_you_mean(name, reasons)}"
             )
 
     def _measure(self) -> None:
-        """Evaluates every named term once: checks names both ways, measures widths."""
+        """Evaluate every named term once, to check the names in both directions and to measure the widths."""
         n = self.sim.num_envs
         groups = self.config.observations
         self.layout = ObservationLayout.measure(
@@ -121,16 +121,16 @@ class Env:
 
     @cached_property
     def model_digest(self) -> str:
-        """What a saved state says of the model it belongs to."""
+        """The digest of the model, which a saved state contains."""
         return model_digest(self.sim)
 
     def watch(self, recorder: StateLog) -> None:
-        """Lets a recorder follow every step from here on."""
+        """Let a recorder follow every step from now on."""
         self.stability.recorder = recorder
 
     @property
     def num_envs(self) -> int:
-        """How many environments."""
+        """The number of environments."""
         return self.sim.num_envs
 
     @property
@@ -141,7 +141,7 @@ class Env:
 
     @property
     def reason_names(self) -> tuple[str, ...]:
-        """Why an episode can end; indices in FinishedEpisodes.reasons."""
+        """The reasons that can end an episode; FinishedEpisodes.reasons are indices into them."""
         return self.reasons.names
 
     def zero_action(self) -> Tensor:
@@ -155,23 +155,23 @@ class Env:
         return torch.zeros(shape, dtype=torch.int64, device=device)
 
     def reset(self) -> dict[str, Tensor]:
-        """Starts every episode anew; open ones are dropped from the statistics."""
+        """Start a new episode in every environment; unfinished ones are dropped from the statistics."""
         everything = torch.arange(self.num_envs, device=self.sim.device)
         self.stats.drop(everything)
         self._reset_envs(everything)
         return self._first_observations(everything)
 
     def restart(self, env_ids: Tensor, obs: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Starts episodes of environments (n,), sorted, anew; open ones are dropped from the statistics.
+        """Start new episodes in environments (n,), sorted; unfinished ones are dropped from the statistics.
 
-        obs: what the last step returned, or `reset`; returned with first observations in those rows.
+        obs: the observations from the last `step` or `reset`. Returns them with first observations in those rows.
         """
         self.stats.drop(env_ids)
         self._reset_envs(env_ids)
         return self._renewed(obs, env_ids)
 
     def step(self, action: Tensor, push: Callable[[Simulator], None] | None = None) -> Step:
-        """Advances by one control step. action: (N, size) in [-1, 1], or (N,) / (N, k) int64 choices.
+        """Advance by one control step. action: (N, size) in [-1, 1], or (N,) / (N, k) int64 choices.
 
         `push` may add to the forces on bodies that randomisation has just written, before the physics.
         """
@@ -201,7 +201,7 @@ class Env:
             return Step(final_obs, reward, terminated, truncated, final_obs, None, weighted)
         reasons = table[ended_ids].int().argmax(1)  # the first that holds
         metrics = {n: v[ended_ids] for n, v in self.task.episode_metrics(self.sim).items()}
-        sound = ~table[ended_ids, 0]  # what a task reads out of a state that is not finite means nothing
+        sound = ~table[ended_ids, 0]  # metrics of a non-finite state mean nothing
         ends = self.stats.end(ended_ids, self.episode_length[ended_ids], reasons, metrics, sound)
         self._judge(ends)
         self._reset_envs(ended_ids)
@@ -214,9 +214,9 @@ class Env:
         return report
 
     def state_dict(self, env_ids: Tensor | None = None) -> dict[str, Any]:
-        """Everything that decides how environments (n,), None: all, go on, as tensors and plain values.
+        """Everything that decides how environments (n,) continue, as tensors and plain values; None means all of them.
 
-        The generator is one for all of them, and part of every state.
+        All environments share one generator, which is part of every state.
         """
         ids = torch.arange(self.num_envs, device=self.sim.device) if env_ids is None else env_ids
         return {
@@ -236,7 +236,7 @@ class Env:
         }
 
     def load_state_dict(self, state: dict[str, Any], env_ids: Tensor | None = None) -> None:
-        """Puts a `state_dict` of n environments into `env_ids` (n,), or into the first n.
+        """Restore a `state_dict` of n environments into `env_ids` (n,), or into the first n.
 
         Raises ValueError if the state is of another task or does not fit; nothing is changed then.
         """
@@ -255,30 +255,30 @@ class Env:
         self.stability.load_state_dict(state)
 
     def _ids_for(self, n: int, env_ids: Tensor | None) -> Tensor:
-        """Where a state of n environments goes. Raises ValueError if there is no room for it."""
+        """The environments that take a state of n environments. Raises ValueError if their number is another."""
         ids = torch.arange(n, device=self.sim.device) if env_ids is None else env_ids
         if len(ids) != n or n > self.num_envs:
             raise ValueError(f"a state of {n} environments does not fit {len(ids)} of {self.num_envs}")
         return ids
 
     def _judge(self, ends: FinishedEpisodes) -> None:
-        """Tells the curriculum of ended episodes; a new level changes the task's parameters."""
+        """Report finished episodes to the curriculum; a new level changes the task's parameters."""
         if self.success_reason is not None:
             success = ends.reasons == self.reasons.names.index(self.success_reason)
             if self.curriculum.ended(ends.env_ids, success):
                 self.task.go_by(self.curriculum.params())
 
     def set_level(self, level: float) -> None:
-        """Puts the curriculum at a level, 0 to 1; without one, does nothing.
+        """Set the curriculum's level, 0 to 1; this does nothing without a curriculum.
 
-        Parameters count from the next step on, also in open episodes; start states and what is drawn, from the next
-        reset.
+        Parameters change from the next step on, also in unfinished episodes; start states and drawn values change from
+        the next reset on.
         """
         self.curriculum.set_level(level)
         self.task.go_by(self.curriculum.params())
 
     def _blocks(self) -> dict[str, Tensor]:
-        """The task's blocks, and the environment's own, if the yaml names it."""
+        """The task's blocks, and the environment's own block if the yaml names it."""
         blocks = self.task.observe(self.sim)
         groups = self.config.observations
         if EPISODE_TIME in (*groups.policy, *groups.privileged):
@@ -317,8 +317,8 @@ class Env:
     def _reset_envs(self, env_ids: Tensor) -> None:
         for value in self.task.buffers.values():
             value[env_ids] = 0
-        self.randomizer.reset(env_ids, self.rng, self.curriculum.level)  # first: a task may ask how large a box is
-        qpos, qvel = self.task.reset(env_ids, self.rng)  # after that: a task may draw a goal into a buffer
+        self.randomizer.reset(env_ids, self.rng, self.curriculum.level)  # first: a task may read the size of a box
+        qpos, qvel = self.task.reset(env_ids, self.rng)  # after the buffers are zeroed, because it may fill one
         for name, value in (("qpos", qpos), ("qvel", qvel)):
             check_like(f"{name} of reset", value, (len(env_ids), getattr(self.sim, name).shape[1]))
         self.sim.reset(env_ids, qpos, qvel)

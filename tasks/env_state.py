@@ -1,10 +1,10 @@
-"""The rows of a few environments out of buffers of many: how each part of an Env saves itself, and is put back.
+"""Save and restore the rows of some environments in the buffers of an Env's parts.
 
     state = rows_of(self.buffers, env_ids)          # name -> (n, ...), copies
     put_rows(self.buffers, state, env_ids)          # the inverse
 
-Bit-exact resume, the proofs of hot swapping and scratch environments stand on it. `Env.state_dict` composes what its
-parts give, and says in which keys; `check_fits` compares such a state with one of this Env.
+Bit-exact resume, the tests of hot swapping, and scratch environments rely on it. `Env.state_dict` combines the states
+of its parts; `check_fits` compares such a state with one of this Env.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from torch import Tensor
 
 from livegym.sim.base import Simulator
 
-PLACES = re.compile(r' (?:mesh|texture|asset)dir="[^"]*"')  # of the model's files on this machine
+PLACES = re.compile(r' (?:mesh|texture|asset)dir="[^"]*"')  # folders of the model's files on this machine
 
 
 def model_digest(sim: Simulator) -> str:
-    """What the model is, wherever its files lie."""
+    """SHA-256 of the model, independent of the folders of its files."""
     return hashlib.sha256(PLACES.sub("", sim.model_xml()).encode()).hexdigest()
 
 
@@ -32,7 +32,7 @@ def rows_of(buffers: Mapping[str, Tensor], env_ids: Tensor) -> dict[str, Tensor]
 
 
 def put_rows(buffers: Mapping[str, Tensor], state: Mapping[str, Tensor], env_ids: Tensor) -> None:
-    """Puts what `rows_of` gave into environments (n,). `state` may hold the rows of other parts as well."""
+    """Restore the rows from `rows_of` into environments (n,). `state` may also contain the rows of other parts."""
     for name, value in buffers.items():
         value[env_ids] = state[name].to(value.device)
 
@@ -46,7 +46,7 @@ def check_fits(state: Mapping[str, Any], here: Mapping[str, Any]) -> None:
     if missing:
         raise ValueError(f"the state lacks {', '.join(sorted(missing))}")
     if state["model"] != here["model"]:
-        raise ValueError("it is of another model: the MJCF was changed since, or physics is another")
+        raise ValueError("the state belongs to another model: the MJCF has changed since, or physics= differs")
     for part in ("task", "env"):
         theirs, mine = _row_shapes(state[part]), _row_shapes(here[part])
         if theirs != mine:

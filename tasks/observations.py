@@ -1,11 +1,12 @@
-"""From a task's blocks to the groups that policy and critic see: noise, delay and history, block by block.
+"""Turn a task's blocks into the groups that policy and critic see, with noise, delay and history for each block.
 
     seen = Observations(layout, config, num_envs, device)
     groups = seen.step(blocks, rng, noise_scale)         # once a control step: group -> (N, width)
     first = seen.begin(blocks, env_ids, rng, noise_scale)  # environments (n,) began an episode: group -> (n, width)
 
-The sensor is noisy, then late, then remembered: a value keeps the noise with which it was taken. Only the policy's
-group passes through this; the critic sees what is true now. At the start of an episode the past is as the present.
+Noise comes first, then the delay, then the history: a value keeps the noise with which it was measured. Only the
+policy's group is changed in this way; the critic sees the present, true values. At the start of an episode, all past
+values are the present one.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from livegym.utils.errors import UserError, did_you_mean
 
 
 class Observations:
-    """Noise, delay and history of the policy's blocks; what is remembered is in `buffers`."""
+    """Noise, delay and history of the policy's blocks; the past values are in `buffers`."""
 
     def __init__(self, layout: ObservationLayout, config: TaskConfig, num_envs: int, device: torch.device) -> None:
         """Raises UserError if noise, delay or history are for a block that the policy does not see."""
-        there = layout.groups[POLICY]
+        policy_blocks = layout.groups[POLICY]
         for key in ("noise", "delay", "history"):
             for name in getattr(config, key):
-                if name not in there:
+                if name not in policy_blocks:
                     raise UserError(
-                        f"task.{key}.{name}: no such block in observations.policy. There: {', '.join(there)}."
-                        f"{did_you_mean(name, there)}"
+                        f"task.{key}.{name}: no such block in observations.policy. "
+                        f"Allowed: {', '.join(policy_blocks)}.{did_you_mean(name, policy_blocks)}"
                     )
         self.layout, self.noise = layout, dict(config.noise)
         self.delay, self.history = dict(config.delay), dict(config.history)
@@ -41,7 +42,7 @@ class Observations:
             name: DelayBuffer(
                 num_envs, self.delay.get(name, 0) + self.history.get(name, 1), layout.widths[name], device
             )
-            for name in there
+            for name in policy_blocks
             if name in self.delay or name in self.history
         }
 
@@ -55,13 +56,13 @@ class Observations:
         return rows_of(self.buffers, env_ids)
 
     def load_state_dict(self, state: Mapping[str, Tensor], env_ids: Tensor) -> None:
-        """Puts what `state_dict` gave into environments (n,)."""
+        """Restore a `state_dict` into environments (n,)."""
         put_rows(self.buffers, state, env_ids)
 
     def step(self, blocks: Mapping[str, Tensor], rng: torch.Generator, noise_scale: Tensor) -> dict[str, Tensor]:
-        """One control step has passed: blocks (N, width each) -> group -> (N, width).
+        """Observe a new control step: blocks (N, width each) -> group -> (N, width).
 
-        noise_scale (N,): by how much each environment is noisier than the yaml says.
+        noise_scale (N,): the factor on the yaml's noise in each environment.
         """
         now = self._noisy(blocks, rng, noise_scale)
         for name, past in self.past.items():
@@ -71,7 +72,7 @@ class Observations:
     def begin(
         self, blocks: Mapping[str, Tensor], env_ids: Tensor, rng: torch.Generator, noise_scale: Tensor
     ) -> dict[str, Tensor]:
-        """Environments (n,) began an episode: blocks (N, width each) -> group -> (n, width), what they see first."""
+        """Begin an episode in environments (n,): blocks (N, width each) -> group -> (n, width), first observations."""
         rows = {name: block[env_ids] for name, block in blocks.items()}
         now = self._noisy(rows, rng, noise_scale[env_ids])
         for name, past in self.past.items():
@@ -79,7 +80,7 @@ class Observations:
         return self._grouped(rows, now, env_ids)
 
     def _noisy(self, blocks: Mapping[str, Tensor], rng: torch.Generator, scale: Tensor) -> dict[str, Tensor]:
-        """The policy's blocks, with the noise that their sensors have."""
+        """The policy's blocks with noise."""
         now = {name: blocks[name] for name in self.layout.groups[POLICY]}
         for name, std in self.noise.items():
             if std:

@@ -1,12 +1,12 @@
-"""What differs between environments: a schedule that the task's yaml declares, applied through the simulator.
+"""Randomisation: a schedule in the task's yaml, which is applied through the simulator.
 
     randomization:
       box_mass: {what: mass, names: [box], range: [0.5, 2.0], distribution: log_uniform}
       shove: {what: push, names: [box], range: [0.0, 2.0], interval_s: [1.0, 3.0]}
 
-Each entry draws one value for every name (every environment its own): at each reset, or again and again after a time
-that is drawn as well. mass, friction, size, gain and damping are factors on what the model says. The inertia of a body
-follows its mass and its size; bounding volumes follow the size. With a `curriculum`, a range begins at "no change".
+Each entry draws one value for every name in every environment: at each reset, or repeatedly, after intervals that are
+drawn as well. mass, friction, size, gain and damping are factors on the model's values. The inertia of a body follows
+its mass and its size; bounding volumes follow the size. With a `curriculum`, a range begins at "no change".
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from livegym.utils.errors import UserError
 
 
 class Randomizer:
-    """The schedule of one Env. All draws come from the generator that it is given."""
+    """The schedule of one Env. All draws come from the generator that its methods are given."""
 
     def __init__(self, schedule: Mapping[str, RandomizationConfig], sim: Simulator, actions: ActionSpec) -> None:
         """Called before `sim.start()`. Raises UserError if an entry does not fit the model."""
@@ -46,14 +46,14 @@ class Randomizer:
         self._draws_within_episodes = True
 
     def _value_of(self, what: str, otherwise: float) -> Tensor:
-        """(N,) the live values of an entry of the environment itself, or a constant if there is none."""
+        """(N,) a view of the values of the entry for `what`, or a constant if there is no such entry."""
         for term in self.terms:
             if isinstance(term, EnvValue) and term.config.what == what:
                 return term.values[:, 0]
         return torch.full((self.sim.num_envs,), otherwise, device=self.sim.device)
 
     def _last_actions(self, actions: ActionSpec) -> DelayBuffer | None:
-        """What late actions are taken from; None if none is late. Raises UserError if they are choices."""
+        """The buffer for delayed actions; None if none is delayed. Raises UserError if they are choices."""
         for term in self.terms:
             if term.config.what == "action_delay":
                 if not isinstance(actions, Box):
@@ -62,44 +62,44 @@ class Randomizer:
         return None
 
     def draw_at_resets_only(self) -> None:
-        """From here on, nothing is drawn within an episode; a push that has begun goes on.
+        """From now on, draw nothing within an episode; a push that has begun continues.
 
-        So that in a copy, what becomes of one environment does not depend on the others.
+        A copy of some environments then continues in the same way, whatever other environments are in it.
         """
         self._draws_within_episodes = False
 
     def late(self, action: Tensor) -> Tensor:
-        """action (N, ...) of this control step -> the one that acts now, where actions may be late."""
+        """action (N, ...) of this control step -> the action to apply now, which is an earlier one if it is delayed."""
         if self.last_actions is None:
             return action
         self.last_actions.push(action)
         return self.last_actions.late(self.action_delay.long())
 
     def start(self) -> None:
-        """After `sim.start()`: takes hold of the model's fields."""
+        """Get the model's fields from the simulator; called after `sim.start()`."""
         for term in self.factors:
             term.start()
         sized = [term for term in self.factors if term.config.what == "size"]
-        # the engine lets inertia follow mass by itself, unless it is asked for
+        # the engine scales inertia with mass by itself, unless `body_inertia` is randomised
         if sized:
             self.inertia = Inertia(self.sim, self.factors)
 
     @property
     def buffers(self) -> dict[str, Tensor]:
-        """What decides how environments go on, beside the simulator's own model fields; each (N, ...)."""
+        """All that decides how environments continue, except the simulator's model fields; each (N, ...)."""
         late = {} if self.last_actions is None else {"last_actions": self.last_actions.values}
         return late | {f"{term.path}/{name}": value for term in self.terms for name, value in term.buffers.items()}
 
     def state_dict(self, env_ids: Tensor) -> dict[str, Tensor]:
-        """What was drawn for environments (n,), and until when: name -> (n, ...)."""
+        """The drawn values of environments (n,), and the time until the next draw: name -> (n, ...)."""
         return rows_of(self.buffers, env_ids)
 
     def load_state_dict(self, state: Mapping[str, Tensor], env_ids: Tensor) -> None:
-        """Puts what `state_dict` gave into environments (n,); the simulator restores its own model fields."""
+        """Restore a `state_dict` into environments (n,); the simulator restores its own model fields."""
         put_rows(self.buffers, state, env_ids)
 
     def reset(self, env_ids: Tensor, rng: torch.Generator, level: float) -> None:
-        """Environments (n,) begin an episode: everything is drawn anew."""
+        """Begin an episode in environments (n,): draw all values."""
         for term in self.terms:
             term.draw(env_ids, rng, level)
             term.wait_again(env_ids, rng)
@@ -111,9 +111,9 @@ class Randomizer:
             self._take_over(env_ids)
 
     def step(self, rng: torch.Generator, level: float) -> None:
-        """Before the physics of a control step: what is due is drawn anew, pushes begin and end."""
+        """Draw what is due, begin and end pushes; called before the physics of a control step."""
         if not self.terms:
-            return  # most tasks: this is on the path of every step
+            return  # most tasks have none, and this runs in every step
         changed = torch.zeros(self.sim.num_envs, dtype=torch.bool, device=self.sim.device)
         for term in self.terms if self._draws_within_episodes else ():
             ids = term.due(self.sim.control_dt)
@@ -136,7 +136,7 @@ class Randomizer:
 class Inertia:
     """The inertia of bodies whose mass or size differs: proportional to the mass and to the square of the size.
 
-    A size counts for bodies of a single geom; of several geoms of different sizes, it would be a guess.
+    A size is used only for bodies with a single geom; for several geoms of different sizes, it would be a guess.
     """
 
     sim: Simulator
@@ -148,7 +148,7 @@ class Inertia:
         self.body_of_geom = self.sim.geom_body_ids()
 
     def follow(self, env_ids: Tensor) -> None:
-        """Brings environments (n,) up to date."""
+        """Update the inertia in environments (n,)."""
         scale = torch.ones(len(env_ids), len(self.own), dtype=torch.float64)
         for term in self.factors:
             for column, row in enumerate(term.rows):
@@ -161,7 +161,7 @@ class Inertia:
 
 
 def _refuse_twice(terms: list[Term]) -> None:
-    """Raises UserError if two entries set one quantity of an object: the second would undo the first."""
+    """Raises UserError if two entries set the same quantity of an object: the second would overwrite the first."""
     seen: dict[tuple[str, str], str] = {}
     for term in terms:
         for name in term.objects:

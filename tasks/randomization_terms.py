@@ -1,4 +1,4 @@
-"""The kinds of entries of a randomisation schedule: what each draws, and what it does with it.
+"""The kinds of entries of a randomisation schedule: what each draws, and how it is applied.
 
 See `tasks/randomization.py` for the schedule as a whole.
 """
@@ -24,21 +24,21 @@ FIELDS: dict[str, tuple[tuple[str, int | slice], ...]] = {
     "gain": (("actuator_gainprm", 0), ("actuator_biasprm", 1)),  # of a position actuator: kp, and -kp
     "damping": (("dof_damping", EVERYTHING),),
 }
-"""What is multiplied -> fields of the model, and which of their columns."""
+"""Quantity -> the fields of the model that are multiplied, and which of their columns."""
 MAX_DELAY = 1000  # control steps
 SIZED = ("sphere", "capsule", "ellipsoid", "cylinder", "box")
-"""Shapes of geoms that follow from their size."""
+"""The geom types whose shape follows from their size."""
 KIND = {"mass": "body", "friction": "geom", "size": "geom", "gain": "actuator", "damping": "joint", "push": "body"}
-"""What is randomised -> objects of which kind have it; the rest belongs to the environment itself."""
+"""Quantity -> the kind of object that has it; other quantities belong to the environment itself."""
 NO_CHANGE = {"action_delay": 0.0, "push": 0.0}
-"""The value that changes nothing; of everything else, it is a factor of 1."""
+"""Quantity -> the value that changes nothing; for the others, it is a factor of 1."""
 
 
 class Term:
-    """One entry: its values (N, objects), and how long each environment waits until they are drawn anew."""
+    """One entry: its values (N, objects), and the time until each environment draws them again."""
 
     def __init__(self, path: str, config: RandomizationConfig, sim: Simulator) -> None:
-        """`path` names the entry in errors. Raises UserError if it does not make sense, or fits nothing."""
+        """`path` names the entry in errors. Raises UserError if it is invalid, or names no object."""
         check(path, config)
         self.path = path
         self.config = config
@@ -52,14 +52,14 @@ class Term:
         self.buffers = {"values": self.values, "wait": self.wait}
 
     def bounds(self, level: float) -> tuple[float, float]:
-        """The range at a level of the curriculum: it begins at no change."""
+        """The range at a level of the curriculum; at level 0, it is no change."""
         low, high = self.config.range
         if not self.config.curriculum:
             return low, high
         return self.no_change + level * (low - self.no_change), self.no_change + level * (high - self.no_change)
 
     def draw(self, env_ids: Tensor, rng: torch.Generator, level: float) -> None:
-        """New values for environments (n,), every object its own; `level` of the curriculum, 0 to 1."""
+        """Draw values for environments (n,), one for each object; `level` is the curriculum's, 0 to 1."""
         low, high = self.bounds(level)
         shape = (len(env_ids), len(self.objects))
         if self.config.distribution == "gaussian":
@@ -72,13 +72,13 @@ class Term:
         self.values[env_ids] = drawn
 
     def wait_again(self, env_ids: Tensor, rng: torch.Generator) -> None:
-        """Draws when environments (n,) are due next."""
+        """Draw the time until environments (n,) are due again."""
         if self.config.interval_s is not None:
             low, high = self.config.interval_s
             self.wait[env_ids] = low + (high - low) * torch.rand(len(env_ids), generator=rng, device=env_ids.device)
 
     def due(self, seconds: float) -> Tensor:
-        """So much time passes: the environments (n,) whose wait is over."""
+        """Let `seconds` pass; returns the environments (n,) whose wait is over."""
         if self.config.interval_s is None:
             return torch.empty(0, dtype=torch.int64, device=self.wait.device)
         self.wait -= seconds
@@ -86,7 +86,7 @@ class Term:
 
 
 class ModelFactor(Term):
-    """Factors on what the model says of bodies, geoms, actuators or joints."""
+    """Factors on the model's values for bodies, geoms, actuators or joints."""
 
     def __init__(self, path: str, config: RandomizationConfig, sim: Simulator) -> None:
         super().__init__(path, config, sim)
@@ -98,7 +98,7 @@ class ModelFactor(Term):
             self._check_shapes()
 
     def start(self) -> None:
-        """After `sim.start()`: makes the fields the environments' own."""
+        """Give each environment its own values in the fields; called after `sim.start()`."""
         self.fields = [(self.sim.randomize(name), columns) for name, columns in FIELDS[self.config.what]]
         self.own = [field[0, self.rows].clone() for field, _ in self.fields]
         if self.config.what == "gain":
@@ -117,12 +117,12 @@ class ModelFactor(Term):
         for name, kp, minus_kp in zip(self.objects, gain[:, 0].tolist(), bias[:, 1].tolist(), strict=True):
             if kp != -minus_kp:
                 raise UserError(
-                    f"{self.path}.names: {name} is no position actuator (gain {kp:g}, bias {minus_kp:g} x position): "
-                    "a factor on its gain would move its set point. Name position actuators only."
+                    f"{self.path}.names: {name} is not a position actuator (gain {kp:g}, bias {minus_kp:g} x "
+                    "position): a factor on its gain would move its set point. Name position actuators only."
                 )
 
     def draw(self, env_ids: Tensor, rng: torch.Generator, level: float) -> None:
-        """New factors, written into the model's fields; they count once the simulator takes them over."""
+        """Draw factors, and write them into the model's fields; they take effect when the simulator applies them."""
         super().draw(env_ids, rng, level)
         factor = self.values[env_ids][:, self.object_of].double()  # (n, rows)
         for (field, columns), own in zip(self.fields, self.own, strict=True):
@@ -139,13 +139,13 @@ class EnvValue(Term):
     """A factor on the observation noise, or the delay of actions in control steps."""
 
     def draw(self, env_ids: Tensor, rng: torch.Generator, level: float) -> None:
-        """New values; delays are whole numbers."""
+        """Draw values; delays are whole numbers."""
         super().draw(env_ids, rng, level)
         if self.config.what == "action_delay":
             self.values[env_ids] = self.values[env_ids].round()
 
     def bounds(self, level: float) -> tuple[float, float]:
-        """The range; of delays as whole numbers, wide enough for the ends to be as likely as the others."""
+        """The range; for delays, it is widened so that after rounding, its ends are as likely as other values."""
         low, high = super().bounds(level)
         if self.config.what != "action_delay":
             return low, high
@@ -153,7 +153,7 @@ class EnvValue(Term):
 
 
 class PushTerm(Term):
-    """A force of a random direction on bodies, for a while, again and again."""
+    """A force in a random direction on bodies, which begins at random times and lasts for `duration_s`."""
 
     def __init__(self, path: str, config: RandomizationConfig, sim: Simulator) -> None:
         super().__init__(path, config, sim)
@@ -163,7 +163,7 @@ class PushTerm(Term):
         self.buffers |= {"left": self.left, "force": self.force}
 
     def draw(self, env_ids: Tensor, rng: torch.Generator, level: float) -> None:
-        """A new push begins."""
+        """Begin a push in environments (n,), of a force that is drawn."""
         super().draw(env_ids, rng, level)
         towards = torch.randn(len(env_ids), len(self.bodies), 3, generator=rng, device=env_ids.device)
         towards /= towards.norm(dim=2, keepdim=True).clamp(min=1e-6)
@@ -171,24 +171,24 @@ class PushTerm(Term):
         self.left[env_ids] = self.config.duration_s
 
     def end(self, env_ids: Tensor) -> None:
-        """No push in environments (n,): an episode begins."""
+        """End pushes in environments (n,), because an episode begins."""
         self.left[env_ids] = 0.0
 
     def apply(self, seconds: float) -> None:
-        """Writes the forces of the coming control step."""
+        """Write the forces for the next control step."""
         on = self.left > 1e-6
         self.sim.xfrc_applied[:, self.bodies, :3] = torch.where(on[:, None, None], self.force, 0.0)
         self.left -= seconds * on
 
 
 def make_term(path: str, config: RandomizationConfig, sim: Simulator) -> Term:
-    """The entry as its kind."""
+    """Make the term of an entry, by the kind of its quantity."""
     kind = ModelFactor if config.what in FIELDS else PushTerm if config.what == "push" else EnvValue
     return kind(path, config, sim)
 
 
 def check(path: str, config: RandomizationConfig) -> None:
-    """Raises UserError for an entry that does not make sense."""
+    """Raises UserError for an entry with invalid or contradictory values."""
     what = config.what
     _check_pair(f"{path}.range", config.range)
     if config.interval_s is not None:
@@ -203,34 +203,37 @@ def check(path: str, config: RandomizationConfig) -> None:
         )
     if what == "action_delay" and (low != round(low) or high != round(high) or high > MAX_DELAY):
         raise UserError(
-            f"{path}.range={config.range}: a delay is a whole number of control steps, {MAX_DELAY} at the most. "
+            f"{path}.range={config.range}: a delay is a whole number of control steps, at most {MAX_DELAY}. "
             "For example [0, 2]."
         )
     if what in KIND and not config.names:
-        raise UserError(f"{path}.names is empty: of which {KIND[what]}? For example names: [box], or ['*'] for all.")
+        raise UserError(
+            f"{path}.names is empty: {what} needs the name of a {KIND[what]}. For example names: [box], or ['*'] for "
+            "all."
+        )
     if what not in KIND and config.names:
-        raise UserError(f"{path}.names={config.names}: {what} is the environment's own. Leave names out.")
+        raise UserError(f"{path}.names={config.names}: {what} belongs to no object of the model. Leave names out.")
     if what == "push" and config.interval_s is None:
-        raise UserError(f"{path}.interval_s is not set: how often? For example interval_s: [1.0, 3.0].")
+        raise UserError(f"{path}.interval_s is not set, but a push needs it. For example interval_s: [1.0, 3.0].")
     if what == "size" and config.interval_s is not None:
         raise UserError(f"{path}.interval_s={config.interval_s}: a size changes at resets only. Set it to null.")
 
 
 def _check_pair(path: str, pair: list[float]) -> None:
     if len(pair) != 2 or pair[0] > pair[1]:
-        raise UserError(f"{path}={pair}: must be two numbers, the least first. For example {path}=[0.5, 1.5]")
+        raise UserError(f"{path}={pair}: must be two numbers, the smaller one first. For example {path}=[0.5, 1.5]")
 
 
 def matching(path: str, patterns: list[str], kind: str, names: list[str]) -> list[str]:
-    """The objects that any of the patterns names, in the model's order. Raises UserError for one that fits none."""
-    there = [name for name in names if name]
-    unnamed = len(names) - len(there)
+    """The objects that match any of the patterns, in the model's order. Raises UserError if one matches nothing."""
+    named = [name for name in names if name]
+    unnamed = len(names) - len(named)
     if unnamed and any("*" in pattern for pattern in patterns):
-        log.warning("%s.names: %d %ss of the model have no name and stay as they are.", path, unnamed, kind)
+        log.warning("%s.names: %d %ss of the model have no name, so they are not randomised.", path, unnamed, kind)
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in there):
+        if not any(fnmatchcase(name, pattern) for name in named):
             raise UserError(
-                f"{path}.names: no {kind} is called {pattern}. There are: {', '.join(there) or 'none with a name'}."
-                f"{did_you_mean(pattern, there) or f' Name the {kind} in the model.'}"
+                f"{path}.names: no {kind} is called {pattern}. Allowed: {', '.join(named) or 'none with a name'}."
+                f"{did_you_mean(pattern, named) or f' Name the {kind} in the model.'}"
             )
-    return [name for name in there if any(fnmatchcase(name, pattern) for pattern in patterns)]
+    return [name for name in named if any(fnmatchcase(name, pattern) for pattern in patterns)]

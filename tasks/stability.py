@@ -1,7 +1,7 @@
-"""What is done about environments whose state became non-finite: counted, recorded, told, and not too often.
+"""Count, record and report environments whose state became non-finite.
 
-Every one is counted. Warnings are limited, for a bad parameter can break thousands of environments a second. Where no
-environment stays finite for long, there is nothing to learn from, and going on would only waste the time.
+Every one is counted. The rate of warnings is limited, because a bad parameter can break thousands of environments a
+second. If no environment stays finite for HOPELESS steps, there is nothing to learn from, and the run ends.
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ class StateLog(Protocol):
     """Keeps the last states, to explain an environment whose state became non-finite (sim/recorder.py)."""
 
     def push(self) -> None:
-        """One control step was made."""
+        """Record the state after a control step."""
 
     def dump(self, env_ids: Tensor, step: int) -> list[Path]:
-        """Writes down the last states of environments (n,), which still hold the bad one."""
+        """Write the last states of environments (n,), which still have the non-finite one; returns the files."""
 
 
 class StabilityWatch:
-    """Follows the environments of one Env."""
+    """Counts and reports the non-finite environments of one Env."""
 
     def __init__(self, name: str, num_envs: int) -> None:
         self.name, self.num_envs = name, num_envs
         self.recorder: StateLog | None = None
-        self.count = 0  # since it was last taken
-        self.steps = 0  # control steps, also over a resume
+        self.count = 0  # since the last `take_count`
+        self.steps = 0  # control steps, including those before a resume
         self._in_a_row = 0
-        self._told_at: float | None = None
+        self._warned_at: float | None = None
 
     def stepped(self) -> None:
-        """One control step was made, before any reset."""
+        """Count and record a control step; called before any reset."""
         self.steps += 1
         if self.recorder is not None:
             self.recorder.push()
 
     def state_dict(self) -> dict[str, int]:
-        """How many control steps were made: what names the files of a recorder."""
+        """The number of control steps, which is part of a recorder's file names."""
         return {"steps": self.steps}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on counting where `state_dict` was."""
+        """Continue to count from a `state_dict`."""
         self.steps = state["steps"]
 
     def take_count(self) -> int:
-        """How many environments became non-finite since the last call."""
+        """The number of environments that became non-finite since the last call."""
         count, self.count = self.count, 0
         return count
 
@@ -77,15 +77,15 @@ class StabilityWatch:
         if self._in_a_row >= HOPELESS:
             raise UserError(
                 f"{self.name}: every environment became non-finite in each of {HOPELESS} steps. "
-                "Look at the task's parameters and reward weights, or try physics=accurate.",
+                "Check the task's parameters and reward weights, or try physics=accurate.",
                 exit_code=1,
             )
         now = time.monotonic()
-        if self._told_at is None or now - self._told_at >= INTERVAL:
-            self._told_at = now
-            self._tell(env_ids, int(episode_steps[0]))
+        if self._warned_at is None or now - self._warned_at >= INTERVAL:
+            self._warned_at = now
+            self._warn(env_ids, int(episode_steps[0]))
 
-    def _tell(self, env_ids: Tensor, first_step: int) -> None:
+    def _warn(self, env_ids: Tensor, first_step: int) -> None:
         shown = ", ".join(str(i) for i in env_ids[:5].tolist()) + (", ..." if len(env_ids) > 5 else "")
         log.warning(
             "%s: %d environment(s) became non-finite (%s; the first at step %d). Reset, counted as '%s'.",

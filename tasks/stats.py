@@ -1,7 +1,7 @@
-"""Exact statistics of rewards and episode ends: every step and every episode counts, not one step in a horizon.
+"""Exact statistics of rewards and finished episodes: every step and every episode counts, not one step per horizon.
 
-`Env` adds each step; whoever reports drains what has come since the last time. Sums are float64, so that a mean over
-millions of steps is a mean.
+`Env` adds each step; a report drains what was added since the last one. Sums are float64, so that a mean over millions
+of steps stays accurate.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class EpisodeSummary:
     term_episode_mean: dict[str, float] = field(default_factory=dict)
     reason_counts: dict[str, int] = field(default_factory=dict)
     metric_mean: dict[str, float] = field(default_factory=dict)
-    metric_episodes: int = 0  # over how many: all but the unstable ones
+    metric_episodes: int = 0  # the number of episodes in `metric_mean`: all except unstable ones
     level: float | None = None  # of the curriculum, if there is one
     return_mean: float | None = None
     length_mean: float | None = None
@@ -64,22 +64,22 @@ class EpisodeStats:
         self._length_sum = 0
 
     def state_dict(self, env_ids: Tensor) -> dict[str, Tensor]:
-        """What the open episodes of environments (n,) have earned: `episode_terms` (n, T).
+        """The rewards so far of the unfinished episodes of environments (n,): `episode_terms` (n, T).
 
-        The sums of a report are no part of it: they say nothing of how the environments go on.
+        The sums for reports are not included, because they do not affect how the environments continue.
         """
         return {"episode_terms": self.episode_terms[env_ids].clone()}
 
     def load_state_dict(self, state: Mapping[str, Any], env_ids: Tensor) -> None:
-        """Puts what `state_dict` gave into environments (n,)."""
+        """Restore a `state_dict` into environments (n,)."""
         self.episode_terms[env_ids] = state["episode_terms"].to(self.episode_terms.device)
 
     def drop(self, env_ids: Tensor) -> None:
-        """Forgets the open episodes of environments (n,)."""
+        """Drop the unfinished episodes of environments (n,)."""
         self.episode_terms[env_ids] = 0.0
 
     def add(self, weighted: Tensor) -> None:
-        """One step's weighted terms (N, T)."""
+        """Add one step's weighted terms (N, T)."""
         self.episode_terms += weighted
         self._step_terms += weighted.sum(0, dtype=torch.float64)
         self._steps += weighted.shape[0]
@@ -87,9 +87,9 @@ class EpisodeStats:
     def end(
         self, env_ids: Tensor, lengths: Tensor, reasons: Tensor, metrics: Mapping[str, Tensor], sound: Tensor
     ) -> FinishedEpisodes:
-        """Closes the episodes of environments (n,): lengths and reasons (n,) int64; metrics: name -> (n,).
+        """Finish the episodes of environments (n,): lengths and reasons (n,) int64; metrics: name -> (n,).
 
-        Metrics count where `sound` (n,) bool: of an environment whose state became non-finite they would be nothing.
+        Metrics count only if `sound` (n,) bool is true: those of a non-finite state mean nothing.
         """
         for index, name in enumerate(self.metric_names):
             self._metric_sums[index] += metrics[name][sound].double().sum().cpu()
@@ -104,7 +104,7 @@ class EpisodeStats:
         return ends
 
     def drain(self, unstable: int) -> EpisodeSummary:
-        """The report since the last drain; the sums start again."""
+        """Return the report since the last drain, and reset the sums."""
         report = EpisodeSummary(steps=self._steps, episodes=self._episodes, unstable=unstable)
         if self._steps:
             report.term_step_mean = self._named(self._step_terms, self._steps)

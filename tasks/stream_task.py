@@ -1,13 +1,13 @@
-"""A task whose observations may come from outside: from a game, a plant, a simulator in another process.
+"""A task whose observations may come from outside, such as from a game, a plant, or a simulator in another process.
 
     raw = task.unpack(rows)                                  # name -> (n, *shape): what an outside source sends
-    blocks = task.features(raw)                              # what the policy sees, block by block
-    terms = task.stream_reward(before, action, after)        # what came of an action, by the next raw observation
+    blocks = task.features(raw)                              # the observation blocks of the policy
+    terms = task.stream_reward(before, action, after)        # reward terms of an action, by the next raw observation
 
-In simulation the task makes its raw observations itself (`raw`), and sees and judges by the very same functions:
-`observe(state)` is `features(raw(state))`, and `reward` is `stream_reward` of two raw observations. A policy that
-learned in simulation thus reads an outside source in the same way. The features, rewards and rows of an unbound task
-need no simulator. A `CostTask` also says beforehand what an action can be expected to earn (`expect`).
+In simulation, the task makes its raw observations itself (`raw`), and uses the same functions: `observe(state)` is
+`features(raw(state))`, and `reward` is `stream_reward` of two raw observations. So a policy that was trained in
+simulation reads an outside source in the same way. Features, rewards and rows need no simulator, so they work before
+`bind`. A `CostTask` also computes in advance what an action can be expected to earn (`expect`).
 """
 
 from __future__ import annotations
@@ -40,38 +40,38 @@ class RawField:
 
     @property
     def size(self) -> int:
-        """How many numbers."""
+        """How many numbers it has."""
         return prod(self.shape)
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """What to expect of n actions before they are done."""
+    """What to expect of n actions before they are applied."""
 
-    terms: dict[str, Tensor]  # name -> (n,), those of `stream_reward`, unweighted, in the mean
-    possible: Tensor  # (n,) bool: something would be done at all
-    chance: Tensor  # (n,) of success, 0 to 1
-    fallback: Tensor  # (n, A) what is done instead of an action that is held back
+    terms: dict[str, Tensor]  # name -> (n,), expected values of the terms of `stream_reward`, unweighted
+    possible: Tensor  # (n,) bool: the action can be applied and would do something
+    chance: Tensor  # (n,) probability of success, 0 to 1
+    fallback: Tensor  # (n, A) the action that is applied instead if the gate blocks this one
 
 
 class StreamTask(Task):
-    """A task with raw observations, which brings its own dynamics (sim=none)."""
+    """A task with raw observations and its own dynamics (sim=none)."""
 
     own_dynamics = True
     picture_script: str | None = None
     """The JavaScript module that draws `picture` on the dashboard; None: there are no pictures.
 
-    A path from the folder of the task's own module, which it must not leave. docs/new-stream.md says what the module
-    exports.
+    The path is relative to the folder of the task's own module, and must stay inside that folder. docs/new-stream.md
+    describes what the module exports.
     """
 
     @abstractmethod
     def raw_fields(self) -> dict[str, RawField]:
-        """What a raw observation holds, in the order of its rows. Known before `bind`."""
+        """The fields of a raw observation, in the order of its rows. Known before `bind`."""
 
     @abstractmethod
     def raw(self, state: Simulator) -> dict[str, Tensor]:
-        """What an outside source would send now: name -> (N, *shape) float32; to be read only."""
+        """What an outside source would send now: name -> (N, *shape) float32, read-only."""
 
     @abstractmethod
     def features(self, raw: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -82,9 +82,9 @@ class StreamTask(Task):
         """Named, unweighted reward terms (n,) of actions (n, ...) between two raw observations."""
 
     def picture(self, raw: dict[str, Tensor], action: Tensor) -> dict[str, Any]:
-        """A raw observation (name -> shape) and the action (A,) chosen in it, as plain values to be drawn.
+        """A raw observation (name -> shape) and the action (A,) chosen in it, as plain values for `picture_script`.
 
-        Its entry `last` is what the action means. Only asked for if there is a `picture_script`.
+        Its entry `last` describes the action. It is called only if there is a `picture_script`.
         """
         raise NotImplementedError
 
@@ -101,7 +101,7 @@ class StreamTask(Task):
         if script.suffix != ".js" or not script.is_relative_to(folder) or not script.is_file():
             raise UserError(
                 f"{owner.__name__}.picture_script={self.picture_script!r}: {script} is not a JavaScript file of the "
-                f"task's. Allowed: the path of a .js file in or below {folder}, from there"
+                f"task's. Allowed: the path of a .js file in or below {folder}, relative to it"
             )
         return script
 
@@ -111,7 +111,7 @@ class StreamTask(Task):
 
     def model_path(self) -> Path:
         """Raises UserError: there is no model."""
-        raise UserError(f"{type(self).__name__} has no model: it brings its own dynamics. Use sim=none.")
+        raise UserError(f"{type(self).__name__} has no model, but its own dynamics. Use sim=none.")
 
     @cached_property
     def raw_width(self) -> int:
@@ -145,8 +145,8 @@ class StreamTask(Task):
 
 
 class CostTask(StreamTask):
-    """A stream task that knows what an action can be expected to bring: what `gate=cost` judges by."""
+    """A stream task that computes the expected outcome of an action, which `gate=cost` needs."""
 
     @abstractmethod
     def expect(self, raw: dict[str, Tensor], action: Tensor) -> Expectation:
-        """name -> (n, *shape) raw, actions (n, ...) -> what to expect of each, by these alone. Known before `bind`."""
+        """name -> (n, *shape) raw, actions (n, ...) -> what to expect of each, from them alone. Known before `bind`."""

@@ -1,7 +1,8 @@
-"""Named terms: what a task's Python offers, tied to what its yaml asks for, checked both ways.
+"""Named terms: a task's Python code and its yaml must have the same names, which is checked in both directions.
 
-A name that only one side knows is an error when the environment is built, with both lists. Shapes are measured and
-checked there too, so that a term of the wrong shape is reported with its name and not as a broadcast somewhere else.
+A name that only one side has is an error when the environment is built; the error shows the other side's names. Shapes
+are measured and checked then, too, so that a term of the wrong shape is reported with its name, and not as a
+broadcasting error somewhere else.
 """
 
 from __future__ import annotations
@@ -20,21 +21,19 @@ POLICY = "policy"  # the group that the policy sees
 
 
 def check_names(what: str, in_python: Iterable[str], in_yaml: Iterable[str]) -> None:
-    """Raises UserError if the task's code and its yaml do not name the same things."""
+    """Raises UserError if the task's code and its yaml do not have the same names."""
     python, yaml = list(in_python), list(in_yaml)
     for name in yaml:
         if name not in python:
-            offered = ", ".join(python) or "none"
             raise UserError(
-                f"{what} {name!r} is in the yaml but the task has none of that name. "
-                f"The task offers: {offered}.{did_you_mean(name, python)}"
+                f"{what} {name!r} is in the yaml, but not in the task. "
+                f"Allowed: {', '.join(python) or 'none'}.{did_you_mean(name, python)}"
             )
     for name in python:
         if name not in yaml:
             raise UserError(
-                f"{what} {name!r} is offered by the task but not named in the yaml, "
-                f"where there is: {', '.join(yaml) or 'none'}. "
-                f"Name it there: {_how_to_name(what)}"
+                f"{what} {name!r} is in the task, but not in the yaml. "
+                f"The yaml has: {', '.join(yaml) or 'none'}. Name it there: {_how_to_name(what)}"
             )
 
 
@@ -54,17 +53,17 @@ def check_shape(what: str, name: str, value: Tensor, num_envs: int, dims: int) -
 
 
 def check_like(what: str, value: Tensor, shape: tuple[int, ...]) -> None:
-    """Raises UserError if a task gives a tensor of another shape, which would be repeated to fit, or fail later."""
+    """Raises UserError if a task returns a tensor of another shape, which would be broadcast, or would fail later."""
     if tuple(value.shape) != shape:
         raise UserError(f"{what} has shape {tuple(value.shape)}; it must be {shape}.")
 
 
 @dataclass(frozen=True)
 class ObservationLayout:
-    """Which block stands where in which group.
+    """The place of each block in the groups.
 
     widths: block -> width, in the task's order; groups: group -> block names, in the order of concatenation;
-    history: block -> of how many control steps the policy sees it, 1 if it is not named.
+    history: block -> number of its last values that the policy sees, 1 if it is not named.
     """
 
     widths: dict[str, int]
@@ -79,7 +78,7 @@ class ObservationLayout:
         num_envs: int,
         history: Mapping[str, int],
     ) -> ObservationLayout:
-        """Checks the task's blocks against the yaml's groups, and measures their widths."""
+        """Check the task's blocks against the yaml's groups, and measure their widths."""
         named = [name for names in groups.values() for name in names]
         check_names("observation block", blocks, dict.fromkeys(named))
         for group, names in groups.items():
@@ -99,7 +98,7 @@ class ObservationLayout:
         return sum(width for _, width in self.describe(group))
 
     def describe(self, group: str) -> list[tuple[str, int]]:
-        """(block, width) of a group, in order: what a policy's shape hash is made of."""
+        """(block, width) of a group, in order; a policy's shape hash is made of them."""
         repeated = self.history if group == POLICY else {}
         return [(name, self.widths[name] * repeated.get(name, 1)) for name in self.groups.get(group, ())]
 
@@ -122,11 +121,11 @@ class RewardTerms:
 
 
 class TerminationReasons:
-    """Decides which of the named reasons end an episode, and keeps them apart.
+    """The named reasons that end an episode.
 
     `names` has `unstable`, the active reasons in the yaml's order, then `time_limit`; a reason's index is its place
-    there. Where several hold at once, the first counts: what a task reads out of a state that is not finite means
-    nothing, and a failure in the last step counts as failure.
+    there. If several hold at once, the first one counts: what a task reads from a non-finite state means nothing, and a
+    failure in the last step counts as a failure.
     """
 
     def __init__(self, sample: Mapping[str, Tensor], active: Mapping[str, bool], num_envs: int) -> None:
@@ -134,7 +133,7 @@ class TerminationReasons:
         check_names("termination reason", sample, active)
         for name in (UNSTABLE, TIME_LIMIT):
             if name in sample:
-                raise UserError(f"termination reason {name!r} is the environment's own; give the task's another name.")
+                raise UserError(f"termination reason {name!r} is reserved for the environment. Rename the task's.")
         for name, value in sample.items():
             check_shape("termination reason", name, value, num_envs, dims=1)
             if value.dtype != torch.bool:

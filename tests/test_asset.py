@@ -78,10 +78,10 @@ PIP, DIP = (f'<position name="thumb_{joint}" joint="thumb_{joint}" class="hand"/
     ("changes", "message"),
     [
         ([(BASE_Z, '<motor name="base_z" joint="base_z" ctrlrange="-1 1"/>')], "base_z must be a position actuator"),
-        ([(BASE_Z, '<position name="base_z" joint="base_z" kp="9"/>')], "base_z has no range of control"),
+        ([(BASE_Z, '<position name="base_z" joint="base_z" kp="9"/>')], "base_z has no control range"),
         (
             [(BASE_Z, '<position name="base_z" joint="base_z" ctrlrange="-9 9"/>')],
-            "base_z may ask for -9 to 9, its joint",
+            "base_z has the range -9 to 9, but its joint",
         ),
         (
             [(PIP, PIP.replace('joint="thumb_pip"', 'joint="thumb_dip"'))],

@@ -231,7 +231,7 @@ def test_a_gymnasium_environment_of_ones_own_is_learned_through_the_socket(tmp_p
             ("task=Cartpole", "simulator=external", "task.noise={cart_position:0.1}"),
             "task.noise={'cart_position': 0.1}",
         ),
-        (("resume=true",), "which run?"),
+        (("resume=true",), "it needs a run"),
         (("online.batch_size=0",), "online.batch_size=0"),
         (("online.batch_size=4",), "online.min_batch_size=8 is more than online.batch_size=4"),
         (("online.training_intervall=1",), "Did you mean online.training_interval?"),

@@ -156,9 +156,12 @@ def test_the_level_is_part_of_the_learners_state_too():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"params": {"reward_per_setp": 1.0}}, "reward_per_setp: .* no number of the task.*Allowed: reward_per_step"),
-        ({"params": {"fail_at": 1.0}}, "fail_at: fail_at is no number of the task's"),
-        ({"params": {}}, "moves nothing: it has no params"),
+        (
+            {"params": {"reward_per_setp": 1.0}},
+            "reward_per_setp: .* not a number in task.params.*Allowed: reward_per_step",
+        ),
+        ({"params": {"fail_at": 1.0}}, "fail_at: fail_at is not a number in task.params"),
+        ({"params": {}}, "changes nothing: it has no params"),
         ({"lower_at": 0.8}, "lower_at=0.8 is above raise_at=0.75"),
     ],
 )
@@ -168,7 +171,7 @@ def test_what_makes_no_sense_is_refused(changes, message):
 
 
 def test_what_is_read_once_and_what_cannot_succeed_is_refused():
-    with pytest.raises(UserError, match=r"reward_per_step is read once, when the task begins\. Allowed: none"):
+    with pytest.raises(UserError, match=r"reward_per_step is read only once, when the task is built\. Allowed: none"):
         curriculum_of(task=task_of(Bound))
     switched_off = task_of()
     switched_off.end_by(())

@@ -204,7 +204,7 @@ def test_the_environments_own_reasons_cannot_be_a_tasks(name):
         def terminate(self, state):
             return {name: torch.zeros(state.num_envs, dtype=torch.bool)}
 
-    with pytest.raises(UserError, match=f"{name}.*environment's own"):
+    with pytest.raises(UserError, match=f"{name}.*reserved for the environment"):
         counting_env(task=Named, terminations={name: True})
 
 
@@ -265,7 +265,7 @@ class Misnamed(Counting):
         (Overdriven, r"control has shape \(2, 2\); it must be \(2, 1\)"),
         (
             Misnamed,
-            r"success_reason='faild' of Misnamed is none of its termination reasons: failed. Did you",
+            r"success_reason='faild' of Misnamed is not one of its termination reasons. Allowed: failed. Did you",
         ),
     ],
 )
@@ -277,5 +277,5 @@ def test_what_would_be_repeated_to_fit_or_never_hold_is_refused(task, message):
 def test_a_state_of_another_model_is_refused():
     env = counting_env()
     state = env.state_dict()
-    with pytest.raises(ValueError, match="it is of another model"):
+    with pytest.raises(ValueError, match="the state belongs to another model"):
         env.load_state_dict({**state, "model": "other"})

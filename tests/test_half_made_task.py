@@ -42,7 +42,7 @@ def project(tmp_path, monkeypatch) -> Path:
 
 def test_a_yaml_without_a_module(project):
     (project / "tasks" / "mine.py").unlink()
-    with pytest.raises(UserError, match=r"Mine\.yaml is there, but .*tasks has not .*class Mine in mine\.py"):
+    with pytest.raises(UserError, match=r"Mine\.yaml exists, but .*tasks does not have .*class Mine in mine\.py"):
         compose(["task=Mine"])
 
 
@@ -186,7 +186,7 @@ def test_code_that_fails_is_told_with_its_traceback(project):
 def test_a_copied_yaml_that_still_has_the_other_name(project):
     file = project / "cfg" / "task" / "Mine.yaml"
     file.write_text(file.read_text().replace("name: Mine", "name: Slider"))
-    with pytest.raises(UserError, match=r"Mine\.yaml says name: Slider.*write name: Mine"):
+    with pytest.raises(UserError, match=r"Mine\.yaml has name: Slider.*Write name: Mine"):
         compose(["task=Mine"])
 
 
@@ -218,7 +218,7 @@ def test_a_yaml_file_that_is_none_hides_no_other_in_the_list(project, name):
 @pytest.mark.parametrize("name", ["task/Mine", "train/MinePPO"])
 def test_the_file_that_cannot_be_read_is_named(project, name, content):
     (project / "cfg" / f"{name}.yaml").write_bytes(content)
-    with pytest.raises(UserError, match=rf"mine/cfg/{name}\.yaml: cannot be read .*Allowed: .*Mend it"):
+    with pytest.raises(UserError, match=rf"mine/cfg/{name}\.yaml: cannot be read .*Allowed: .*Fix it"):
         compose(["task=Mine"])
 
 
@@ -232,17 +232,17 @@ def test_code_without_a_yaml_that_is_not_text(project):
 
 GATES = '[project.entry-points."livegym.gates"]'
 PYPROJECTS = [
-    ("tool = 5", r"tool must be a table, and is 5\. Write \[tool\]"),
+    ("tool = 5", r"tool must be a table, but is 5\. Write \[tool\]"),
     ("[tool]\nlivegym = 5", r"tool\.livegym must be a table"),
-    ("project = []\n[tool.livegym]", r"project must be a table, and is \[\]"),
+    ("project = []\n[tool.livegym]", r"project must be a table, but is \[\]"),
     ('[project.entry-points]\n"livegym.gates" = "x"\n[tool.livegym]', r'"livegym\.gates" must be a table'),
     (f"{GATES}\nx = 5\n[tool.livegym]", r'x = 5 in .*Write x = "<package>\.gates\.x:make"'),
     (f'{GATES}\nw = ""\n[tool.livegym]', r"w = '' in .*Allowed: the module and the function"),
     (f'{GATES}\nz = "json"\n[tool.livegym]', r"z = 'json' in .*Allowed: the module and the function"),
     ("[tool.livegym]\nname = 5", r"name = 5 must be text"),
     ('[tool.livegym]\nfolder = "a\\u0000"', r"folder = .* must be text"),
-    ('[tool.livegym]\nname = "class"', r"'class' cannot be the name of a package: it is a word of Python's grammar"),
-    ('[tool.livegym]\nname = "json"', r"'json' cannot be .*that livegym or Python has"),
+    ('[tool.livegym]\nname = "class"', r"'class' cannot be the name of a package: it is a keyword of Python"),
+    ('[tool.livegym]\nname = "json"', r"'json' cannot be .*of livegym or of Python's standard library"),
     ('[tool.livegym]\nname = "torch"', r"'torch' cannot be .*an installed library"),
     ("[tool.livegym", r"cannot be read .*Allowed: TOML"),
 ]

@@ -100,12 +100,12 @@ def test_a_snapshot_is_a_copy_and_comes_back_bit_for_bit_also_elsewhere():
     ],
 )
 def test_whatever_asks_for_bodies_is_refused(ask):
-    with pytest.raises(UserError, match="sim=none moves no bodies"):
+    with pytest.raises(UserError, match="sim=none has no bodies"):
         ask(make())
 
 
 def test_fields_of_bodies_are_not_there():
-    with pytest.raises(AttributeError, match="body_pos_w: sim=none moves no bodies"):
+    with pytest.raises(AttributeError, match="body_pos_w: sim=none has no bodies"):
         _ = make().body_pos_w
     assert [make().names("body"), make().geom_shapes(), make().geom_body_ids()] == [[], [], []]
 

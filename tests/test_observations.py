@@ -101,7 +101,7 @@ def test_the_episode_time_is_every_tasks_to_name():
 
 @pytest.mark.parametrize("key", ["noise", "delay", "history"])
 def test_a_block_that_the_policy_does_not_see_is_refused(key):
-    with pytest.raises(UserError, match=rf"task.{key}.episode: no such block in observations.policy. There: step"):
+    with pytest.raises(UserError, match=rf"task.{key}.episode: no such block in observations.policy. Allowed: step"):
         counting_env(**{key: {"episode": 2}}, **STEP)
 
 

@@ -166,6 +166,6 @@ def test_a_run_whose_project_is_not_here_says_what_to_type(not_installed):
     asked = ("livegym", "config=test", "checkpoint=latest", "runsDir=others", "testGamesNum=1")
     done = environment.try_to_run(folder, *asked)
     assert done.returncode == 2
-    assert "task=MyRobot is of the project my_robot, which is not here" in done.stdout
+    assert "task=MyRobot belongs to the project my_robot, which is not here" in done.stdout
     assert "livegym ... projectDir=<folder of my_robot>" in done.stdout
     environment.run(folder, *asked, "projectDir=my_robot")

@@ -171,5 +171,5 @@ def test_a_configuration_is_settled_only_if_nothing_is_open(config, key):
     assert (settled(whole).seed, settled(whole).numEnvs) == (3, 2)
     assert as_dict(settled(whole)) == as_dict(whole)
     assert list(as_dict(settled(whole))) == list(as_dict(whole))
-    with pytest.raises(UserError, match=rf"^{key}=null: a run has one"):
+    with pytest.raises(UserError, match=rf"^{key}=null: the run needs a value"):
         settled(dataclasses.replace(whole, **{key: None}))

@@ -154,5 +154,5 @@ def test_other_warnings_of_mujoco_are_logged_once(tmp_path, caplog):
             before = counts[:, :, 1].copy()
             counts[1, int(mujoco.mjtWarning.mjWARN_INERTIA), 1] += 1
             sim._report(counts[:, :, 1] > before)
-    assert caplog.text.count("said once") == 1
+    assert caplog.text.count("logged once") == 1
     assert "environment 1" in caplog.text

@@ -1,4 +1,4 @@
-"""The engines, a module each: `make` gives the simulator (`sim/base.py`).
+"""The engines, one module each: its `make` returns the simulator (`sim/base.py`).
 
-A new one is a module here, or in a project's `simulators/`, and a yaml in `cfg/sim/` that names it.
+A new engine is a module here, or in a project's `simulators/`, and a yaml in `cfg/sim/` that names it.
 """

@@ -1,13 +1,14 @@
 """The fast CPU engine: `mujoco.batch.Batch` on all cores.
 
-    batch.step(nstep=decimation, stage=S)   # S: the least stage that the required fields need
-    float32 fields <- one cast each of the arrays that the batch copies out
+    batch.step(nstep=decimation, stage=S)   # S: the lowest stage that the required fields need
+    float32 fields <- one cast for each array that the batch copies out
 
-A whole control step costs the batch's own step and those casts (a few microseconds for each field).
+A control step costs the batch's own step and those casts (a few microseconds for each field).
 
-The batch keeps one MjData a thread, not one an environment. After `step` every field that it copies out is the
-environment's own; after `forward` up to POS or VEL the force-like ones are whatever the thread's last environment left
-there. So `_refresh`, which follows resets and outside writes, copies kinematic fields only, and only rows of `ids`.
+The batch keeps one MjData per thread, not one per environment. After `step`, every field that it copies out is the
+environment's own. After `forward` up to POS or VEL, the force-like fields are still those of the thread's last
+environment. So `_refresh`, which follows resets and outside writes, copies only kinematic fields, and only rows of
+`ids`.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from livegym.sim.engine import Engine
 log = logging.getLogger(__name__)
 Copies = list[tuple[np.ndarray, np.ndarray]]  # (float32 field, float64 array of the batch), both (N, ...)
 
-# bad positions, velocities, accelerations and controls: the counters by which MuJoCo says NaN, infinite or huge
+# bad positions, velocities, accelerations and controls: the counters of NaN, infinite or huge values in MuJoCo
 FIRST_BAD = int(mujoco.mjtWarning.mjWARN_BADQPOS)
-DEFAULT_FROM = {"qpos0", "body_pos", "body_quat", "eq_active0"}  # model fields that a default state is made of
+DEFAULT_FROM = {"qpos0", "body_pos", "body_quat", "eq_active0"}  # model fields from which a default state is made
 DETAIL, NUMBER = 0, 1  # columns of a warning counter in Batch.warning
 
 
@@ -49,10 +50,10 @@ class MujocoSimulator(Engine):
         self.outputs = FieldCopies(_sources(self.batch, model, fields, self.needs.contacts), fields, self._is_force)
         if "body_vel_w" in fields:
             self.outputs.velocity.append(BodyVelocity(self.batch, fields["body_vel_w"]))
-        self.logged: set[int] = set()  # kinds of warnings that were logged
+        self.logged: set[int] = set()  # the kinds of warnings that were logged already
 
     def close(self) -> None:
-        """Ends the worker threads; the fields stay readable."""
+        """End the worker threads; the fields stay readable."""
         del self.outputs, self.batch
 
     def _advance(self, ids: np.ndarray | None) -> np.ndarray | None:
@@ -64,7 +65,7 @@ class MujocoSimulator(Engine):
         failed = np.zeros(0, dtype=np.int64)
         try:
             self.batch.step(ids, nstep=self.decimation, stage=self.world.stage)
-        except SimulationError as error:  # those keep their state; the others were stepped
+        except SimulationError as error:  # these environments keep their state; the others were stepped
             failed = error.ids
             log.warning("%s", error)
         if ids is None:
@@ -75,30 +76,30 @@ class MujocoSimulator(Engine):
         if not failed.size and self._all_finite() and not warned.any():
             return None
         self._report(warned)
-        # the counters miss what the last physics step itself produced
+        # the counters do not include the result of the last physics step
         unstable = warned[:, FIRST_BAD:].any(1) | ~self._finite()
         unstable[failed] = True
         return unstable
 
     def _all_finite(self) -> bool:
-        """Whether every state is finite, by one sum; a sum that merely overflows is looked at more closely."""
+        """Whether every state is finite, by one sum; if that only overflows, `_finite` checks each environment."""
         with np.errstate(all="ignore"):
             return bool(np.isfinite(self.fields["qpos"].numpy().sum() + self.fields["qvel"].numpy().sum()))
 
     def _finite(self) -> np.ndarray:
-        """(N,) bool: whether the whole state is finite, by its sum."""
+        """(N,) bool: whether all of an environment's state is finite, by its sum."""
         with np.errstate(all="ignore"):
             total = self.fields["qpos"].numpy().sum(1) + self.fields["qvel"].numpy().sum(1)
         return np.isfinite(total)
 
     def _report(self, warned: np.ndarray) -> None:
-        """Logs other warnings of MuJoCo, of kinds (N, 7) that rose in this step: each kind once."""
+        """Log MuJoCo's other warnings, whose counters (N, 7) rose in this step: each kind once."""
         for kind in np.flatnonzero(warned[:, :FIRST_BAD].any(0)):
             if kind not in self.logged:
                 self.logged.add(int(kind))
                 env = int(np.flatnonzero(warned[:, kind])[0])
                 detail = int(self.batch.warning[env, kind, DETAIL])
-                log.warning("environment %d: %s (said once)", env, mujoco.mju_warningText(int(kind), detail))
+                log.warning("environment %d: %s (logged once)", env, mujoco.mju_warningText(int(kind), detail))
 
     def _refresh(self, ids: np.ndarray) -> None:
         if self.world.stage > mj.STAGE_NONE:
@@ -108,7 +109,7 @@ class MujocoSimulator(Engine):
     def _set_default(self, ids: np.ndarray) -> None:
         if DEFAULT_FROM & self.model_fields.keys():  # each environment has its own
             self.batch.reset(ids, stage=mj.STAGE_NONE)
-        else:  # the same, without mj_resetData's clearing of all that the next step computes anyway
+        else:  # equivalent, but without mj_resetData, which also clears what the next step computes anyway
             self.batch.state[ids] = self.default_row
             self.batch.warning[ids] = 0
 
@@ -134,7 +135,7 @@ class MujocoSimulator(Engine):
 
 
 class FieldCopies:
-    """Pairs of float32 fields and the float64 arrays behind them, kinematic and force-like apart."""
+    """Pairs of float32 fields and the float64 arrays behind them; kinematic and force-like ones are separate."""
 
     def __init__(
         self, sources: dict[str, np.ndarray], fields: dict[str, Tensor], is_force: Callable[[str], bool]
@@ -146,15 +147,15 @@ class FieldCopies:
             (self.forces if is_force(name) else self.kinematic).append((fields[name].numpy(), source))
 
     def refresh_all(self) -> None:
-        """Casts every field of every environment, after a step."""
-        with np.errstate(over="ignore", invalid="ignore"):  # an unstable environment's numbers; it is flagged
+        """Cast every field of every environment, after a step."""
+        with np.errstate(over="ignore", invalid="ignore"):  # the numbers of an unstable environment, which is reported
             for field, source in self.kinematic + self.forces:
                 np.copyto(field, source, casting="same_kind")
             for velocity in self.velocity:
                 velocity.refresh_all()
 
     def refresh(self, ids: np.ndarray, forces: bool = False) -> None:
-        """Casts fields of environments `ids`: kinematic ones after a forward, all with `forces` after a step."""
+        """Cast fields of environments `ids`: kinematic ones after a forward, all with `forces` after a step."""
         with np.errstate(over="ignore", invalid="ignore"):
             for field, source in self.kinematic + (self.forces if forces else []):
                 field[ids] = source[ids]
@@ -176,18 +177,18 @@ class BodyVelocity:
         self.root = batch.model.body_rootid  # (B,)
 
     def refresh_all(self) -> None:
-        """Recomputes the field of every environment."""
+        """Recompute the field of every environment."""
         _origin_velocity(self.cvel, self.xpos - self.com[:, self.root], self.field)
 
     def refresh(self, ids: np.ndarray) -> None:
-        """Recomputes the field of environments `ids`."""
+        """Recompute the field of environments `ids`."""
         velocity = np.empty((len(ids), *self.field.shape[1:]), np.float32)
         _origin_velocity(self.cvel[ids], self.xpos[ids] - self.com[ids][:, self.root], velocity)
         self.field[ids] = velocity
 
 
 def _origin_velocity(cvel: np.ndarray, arm: np.ndarray, out: np.ndarray) -> None:
-    """Writes (..., 6) linear, angular from cvel (..., 6) angular, linear, and the arm (..., 3) that it acts on."""
+    """Write (..., 6) linear, angular from cvel (..., 6) angular, linear, and the arm (..., 3) on which it acts."""
     for x, y, z in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):  # the cross product by components: np.cross is ten times slower
         out[..., x] = cvel[..., 3 + x] + cvel[..., y] * arm[..., z] - cvel[..., z] * arm[..., y]
     out[..., 3:] = cvel[..., :3]
@@ -205,7 +206,7 @@ def _sources(
             sources[field] = batch.bind("sensordata")[:, mj.sensor_slice(model, field.removeprefix("sensor:"))]
     if contacts:
         slices = [mj.sensor_slice(model, mj.contact_sensor_name(contact)) for contact in contacts]
-        # added one after the other, so one block; reshape is then a view of it
+        # they were added one after the other, so they are one block, and reshape is a view of it
         block = batch.bind("sensordata")[:, slices[0].start : slices[-1].stop]
         sources["contact_force_w"] = block.reshape(batch.nsim, len(contacts), 3)
     return sources

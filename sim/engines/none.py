@@ -1,12 +1,12 @@
-"""No bodies at all: the engine of a task that brings its own dynamics (`Task.own_dynamics`).
+"""No bodies at all: the engine of a task that has its own dynamics (`Task.own_dynamics`).
 
     sim = create(SimConfig("none"), PhysicsConfig(), NoModel(control_dt=15.0, controls=2), num_envs=256, decimation=1)
-    sim.ctrl[:] = actions            # (N, 2): all that such a task is given
+    sim.ctrl[:] = actions            # (N, 2): the only input of such a task
     sim.step()                       # counts: `steps` (N,)
 
-States are empty, (N, 0); the world is in the task's own buffers, which Env saves and restores. What was said of every
-simulator holds: environments that were given controls that are no numbers are `unstable` and stand still until they
-are set anew, and `restore` is bit-exact. Whatever asks for bodies is refused.
+States are empty, (N, 0); the world is in the task's own buffers, which Env saves and restores. The contract of all
+simulators holds: environments with non-finite controls are `unstable` and are not stepped until they are reset, and
+`restore` is bit-exact. Any request for bodies is refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ XML = '<mujoco model="none"/>'  # a world without bodies, which MuJoCo opens
 
 
 class NoSimulator(Simulator):
-    """N environments without a body: `ctrl` is handed on, steps are counted."""
+    """N environments without a body: `ctrl` is passed to the task, and steps are counted."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class NoSimulator(Simulator):
 
     def restore(self, snapshot: Snapshot, env_ids: Tensor | None = None) -> None:
         if set(snapshot.arrays) != set(STATE) or snapshot.arrays["ctrl"].shape[1:] != self.ctrl.shape[1:]:
-            raise ValueError(f"the snapshot is of another simulator: it has {', '.join(sorted(snapshot.arrays))}")
+            raise ValueError(f"the snapshot is from another simulator: it has {', '.join(sorted(snapshot.arrays))}")
         ids = snapshot.env_ids if env_ids is None else env_ids
         for name in STATE:
             getattr(self, name)[ids] = snapshot.arrays[name]
@@ -95,7 +95,7 @@ class NoSimulator(Simulator):
     def geom_shapes(self) -> list[str]:
         return []
 
-    # what there is not
+    # requests that need bodies, which are refused
 
     def require_contact(self, *bodies: str, against: str | None = None) -> None:
         _refuse("contact forces")
@@ -134,12 +134,12 @@ class NoSimulator(Simulator):
         _refuse(f"joint {', '.join(joints)}")
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"{name}: sim=none moves no bodies. It has: {', '.join(STATE)}.")
+        raise AttributeError(f"{name}: sim=none has no bodies. Allowed: {', '.join(STATE)}.")
 
 
 def _refuse(what: str) -> NoReturn:
     raise UserError(
-        f"{what}: sim=none moves no bodies, so there is none. Allowed: {', '.join(STATE)}. "
+        f"{what}: not available, because sim=none has no bodies. Allowed: {', '.join(STATE)}. "
         "A task that needs bodies has a model and own_dynamics = False."
     )
 

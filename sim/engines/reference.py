@@ -1,7 +1,7 @@
-"""The slow, obvious engine: one MjModel and one MjData for each environment, in a Python loop.
+"""The slow, simple engine: one MjModel and one MjData for each environment, in a Python loop.
 
-It is the truth that the fast engines are compared with, so it derives every field in another way than they do: from
-a full mj_forward on a scratch copy, with mj_objectVelocity, mj_contactForce and mj_rnePostConstraint.
+It is the reference for the fast engines, so it computes every field in another way than they do: from a full
+mj_forward on a scratch copy, with mj_objectVelocity, mj_contactForce and mj_rnePostConstraint.
 Force-like fields are read at the state *before* the last physics step, which is where that step evaluates them.
 """
 
@@ -19,7 +19,7 @@ from livegym.sim.engine import Engine
 
 STATE = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 BAD = [int(getattr(mujoco.mjtWarning, f"mjWARN_{name}")) for name in ("BADQPOS", "BADQVEL", "BADQACC", "BADCTRL")]
-KINEMATICS = {  # field -> where MjData has it
+KINEMATICS = {  # field -> its name in MjData
     "body_pos_w": "xpos",
     "body_quat_w": "xquat",
     "site_pos_w": "site_xpos",
@@ -39,13 +39,13 @@ class ReferenceSimulator(Engine):
 
     def _advance(self, ids: np.ndarray | None) -> np.ndarray | None:
         unstable = np.zeros(self.num_envs, dtype=bool)
-        with np.errstate(over="ignore"):  # an unstable environment's numbers; it is flagged
+        with np.errstate(over="ignore"):  # the numbers of an unstable environment, which is reported
             for i in range(self.num_envs) if ids is None else ids:
                 unstable[i] = self._advance_one(i)
         return unstable
 
     def _advance_one(self, i: int) -> bool:
-        """One control step of environment i; whether it became unstable."""
+        """Advance environment i by one control step; returns whether it became unstable."""
         model, data = self.models[i], self.datas[i]
         data.ctrl[:] = self.out["ctrl"][i]
         if APPLIED in self.out:
@@ -65,7 +65,7 @@ class ReferenceSimulator(Engine):
         return bool(_bad_warnings(data) > warned or not finite)
 
     def _forwarded(self, i: int) -> mujoco.MjData:
-        """Scratch data with everything computed at environment i's state, which is left alone."""
+        """Scratch data with everything computed at environment i's state, which does not change."""
         mujoco.mj_copyData(self.scratch, self.models[i], self.datas[i])
         mujoco.mj_forward(self.models[i], self.scratch)
         return self.scratch
@@ -143,7 +143,7 @@ def body_velocity(model: mujoco.MjModel, data: mujoco.MjData, body: int) -> np.n
 
 
 def contact_force(model: mujoco.MjModel, data: mujoco.MjData, body: str, against: str | None) -> np.ndarray:
-    """(3,) N: the sum of all contact forces on a body, or of those of one other body; world frame."""
+    """(3,) N: the sum of all contact forces on a body, or of those that one other body exerts on it; world frame."""
     net, wrench = np.zeros(3), np.zeros(6)
     for k, contact in enumerate(data.contact):
         bodies = [model.body(model.geom_bodyid[geom]).name for geom in contact.geom]

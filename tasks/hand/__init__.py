@@ -1,1 +1,1 @@
-"""What the tasks of the dexterous hand share: its names, how actions become joint targets, what it senses."""
+"""What the tasks of the dexterous hand share: names, the way from actions to joint targets, and senses."""

@@ -21,7 +21,7 @@ from livegym.tasks.hand.names import BASE_CONTROLS, CONTROLS, FINGER_CONTROLS
 from livegym.utils.errors import UserError, did_you_mean
 
 Rule = Callable[[Tensor], Tensor]
-"""last targets (N, 18) -> what holds if the policy says nothing (N, 18)."""
+"""last targets (N, 18) -> targets (N, 18), which hold for the controls that the policy does not drive."""
 Meaning = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """action (N, k) in [-1, 1], last targets (N, k), limits (k, 2), largest steps (k,) -> targets (N, k)."""
 Filter = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -29,7 +29,7 @@ Filter = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def hold(last: Tensor) -> Tensor:
-    """Stays where it was told to be last."""
+    """Keep the last targets."""
     return last.clone()
 
 
@@ -48,12 +48,12 @@ MEANINGS: dict[str, Meaning] = {"position": position, "position_delta": position
 
 
 def limit_speed(targets: Tensor, last: Tensor, limits: Tensor, max_step: Tensor) -> Tensor:
-    """No target moves by more than `max_step` in a control step."""
+    """Limit the change of each target to `max_step` in a control step."""
     return last + torch.maximum(torch.minimum(targets - last, max_step), -max_step)
 
 
 def limit_range(targets: Tensor, last: Tensor, limits: Tensor, max_step: Tensor) -> Tensor:
-    """No target is beyond what the joints can reach."""
+    """Limit each target to the range that the joints can reach."""
     return torch.maximum(torch.minimum(targets, limits[:, 1]), limits[:, 0])
 
 
@@ -64,7 +64,7 @@ def couple(targets: Tensor, matrix: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class ActionPipeline:
-    """The four stages of one task, with what they need to know."""
+    """The four stages of one task, with their constants."""
 
     driven: Tensor  # (k,) int64: the controls that the policy drives
     limits: Tensor  # (18, 2)

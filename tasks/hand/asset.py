@@ -1,11 +1,11 @@
-"""Which hand: ours, or an MJCF of your own with the same names.
+"""The hand's model: the built-in hand, or an MJCF of your own with the same names.
 
     python train.py task=BlindGrasping asset=my_hand.xml
 
-Its base joints, the first six, say where it is relative to the place that the task gives it. How it looks, what it
-weighs and how its joints are driven is its own affair; options of the physics are the task's. The open hand above the
-box, from which BlindGrasping's rewards and easy starts take their poses, is written for our hand's proportions
-(`tasks/hand/poses.py`): another hand needs other numbers there.
+Its first six joints are the base joints, which move it relative to the place that the task gives it. Looks, masses and
+gains are free; the physics options are the task's. The pose of the open hand above the box, which BlindGrasping uses in
+its rewards and for its easy starts, is set for the proportions of the built-in hand (`tasks/hand/poses.py`): another
+hand needs other numbers there.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ NAMES = {
     "body": (PALM, *DISTAL_BODIES),
     "site": (PALM_SITE, GRASP_SITE, *TIP_SITES, *PAD_SITES),
 }
-"""What a hand has to have, by kind."""
+"""The names that a hand must have, by kind."""
 PLURALS = {"body": "bodies"}
 
 
 def hand_model(asset: str | None) -> Path:
-    """The hand's MJCF. Raises UserError if your own cannot be read, or lacks something that tasks read or drive."""
+    """The hand's MJCF. Raises UserError if the file cannot be read, or lacks something that tasks read or drive."""
     if asset is None:
         return OURS
     path = Path(asset)
     if not path.is_file():
         raise UserError(
             f"asset={asset}: there is no such file on this machine. Give the MJCF of the hand: task=<Task> "
-            "asset=<path>; asset=null is our own hand."
+            "asset=<path>; asset=null is the built-in hand."
         )
     spec = load_spec(path)
-    there = {"joint": spec.joints, "actuator": spec.actuators, "body": spec.bodies, "site": spec.sites}
+    elements = {"joint": spec.joints, "actuator": spec.actuators, "body": spec.bodies, "site": spec.sites}
     missing = []
     for kind, needed in NAMES.items():
-        found = {thing.name for thing in there[kind]}
+        found = {element.name for element in elements[kind]}
         lacking = [name for name in needed if name not in found]
         missing += [f"{PLURALS.get(kind, f'{kind}s')}: {', '.join(lacking)}"] if lacking else []
     if missing:
@@ -85,8 +85,8 @@ def _actuator_problem(model: mujoco.MjModel, name: str) -> str:
         return f"actuator {name} must be a position actuator"
     low, high = actuator.ctrlrange
     if not low < high:
-        return f"actuator {name} has no range of control"
+        return f"actuator {name} has no control range"
     if joint.limited[0] and (low < joint.range[0] - 1e-6 or high > joint.range[1] + 1e-6):
         least, most = joint.range
-        return f"actuator {name} may ask for {low:.3g} to {high:.3g}, its joint allows {least:.3g} to {most:.3g}"
+        return f"actuator {name} has the range {low:.3g} to {high:.3g}, but its joint has {least:.3g} to {most:.3g}"
     return ""

@@ -1,4 +1,4 @@
-"""A box beside a hand: what only a judge knows, and a critic may. The hand's own senses do not see it.
+"""A box beside a hand: state for rewards, terminations and a critic, which the hand's own senses do not have.
 
 self.box = BesideHand(sim, self.hand.senses, "box")     # in bind()
 self.box.fingers_on() >= 2                              # (N,) bool
@@ -20,54 +20,50 @@ class BesideHand:
     """A free box, and the contacts of hand, box and ground."""
 
     def __init__(self, sim: Simulator, senses: HandSenses, name: str) -> None:
-        """`name`: of its body, free joint and geom. Called before `sim.start()`."""
-        self.sim = sim
-        self.senses = senses
-        self.name = name
-        self.q = sim.qpos_ids([name])
-        self.body = sim.body_ids([name])[0]
-        self.geom = sim.geom_ids([name])[0]
+        """`name` is that of its body, its free joint and its geom. Called before `sim.start()`."""
+        self.sim, self.senses, self.name = sim, senses, name
+        self.q, self.body, self.geom = sim.qpos_ids([name]), sim.body_ids([name])[0], sim.geom_ids([name])[0]
         sim.require("body_vel_w")
         sim.require_contact(*DISTAL_BODIES, against=name)
         sim.require_contact(*DISTAL_BODIES, PALM, against=GROUND)
-        self.nominal = sim.default_qpos[self.q[:3]].to(sim.device)  # (3,) m, where it may be; its half height last
+        self.nominal = sim.default_qpos[self.q[:3]].to(sim.device)  # (3,) m, nominal place; z is its half height
 
     @property
     def pos_w(self) -> Tensor:
-        """(N, 3) m, of its middle."""
+        """(N, 3) m, position of its centre."""
         return self.sim.body_pos_w[:, self.body]
 
     @property
     def vel_w(self) -> Tensor:
-        """(N, 6) m/s, then rad/s."""
+        """(N, 6) its velocity, linear m/s, then angular rad/s."""
         return self.sim.body_vel_w[:, self.body]
 
     def half_height(self, env_ids: Tensor) -> Tensor:
-        """(n,) m, of the boxes of environments (n,)."""
+        """(n,) m, half the height of the boxes of environments (n,)."""
         return self.sim.model_value("geom_size")[env_ids, self.geom, 2].float()
 
     def forces(self) -> Tensor:
-        """(N, 5) N, of the box on each fingertip."""
+        """(N, 5) N, contact forces of the box on each fingertip."""
         return self.sim.contact_force_w(DISTAL_BODIES, against=self.name).norm(dim=2)
 
     def ground_forces(self) -> Tensor:
-        """(N, 6) N, of the ground on each fingertip and the palm."""
+        """(N, 6) N, contact forces of the ground on each fingertip and the palm."""
         return self.sim.contact_force_w((*DISTAL_BODIES, PALM), against=GROUND).norm(dim=2)
 
     def touched(self) -> Tensor:
-        """(N, 5) bool: by each finger."""
+        """(N, 5) bool: each finger touches the box."""
         return self.forces() > self.senses.threshold
 
     def fingers_on(self) -> Tensor:
-        """(N,) how many fingers touch it, the thumb among them."""
+        """(N,) how many fingers touch it, including the thumb."""
         return self.touched().sum(1).float()
 
     def pad_gaps(self) -> Tensor:
-        """(N, 5) m, from each fingerpad to the box, taken as a ball of its nominal half height."""
+        """(N, 5) m, from each fingerpad to the box, taken as a sphere with its nominal half height as radius."""
         return ((self.senses.pads_w - self.pos_w[:, None]).norm(dim=2) - self.nominal[2]).clamp(min=0.0)
 
     def height(self, up: float) -> Tensor:
-        """(N,) of its middle: 0 on the ground, 1 at `up` m."""
+        """(N,) height of its centre: 0 on the ground, 1 at `up` m."""
         return (self.pos_w[:, 2] - self.nominal[2]) / (up - self.nominal[2])
 
     def blocks(self) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""A hand that a task drives: from actions to joint targets, and what is remembered of both.
+"""A hand that a task drives: it turns actions into joint targets, and remembers both.
 
 self.hand = DrivenHand(self, sim)                     # in bind()
 ctrl = self.hand.drive(action)                        # in control(): (N, k) -> (N, nu)
@@ -22,8 +22,8 @@ from livegym.tasks.hand.actions import ActionPipeline, driven_controls, meaning_
 from livegym.tasks.hand.names import BASE_JOINTS, CONTROLS, FINGERS, JOINTS, control_limits, coupling
 from livegym.tasks.hand.senses import HandSenses
 
-SLIDES = 3  # of the base joints
-BASE = slice(0, len(BASE_JOINTS))  # of the controls
+SLIDES = 3  # the first base joints are slides
+BASE = slice(0, len(BASE_JOINTS))  # the controls of the base
 FINGER = slice(len(BASE_JOINTS), len(CONTROLS))
 
 
@@ -55,7 +55,7 @@ class HandParams:
 
     @property
     def action_size(self) -> int:
-        """How many controls the policy drives."""
+        """The number of controls that the policy drives."""
         return len(driven_controls(self.policy_controls_base, self.policy_controls_fingers))
 
 
@@ -80,27 +80,27 @@ class DrivenHand:
         )
         self.targets = task.buffer(sim, "targets", len(CONTROLS))
         self.last_action = task.buffer(sim, "last_action", self.pipeline.size)
-        self.touched = task.buffer(sim, "touched", len(FINGERS))  # s, for which each finger has been touching
+        self.touched = task.buffer(sim, "touched", len(FINGERS))  # s, time for which each finger has been touching
 
     def drive(self, action: Tensor) -> Tensor:
-        """action (N, k) -> controls of the simulator (N, nu): 18 targets move, and become those of 26 joints."""
+        """action (N, k) -> simulator controls (N, nu): move the 18 targets, and convert them to 26 joint targets."""
         targets, ctrl = self.pipeline(action, self.targets)
         self.targets.copy_(targets)
         self.last_action.copy_(action)
         return torch.zeros_like(self.sim.ctrl).index_copy(1, self.columns, ctrl)
 
     def update(self) -> None:
-        """Contact timers, after the physics."""
+        """Update the contact timers; called after the physics."""
         self.touched.copy_(torch.where(self.senses.touching, self.touched + self.sim.control_dt, 0.0))
 
     def put(self, qpos: Tensor, env_ids: Tensor, pose: Tensor) -> Tensor:
-        """qpos (n, nq) with the hand in a pose (n, 18) of its controls, which become the last targets."""
+        """Put the hand into a pose (n, 18) of its controls, which becomes the last targets; returns qpos (n, nq)."""
         self.targets[env_ids] = pose
         qpos[:, self.senses.joint_q] = pose @ self.pipeline.matrix
         return qpos
 
     def controls(self) -> Tensor:
-        """(N, 18) where the joints are, as the controls that fit them best, in the sense of least squares."""
+        """(N, 18) the controls that fit the joint positions best, by least squares."""
         matrix = self.pipeline.matrix
         return self.sim.qpos[:, self.senses.joint_q] @ matrix.T / matrix.square().sum(1)
 
@@ -123,7 +123,7 @@ class DrivenHand:
 
 
 def speeds(params: HandParams) -> Tensor:
-    """(18,) m/s and rad/s: the fastest that each control's target moves."""
+    """(18,) m/s and rad/s: the maximum speed of each control's target."""
     limits = torch.full((len(CONTROLS),), params.finger_speed)
     limits[:SLIDES], limits[SLIDES : len(BASE_JOINTS)] = params.slide_speed, params.turn_speed
     return limits

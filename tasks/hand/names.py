@@ -1,6 +1,6 @@
 """The hand's names, in one table: joints, actuators, links, sites, and which control drives which joints.
 
-A hand of your own (`asset=path.xml`) has to have these. Joints come in this order in every observation.
+Your own hand (`asset=path.xml`) must have these names. Joints come in this order in every observation.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from torch import Tensor
 FINGERS = ("thumb", "index", "middle", "ring", "little")
 
 BASE_JOINTS = ("base_x", "base_y", "base_z", "base_roll", "base_pitch", "base_yaw")
-"""Three slides (m) and three hinges (rad), relative to where the hand is put."""
+"""Three slides (m) and three hinges (rad), relative to the place that the task gives the hand."""
 
 FINGER_JOINTS = (
     "thumb_rotation", "thumb_mcp", "thumb_pip", "thumb_dip",
@@ -23,7 +23,7 @@ FINGER_JOINTS = (
 """rad; spreads turn a finger sideways, the others close it."""
 
 JOINTS = BASE_JOINTS + FINGER_JOINTS
-"""26; each has a position actuator of the same name."""
+"""The 26 joints; each has a position actuator of the same name."""
 
 BASE_CONTROLS = BASE_JOINTS
 
@@ -41,27 +41,27 @@ FINGER_COUPLING: dict[str, dict[str, float]] = {
     "little_mcp": {"little_mcp": 1.0},
     "little_distal": {"little_pip": 1.0, "little_dip": 1.0},
 }
-"""Control -> the joints that it drives, and how far: a human hand does not move these joints one by one either.
+"""Control -> the joints that it drives, each with a factor: as in a human hand, some joints move together.
 
 The middle finger does not spread. One control spreads the others, the outermost twice as far.
 """
 
 FINGER_CONTROLS = tuple(FINGER_COUPLING)
 CONTROLS = BASE_CONTROLS + FINGER_CONTROLS
-"""18: what a policy, or a rule, decides."""
+"""The 18 controls, which a policy or a rule sets."""
 
 TIP_SITES = tuple(f"{finger}_tip" for finger in FINGERS)
 PAD_SITES = tuple(f"{finger}_pad" for finger in FINGERS)
 PALM = "palm"
 PALM_SITE = "palm"
 GRASP_SITE = "grasp"
-"""Where the middle of a thing is that the hand is about to grasp: between thumb and fingers, below the palm."""
+"""The place for the centre of an object before the hand grasps it: between thumb and fingers, below the palm."""
 DISTAL_BODIES = tuple(f"{finger}_distal" for finger in FINGERS)
-"""Their contact forces are sensed."""
+"""The bodies whose contact forces are sensed."""
 
 
 def coupling() -> Tensor:
-    """(18, 26): targets of the controls times this are targets of the joints."""
+    """(18, 26) the matrix that turns targets of the controls into targets of the joints."""
     matrix = torch.zeros(len(CONTROLS), len(JOINTS))
     for name in BASE_CONTROLS:
         matrix[CONTROLS.index(name), JOINTS.index(name)] = 1.0
@@ -72,7 +72,7 @@ def coupling() -> Tensor:
 
 
 def control_limits(joint_range: Tensor) -> Tensor:
-    """(26, 2) limits of the joints -> (18, 2) limits of the controls: as far as every joint that it drives allows."""
+    """(26, 2) limits of the joints -> (18, 2) limits of the controls: what all joints of a control allow."""
     limits = torch.empty(len(CONTROLS), 2)
     for row, drives in enumerate(coupling()):
         bounds = [joint_range[column] / drives[column] for column in drives.nonzero().flatten()]

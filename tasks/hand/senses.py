@@ -22,10 +22,10 @@ PAIRS = tuple(combinations(range(len(FINGERS)), 2))
 
 
 class HandSenses:
-    """Reads a hand out of a simulator that it has told what it needs."""
+    """Reads the state of a hand from a simulator, from which it requests the fields."""
 
     def __init__(self, sim: Simulator, threshold: float) -> None:
-        """`threshold`: N, from which on a fingertip counts as touching. Called before `sim.start()`."""
+        """`threshold` is the force in N above which a fingertip counts as touching. Called before `sim.start()`."""
         sim.require("qpos", "qvel", "body_pos_w", "body_quat_w", "site_pos_w")
         sim.require_contact(*DISTAL_BODIES)
         self.sim, self.threshold = sim, threshold
@@ -37,12 +37,12 @@ class HandSenses:
 
     @property
     def palm_pos_w(self) -> Tensor:
-        """(N, 3)."""
+        """(N, 3) m, position of the palm."""
         return self.sim.body_pos_w[:, self.palm]
 
     @property
     def palm_quat_w(self) -> Tensor:
-        """(N, 4) w, x, y, z."""
+        """(N, 4) rotation of the palm, w, x, y, z."""
         return self.sim.body_quat_w[:, self.palm]
 
     @property
@@ -57,11 +57,11 @@ class HandSenses:
 
     @property
     def touching(self) -> Tensor:
-        """(N, 5) bool."""
+        """(N, 5) bool: the contact force on the distal link is above the threshold."""
         return self.forces_w.norm(dim=2) > self.threshold
 
     def in_hand(self, points_w: Tensor) -> Tensor:
-        """(N, k, 3) points of the world in the palm's frame."""
+        """(N, k, 3) points in the world -> the same points in the palm's frame."""
         return into_frame(points_w, self.palm_pos_w[:, None], self.palm_quat_w[:, None])
 
     def blocks(self) -> dict[str, Tensor]:

@@ -1,10 +1,10 @@
-"""A task in stages: which one each environment is in, for how long, and when it goes on.
+"""A task in stages: the stage of each environment, the time spent in it, and the step to the next one.
 
     self.stages = Stages(self, sim, ("pre_grasp", "grasp", "lift"))     # in bind()
-    entered = self.stages.update(done)                                  # in update(): done (N, S) bool
+    self.stages.update(done)                                            # in update(): done (N, S) bool
     self.stages.at("grasp")                                             # (N,) bool
 
-Stages are gone through forwards only, one a control step at the most; the last one is not left.
+Stages only move forward, by at most one per control step; the last stage never ends.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from livegym.tasks.base import Task
 
 
 class Stages:
-    """The stage of N environments, in buffers of the task: saved, restored and begun anew with each of them."""
+    """The stage of N environments, in buffers of the task: it is saved, restored and reset with its environment."""
 
     def __init__(self, task: Task, sim: Simulator, names: Sequence[str]) -> None:
         self.names = tuple(names)
         self.control_dt = sim.control_dt
         self.index = task.buffer(sim, "stage", dtype=torch.int64)
         self.time = task.buffer(sim, "time_in_stage")  # s
-        self.entered = task.buffer(sim, "stage_entered", dtype=torch.bool)  # in this very control step
+        self.entered = task.buffer(sim, "stage_entered", dtype=torch.bool)  # in this control step
 
     def update(self, done: Tensor) -> None:
-        """One control step has passed; done (N, S) bool: what each stage asks for is there."""
+        """Advance by one control step; done (N, S) bool: the conditions that finish each stage hold."""
         self.entered.copy_(next_stage(self.index, done) > self.index)
         self.index += self.entered
         self.time.copy_(torch.where(self.entered, 0.0, self.time + self.control_dt))
@@ -39,12 +39,12 @@ class Stages:
         return self.index == self.names.index(name)
 
     def one_hot(self) -> Tensor:
-        """(N, S) float32."""
+        """(N, S) float32: 1 for the present stage, otherwise 0."""
         return torch.nn.functional.one_hot(self.index, len(self.names)).float()
 
 
 def lasted(timer: Tensor, seconds: float, control_dt: float) -> Tensor:
-    """(N,) bool: timers (N,), sums of control steps in s, have come to `seconds`; a sum of many is not exact."""
+    """(N,) bool: timers (N,) in s have reached `seconds`, within half a control step, as their sums are not exact."""
     return (timer > 0) & (timer > seconds - 0.5 * control_dt)
 
 

@@ -1,4 +1,4 @@
-"""What every task of the hand has in common: which hand, what its policy decides, and how that moves it."""
+"""The base class of all tasks of the hand: the hand's model, its action, and how an action moves it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class HandTask(Task):
         return Box(self.params.action_size)
 
     def parts(self) -> dict[str, Path]:
-        """The hand, ours or your own."""
+        """The built-in hand or your own."""
         return {"hand": hand_model(self.params.asset)}
 
     def control(self, action: Tensor) -> Tensor:
-        """The policy moves the hand's targets."""
+        """Move the hand's targets by the policy's action."""
         return self.hand.drive(action)

@@ -1,7 +1,7 @@
-"""Random numbers out of a key and a counter: each territory has its own, whatever becomes of the others.
+"""Random numbers from a key and a counter, so that those of one territory do not depend on the others.
 
 The finaliser of SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators") over
-key + n * gamma. Multiplication of int64 wraps around, as there; right shifts are made logical.
+key + n * gamma. Multiplication of int64 wraps around, as it does there; right shifts are made logical.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-PER_TICK = 4096  # numbers of one key that each count of the clock may use
+PER_TICK = 4096  # how many numbers of one key each tick may use
 _GAMMA = 0x9E3779B97F4A7C15 - 2**64  # as int64
 _FIRST, _SECOND = 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64
 

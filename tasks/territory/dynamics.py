@@ -1,12 +1,13 @@
-"""How a territory goes on: who is where, and what a step does to it. Whole numbers but for the queen's energy.
+"""The dynamics of a territory: its state, and what a step does to it. All are integers except the queen's energy.
 
 In each step, in this order, for all territories at once:
 
-1. the spawn that was asked for is paid for and hatches; whether it lives is drawn by its chance (`costs.survival`);
+1. the spawn is paid for and placed; whether it lives is drawn with its chance of survival (`costs.survival`);
 2. a living energy spawn drains the fields in reach, a living combat spawn stuns the workers near it;
-3. every chunk's age grows by 1; those about the spawn are used, and begin again at 0;
-4. workers walk 2 chunks, between depot and a field that each draws anew; they take minerals there; fields regrow;
-5. protectors walk 1 or 2 chunks on their routes: rectangles about a mineral field.
+3. every chunk's age grows by 1; chunks around the spawn count as used, and their age begins again at 0;
+4. workers walk 2 chunks between the depot and a field, where they take minerals; each draws its next field at the
+   depot; fields regrow;
+5. protectors walk 1 or 2 chunks on their routes: rectangles around a mineral field.
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ from livegym.tasks.territory.costs import Outlook
 from livegym.tasks.territory.params import TerritoryParams
 
 WALK = 2  # chunks that a worker walks in a step, in rows and in columns
-LAYOUT = 64  # numbers that the layout of a map draws, before those of workers and protectors
+LAYOUT = 64  # how many numbers the layout of a map draws, before those of workers and protectors
 
 
 @dataclass
 class Land:
-    """What there is in N territories; int64 but for `energy`. Tensors are allocated once and changed in place."""
+    """The state of N territories; int64 except `energy`. Tensors are allocated once and changed in place."""
 
-    key: Tensor  # (N,) of its random numbers
+    key: Tensor  # (N,) key of the random numbers
     tick: Tensor  # (N,) steps since the start
-    energy: Tensor  # (N,) float32, the queen's
+    energy: Tensor  # (N,) float32, energy of the queen
     queen: Tensor  # (N, 2) row and column
-    depot: Tensor  # (N, 2) where workers bring minerals
-    field: Tensor  # (N, 4, 2) mineral fields, one a quadrant
+    depot: Tensor  # (N, 2) row and column of the depot, to which workers bring minerals
+    field: Tensor  # (N, 4, 2) rows and columns of the mineral fields, one per quadrant
     minerals: Tensor  # (N, 4)
     route: Tensor  # (N, P, 4) first row, first column, rows and columns of a rectangle
-    patrol: Tensor  # (N, P, 2) steps from its first corner, and steps in a step, signed
+    patrol: Tensor  # (N, P, 2) chunks walked from its first corner, and chunks per step, signed
     worker: Tensor  # (N, W, 2) row and column
     errand: Tensor  # (N, W, 3) field that it works at; 1 with a load; steps for which it is stunned
 
@@ -45,22 +46,20 @@ SHAPES = {"key": (), "tick": (), "energy": (), "queen": (2,), "depot": (2,), "fi
 
 
 def shapes(params: TerritoryParams) -> dict[str, tuple[int, ...]]:
-    """name of a tensor of Land -> its shape without the leading axis."""
+    """Name of a tensor of Land -> its shape without the leading axis."""
     many = {"route": (params.protectors, 4), "patrol": (params.protectors, 2)}
     return SHAPES | many | {"worker": (params.workers, 2), "errand": (params.workers, 3)}
 
 
 def begin(land: Land, env_ids: Tensor, keys: Tensor, params: TerritoryParams) -> None:
-    """Lays out territories (n,) anew, each by its key alone."""
+    """Lay out new territories in environments (n,), each from its key alone."""
     for name, value in vars(laid_out(keys, params)).items():
         getattr(land, name)[env_ids] = value
 
 
 def laid_out(key: Tensor, params: TerritoryParams) -> Land:
-    """The start of n territories by their keys (n,)."""
-    n = len(key)
-    p = params.protectors
-    w = params.workers
+    """The start state of n territories, from their keys (n,)."""
+    n, p, w = len(key), params.protectors, params.workers
     zero = torch.zeros_like(key)
     drawn = draws.bits(key, zero, LAYOUT + 6 * p + 3 * w)
     field = grid.CENTRES + drawn[:, :8].view(n, 4, 2) % 3 - 1
@@ -87,7 +86,7 @@ def laid_out(key: Tensor, params: TerritoryParams) -> Land:
 
 
 def _routes(field: Tensor, first: Tensor, drawn: Tensor) -> tuple[Tensor, Tensor]:
-    """Fields (n, 4, 2), a number (n, 1) that says which is guarded first, numbers (n, p, 6) -> route and patrol."""
+    """Fields (n, 4, 2), a number (n, 1) for the first guarded field, numbers (n, p, 6) -> route and patrol."""
     n, p = drawn.shape[:2]
     guarded = (first + torch.arange(p)) % grid.QUADRANTS
     middle = field.gather(1, guarded[..., None].expand(n, p, 2))
@@ -110,7 +109,7 @@ def on_route(route: Tensor, at: Tensor) -> Tensor:
 
 
 def advance(land: Land, chunk: Tensor, look: Outlook, params: TerritoryParams) -> Tensor:
-    """One step with spawns on chunks (N,); which of them lived, (N,) bool. Ages are with whoever keeps the map."""
+    """Advance one step with spawns on chunks (N,); returns which of them lived, (N,) bool. The caller updates ages."""
     land.tick += 1
     drawn = draws.bits(land.key, land.tick, 1 + land.worker.shape[1])
     lived = look.spawned & (draws.uniform(drawn[:, 0]) < look.survival)
@@ -125,7 +124,7 @@ def advance(land: Land, chunk: Tensor, look: Outlook, params: TerritoryParams) -
 
 
 def _settle(land: Land, chunk: Tensor, look: Outlook, lived: Tensor) -> None:
-    """Pays, and lets energy spawns drain; each field in reach gives its part, rounded to whole minerals."""
+    """Pay for spawns, and drain minerals for energy; each field in reach gives its share, in whole minerals."""
     land.energy.copy_(torch.where(look.spawned, look.left, land.energy))
     drains = lived & look.energetic
     land.energy += drains * look.gain
@@ -137,12 +136,12 @@ def _settle(land: Land, chunk: Tensor, look: Outlook, lived: Tensor) -> None:
 def _disrupt(land: Land, chunk: Tensor, fights: Tensor, stun: int) -> None:
     near = grid.STEPS[chunk[:, None], grid.chunk_of(land.worker)] <= grid.DISRUPTS  # (N, W)
     hit = near & fights[:, None] & (land.errand[..., 2] == 0)
-    land.errand[..., 1] *= ~hit  # it drops its load
+    land.errand[..., 1] *= ~hit  # a stunned worker drops its load
     land.errand[..., 2] += stun * hit
 
 
 def _work(land: Land, drawn: Tensor, params: TerritoryParams) -> None:
-    """Workers that are not stunned walk; at the field they take minerals, at the depot they draw another field."""
+    """Move workers that are not stunned; at a field they take minerals, at the depot they draw the next field."""
     goal, loaded, stunned = land.errand.unbind(2)
     at_work = stunned == 0
     field = land.field.gather(1, goal[..., None].expand(*goal.shape, 2))
@@ -157,7 +156,7 @@ def _work(land: Land, drawn: Tensor, params: TerritoryParams) -> None:
 
 
 def draw_map(land: Land, raw: dict[str, Tensor]) -> None:
-    """Writes workers, protectors, minerals (each (N, 20, 20)), queen and energy into a raw observation."""
+    """Write workers, protectors, minerals (each (N, 20, 20)), queen and energy into a raw observation."""
     at_work = (land.errand[..., 2] == 0).float()
     protector = grid.chunk_of(on_route(land.route, land.patrol[..., 0]))
     for name, chunk, count in (

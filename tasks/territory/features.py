@@ -1,10 +1,11 @@
 """What the queen sees of a raw observation: 28 numbers, most in [0, 1], offsets in [-1, 1].
 
-queen 2 (row, column in parts of the map), energy 1 (part of the most), survived 1 (the last spawn lived),
-threats 4 (rows and columns from her to the nearest two protectors, in parts of the map; 1, 1 if there is none),
-and for each quadrant (north-west, north-east, south-west, south-east): minerals 4 (in parts of one full field),
-workers 4 (at work, in parts of half of all), protectors 4 (in parts of all), age 4 (mean, in parts of `forgotten`),
-safety 4 (chance to live on the quadrant's richest chunk, by the three protectors nearest to the queen).
+queen 2 (row and column, divided by the map's size), energy 1 (divided by `energy_max`), survived 1 (the last spawn
+lived), threats 4 (rows and columns from her to the nearest two protectors, divided by the map's size; 1, 1 if there is
+none), and for each quadrant (north-west, north-east, south-west, south-east): minerals 4 (divided by those of one full
+field), workers 4 (those at work, divided by half of all), protectors 4 (divided by all), age 4 (mean, divided by
+`forgotten`), safety 4 (chance of survival on the quadrant's richest chunk, given the three protectors nearest to the
+queen).
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from livegym.tasks.territory import grid
 from livegym.tasks.territory.costs import Raw, queens_place, survival
 from livegym.tasks.territory.params import TerritoryParams
 
-WATCHED = 3  # protectors that safety reckons with
-NAMED = 2  # of those, that the policy is told of one by one
+WATCHED = 3  # protectors that `safety` takes into account
+NAMED = 2  # those of them that `threats` contains one by one
 
 
 def features(raw: Raw, params: TerritoryParams) -> dict[str, Tensor]:
@@ -43,10 +44,10 @@ def features(raw: Raw, params: TerritoryParams) -> dict[str, Tensor]:
 
 
 def nearest_protectors(raw: Raw, chunk: Tensor) -> tuple[Tensor, Tensor]:
-    """The WATCHED chunks with protectors that are nearest to chunks (n,), and which of them there are: (n, 3) each.
+    """The WATCHED chunks with protectors that are nearest to chunks (n,), and which of them exist: (n, 3) each.
 
-    Of two as near, the one that is counted first: what is sought is the least of distance^2 * 400 + chunk, in whole
-    numbers.
+    If two are equally near, the one with the lower chunk number comes first: they are sorted by distance^2 * 400 +
+    chunk, which is an integer.
     """
     order = grid.SQUARED.index_select(0, chunk) * grid.CHUNKS + torch.arange(grid.CHUNKS)
     order = torch.where(raw["protectors"].flatten(1) > 0, order, torch.inf)
@@ -56,7 +57,7 @@ def nearest_protectors(raw: Raw, chunk: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def richest(raw: Raw) -> Tensor:
-    """(n, 4) the chunk of each quadrant with the most minerals; of several, the one nearest to the centre."""
+    """(n, 4) the chunk of each quadrant with the most minerals; if several have as many, the one nearest its centre."""
     n, half = len(raw["minerals"]), grid.SIDE // 2
     squares = raw["minerals"].reshape(n, 2, half, 2, half).transpose(2, 3)  # (n, 2, 2, 10, 10)
     best = (squares.reshape(n, grid.QUADRANTS, half * half) + grid.FIRST).argmax(2)  # (n, 4)
@@ -64,6 +65,6 @@ def richest(raw: Raw) -> Tensor:
 
 
 def safety(places: Tensor, protectors: Tensor, there: Tensor, params: TerritoryParams) -> Tensor:
-    """Chunks (n, k), protectors' chunks (n, m) and which of them there are -> chance to live (n, k)."""
+    """Chunks (n, k), protectors' chunks (n, m) and which of them exist -> chance of survival (n, k)."""
     squared = grid.SQUARED[places[:, :, None], protectors[:, None]]  # (n, k, m)
     return survival(torch.where(there[:, None], squared, grid.FAR**2).amin(2).sqrt(), params)

@@ -1,14 +1,14 @@
-// A territory as a picture: who is where, how long each chunk was unused, and what was decided last.
-// `data` is what picture.py makes; docs/new-stream.md says what each export is for.
+// A territory as a picture: its map, how long each chunk was unused, and the last decision.
+// picture.py makes `data`; docs/new-stream.md describes each export.
 import { known, short } from "./format.js";
 
 export const title = "Territory";
 
-// Colours beside those of the page, at 3:1 or more on a card.
+// Colours in addition to the page's, with a contrast of at least 3:1 on a card.
 const LIGHT = { mineral: "#0a7f86", worker: "#4a5a70", queen: "#d99400" };
 const DARK = { mineral: "#3fc3cb", worker: "#aebccd", queen: "#f0b840" };
 
-// Each mark is drawn in a square of `s` pixels whose middle is (x, y), in the colours `c`.
+// Each mark is drawn in a square of `s` pixels whose centre is (x, y), in the colours `c`.
 const marks = {
   mineral(g, c, x, y, s) {
     g.fillStyle = c.mineral;
@@ -85,7 +85,7 @@ export const legend = [
   ["last: SEND", marks.SEND],
   ["last: WAIT", marks.WAIT],
   ["last: no gate", marks.OFF],
-].map(([words, mark]) => [words, (canvas, theme) => {
+].map(([label, mark]) => [label, (canvas, theme) => {
   const middle = canvas.width / 2;
   mark(canvas.getContext("2d"), colours(theme), middle, middle, canvas.width * 0.9);
 }]);
@@ -117,7 +117,7 @@ export function draw(canvas, data, theme) {
 }
 
 /**
- * The same in words, for those who cannot see it.
+ * The picture as text, for people who cannot see it.
  * @param {object} data
  * @returns {string}
  */
@@ -167,7 +167,7 @@ function drawGrid(g, c, [rows, columns], s) {
   g.stroke();
 }
 
-// Chunks within which a spawn dies for certain, or perhaps.
+// Circles within which a spawn certainly dies, and within which it may die.
 function drawReach(g, c, x, y, s, [certain, fades]) {
   g.strokeStyle = c.bad;
   g.lineWidth = 1.2;

@@ -1,19 +1,19 @@
 """Territory: decide every 15 s where the queen spawns, and what.
 
 A territory is a map of 20 x 20 chunks. Its keepers' workers carry minerals from four fields to a depot; protectors
-patrol about the fields and kill what is spawned near them. A queen lives in the middle, on energy. Every 15 s she
-chooses a chunk and a type: an energy spawn drains the minerals near it into her, a combat spawn disrupts the workers
-near it. She may sense 28 numbers about herself, the nearest protectors and the four quadrants
+patrol around the fields and kill spawns near them. A queen in the middle lives on energy. Every 15 s she
+chooses a chunk and a type: an energy spawn drains minerals near it and gives her their energy, a combat spawn disrupts
+the workers near it. She senses 28 numbers about herself, the nearest protectors and the four quadrants
 (`tasks/territory/features.py`). An episode ends early when her energy no longer pays for an energy spawn (`collapsed`):
 nothing else brings energy.
 
-Reward a step, five terms (`tasks/territory/costs.py`): `survival` is 1 for a spawn that lived, -1 for one that died;
-`location` is the energy that it drained; `disruption` counts the workers near it; `capacity` is negative where she
-cannot pay, or keeps too little; `exploration` is the age of the chunk. All are about the action's own outcome, so a
-discount of 0 is enough to learn it. An energy spawn on her own chunk is rest, and worth 0.
+Reward per step, five terms (`tasks/territory/costs.py`): `survival` is 1 for a spawn that lived, -1 for one that died;
+`location` is the energy that it drained; `disruption` counts the workers near it; `capacity` is negative if she cannot
+pay, or keeps too little; `exploration` is the age of the chunk. All terms are about the action's own outcome, so a
+discount of 0 is enough to learn them. An energy spawn on her own chunk is rest, and is worth 0.
 
-Each territory draws from a key of its own (`tasks/territory/draws.py`), so that its future does not depend on the
-others'. docs/territory.md has it all, with formulas.
+Each territory draws from its own key (`tasks/territory/draws.py`), so that its future does not depend on the other
+territories. docs/territory.md describes the game with all formulas.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from livegym.tasks.territory import costs, dynamics, features, grid, picture
 from livegym.tasks.territory.params import TerritoryParams
 
 MAP = (grid.SIDE, grid.SIDE)
-MOST = 1e6  # of anything on one chunk
+MOST = 1e6  # upper bound of each number on one chunk
 
 
 class Territory(CostTask):
@@ -52,7 +52,7 @@ class Territory(CostTask):
         return self.params.observation_interval
 
     def raw_fields(self) -> dict[str, RawField]:
-        """What an outside territory sends."""
+        """The fields that an outside territory sends."""
         return {
             "workers": RawField(MAP, 0, MOST, "workers at work in each chunk"),
             "protectors": RawField(MAP, 0, MOST, "protectors in each chunk"),
@@ -64,7 +64,7 @@ class Territory(CostTask):
         }
 
     def bind(self, sim: Simulator) -> None:
-        """Allocates the territories, and the raw observations now and before the last step."""
+        """Allocate the territories, and the raw observations after and before the last step."""
         shapes = dynamics.shapes(self.params)
         types = {name: torch.float32 if name == "energy" else torch.int64 for name in shapes}
         self.land = dynamics.Land(**{n: self.buffer(sim, n, *shapes[n], dtype=types[n]) for n in shapes})
@@ -72,7 +72,7 @@ class Territory(CostTask):
         self.before = self.buffer(sim, "before", self.raw_width)
 
     def reset(self, env_ids: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-        """A new map for each, by a key that is drawn here."""
+        """Make a new map for each environment, from a key that is drawn here."""
         keys = torch.randint(0, 2**62, (len(env_ids),), generator=rng, device=env_ids.device)
         dynamics.begin(self.land, env_ids, keys, self.params)
         raw = self.unpack(self.now)
@@ -83,11 +83,11 @@ class Territory(CostTask):
         return nothing, nothing
 
     def control(self, action: Tensor) -> Tensor:
-        """The choice as it is: `update` acts on it."""
+        """Return the choice unchanged; `update` applies it."""
         return action.float()
 
     def update(self, state: Simulator) -> None:
-        """One step of every territory (`tasks/territory/dynamics.py`)."""
+        """Advance every territory by one step (`tasks/territory/dynamics.py`)."""
         self.before.copy_(self.now)
         raw, action = self.unpack(self.now), state.ctrl.long()
         look = costs.outlook(raw, action, self.params)
@@ -108,7 +108,7 @@ class Territory(CostTask):
         return features.features(raw, self.params)
 
     def expect(self, raw: dict[str, Tensor], action: Tensor) -> Expectation:
-        """The terms of the reward with the chance to live in place of what comes; instead, the queen rests."""
+        """The reward terms with the chance of survival in place of the outcome; the fallback is rest."""
         look = costs.outlook(raw, action, self.params)
         terms = costs.terms(look, look.survival, self.params)
         return Expectation(terms, look.spawned, look.survival, costs.rest(raw))
@@ -118,7 +118,7 @@ class Territory(CostTask):
         return picture.picture(raw, action, self.params)
 
     def stream_reward(self, before: dict[str, Tensor], action: Tensor, after: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Survive, at a good place, near workers, within her means, where nobody was for long."""
+        """Survive, at a good place, near workers, within her means, on chunks that were long unused."""
         look = costs.outlook(before, action.long(), self.params)
         return costs.terms(look, after["survived"], self.params)
 
@@ -127,9 +127,9 @@ class Territory(CostTask):
         return self.stream_reward(self.unpack(self.before), action, self.raw(state))
 
     def episode_metrics(self, state: Simulator) -> dict[str, Tensor]:
-        """Her energy at the end."""
+        """The queen's energy at the end."""
         return {"energy": self.land.energy}
 
     def terminate(self, state: Simulator) -> dict[str, Tensor]:
-        """She cannot pay for an energy spawn any more, and nothing else would bring energy."""
+        """The queen cannot pay for an energy spawn any more, and nothing else would bring energy."""
         return {"collapsed": self.land.energy < self.params.energy_cost}

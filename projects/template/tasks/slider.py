@@ -19,7 +19,7 @@ from livegym.tasks.base import Box, Task
 
 @dataclass(frozen=True)
 class SliderParams:
-    """What can be changed about Slider."""
+    """The parameters of Slider."""
 
     max_push: float = 5.0  # N, at action 1
     mark_range: float = 0.8  # m, marks are uniform in +- this
@@ -37,7 +37,7 @@ class Slider(Task):
 
     @property
     def action_spec(self) -> Box:
-        """One push, in parts of `max_push`."""
+        """One push, as a fraction of `max_push`."""
         return Box(1)
 
     def model_path(self) -> Path:
@@ -45,12 +45,12 @@ class Slider(Task):
         return Path(__file__).parent / "models" / "slider.xml"
 
     def bind(self, sim: Simulator) -> None:
-        """Names the fields that are read, and keeps the mark between steps."""
+        """Request the fields that are read, and create a buffer for the mark."""
         sim.require("qpos", "qvel")
         self.mark = self.buffer(sim, "mark")  # (N,) m; saved, resumed and reset with its environment
 
     def reset(self, env_ids: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-        """At rest in the middle, with a new mark; all that is random comes from `rng`."""
+        """At rest in the middle, with a new mark; all random numbers come from `rng`."""
         draw = 2 * torch.rand(len(env_ids), generator=rng, device=env_ids.device) - 1
         self.mark[env_ids] = self.params.mark_range * draw
         at_rest = torch.zeros(len(env_ids), 1, device=env_ids.device)
