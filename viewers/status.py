@@ -1,4 +1,4 @@
-"""What the window says in words: plain ASCII, which is all that MuJoCo's overlays can draw."""
+"""The window's status text, in ASCII, because MuJoCo's overlays cannot draw other characters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from livegym.viewers.view import View
 
 
 def status(state: dict[str, Any], view: View, now: float) -> tuple[str, str]:
-    """Names and values, a line each, of the board's `state`. `now`: s since the epoch."""
+    """Two texts with one line per item of the board's `state`: names and values. `now`: s since the epoch."""
     if state["phase"] != "playing":
         return state["phase"], ascii_of(state["text"])
     lines = [("task", state["task"]), *_policy(state, view, now)]
@@ -24,7 +24,7 @@ def status(state: dict[str, Any], view: View, now: float) -> tuple[str, str]:
 
 
 def marks(state: dict[str, Any]) -> str:
-    """What is unusual at the moment, in capitals; '' if nothing is."""
+    """The unusual states of the moment, in capitals; '' if there are none."""
     policy = state.get("policy") or {}
     comparing = state.get("comparing")
     found = {
@@ -66,5 +66,5 @@ def _speed(state: dict[str, Any]) -> str:
 
 
 def ascii_of(text: str) -> str:
-    """`text` with a question mark for what cannot be drawn."""
+    """`text` with a question mark for each character outside ASCII."""
     return text.encode("ascii", "replace").decode()
