@@ -163,7 +163,7 @@ def test_a_server_that_says_nothing_and_a_status_that_nobody_renews_are_told_apa
         assert page.get_attribute("body", "data-fresh") == "no"
         monkeypatch.setattr("livegym.serve.dashboard.BEAT", 1e9)
         wait(page, lambda: "connected but sends nothing" in text(page, "#troubles"))
-        assert text(page, "#connection") == "no news"
+        assert text(page, "#connection") == "no data"
         wait(page, lambda: text(page, "#connection") == "reconnecting" or gateway.dashboard.open != 1)
         monkeypatch.setattr("livegym.serve.dashboard.BEAT", 1.0)
         with running(script):

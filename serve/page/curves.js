@@ -1,13 +1,13 @@
-// What was measured over time, as plots.
+// Plots of the measurements over time.
 import { byId } from "./dom.js";
 import { ago, short } from "./format.js";
 import { lines } from "./plots.js";
 import { clock, now, points } from "./state.js";
 
-const SPAN_S = 600; // that plots show at most
-const REDRAWN_S = 2; // after which plots are drawn again even if there is no new point
+const SPAN_S = 600; // shown in a plot, at most
+const REDRAWN_S = 2; // after which plots are redrawn even without a new point
 
-// Part of the id -> the axis, and for each line its name, the points' field, and its colour.
+// Last part of the plot's id -> the axis, and for each line its name, its field in a point, and its colour.
 const PLOTS = {
   loss: { series: [["loss", "loss", "blue"]] },
   gate: { range: [0, 1], series: [["gate agrees", "agreement", "blue"], ["SEND rate", "send_rate", "orange"]] },
@@ -19,7 +19,7 @@ const PLOTS = {
 let drawnAt = -Infinity; // s, the page's clock
 
 /**
- * Draws the plots if there are new points, or if they are old.
+ * Draws the plots if there are new points, or if the plots are old.
  * @param {boolean} fresh - there are new points
  */
 export function renderPlots(fresh) {

@@ -1,4 +1,4 @@
-// The page of a continuous run. The server says what there is; the page keeps account of how old that is.
+// The page of a continuous run. It shows the state that the server reports, and how old that state is.
 import { renderAges } from "./ages.js";
 import { drawPlots, renderPlots } from "./curves.js";
 import { byId } from "./dom.js";
@@ -12,14 +12,14 @@ import { useTheme } from "./theme.js";
 import { renderTiles } from "./tiles.js";
 import { renderVersions, startVersions } from "./versions.js";
 
-const AGES_MS = 500; // between looks at the clock
+const AGES_MS = 500; // between two updates of the ages
 
 function receive(message) {
   const { hello, refused, answer } = message;
   if (hello) greet(hello);
   if (refused) notice(`refused: ${refused}`);
   if (answer?.refused) notice(`${answer.do} refused: ${answer.refused}`);
-  else if (answer) hideNotice(); // what was said before is over
+  else if (answer) hideNotice(); // an earlier notice no longer applies
   remember(message);
   if (message.state) render(message.points?.length > 0);
 }

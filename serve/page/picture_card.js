@@ -1,26 +1,26 @@
-// The picture of a stream: fetched while it can be seen, one at a time, and drawn by the task's own module
-// (docs/new-stream.md has its contract). Whatever that throws is said in the card, and the page goes on.
+// The picture of a stream. It is fetched while it is visible, one request at a time, and drawn by the task's own module
+// (docs/new-stream.md has its contract). If the module throws, the card shows the error, and the page keeps working.
 import { byId, make, say } from "./dom.js";
 import { notice } from "./notice.js";
 import { clock } from "./state.js";
 import { chosenStream, setChosenStream } from "./streams.js";
 import { isDark } from "./theme.js";
 
-const EVERY_MS = 500; // between pictures, at least
-const ANSWER_MS = 5000; // in which one is answered
+const EVERY_MS = 500; // between two pictures, at least
+const ANSWER_MS = 5000; // timeout of a request
 const LEGEND_SIZE = 16; // px
-const EXPORTS = { title: "string", draw: "function", describe: "function" }; // that a module must have
+const EXPORTS = { title: "string", draw: "function", describe: "function" }; // required of a module
 const COLOURS = ["back", "card", "line", "text", "soft", "accent", "good", "warn", "bad"]; // of base.css
 
 let picture = null; // the task's module; null: there is none, or it cannot be used
-let source = null; // the server that it is of
-let loads = 0; // modules that were asked for
-let failure = null; // what was said last of a picture that failed
+let source = null; // the server of the module
+let loads = 0; // number of requested modules
+let failure = null; // the last reported failure of a picture
 let visible = false;
-let busy = false; // a picture is on its way
-const shown = { text: null, data: null, at: null }; // as it came, read, and when it changed (s, the page's clock)
+let busy = false; // a request for a picture is open
+const shown = { text: null, data: null, at: null }; // JSON text, its content, and the last change (s, the page's clock)
 
-/** Begins to fetch pictures. */
+/** Starts to fetch pictures. */
 export function startPictures() {
   const watcher = new IntersectionObserver((entries) => {
     visible = entries.at(-1).isIntersecting;
@@ -31,7 +31,7 @@ export function startPictures() {
 }
 
 /**
- * Loads the module that draws, and shows its card. A page that is connected to the same server again keeps it.
+ * Loads the module that draws, and shows its card. After a reconnection to the same server, the module is kept.
  * @param {?string} path - on the server; null: the task has no pictures
  * @param {string} server - the server's name
  */
@@ -43,11 +43,11 @@ export async function usePicture(path, server) {
   let found = null;
   let error = null;
   try {
-    if (path !== null) found = checked(await import(`./${path}?load=${load}`)); // not the one that was loaded before
+    if (path !== null) found = checked(await import(`./${path}?load=${load}`)); // not the cached module
   } catch (caught) {
     error = caught;
   }
-  if (load !== loads) return; // another server has told of another one
+  if (load !== loads) return; // a newer call has requested another module
   picture = found;
   failure = null;
   Object.assign(shown, { text: null, data: null, at: null });
@@ -56,13 +56,13 @@ export async function usePicture(path, server) {
   say("picture-title", picture?.title ?? "Picture");
   say("picture-text", "");
   byId("picture-canvas").style.aspectRatio = picture?.aspectRatio ?? 1;
-  byId("picture-canvas").classList.add("stale"); // until one has come
+  byId("picture-canvas").classList.add("stale"); // until the first picture arrives
   if (error !== null) fail("cannot be loaded", error);
   else drawLegend();
 }
 
 /**
- * Whether there is a picture of each stream.
+ * Whether streams have pictures.
  * @returns {boolean}
  */
 export function hasPicture() {
@@ -70,7 +70,7 @@ export function hasPicture() {
 }
 
 /**
- * How long the picture has not changed.
+ * Time since the picture last changed.
  * @returns {?number} s; null if there is none
  */
 export function pictureAge() {
@@ -89,13 +89,13 @@ export function chooseStream(name) {
   fetchPicture();
 }
 
-/** Draws the picture and its legend in the colours that the page has now. */
+/** Draws the picture and its legend in the page's current colours. */
 export function recolourPicture() {
   drawLegend();
   drawPicture();
 }
 
-/** Draws the picture in the size that it has now. */
+/** Draws the picture in its current size. */
 export function drawPicture() {
   if (picture === null || shown.data === null) return;
   try {
@@ -156,12 +156,12 @@ function checked(module) {
   }
   for (const [words, draw] of module.legend ?? []) {
     const fits = typeof words === "string" && typeof draw === "function";
-    if (!fits) throw new Error("its legend is no list of [words, draw]");
+    if (!fits) throw new Error("its legend is not a list of [words, draw]");
   }
   return module;
 }
 
-// Says what another's code has done, once for each way to fail.
+// Reports a failure of the task's module, unless it was the last one reported.
 function fail(how, error) {
   sayNone(error);
   const words = `the task's picture ${how}: ${messageOf(error)}`;
@@ -189,7 +189,7 @@ function legendItem([words, draw], theme) {
   return item;
 }
 
-// An empty canvas with as many pixels as the screen has for it, so that it is sharp.
+// An empty canvas with the resolution of the screen, so that it is sharp.
 function blank(canvas, width, height) {
   const dots = window.devicePixelRatio || 1;
   canvas.width = Math.round(width * dots);

@@ -1,21 +1,21 @@
-// What the server said of the run, and how old that is by now.
+// The state of the run as the server reports it, and the age of that state.
 
 const KEPT = 600; // points of the plots
-const OLD_S = 3; // after which numbers that nobody renewed are grey
+const OLD_S = 3; // after which numbers without an update are greyed out
 
-/** The newest of each part of the status. */
+/** The newest value of each part of the status. */
 export const state = {};
 
 /** Points of the plots, oldest first. */
 export const points = [];
 
-/** What the server said when it was connected. */
+/** The facts in the server's first message. */
 export const server = { readOnly: false };
 
-let skew = null; // s from the page's clock to the server's; null: none has said yet
+let skew = null; // s from the page's clock to the server's; null: not known yet
 
 /**
- * The page's clock, which goes on evenly, whatever happens to the time of day.
+ * The page's monotonic clock, which does not depend on the time of day.
  * @returns {number} s
  */
 export function clock() {
@@ -24,14 +24,14 @@ export function clock() {
 
 /**
  * The server's time of day.
- * @returns {number} s since 1970; since the page was opened if no server has told its own
+ * @returns {number} s since 1970; s since the page was opened if the server's clock is not known yet
  */
 export function now() {
   return clock() + (skew ?? 0);
 }
 
 /**
- * How long ago the server said the status.
+ * Time since the server sent the status.
  * @returns {number} s; Infinity if it never did
  */
 export function age() {
@@ -39,7 +39,7 @@ export function age() {
 }
 
 /**
- * How long ago what decides renewed the status.
+ * Time since the decision loop updated the status.
  * @returns {number} s; Infinity if it never did
  */
 export function staleness() {
@@ -47,7 +47,7 @@ export function staleness() {
 }
 
 /**
- * Whether the page is connected to a server whose numbers are renewed.
+ * Whether the page is connected to a server whose numbers are up to date.
  * @returns {boolean}
  */
 export function isFresh() {
@@ -55,7 +55,7 @@ export function isFresh() {
 }
 
 /**
- * Whether nobody renewed the status for a while.
+ * Whether the decision loop has not updated the status for a while.
  * @returns {boolean}
  */
 export function isStale() {
@@ -63,14 +63,14 @@ export function isStale() {
 }
 
 /**
- * How long nothing was decided, by now.
+ * Time since the last decision.
  * @returns {number} s
  */
 export function idleTime() {
   return (state.decisions?.idle_s ?? 0) + age();
 }
 
-/** Forgets the run: another server is connected. */
+/** Forgets the run, because the page is connected to another server. */
 export function forget() {
   for (const key of Object.keys(state)) delete state[key];
   points.length = 0;
@@ -78,7 +78,7 @@ export function forget() {
 
 /**
  * Takes over what has changed.
- * @param {object} message - of the server
+ * @param {object} message - from the server
  */
 export function remember(message) {
   if (message.clock !== undefined) skew = message.clock - clock();

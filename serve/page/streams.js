@@ -1,10 +1,10 @@
-// The streams that were heard last, and which of them the picture is of.
+// The most recently active streams, and the stream whose picture is shown.
 import { byId, make, makeButton, rebuild, say } from "./dom.js";
 import { count } from "./format.js";
 import { state } from "./state.js";
 
 /**
- * The stream that the picture is of.
+ * The stream whose picture is shown.
  * @returns {string} empty if there is none
  */
 export function chosenStream() {
@@ -12,7 +12,7 @@ export function chosenStream() {
 }
 
 /**
- * Makes another stream the one that the picture is of.
+ * Chooses the stream whose picture is shown.
  * @param {string} name
  */
 export function setChosenStream(name) {
@@ -22,11 +22,11 @@ export function setChosenStream(name) {
 
 /**
  * Shows the streams.
- * @param {?(name: string) => void} choose - what a press on one does; null: there are no pictures to choose
+ * @param {?(name: string) => void} choose - called when a stream is pressed; null: streams have no pictures
  */
 export function renderStreams(choose) {
   const streams = state.streams ?? [];
-  const known = state.stream_count ?? streams.length; // of many, the server names those that were heard last
+  const known = state.stream_count ?? streams.length; // of many, the server names the most recently active
   say("stream-count", count(known));
   const shown = [streams, known > streams.length, choose !== null];
   rebuild(byId("streams"), shown, () => {

@@ -3,9 +3,9 @@ import { byId, make, rebuild, say, setFacts, setText } from "./dom.js";
 import { ago, count, known, percent, short, signed, withUnit } from "./format.js";
 import { age, state } from "./state.js";
 
-const RUNS = ["training", "waiting"]; // states in which the trainer's numbers are renewed
+const RUNS = ["training", "waiting"]; // states in which the trainer's numbers are updated
 
-/** Shows all of them. */
+/** Shows all cards. */
 export function renderTiles() {
   byId("gate").hidden = state.gate === "off";
   renderTrainer();
@@ -15,28 +15,28 @@ export function renderTiles() {
   renderServer(state.server ?? {});
 }
 
-/** Shows the trainer; the age of its last heartbeat grows by itself. */
+/** Shows the trainer. The age of its last heartbeat grows between messages. */
 export function renderTrainer() {
   const t = state.trainer ?? {};
   say("trainer-why", t.why ?? "");
   setMeter(byId("utilization"), "busy", t.training_utilization, percent(t.training_utilization));
   byId("train-again").hidden = t.state !== "given up";
   for (const id of ["utilization", "trainer"]) byId(id).classList.toggle("stale", !RUNS.includes(t.state));
-  const slower = "learning rate: it falls slowly, and by half with each roll back";
+  const slower = "learning rate: it falls slowly, and is halved by each rollback";
   setFacts(byId("trainer"), [
     ["steps", count(t.training_steps), "update rounds"],
-    ["a second", short(t.training_steps_per_second)],
+    ["per second", short(t.training_steps_per_second)],
     ["step time", withUnit(t.average_training_time_ms, "ms")],
     ["batches", count(t.total_batches_trained)],
     ["loss", short(t.loss)],
     ["mean loss", short(t.average_loss)],
     ["batch size", short(t.average_batch_size)],
     ["rate", short(t.learning_rate), slower],
-    ["version", count(t.version), "published last"],
+    ["version", count(t.version), "the last published version"],
     ["gate agrees", percent(t.agreement)],
     ["overruns", count(t.overruns), "update rounds that took longer than the interval"],
-    ["roll backs", count(t.rollbacks), "to the last good version"],
-    ["skipped", count(t.skipped_batches), "batches that were not learned from"],
+    ["rollbacks", count(t.rollbacks), "to the last good version"],
+    ["skipped", count(t.skipped_batches), "batches that were not used for training"],
     ["restarts", count(t.restarts)],
     ["process", t.pid ?? "–"],
     ["heartbeat", grownAge(t.beat_age_s)],
@@ -44,7 +44,7 @@ export function renderTrainer() {
 }
 
 /**
- * A duration that the server told, and that has grown since.
+ * A duration that the server sent, plus the time since then.
  * @param {?number} seconds
  * @returns {string} a dash if it is unknown
  */
@@ -55,7 +55,7 @@ export function grownAge(seconds) {
 function renderDecisions(d) {
   setFacts(byId("decisions"), [
     ["made", count(d.total)],
-    ["a second", short(d.per_second)],
+    ["per second", short(d.per_second)],
     ["SEND", count(d.send)],
     ["WAIT", count(d.wait)],
     ["no gate", count(d.off)],
@@ -63,8 +63,8 @@ function renderDecisions(d) {
   ]);
   const latency = d.latency_ms ?? {};
   setFacts(byId("latency"), [
-    ["p50", withUnit(latency.p50, "ms"), "half of the answers are quicker"],
-    ["p99", withUnit(latency.p99, "ms"), "99 of 100 answers are quicker"],
+    ["p50", withUnit(latency.p50, "ms"), "half of the answers are faster"],
+    ["p99", withUnit(latency.p99, "ms"), "99 % of the answers are faster"],
     ["max", withUnit(latency.max, "ms"), "the slowest answer"],
   ]);
 }
@@ -76,8 +76,8 @@ function renderBuffer(b) {
   setFacts(byId("buffer"), [
     ["completed so far", count(b.added)],
     ["aged out", count(b.expired), "in the buffer, but too old to learn from"],
-    ["no reward", count(b.expired_pending), "decisions given up: no reward came in time"],
-    ["lost", count(b.lost), "completed, but never stored"],
+    ["no reward", count(b.expired_pending), "decisions given up because no reward came in time"],
+    ["lost", count(b.lost), "completed decisions that were never stored"],
   ]);
   setFacts(byId("refused"), Object.entries(b.refused ?? {}).map(([kind, n]) => [kind, count(n)]));
 }
@@ -86,14 +86,14 @@ function renderRewards(rewards, episodes) {
   setFacts(byId("rewards"), [
     ["mean", signed(rewards.mean)],
     ["expected", signed(rewards.expected_mean), "by the gate"],
-    ["return", signed(episodes.return_mean), "of an episode, mean of the last hundred"],
-    ["length", short(episodes.length_mean), "decisions of an episode, mean of the last hundred"],
+    ["return", signed(episodes.return_mean), "mean return of the last hundred episodes"],
+    ["length", short(episodes.length_mean), "mean number of decisions in the last hundred episodes"],
     ["episodes", count(episodes.ended)],
   ]);
   renderComponents(Object.entries(rewards.components ?? {}));
 }
 
-// Each component as a bar from the middle, to the right if it is positive; the largest one fills its half.
+// Shows each component as a bar from the middle, to the right if it is positive. The largest bar fills its half.
 function renderComponents(entries) {
   const box = byId("components");
   const names = entries.map(([name]) => name);
@@ -117,11 +117,11 @@ function renderServer(s) {
     ["clients", count(s.clients)],
     ["messages", count(s.messages)],
     ["refused", count(s.refused), "messages and requests that were refused"],
-    ["busy", count(s.busy), "turned away: too many were waiting"],
+    ["busy", count(s.busy), "turned away because too many were waiting"],
   ]);
 }
 
-// A name, a bar that is filled to a part of it (0 to 1), and a text.
+// Shows a name, a bar that is filled by a fraction (0 to 1), and a text.
 function setMeter(box, name, part, text) {
   if (!box.firstChild) {
     const track = make("span", "", "track");

@@ -1,12 +1,12 @@
-// All that is not as it should be, in words: for everybody at once, and for those who hear the page once.
+// Everything that is wrong, as text: a list on the screen, and a short version for screen readers.
 import { byId, make, say, setText } from "./dom.js";
 import { ago, known } from "./format.js";
 import { idleTime, isStale, staleness, state } from "./state.js";
 import { grownAge } from "./tiles.js";
 
-const IDLE_S = 20; // without a decision that are worth a word
+const IDLE_S = 20; // without a decision before that is reported
 
-/** Shows the troubles that there are now. */
+/** Shows the current troubles. */
 export function renderTroubles() {
   const found = troubles();
   say("spoken", found.map(({ brief }) => brief).join(". ")); // changes with the kinds of trouble, not each second
@@ -20,10 +20,10 @@ export function renderTroubles() {
   });
 }
 
-// {kind: how bad, text: what to read, brief: what to hear} of each
+// {kind: severity, text: for the screen, brief: for screen readers} of each trouble
 function troubles() {
   const unknown = connectionTrouble();
-  if (unknown !== null) return [unknown]; // what is known else is old
+  if (unknown !== null) return [unknown]; // everything else that is known is old
   return [trainerTrouble(), servingTrouble()].filter((trouble) => trouble !== null);
 }
 
@@ -53,7 +53,7 @@ function trainerTrouble() {
   const sentences = [
     `${words}${why}.`.replace("..", "."),
     known(trainer.beat_age_s) && beat,
-    known(serving.version) && `Version ${serving.version} continues to decide; it learns nothing.`,
+    known(serving.version) && `Version ${serving.version} continues to decide, but nothing is learned.`,
   ];
   return bad(sentences.filter(Boolean).join(" "), words);
 }
@@ -61,7 +61,8 @@ function trainerTrouble() {
 function servingTrouble() {
   if (state.phase === "stopping") return warning("The run is ending.", "the run is ending");
   if (idleTime() < IDLE_S) return null;
-  return warning(`No observation has come for ${ago(idleTime())}: nothing is decided.`, "no observation comes");
+  const text = `No observation has come for ${ago(idleTime())}, so there are no decisions.`;
+  return warning(text, "no observations arrive");
 }
 
 function bad(text, brief) {

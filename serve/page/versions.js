@@ -1,4 +1,4 @@
-// The versions that can be gone back to, and the buttons that choose among them.
+// The versions to which the policy can be rolled back, and the buttons that choose among them.
 import { byId, make, makeButton, say, setText } from "./dom.js";
 import { state } from "./state.js";
 import { ask } from "./talk.js";
@@ -16,14 +16,14 @@ export function renderVersions() {
   byId("pin").setAttribute("aria-pressed", Boolean(serving.pinned));
   byId("follow").setAttribute("aria-pressed", serving.pinned === false);
   const [body] = byId("versions").tBodies;
-  // New versions come each second: the list must not move away under a pointer or under keys.
+  // New versions come each second, but the list must not move under the pointer or while a key selects a row.
   const held = body.matches(":hover") || body.querySelector(":focus-visible") !== null;
   say("versions-note", held ? "the list waits while you choose" : "kept in memory");
   if (!held) setVersions(body, [...(serving.history ?? [])].reverse());
   for (const row of body.rows) markRow(row, serving);
 }
 
-// Rows that stay are kept, so that nothing is made anew under a finger.
+// Reuses rows of versions that stay, so that a button is not replaced while it is pressed.
 function setVersions(body, versions) {
   const kept = new Map([...body.rows].map((row) => [row.dataset.version, row]));
   const rows = versions.map((version) => kept.get(String(version)) ?? versionRow(version));

@@ -1,17 +1,17 @@
-// The page's WebSocket, which is opened again whenever it ends.
+// The page's WebSocket, which is reopened whenever it ends.
 //
 //   const connection = new Connection({ receive: (message) => ..., lost: () => ... });
 //   connection.send({ do: "pause" });
 //
-// Its state stands in `data-link` of the body (open, silent, closed) and in words in `#connection`. The token is in a
-// cookie; if the server begins to ask for one, the page is loaded again, and the server answers with its form.
+// Its state is in `data-link` of the body (open, silent, closed), and as text in `#connection`. The token is in a
+// cookie. If the server starts to require one, the page is reloaded, and the server answers with its token form.
 import { say } from "./dom.js";
 
 const RETRY_MS = [500, 1000, 2000, 4000]; // waits between attempts; the last one repeats
-const LOOK_MS = 500; // between looks whether the server still talks
-const GIVEN_UP_S = 10; // of silence, after which another connection is tried
+const LOOK_MS = 500; // between two checks for silence of the server
+const GIVEN_UP_S = 10; // of silence, after which the page reconnects
 const TOKEN_ANSWER_MS = 3000;
-const WORDS = { open: "live", silent: "no news", closed: "reconnecting" };
+const WORDS = { open: "live", silent: "no data", closed: "reconnecting" };
 
 const clock = () => performance.now() / 1000;
 
@@ -32,14 +32,14 @@ export function socketUrl(path, query = {}) {
 export class Connection {
   #options;
   #socket = null;
-  #attempts = 0; // since the server last said something
-  #heard = 0; // s, when the last message came
+  #attempts = 0; // since the last message from the server
+  #heard = 0; // s, time of the last message
 
   /**
    * @param {object} options
    * @param {(message: object) => void} options.receive - called with each message
    * @param {() => void} options.lost - called when the connection has ended
-   * @param {Object<string, string>} [options.query] - of the address
+   * @param {Object<string, string>} [options.query] - query of the address
    * @param {number} [options.silentAfter] - s without a message after which the server counts as silent
    */
   constructor({ receive, lost, query = {}, silentAfter = Infinity }) {
@@ -51,7 +51,7 @@ export class Connection {
   /**
    * Sends a message if the server is connected.
    * @param {object} message
-   * @returns {boolean} whether it was
+   * @returns {boolean} whether the message was sent
    */
   send(message) {
     if (this.#socket?.readyState !== WebSocket.OPEN) return false;
@@ -62,7 +62,7 @@ export class Connection {
   #open() {
     const socket = new WebSocket(socketUrl("ws", this.#options.query));
     this.#socket = socket;
-    this.#heard = clock(); // it has as long as an open one to say something
+    this.#heard = clock(); // the silence of a new connection is counted from here
     socket.onmessage = (event) => {
       if (socket === this.#socket) this.#hear(JSON.parse(event.data));
     };
@@ -97,7 +97,7 @@ export class Connection {
     if (this.#socket === null || silence < this.#options.silentAfter) return;
     if (document.body.dataset.link === "open") setLink("silent");
     if (silence < GIVEN_UP_S) return;
-    this.#socket.close(); // its end may take long to arrive: nobody waits for it
+    this.#socket.close(); // the close event may take long, so the page does not wait for it
     this.#lose();
   }
 }

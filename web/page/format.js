@@ -1,4 +1,4 @@
-// Numbers and times in words. A task's picture may import this file too (docs/new-stream.md).
+// Formats numbers and times. A task's picture may import this file too (docs/new-stream.md).
 
 /**
  * Whether a number is known.
@@ -10,7 +10,7 @@ export function known(value) {
 }
 
 /**
- * A number in about three digits.
+ * A number with about three significant digits.
  * @param {?number} value
  * @returns {string} a dash if it is unknown or not finite
  */
@@ -37,7 +37,7 @@ export function ago(seconds) {
 }
 
 /**
- * How many, with commas between thousands.
+ * A count with commas between thousands.
  * @param {?number} n
  * @returns {string} a dash if it is unknown
  */
@@ -46,7 +46,7 @@ export function count(n) {
 }
 
 /**
- * A part of 1 in percent.
+ * A fraction in percent.
  * @param {?number} part
  * @returns {string} a dash if it is unknown
  */
@@ -67,7 +67,7 @@ export function withUnit(value, unit) {
 }
 
 /**
- * A number with its sign, + included.
+ * A number with its sign, also if it is positive.
  * @param {?number} value
  * @returns {string} a dash if it is unknown
  */

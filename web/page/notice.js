@@ -1,11 +1,11 @@
-// One line that tells people what went wrong, and goes away by itself: the page's `#notice`.
+// The page's `#notice`: one line that says what went wrong, and disappears by itself.
 import { byId, say } from "./dom.js";
 
 const SHOWN_MS = 10_000;
 let timer = null;
 
 /**
- * Shows a text for a while, in place of the one before.
+ * Shows a text for a while, in place of the previous one.
  * @param {string} text
  */
 export function notice(text) {
@@ -15,7 +15,7 @@ export function notice(text) {
   timer = setTimeout(hideNotice, SHOWN_MS);
 }
 
-/** Takes the text away. */
+/** Hides the notice. */
 export function hideNotice() {
   byId("notice").hidden = true;
 }
