@@ -143,8 +143,8 @@ def _torn(options: argparse.Namespace, table: Table) -> dict[str, float]:
     figures: dict[str, float] = {}
     for side in ("checked", "unchecked"):
         found = _sides(options, [side], [], 1)[0][side]
-        words = f"of {found['read']:,.0f} read, {found['publications']:,.0f} published"
-        table.append([f"torn, {side}", f"{found['torn']:,.0f}", words, f"{found['overtaken']:,.0f} copies repeated"])
+        read = f"of {found['read']:,.0f} read, {found['publications']:,.0f} published"
+        table.append([f"torn, {side}", f"{found['torn']:,.0f}", read, f"{found['overtaken']:,.0f} copies repeated"])
         key = "" if side == "checked" else "_unchecked"
         figures[f"torn{key}"], figures["publications"] = found["torn"], found["publications"]
     return figures
@@ -177,8 +177,8 @@ def _costs(options: argparse.Namespace, table: Table, size: str) -> dict[str, fl
     ours = [f"{found[f'{n}_us']:.0f}" for n in ("publish", "adopt", "exchange")]
     table.append([f"us: publish, adopt beside, exchange in the loop, {size}", *ours])
     peer = [f"{found[f'{n}_us']:.0f}" for n in ("peer_in", "peer_out")]
-    words = f"us: peer's copy into shared memory, its load_state_dict; all of ours / both, {size}"
-    table.append([words, *peer, f"{found['ratio']:.2f}"])
+    label = f"us: peer's copy into shared memory, its load_state_dict; all of ours / both, {size}"
+    table.append([label, *peer, f"{found['ratio']:.2f}"])
     return {f"{name}_{_key(size)}": value for name, value in found.items()}
 
 

@@ -176,9 +176,9 @@ def _streams(options: argparse.Namespace, table: Table) -> dict[str, Any]:
 def _buffer(options: argparse.Namespace, table: Table) -> dict[str, Any]:
     rounds = _rounds(options, "buffer", ("ours", "locked"), rounds_of(options))
     found = {}
-    for side, words in (("ours", "buffer in two processes"), ("locked", "deque with a lock")):
+    for side, label in (("ours", "buffer in two processes"), ("locked", "deque with a lock")):
         adds, samples = (spread([r[side][metric] for r in rounds]) for metric in ("adds", "samples"))
-        table.append([words, f"{adds} additions/s", f"{samples} sampled/s", "", ""])
+        table.append([label, f"{adds} additions/s", f"{samples} sampled/s", "", ""])
         found[side] = {"adds": adds.median, "samples": samples.median}
     return found
 

@@ -98,11 +98,11 @@ def main() -> None:
     sides, count = present(options, all_sides), rounds_of(options)
     table, figures = [["with", "frames/s", "livegym /"]], {}
 
-    def add(names: Iterable[str], words: str, key: str, quiet: bool) -> None:
+    def add(names: Iterable[str], suffix: str, key: str, quiet: bool) -> None:
         rounds = measure({name: sides[name] for name in names if name in sides}, count, quiet)
         for name, found in summary(rounds, "frames_per_s").items():
             ratio = ratios(rounds, "frames_per_s", "livegym", name)
-            table.append([f"{name}{words}", str(found), str(ratio)])
+            table.append([f"{name}{suffix}", str(found), str(ratio)])
             if name == "livegym":
                 figures[f"frames_per_s{key}"] = found.median
             else:

@@ -270,5 +270,5 @@ def test_a_companion_that_fails_is_said_and_the_training_goes_on(tmp_path):
         training.wait_for("watch: watch at")
         (child,) = companions_of(training.process.pid)
         os.kill(child, signal.SIGKILL)
-        training.wait_for("watch has ended (status -9); the training continues.")
+        training.wait_for("watch has ended (status -9); training continues.")
         assert training.end() == 130

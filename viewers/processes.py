@@ -1,13 +1,13 @@
 """Viewers of a training run: child processes that follow the weight bus, so that they do not slow down the learner.
 
-    python train.py task=Ant watch=true              # the page, beside the training
+    python train.py task=Ant watch=true              # the page, beside the training run
     python train.py task=Ant viewer=true             # the window
     python train.py task=Ant trainVideoEvery=100     # a clip of one episode every 100 iterations, in the run's videos/
-    python train.py task=Ant videoRecord=true        # clips of all episodes of a policy that follows the training
+    python train.py task=Ant videoRecord=true        # clips of all episodes of a policy that follows the training run
 
-Each is an ordinary test of this run. It waits for the first weights and ends when the training ends, even if that is
-killed. It never holds up the training: if a viewer fails, that is logged, and the training continues. The process that
-records clips has the lowest priority that the system offers.
+Each is an ordinary test of this run. It waits for the first weights and ends when training ends, even if the learner is
+killed. It never delays training: if a viewer fails, that is logged, and training continues. The process that records
+clips has the lowest priority that the system offers.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ class ViewerProcesses:
         return 0
 
     def begin(self, run: Run, learner: Learner, spec: PolicySpec, config: dict[str, Any]) -> None:
-        """Starts the requested viewers. A viewer that cannot be started is logged, and the training continues."""
+        """Starts the requested viewers. A viewer that cannot be started is logged, and training continues."""
         self._run = run.path
         for name, config_of_it in configs_of(self._config, run).items():
             try:
                 self._running.append(ViewerProcess(name, config_of_it, background=name == "video"))
             except OSError as error:
-                log.warning("%s cannot be started (%s); the training continues.", name, error)
+                log.warning("%s cannot be started (%s); training continues.", name, error)
 
     def after_iteration(self, it: Iteration) -> None:
         """Logs each viewer that has ended."""
@@ -80,7 +80,7 @@ class ViewerProcesses:
                 self._running.remove(child)
 
     def end(self, complete: bool) -> None:
-        """Ends the viewers with the training, and logs how to continue watching."""
+        """Ends the viewers with the training run, and logs how to continue watching."""
         if self._running and self._run is not None:
             checkpoint = quoted("checkpoint", str(self._run))
             log.info("to continue watching: %s", command("config=test_stream", "testGamesNum=0", checkpoint))
@@ -91,7 +91,7 @@ class ViewerProcesses:
 
 
 def configs_of(config: RootConfig, run: Run) -> dict[str, RootConfig]:
-    """The configurations of a run's viewers, by name (viewer, watch, video). Each is the training's, in test mode."""
+    """The configurations of the viewers of a training run, by name (viewer, watch, video): its own, in test mode."""
     test = replace(
         config,
         mode="test",
@@ -151,7 +151,7 @@ class ViewerProcess:
         status = self._process.poll()
         if status is None:
             return False
-        log.warning("%s has ended (status %d); the training continues.", self._name, status)
+        log.warning("%s has ended (status %d); training continues.", self._name, status)
         return True
 
     def ask_to_end(self) -> None:

@@ -53,16 +53,16 @@ def _policy(state: dict[str, Any], view: View, now: float) -> list[tuple[str, st
     lines.append(("version", f"{state['labels'][view.env_id]}, epoch {policy['epoch']}, {made}"))
     if policy["newest"] != policy["label"]:
         lines.append(("newest", str(policy["newest"])))
-    lines.append(("takes over", f"{policy['how']}{', at it now' if policy['swapping'] else ''}"))
+    lines.append(("takes over", f"{policy['how']}{', swapping now' if policy['swapping'] else ''}"))
     return lines
 
 
 def _speed(state: dict[str, Any]) -> str:
     asked = "as fast as possible" if state["speed"] is None else f"{state['speed']:g} x real time"
-    held = state["real_time"]
-    if state["paused"] or held is None or not math.isfinite(held):
+    measured = state["real_time"]
+    if state["paused"] or measured is None or not math.isfinite(measured):
         return asked
-    return f"{asked}, held {held:.2f} x"
+    return f"{asked}, measured {measured:.2f} x"
 
 
 def ascii_of(text: str) -> str:

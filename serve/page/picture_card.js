@@ -100,10 +100,10 @@ export function drawPicture() {
   if (picture === null || shown.data === null) return;
   try {
     const canvas = byId("picture-canvas");
-    const words = picture.describe(shown.data);
+    const description = picture.describe(shown.data);
     picture.draw(blank(canvas, canvas.clientWidth, canvas.clientHeight), shown.data, themeNow());
-    say("picture-text", words);
-    canvas.setAttribute("aria-label", `${picture.title} ${shown.data.stream}: ${words}`);
+    say("picture-text", description);
+    canvas.setAttribute("aria-label", `${picture.title} ${shown.data.stream}: ${description}`);
   } catch (error) {
     fail("cannot be drawn", error);
   }
@@ -164,10 +164,10 @@ function checked(module) {
 // Reports a failure of the task's module, unless it was the last one reported.
 function fail(how, error) {
   sayNone(error);
-  const words = `the task's picture ${how}: ${messageOf(error)}`;
-  if (words === failure) return;
-  failure = words;
-  notice(words);
+  const message = `the task's picture ${how}: ${messageOf(error)}`;
+  if (message === failure) return;
+  failure = message;
+  notice(message);
   console.error(error);
 }
 

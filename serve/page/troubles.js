@@ -47,15 +47,15 @@ function connectionTrouble() {
 function trainerTrouble() {
   const { trainer = {}, serving = {} } = state;
   if (!["hung", "dead", "given up"].includes(trainer.state)) return null;
-  const words = trainer.state === "given up" ? "The trainer was given up" : `The trainer is ${trainer.state}`;
+  const brief = trainer.state === "given up" ? "The trainer was given up" : `The trainer is ${trainer.state}`;
   const why = trainer.why ? `: ${trainer.why}` : "";
   const beat = `Its last heartbeat was ${grownAge(trainer.beat_age_s)} ago.`.replace("just now ago", "just now");
   const sentences = [
-    `${words}${why}.`.replace("..", "."),
+    `${brief}${why}.`.replace("..", "."),
     known(trainer.beat_age_s) && beat,
     known(serving.version) && `Version ${serving.version} continues to decide, but nothing is learned.`,
   ];
-  return bad(sentences.filter(Boolean).join(" "), words);
+  return bad(sentences.filter(Boolean).join(" "), brief);
 }
 
 function servingTrouble() {

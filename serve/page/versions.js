@@ -16,10 +16,10 @@ export function renderVersions() {
   byId("pin").setAttribute("aria-pressed", Boolean(serving.pinned));
   byId("follow").setAttribute("aria-pressed", serving.pinned === false);
   const [body] = byId("versions").tBodies;
-  // New versions come each second, but the list must not move under the pointer or while a key selects a row.
-  const held = body.matches(":hover") || body.querySelector(":focus-visible") !== null;
-  say("versions-note", held ? "the list waits while you choose" : "kept in memory");
-  if (!held) setVersions(body, [...(serving.history ?? [])].reverse());
+  // New versions come each second, but the list must not move under the pointer or the keyboard focus.
+  const inUse = body.matches(":hover") || body.querySelector(":focus-visible") !== null;
+  say("versions-note", inUse ? "the list waits while you choose" : "kept in memory");
+  if (!inUse) setVersions(body, [...(serving.history ?? [])].reverse());
   for (const row of body.rows) markRow(row, serving);
 }
 

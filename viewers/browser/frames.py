@@ -36,7 +36,7 @@ class LatestFrame(Listener):
         self._due = 0.0
 
     def want(self, who: str, wanted: bool) -> None:
-        """Sets whether `who` wants frames; a new one gets a frame even if the loop is paused. For any thread."""
+        """Sets whether `who` wants frames; a new one gets a frame even if the loop is paused. Thread-safe."""
         with self._lock:
             if wanted == (who in self._wanted_by):
                 return

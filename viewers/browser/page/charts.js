@@ -41,8 +41,8 @@ function drawReturns(box, episodes, span) {
   for (const e of episodes) {
     const fill = colourOfVersion(e.label);
     const point = element("circle", { cx: x(e.t), cy: y(e.return), r: 2.4, fill, opacity: e.counts ? 0.75 : 0.25 });
-    const words = `version ${e.label}, env ${e.env}: return ${short(e.return)}, ${e.length} steps, ${e.reason}`;
-    point.append(element("title", {}, words));
+    const summary = `version ${e.label}, env ${e.env}: return ${short(e.return)}, ${e.length} steps, ${e.reason}`;
+    point.append(element("title", {}, summary));
     svg.append(point);
     const kept = means.get(e.label) ?? { from: e.t, sum: 0, count: 0 };
     means.set(e.label, { from: kept.from, to: e.t, sum: kept.sum + e.return, count: kept.count + 1 });
