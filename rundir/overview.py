@@ -128,7 +128,7 @@ def runs_table(facts: list[Facts], runs_dir: Path) -> Table:
     for name in ("age", "version", "files", "best", "size"):  # short: eighty columns hold a row
         table.add_column(name, justify="right", no_wrap=True)
     for f in facts:
-        state = ", ".join(word for word, holds in (("live", f.live), ("pinned", f.pinned)) if holds)
+        state = ", ".join(name for name, holds in (("live", f.live), ("pinned", f.pinned)) if holds)
         best = "–" if f.best_score is None else f"{f.best_score:.2f}"
         facts_shown = (_age(f.run), str(f.version or "–"), str(f.checkpoints), best, _mebibytes(f.bytes))
         table.add_row(f.run.name, f.run.task, state, *facts_shown)
