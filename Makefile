@@ -1,4 +1,4 @@
-# Every target makes what it needs: the first one also sets up .venv (a few minutes, once).
+# Every target builds what it needs. The first one also sets up .venv (once; this takes a few minutes).
 #
 #   make train    train Cartpole (about 10 s)       make test       the quick tests (two minutes)
 #   make watch    watch it at localhost:58080       make test-slow  whole processes, kills, copies (minutes)
@@ -50,7 +50,7 @@ types: $(READY) farm
 	cd .types && ../$(VENV)/bin/mypy --config-file ../pyproject.toml -p livegym
 	cd clients/python && ../../$(VENV)/bin/mypy --config-file ../../pyproject.toml -p livegym_client
 
-# What reads code without running it does not follow `livegym.__path__`: it is shown the package as installed.
+# Tools that read code without running it do not follow `livegym.__path__`, so this builds the package as installed.
 farm:
 	rm -rf .types && mkdir -p .types/livegym
 	@for part in livegym/*.py $(ROOMS) train.py; do \
@@ -64,7 +64,7 @@ bench: $(READY)
 	$(PIP) install --constraint constraints.txt --editable '.[bench]'
 	$(RUN) -m benchmarks.env_throughput --quick
 
-# The variable silences a notice: mkdocs-material is maintained until May 2027, Zensical is its successor.
+# The variable silences a notice that mkdocs-material is maintained until May 2027 and that Zensical is its successor.
 docs: $(VENV)/.ready-docs farm
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
 
@@ -88,7 +88,7 @@ $(READY): setup.py constraints.txt clients/python/pyproject.toml
 	@$(PIP) install --constraint constraints.txt --editable '.[dev]' --editable clients/python
 	@touch $(READY)
 
-# Programs that the tests run for real.
+# Programs that the tests call.
 .PHONY: programs
 programs:
 	@missing=; for tool in git rsync unison scp; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \

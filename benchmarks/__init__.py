@@ -1,1 +1,1 @@
-"""Speed, each number beside a peer's from the same run. `python -m benchmarks.<name> [--quick] [--json FILE]`."""
+"""Benchmarks: each compares with a peer in the same run. `python -m benchmarks.<name> [--quick] [--json FILE]`."""

@@ -1,9 +1,9 @@
-"""A whole environment step (physics, observations, rewards, endings, resets) beside the peers' on the same models.
+"""Throughput of complete environment steps (physics, observations, rewards, resets) against peers on the same models.
 
-Sides: `livegym`; `mujoco.batch`, the bare physics at the same forward stage, with resets but nothing else; `mjbatch`,
-that library without a forward stage, which it does not have, in an environment of its own, for it needs another
-MuJoCo; `envpool` and `gymnasium`. Each in the best of several modes (numbers of environments, batch sizes), which a
-short probe finds. Steps are control steps of one environment, from its 100th on.
+The sides are `livegym`; `mujoco.batch`, the bare physics at the same forward stage, with resets but nothing else;
+`mjbatch`, which has no forward stage and runs in its own virtual environment, because it needs another MuJoCo;
+`envpool` and `gymnasium`. Each side runs in the best of several modes (numbers of environments, batch sizes), which a
+short probe finds. A step is a control step of one environment; the first 100 of each are not timed.
 
     python -m benchmarks.env_throughput --quick
 """
@@ -37,7 +37,7 @@ from benchmarks.harness import (
     summary,
 )
 
-ACTIONS = 64  # batches of random actions, drawn beforehand
+ACTIONS = 64  # batches of random actions, drawn before the measurement
 BATCHES = {  # environments
     "ant": (128, 512),
     "halfcheetah": (512, 2048, 8192),
@@ -48,12 +48,12 @@ BATCHES = {  # environments
 
 @dataclass(frozen=True)
 class Plan:
-    """How much of everything is measured."""
+    """The size of a measurement."""
 
     seconds: float  # of stepping
-    warm_steps: int = 100  # of each environment, untimed: a robot that still falls touches nothing and is cheap
+    warm_steps: int = 100  # per environment, not timed: a falling robot has no contacts, so its steps are cheap
     probe: float = 1.0  # s of timed stepping, to find the best mode
-    modes: int | None = None  # how many are probed; None: all
+    modes: int | None = None  # number of modes that are probed; None: all
 
 
 PLANS = {"full": Plan(4.0), "quick": Plan(2.0), "toy": Plan(0.05, warm_steps=2, probe=0.05, modes=1)}
@@ -67,7 +67,7 @@ ENVPOOL_MODES = (  # (environments, batch); equal: synchronous
 )
 GYMNASIUM_MODES = (("sync", 8), ("async", 2), ("async", 4), ("async", 8), ("async", 16))
 EPISODE = 1000  # control steps
-PHYSICS_ENDS = {  # an episode of the bare physics ends where this column of qpos leaves [least, most]; reset noise
+PHYSICS_ENDS = {  # (column of qpos, least, most, reset noise): an episode ends if the column leaves [least, most]
     "ant": (2, 0.2, 1.0, 0.1),
     "halfcheetah": (0, -np.inf, np.inf, 0.1),
     "humanoid": (2, 1.0, 2.0, 0.01),
@@ -77,7 +77,7 @@ Rate = Callable[..., float]  # (model, plan) -> steps/s
 
 
 def rate(step: Callable[[int], None], size: int, num_envs: int, seconds: float, plan: Plan) -> float:
-    """Environment steps/s of `step(k)`, which advances `size` of `num_envs` environments, once all are warm."""
+    """Environment steps/s of `step(k)`, which advances `size` of `num_envs` environments, after the warm-up."""
     for k in range(-(-plan.warm_steps * num_envs // size)):
         step(k % ACTIONS)
     start, count = time.perf_counter(), 0
@@ -88,7 +88,7 @@ def rate(step: Callable[[int], None], size: int, num_envs: int, seconds: float, 
 
 
 def env_rate(name: str, num_envs: int, seconds: float, plan: Plan) -> float:
-    """Steps/s of our Env with so many environments, under random actions."""
+    """Steps/s of our Env with `num_envs` environments and random actions."""
     import torch
 
     from benchmarks.tasks import make
@@ -104,17 +104,17 @@ def env_rate(name: str, num_envs: int, seconds: float, plan: Plan) -> float:
 
 
 def best_batch(name: str, mode: Callable[[int, float], float], plan: Plan) -> float:
-    """`mode(num_envs, seconds)` with the number of environments that a probe finds fastest."""
+    """Result of `mode(num_envs, seconds)` for the number of environments that was fastest in a probe."""
     return mode(max(BATCHES[name][: plan.modes], key=lambda n: mode(n, plan.probe)), plan.seconds)
 
 
 def livegym(name: str, plan: Plan) -> float:
-    """Our Env."""
+    """Steps/s of our Env."""
     return best_batch(name, lambda num_envs, limit: env_rate(name, num_envs, limit, plan), plan)
 
 
 def bare(name: str, plan: Plan) -> float:
-    """`mujoco.batch` with the same fields bound, the same stage and the same ends of episodes."""
+    """Steps/s of `mujoco.batch` with the same bound fields, the same stage and the same terminations."""
     from benchmarks.tasks import make
 
     def mode(num_envs: int, limit: float) -> float:
@@ -128,9 +128,9 @@ def bare(name: str, plan: Plan) -> float:
 def bare_rate(
     name: str, batch: Any, num_envs: int, nstep: int, limit: float, plan: Plan, stage: dict[str, int]
 ) -> float:
-    """Steps/s of a batch of physics with random controls, ends of episodes and resets, and nothing else.
+    """Steps/s of a physics batch with random controls, terminations and resets, and nothing else.
 
-    `batch` is mujoco.batch's or mjbatch's Batch: what is used here they have in common, but for `stage`.
+    `batch` is mujoco.batch's or mjbatch's Batch. Both have the methods used here, except for `stage`.
     """
     ctrl = batch.bind("ctrl")
     qpos = batch.bind("qpos")
@@ -162,7 +162,7 @@ def bare_rate(
 
 
 def mjbatch(name: str, plan: Plan, xml: str, nstep: int) -> float:
-    """mjbatch on the same model, `nstep` physics steps a control step; runs without livegym, where torch is not."""
+    """Steps/s of mjbatch on the same model, `nstep` physics steps per control step; runs without livegym and torch."""
     import mujoco
     from mjbatch import Batch
 
@@ -177,7 +177,7 @@ def mjbatch(name: str, plan: Plan, xml: str, nstep: int) -> float:
 
 
 def envpool(name: str, plan: Plan) -> float:
-    """EnvPool in its best mode, on all cores."""
+    """Steps/s of EnvPool in its best mode, on all cores."""
     import os
 
     import envpool as library
@@ -210,7 +210,7 @@ def envpool(name: str, plan: Plan) -> float:
 
 
 def gymnasium(name: str, plan: Plan) -> float:
-    """Gymnasium's vector environments in their best mode."""
+    """Steps/s of Gymnasium's vector environments in their best mode."""
     import gymnasium as library
 
     from benchmarks.tasks import BENCHES
@@ -238,7 +238,7 @@ SIDES: dict[str, Rate] = {
 
 
 def write_model(name: str, folder: Path) -> Path:
-    """The model of one benchmark as our Env runs it, with the sensors that it adds."""
+    """Writes the model of one benchmark as our Env runs it, with the sensors that Env adds."""
     from benchmarks.tasks import make
 
     env = make(name, 1)
@@ -249,10 +249,10 @@ def write_model(name: str, folder: Path) -> Path:
 
 
 def _pythons(options: argparse.Namespace) -> dict[str, str]:
-    """The interpreter of each side that can be measured."""
+    """The Python interpreter of each side that can be measured."""
     python = dict.fromkeys(SIDES, sys.executable)
     if options.effort == "toy":
-        print("mjbatch: skipped: not installed, it needs an environment of its own", flush=True)
+        print("mjbatch: skipped: a toy run does not make its virtual environment", flush=True)
         del python["mjbatch"]
     else:
         python["mjbatch"] = environment("mjbatch", ["mjbatch==0.1.4"])
@@ -262,7 +262,7 @@ def _pythons(options: argparse.Namespace) -> dict[str, str]:
 def main() -> None:
     """Prints the table; with --side, measures one side of one model and prints its JSON."""
     parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--model", choices=list(PHYSICS_ENDS), help="only this one")
+    parser.add_argument("--model", choices=list(PHYSICS_ENDS), help="measure only this model")
     parser.add_argument("--xml", help=argparse.SUPPRESS)
     parser.add_argument("--nstep", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()

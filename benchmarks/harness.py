@@ -1,11 +1,11 @@
-"""How every benchmark here is run, so that its ratios mean something.
+"""Runs the benchmarks in such a way that their ratios are meaningful.
 
-Each side of a comparison is a process of its own that prints one JSON line. Sides are interleaved, round by round, so
-that a machine that slows down slows both; reported are medians with minimum and maximum, and the median of the
-ratios within each round. Nothing is reported from a busy machine.
+Each side of a comparison is a process of its own that prints one JSON line. The sides are interleaved, round by round,
+so a machine that slows down affects all of them. The report has medians with minimum and maximum, and the median of the
+ratios within each round. A busy machine is not measured.
 
-Every program here also takes `--toy`: the same code with tiny counts, in seconds, on any machine. It asks whether the
-program still runs. Peers that are not installed are skipped then, and no figures are written.
+Every benchmark also takes `--toy`: it runs the same code with tiny counts, in seconds, on any machine, to check that
+the program still works. Peers that are not installed are skipped then, and no figures are written.
 
     sides = {"livegym": Side("benchmarks.env_throughput", ["--side", "livegym"]), ...}
     rounds = measure(sides, count=5)
@@ -33,27 +33,27 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 ROOT = Path(__file__).resolve().parent.parent
-BUSY = 0.15  # share of all cores in use, above which nothing is measured
-QUIET_WITHIN = 60.0  # s that a round waits for a quiet machine
-TOY = "toy: this only shows that the program runs; the machine was not quiet, and the figures mean nothing"
+BUSY = 0.15  # share of all cores in use above which the machine counts as busy
+QUIET_WITHIN = 60.0  # s that a round waits for an idle machine
+TOY = "toy: this only shows that the program runs; the figures mean nothing, because the machine may be busy"
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
 class Side:
-    """One side: a module that is run with `arguments` and prints its metrics as the last line, in JSON."""
+    """One side of a comparison: a module that runs with `arguments` and prints its metrics as JSON on its last line."""
 
     module: str
     arguments: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     python: str = sys.executable
-    needs: str = ""  # a package that is not among livegym's own
+    needs: str = ""  # a package that livegym itself does not require
 
 
 def environment(name: str, requirements: Sequence[str]) -> str:
-    """The Python of a virtual environment with `requirements`, made on first use: for peers that need other versions.
+    """The Python of a virtual environment with `requirements`, for peers that need other versions of packages.
 
-    Raises subprocess.CalledProcessError if it cannot be made; nothing is left of it then.
+    It is created on first use. Raises subprocess.CalledProcessError if that fails; the folder is removed then.
     """
     folder = ROOT / "benchmarks" / ".environments" / name
     python, ready = folder / "bin" / "python", folder / "ready"
@@ -71,7 +71,7 @@ def environment(name: str, requirements: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Spread:
-    """A metric over rounds."""
+    """Median, minimum and maximum of a metric over the rounds."""
 
     median: float
     low: float
@@ -82,34 +82,35 @@ class Spread:
 
 
 def arguments(description: str, **extra: Any) -> argparse.ArgumentParser:
-    """The options that every benchmark has. From here on SIGTERM ends it as Ctrl+C does: with all that it started."""
+    """A parser with the options of every benchmark. From here on, SIGTERM ends it and its children, as Ctrl+C does."""
     end_on_sigterm()
     parser = argparse.ArgumentParser(description=description)
     efforts = parser.add_mutually_exclusive_group()
-    quick, toy = "fewer and shorter rounds: a look, not a result", "seconds, on any machine: does the program run?"
+    quick = "fewer and shorter rounds: a rough estimate, not a result"
+    toy = "run for seconds, on any machine, to check that the program works"
     efforts.add_argument("--quick", action="store_const", dest="effort", const="quick", default="full", help=quick)
     efforts.add_argument("--toy", action="store_const", dest="effort", const="toy", help=toy)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    parser.add_argument("--force", action="store_true", help="measure although the machine is busy")
+    parser.add_argument("--force", action="store_true", help="measure even if the machine is busy")
     parser.add_argument("--side", help=argparse.SUPPRESS)
     return parser
 
 
 def end_on_sigterm() -> None:
-    """Lets SIGTERM end the program as an exception does."""
+    """Makes SIGTERM end the program by an exception, so that it cleans up."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def free_port() -> int:
-    """A port of this host that nobody listens on now."""
+    """A free port of this host."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return free.getsockname()[1]
 
 
 def cpu_share(seconds: float = 1.0) -> float:
-    """The share of all cores that is in use, over some seconds."""
+    """The share of all cores that is in use, measured over `seconds`."""
 
     def times() -> tuple[int, int]:
         fields = [int(x) for x in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
@@ -121,7 +122,7 @@ def cpu_share(seconds: float = 1.0) -> float:
 
 
 def begin(options: argparse.Namespace) -> None:
-    """Ends the program if the machine is busy, unless it is forced. A toy run never waits and never writes figures."""
+    """Ends the program if the machine is busy, unless --force is given. A toy run neither waits nor writes figures."""
     if options.effort != "toy":
         refuse_busy_machine(options.force)
         return
@@ -132,22 +133,22 @@ def begin(options: argparse.Namespace) -> None:
 
 
 def effort(options: argparse.Namespace) -> list[str]:
-    """`--quick`, `--toy` or nothing, as it was given: to be handed on to a side."""
+    """`--quick`, `--toy` or nothing, as given by the user, to pass on to a side."""
     return [] if options.effort == "full" else [f"--{options.effort}"]
 
 
 def rounds_of(options: argparse.Namespace, quick: int = 1) -> int:
-    """How many rounds: what `--rounds` says, `quick` with --quick, one with --toy."""
+    """The number of rounds: that of `--rounds`; `quick` with --quick; one with --toy."""
     return {"full": options.rounds, "quick": quick, "toy": 1}[options.effort]
 
 
 def some(options: argparse.Namespace, items: Sequence[Item], count: int = 1) -> Sequence[Item]:
-    """All items; with --toy, the first `count`."""
+    """All items, or the first `count` with --toy."""
     return items[:count] if options.effort == "toy" else items
 
 
 def present(options: argparse.Namespace, sides: Mapping[str, Side]) -> dict[str, Side]:
-    """All sides; with --toy, those whose package is installed. The others are named in the output."""
+    """All sides, or with --toy those whose package is installed. The skipped sides are printed."""
     kept = dict(sides)
     for name, side in sides.items():
         if options.effort == "toy" and side.needs and find_spec(side.needs) is None:
@@ -157,14 +158,17 @@ def present(options: argparse.Namespace, sides: Mapping[str, Side]) -> dict[str,
 
 
 def refuse_busy_machine(force: bool) -> None:
-    """Ends the program if the machine is busy, for its figures would be worthless."""
+    """Ends the program if the machine is busy, because its figures would be worthless."""
     share = cpu_share()
     if share > BUSY and not force:
-        raise SystemExit(f"the machine is busy ({100 * share:.0f} % of its cores): quiet it, or --force to look anyway")
+        raise SystemExit(
+            f"the machine is busy ({100 * share:.0f} % of its cores are in use; allowed: {100 * BUSY:.0f} %). "
+            "Stop the other programs, or measure anyway with --force"
+        )
 
 
 def wait_for_quiet() -> None:
-    """Waits until nothing else runs; ends the program if that does not come about within QUIET_WITHIN seconds."""
+    """Waits until the machine is idle; ends the program if it is still busy after QUIET_WITHIN seconds."""
     deadline = time.monotonic() + QUIET_WITHIN
     while cpu_share() > BUSY:
         if time.monotonic() > deadline:
@@ -172,9 +176,9 @@ def wait_for_quiet() -> None:
 
 
 def measure(sides: Mapping[str, Side], count: int, quiet: bool = True) -> list[dict[str, dict[str, float]]]:
-    """`count` rounds; in each, every side once, in an order that turns. [round][side][metric].
+    """Runs every side once in each of `count` rounds, in rotating order. Returns [round][side][metric].
 
-    Each round begins on a quiet machine, unless `quiet` is False.
+    Each round waits for an idle machine, unless `quiet` is False.
     """
     names, rounds = list(sides), []
     for index in range(count):
@@ -187,7 +191,7 @@ def measure(sides: Mapping[str, Side], count: int, quiet: bool = True) -> list[d
 
 
 def run_side(name: str, side: Side) -> dict[str, float]:
-    """One side in a fresh process. Raises RuntimeError with its output if it fails."""
+    """Runs one side in a new process and returns its metrics. Raises RuntimeError with its output if it fails."""
     command = [side.python, "-m", side.module, "--side", name, *side.arguments]
     environment = {**os.environ, **side.environment}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -195,7 +199,7 @@ def run_side(name: str, side: Side) -> dict[str, float]:
         try:
             output, errors = process.communicate()
         except BaseException:
-            process.terminate()  # so that it can end what it started itself
+            process.terminate()  # so that it can end its own children
             raise
     if process.returncode:
         raise RuntimeError(f"{name} failed ({' '.join(command)}):\n{output}\n{errors}")
@@ -207,7 +211,7 @@ def _short(sides: dict[str, dict[str, float]]) -> str:
 
 
 def held_by(pid: int) -> dict[str, float]:
-    """What a process holds: `memory_mb`, `files`, `threads`. Raises OSError or KeyError if it has gone."""
+    """Resources of a process: `memory_mb`, `files`, `threads`. Raises OSError or KeyError if it has ended."""
     folder = Path("/proc") / str(pid)
     status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
     memory, threads = float(status["VmRSS"].split()[0]) * 1024 / 1e6, float(status["Threads"])
@@ -215,22 +219,22 @@ def held_by(pid: int) -> dict[str, float]:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Median, minimum and maximum."""
+    """The median, minimum and maximum of `values`."""
     return Spread(statistics.median(values), min(values), max(values))
 
 
 def summary(rounds: Sequence[dict[str, dict[str, float]]], metric: str) -> dict[str, Spread]:
-    """side -> the metric over all rounds."""
+    """The metric over all rounds, by side."""
     return {name: spread([r[name][metric] for r in rounds]) for name in rounds[0]}
 
 
 def ratios(rounds: Sequence[dict[str, dict[str, float]]], metric: str, ours: str, peer: str) -> Spread:
-    """ours / peer within each round."""
+    """The ratio ours / peer within each round."""
     return spread([r[ours][metric] / r[peer][metric] for r in rounds])
 
 
 def machine() -> dict[str, str]:
-    """What the figures were measured on."""
+    """The machine and the package versions of the measurement."""
     names = ("torch", "mujoco", "rl-games", "gymnasium", "envpool", "stable-baselines3")
     versions = {}
     for name in names:
@@ -250,7 +254,7 @@ def _cpuinfo() -> list[str]:
 
 
 def report(options: argparse.Namespace, table: Sequence[Sequence[str]], figures: Mapping[str, Any]) -> None:
-    """Prints the table and the machine; writes `figures` where asked to."""
+    """Prints the table and the machine; with --json, writes `figures` to that file."""
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
     for row in table:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -1,13 +1,14 @@
-"""What publishing, swapping and following on the weight bus cost, and whether anything torn ever acts.
+"""The cost of publishing, swapping and following on the weight bus, and whether a mixture of versions ever acts.
 
-- `torn`: a writer at full speed and two readers; every element of publication n is n. The control believes every copy.
-- latency of a control loop of 60 Hz (Cartpole, 4 environments): `quiet`; `swap`, ours, published 3.5 times a second;
-  `flood`, ours, published without a pause; and two naive ways at the same flood, which load_state_dict from shared
-  memory into the acting model in a thread: `locked`, if acting waits for the lock, and `unlocked`, if it may act
-  on a mixture (counted by looking at the model it acts with).
-- `publish_us`, `adopt_us` (copy, check, load, exchange) and what of it the control loop does itself; the peer is
+- `torn`: a writer at full speed and two readers. Every element of publication n is n, so a mixture shows. The control
+  accepts every copy without a check.
+- Latency of a control loop at 60 Hz (Cartpole, 4 environments). `quiet`: no swaps. `swap`: ours, published 3.5 times a
+  second. `flood`: ours, published without a pause. Two naive ways under the same flood call load_state_dict from shared
+  memory on the acting model in a thread: with `locked`, acting waits for a lock; with `unlocked`, the policy may act on
+  a mixture (counted by inspecting the acting model).
+- `publish_us`, `adopt_us` (copy, check, load, exchange), and the part of it in the control loop. The peer is
   load_state_dict from shared memory, which checks nothing.
-- `training_share`: the share of an Ant training that publishing once a second takes.
+- `training_share`: the share of an Ant training run that is spent on publishing once a second.
 
     python -m benchmarks.hot_swap --quick
 """
@@ -44,7 +45,7 @@ Table = list[list[str]]
 
 
 def costs(size: str, repeats: int) -> dict[str, float]:
-    """Microseconds, medians: publishing, adopting, the control loop's part, and the peer."""
+    """Median times in microseconds of publishing, adopting, the control loop's part, and the peer."""
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
         world = World(UNITS[size], Path(name))
         live, peer = world.live(world.write(1)), world.make_policy()
@@ -69,7 +70,7 @@ def costs(size: str, repeats: int) -> dict[str, float]:
                 timed("adopt", watcher.look)
                 timed("exchange", live.adopt)
                 if live.acting.version != number:
-                    raise RuntimeError(f"version {number} was not taken over")
+                    raise RuntimeError(f"version {number} was not adopted")
                 timed("peer_in", lambda: [shared[key].copy_(value) for key, value in world.weights.items()])
                 timed("peer_out", lambda: peer._module.load_state_dict(shared))
         us = {f"{what}_us": statistics.median(values) for what, values in found.items()}
@@ -78,7 +79,7 @@ def costs(size: str, repeats: int) -> dict[str, float]:
 
 
 def training_share(seconds: float) -> dict[str, float]:
-    """The share of an Ant training that is spent publishing, once a second."""
+    """The share of an Ant training run that is spent on publishing once a second."""
     from livegym.cfg.compose import compose
     from livegym.cfg.typed import to_typed
     from livegym.rl import training
@@ -142,8 +143,8 @@ def _torn(options: argparse.Namespace, table: Table) -> dict[str, float]:
     figures: dict[str, float] = {}
     for side in ("checked", "unchecked"):
         found = _sides(options, [side], [], 1)[0][side]
-        words = f"of {found['read']:,.0f} read, {found['publications']:,.0f} published"
-        table.append([f"torn, {side}", f"{found['torn']:,.0f}", words, f"{found['overtaken']:,.0f} copies repeated"])
+        read = f"of {found['read']:,.0f} read, {found['publications']:,.0f} published"
+        table.append([f"torn, {side}", f"{found['torn']:,.0f}", read, f"{found['overtaken']:,.0f} copies repeated"])
         key = "" if side == "checked" else "_unchecked"
         figures[f"torn{key}"], figures["publications"] = found["torn"], found["publications"]
     return figures
@@ -178,8 +179,8 @@ def _costs(options: argparse.Namespace, table: Table, size: str) -> dict[str, fl
     ours = [f"{found[f'{n}_us']:.0f}" for n in ("publish", "adopt", "exchange")]
     table.append([f"us: publish, adopt beside, exchange in the loop, {size}", *ours])
     peer = [f"{found[f'{n}_us']:.0f}" for n in ("peer_in", "peer_out")]
-    words = f"us: peer's copy into shared memory, its load_state_dict; all of ours / both, {size}"
-    table.append([words, *peer, f"{found['ratio']:.2f}"])
+    label = f"us: peer's copy into shared memory, its load_state_dict; all of ours / both, {size}"
+    table.append([label, *peer, f"{found['ratio']:.2f}"])
     return {f"{name}_{_key(size)}": value for name, value in found.items()}
 
 

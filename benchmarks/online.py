@@ -1,14 +1,14 @@
-"""What continuous training costs the decisions that it is for, and what it brings.
+"""The latency that continuous training adds to decisions, and the reward that it gains.
 
-- `latency`: ms from observations to decisions, 60 times a second in 4 streams: training off, a training each second,
-  one after the other without a pause (100 %), the same in a *thread* of the serving process, and *coupled*: a training
-  in the path of each decision. Budget: p99 with training on at most 1.2 x that with it off.
-- `learning`: mean reward of Territory in 16 streams, an observation every 15 s: coupled (a gradient step with each
-  experience when it comes, and never again), replay (15 trainings between two observations), and replay with the
-  gate. The time axis is simulated, so the machine's speed does not matter. Several seeds, with 95 % intervals of the
-  mean (Student's t).
-- `streams`: decisions a second that one process makes for 1, 4, 16 and 64 streams, built in and over a WebSocket.
-- `buffer`: additions and sampled experiences a second, at once; the peer is a deque with a lock in one process.
+- `latency`: ms from observations to decisions, 60 times a second in 4 streams. Training is off, has one update round
+  per second, or has update rounds without a pause (100 %); the latter also in a *thread* of the serving process; or it
+  is *coupled*: an update round in the path of each decision. Budget: p99 with training is at most 1.2 x p99 without.
+- `learning`: mean reward of Territory in 16 streams, with an observation every 15 s: coupled (one gradient step with
+  each experience when it arrives, and never again), replay (15 update rounds between two observations), and replay with
+  the gate. Time is simulated, so the machine's speed does not matter. Several seeds, with 95 % intervals of the mean
+  (Student's t).
+- `streams`: decisions per second of one process for 1, 4, 16 and 64 streams, built in and over a WebSocket.
+- `buffer`: simultaneous additions and sampled experiences per second. The peer is a deque with a lock in one process.
 
     python -m benchmarks.online --quick
     python -m benchmarks.online --only learning --plot docs/images/online-learning.png
@@ -30,7 +30,7 @@ LEARNING = ("coupled", "replay", "gated")
 STREAMS = (1, 4, 16, 64)
 SECONDS = {"full": 30.0, "quick": 5.0, "toy": 0.5}
 LATENCY_SECONDS = {"full": 60.0, "quick": 10.0, "toy": 1.0}
-FILLED = {"full": 400, "quick": 400, "toy": 40}  # turns before a latency is measured: something to learn from
+FILLED = {"full": 400, "quick": 400, "toy": 40}  # steps before latency is measured, so that there is data to train on
 TURNS = {"full": 600, "quick": 200, "toy": 8}
 SEEDS = {"full": 5, "quick": 3, "toy": 2}
 PARTS = ("latency", "learning", "streams", "buffer")
@@ -39,7 +39,7 @@ Table = list[list[str]]
 
 
 def _measured(options: argparse.Namespace) -> dict[str, Any]:
-    from benchmarks import online_sides as sides  # heavy imports in the measuring processes only
+    from benchmarks import online_sides as sides  # only the measuring processes need these slow imports
 
     seconds = SECONDS[options.effort]
     if options.part == "latency":
@@ -57,9 +57,9 @@ def main() -> None:
     """Prints the table; with --side, measures one side and prints its JSON."""
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--only", choices=PARTS, action="append", help="measure these parts only")
-    parser.add_argument("--seeds", type=int, default=0, help="of `learning`; default 5, quick 3")
+    parser.add_argument("--seeds", type=int, default=0, help="number of seeds of `learning`; default 5, quick 3")
     parser.add_argument("--turns", type=int, default=0, help="observations of `learning`; default 600, quick 200")
-    parser.add_argument("--plot", type=Path, help="draw the curves of `learning` into this picture")
+    parser.add_argument("--plot", type=Path, help="draw the curves of `learning` to this file")
     for hidden in ("--part", "--task"):
         parser.add_argument(hidden, default="Territory", help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
@@ -141,8 +141,8 @@ def _plot(curves: dict[str, list[list[float]]], path: Path) -> None:
     import matplotlib.pyplot as plt
     import numpy as np
 
-    words = {
-        "coupled": "coupled: each experience once, when it comes",
+    labels = {
+        "coupled": "coupled: each experience once, when it arrives",
         "replay": "continuous replay",
         "gated": "replay with gate",
     }
@@ -151,7 +151,7 @@ def _plot(curves: dict[str, list[list[float]]], path: Path) -> None:
         window = max(1, len(seeds[0]) // 25)
         smooth = [np.convolve(rewards, np.ones(window) / window, "valid") for rewards in seeds]
         middle, minutes = np.mean(smooth, 0), (np.arange(len(smooth[0])) + window) * 15 / 60
-        (line,) = axes.plot(minutes, middle, label=words[side])
+        (line,) = axes.plot(minutes, middle, label=labels[side])
         axes.fill_between(minutes, np.min(smooth, 0), np.max(smooth, 0), color=line.get_color(), alpha=0.2, linewidth=0)
     axes.set(xlabel="time in minutes (an observation every 15 s, 16 streams)", ylabel="mean reward")
     per_minute = 16 * 60 / 15
@@ -176,9 +176,9 @@ def _streams(options: argparse.Namespace, table: Table) -> dict[str, Any]:
 def _buffer(options: argparse.Namespace, table: Table) -> dict[str, Any]:
     rounds = _rounds(options, "buffer", ("ours", "locked"), rounds_of(options))
     found = {}
-    for side, words in (("ours", "buffer in two processes"), ("locked", "deque with a lock")):
+    for side, label in (("ours", "buffer in two processes"), ("locked", "deque with a lock")):
         adds, samples = (spread([r[side][metric] for r in rounds]) for metric in ("adds", "samples"))
-        table.append([words, f"{adds} additions/s", f"{samples} sampled/s", "", ""])
+        table.append([label, f"{adds} additions/s", f"{samples} sampled/s", "", ""])
         found[side] = {"adds": adds.median, "samples": samples.median}
     return found
 

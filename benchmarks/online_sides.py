@@ -1,4 +1,4 @@
-"""What `benchmarks/online.py` measures, one side a process: decision latency, learning, streams, buffer operations."""
+"""The sides of `benchmarks/online.py`, each run in its own process: latency, learning, streams, buffer operations."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ from livegym.weights.candidate import Candidate
 from livegym.weights.follow import FollowSource
 from livegym.weights.sources import CheckpointSource
 
-RATE = 60.0  # Hz of the control loop whose latency is looked at
+RATE = 60.0  # Hz, of the control loop whose latency is measured
 STREAMS = 16  # of `learning`
-TRAININGS_A_TURN = 15  # a training each second, an observation each 15
+TRAININGS_A_TURN = 15  # one update round per second, one observation every 15 s
 
 
 class World:
-    """A service on a run of its own, with the built-in simulator, as `config=continuous` has it."""
+    """A service on its own run, with the built-in simulator, as in `config=continuous`."""
 
     def __init__(self, given: list[str], folder: Path) -> None:
         self.config: RootConfig = to_typed(compose(["config=continuous", "playSpeed=0", *given]))
@@ -72,13 +72,13 @@ class World:
         self.layout = layout_of(self.spec, self.adapter)
 
     def live(self, slots: int) -> LivePolicy:
-        """The run's newest version, acting in so many environments."""
+        """The run's newest version, acting in `slots` environments."""
         c = self.config
         rule = SwapRule(history=c.historySize)
         return live_policy(self.run, lambda: Policy(self.spec, c.train, slots, c.device), rule, c.seed or 0)
 
     def watcher(self, live: LivePolicy) -> Watcher:
-        """What brings it newer versions."""
+        """The watcher that loads newer versions into `live`."""
         files = CheckpointSource(self.run, "newest", self.run.path.parent, self.spec.task, False)
         return Watcher(live, FollowSource(files, "auto", self.config.reloadInterval), queue.SimpleQueue())
 
@@ -90,7 +90,7 @@ class World:
         return BuiltIn(self.env, service, 0.0)
 
     def trainer(self, single: bool = False) -> Trainer:
-        """A trainer in this process, on the run's buffer; `single`: each experience once, alone, when it comes."""
+        """A trainer in this process, on the run's buffer; `single`: each experience once, alone, when it arrives."""
         c, adapter = self.config, make_gate(self.config, self.config.online.batch_size)
         if single:
             c.online = replace(c.online, batch_size=1, min_batch_size=1)
@@ -102,21 +102,21 @@ class World:
         return Trainer(learner, reader, None if adapter is None else adapter.gate, c.online, c.seed or 0)
 
     def candidate(self, trainer: Trainer, version: int) -> Candidate:
-        """A trainer's weights, to be acted with."""
+        """A trainer's weights as a candidate for the live policy."""
         return Candidate(trainer.learner.model_state(), self.spec, self.run.run_id, version, version, None, None)
 
 
 @contextlib.contextmanager
 def world(*given: str) -> Iterator[World]:
-    """In a temporary directory."""
+    """Yields a World in a temporary directory."""
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
         yield World(list(given), Path(name))
 
 
 def latency(side: str, task: str, seconds: float, filled: int) -> dict[str, float]:
-    """ms from a turn's observations to its decisions, 60 times a second; and turns that began late.
+    """ms from a step's observations to its decisions, 60 times a second; and the number of steps that began late.
 
-    `filled` turns are made before, so that there is something to learn from.
+    `filled` steps are made first, so that there is data to train on.
     """
     interval = {"1 Hz": 1.0}.get(side, 0.0)
     with world(f"task={task}", f"online.training_interval={interval}") as w, contextlib.ExitStack() as ends:
@@ -150,7 +150,7 @@ def _paced(simulator: BuiltIn, coupled: Trainer | None, live: Any, w: World, sec
             time.sleep(left)
         late += time.perf_counter() - due > 1 / RATE
         start = time.perf_counter()
-        if coupled is not None and coupled.train() is not None:  # learn, then decide, in one path
+        if coupled is not None and coupled.train() is not None:  # trains in the path of the decision
             version += 1
             live.prepare(w.candidate(coupled, version))
         live.adopt()
@@ -164,7 +164,7 @@ def _paced(simulator: BuiltIn, coupled: Trainer | None, live: Any, w: World, sec
 
 @contextlib.contextmanager
 def _in_a_thread(trainer: Trainer) -> Iterator[None]:
-    """What a training thread would cost: the same work in the serving process."""
+    """Runs the trainer in a thread of the serving process, to measure what that would cost."""
     end = threading.Event()
 
     def learn() -> None:
@@ -181,7 +181,7 @@ def _in_a_thread(trainer: Trainer) -> Iterator[None]:
 
 
 def learning(side: str, seed: int, turns: int) -> dict[str, Any]:
-    """Mean rewards, turn by turn, of Territory in 16 streams: coupled single samples, replay, replay with the gate."""
+    """Mean reward of each step of Territory in 16 streams: coupled single samples, replay, or replay with the gate."""
     gate = "cost" if side == "gated" else "off"
     with world("task=Territory", f"gate={gate}", f"seed={seed}", f"numEnvs={STREAMS}") as w:
         live = w.live(STREAMS)
@@ -199,23 +199,23 @@ def learning(side: str, seed: int, turns: int) -> dict[str, Any]:
 
 
 class Newest(ReplayReader):
-    """Gives each experience once, when it is the newest: what a training in the path of decisions learns from."""
+    """Returns each experience once, when it is the newest: the data of an update round in the path of decisions."""
 
     next = 0
 
     def usable(self, sieve: Any = ALL) -> np.ndarray:
-        """The slot of the next experience that was not given yet; empty if there is none."""
+        """The slot of the next experience that was not sampled yet; empty if there is none."""
         return np.array([self.next % self.capacity] if self.next < self.added else [], np.int64)
 
     def sample(self, size: int, rng: Any, sieve: Any = ALL) -> tuple[np.ndarray, np.ndarray]:
-        """That one."""
+        """The next experience, as a batch of one."""
         found = super().sample(1, rng, sieve)
         self.next += 1
         return found
 
 
 def throughput(streams: int, seconds: float) -> dict[str, float]:
-    """Decisions in a second that the serving process makes for so many built-in streams, as fast as it can."""
+    """Decisions per second of the serving process for `streams` built-in streams, as fast as it can."""
     with world("task=Territory", f"numEnvs={streams}", f"online.max_streams={streams}") as w:
         simulator = w.serve(w.live(streams))
         took, turns = [], 0
@@ -228,7 +228,7 @@ def throughput(streams: int, seconds: float) -> dict[str, float]:
 
 
 def sockets(streams: int, seconds: float) -> dict[str, float]:
-    """Decisions a second over one WebSocket, so many streams a message, and ms of a round trip; no training."""
+    """Decisions per second over one WebSocket, `streams` per message, and ms of a round trip, without training."""
     from livegym_client import Client
 
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
@@ -241,7 +241,7 @@ def sockets(streams: int, seconds: float) -> dict[str, float]:
             text=True,
         ) as served:
             try:
-                assert served.stdout is not None  # a pipe was asked for
+                assert served.stdout is not None  # it is a pipe
                 url = next(line.split()[-1] for line in served.stdout if "dashboard at" in line)
                 obs = {f"stream-{i}": [0.1 * (i % 7), 0.0, 0.01, 0.0] for i in range(streams)}
                 rewards = dict.fromkeys(obs, 1.0)
@@ -259,7 +259,7 @@ def sockets(streams: int, seconds: float) -> dict[str, float]:
 
 
 def buffer_ours(seconds: float) -> dict[str, float]:
-    """Additions a second while another process samples batches of 32 as fast as it can, and its samples a second."""
+    """Additions and samples per second; another process samples batches of 32 as fast as it can."""
     sampler = (
         "import sys, time, numpy as np; from pathlib import Path; from livegym.online.replay import ReplayReader;"
         "from benchmarks.online_sides import LAYOUT;"
@@ -273,7 +273,7 @@ def buffer_ours(seconds: float) -> dict[str, float]:
         writer, made = _writer(Path(name) / "replay.bin")
         command = [sys.executable, "-c", sampler, str(writer.path), str(seconds)]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None  # a pipe was asked for
+            assert process.stdout is not None  # it is a pipe
             process.stdout.readline()
             added, end = 0, time.perf_counter() + seconds
             while time.perf_counter() < end:
@@ -283,7 +283,7 @@ def buffer_ours(seconds: float) -> dict[str, float]:
 
 
 def buffer_locked(seconds: float) -> dict[str, float]:
-    """The same with a deque and a lock, sampled by a thread."""
+    """Additions and samples per second of a deque with a lock, which a thread samples."""
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
         _, made = _writer(Path(name) / "replay.bin")
     buffer = deque(made * 10, maxlen=10_000)

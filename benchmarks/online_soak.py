@@ -1,14 +1,14 @@
-"""Continuous training for an hour, as fast as it can, while everything goes wrong in turn.
+"""Continuous training for an hour, as fast as it can, under one fault after another.
 
-Every 45 seconds one fault: the trainer killed, stopped (it hangs), experiences that are not finite, a gate that
-raises, clients that vanish, a full disk, the wall clock an hour ahead and back. At each look:
+Every 45 seconds it causes a fault: the trainer is killed or stopped (it hangs), experiences become non-finite, the gate
+raises, clients vanish, the disk is full, or the wall clock jumps an hour ahead and back. Each sample checks that
 
-- no completed decision is lost (decided = added + waiting + given up + not to be learned from);
-- the status says what is: a state `training` has a living process that gave a sign of life lately;
-- versions and counts never go back, and something was decided.
+- no completed decision is lost (decided = added + waiting + given up + excluded);
+- the status is true: in state `training`, the trainer's process is alive and had a recent heartbeat;
+- versions and counts never decrease, and decisions were made.
 
-And in the end: versions went on, the reward of the last third is not below that of the first, and memory, threads and
-files did not grow (`MOST_MB`, `MOST_MORE`).
+At the end, it checks that there were new versions, that the reward of the last third is not below that of the first,
+and that memory, threads and files did not grow (`MOST_MB`, `MOST_MORE`).
 
     python -m benchmarks.online_soak --minutes 60
 """
@@ -42,20 +42,20 @@ DISK_MB = 120
 
 @dataclass(frozen=True)
 class Plan:
-    """How long everything takes, in seconds."""
+    """The durations of a soak test, in seconds."""
 
     period: float = 45.0  # between two faults
     lasts: float = 10.0  # until a fault is undone
-    look: float = 5.0  # between two looks
-    hang: float = 10.0  # after which a trainer without a sign of life is restarted
+    look: float = 5.0  # between two samples
+    hang: float = 10.0  # after which a trainer without a heartbeat is restarted
 
 
 FULL = Plan()
 PLANS = {"full": FULL, "quick": FULL, "toy": Plan(period=4.0, lasts=1.5, look=0.5, hang=5.0)}
-MINUTES = {"quick": 6.0, "toy": 0.45}  # the toy's seven faults, once each
-MOST_MB = 40.0  # more, of either process, from the end of the first third to the end
-MOST_MORE = 3  # threads or files
-LEAST_REWARD = 0.95  # of the first third
+MINUTES = {"quick": 6.0, "toy": 0.45}  # the toy causes each of the seven faults once
+MOST_MB = 40.0  # growth of either process, from the end of the first third to the end
+MOST_MORE = 3  # growth in threads or files
+LEAST_REWARD = 0.95  # in units of the first third's reward
 FAULTS = """
 import os, sys, time
 real = time.time
@@ -76,7 +76,7 @@ if os.path.basename(sys.argv[0] if sys.argv else "") in ("train.py", "worker.py"
                 judge = module.CostGate.evaluate
                 def evaluate(self, *given):
                     if os.path.exists(os.environ["SOAK_GATE_FAILS"]):
-                        raise RuntimeError("a fault that was put in")
+                        raise RuntimeError("an injected fault")
                     return judge(self, *given)
                 module.CostGate.evaluate = evaluate
             spec.loader.exec_module = exec_module
@@ -99,7 +99,7 @@ with Client(sys.argv[1]) as client:
 
 
 class Soak:
-    """One continuous run that is tormented."""
+    """One continuous run into which faults are injected."""
 
     def __init__(self, folder: Path, plan: Plan) -> None:
         self.folder = folder
@@ -134,12 +134,12 @@ class Soak:
         return {**os.environ, **faults, "PYTHONPATH": str(self.folder)}
 
     def status(self) -> dict[str, Any]:
-        """What `/stats` says now."""
+        """The current answer of `/stats`."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/stats", timeout=20) as answer:
             return json.load(answer)
 
     def wait(self) -> None:
-        """Until it trains. Raises RuntimeError if it ends before."""
+        """Waits until the run trains. Raises RuntimeError with its log if it ends before."""
         while True:
             if self.process.poll() is not None:
                 raise RuntimeError((self.folder / "soak.log").read_text()[-3000:])
@@ -151,21 +151,22 @@ class Soak:
             time.sleep(0.5)
 
     def look(self, fault: str) -> None:
-        """Takes one sample, and notes what is not as it must be."""
+        """Takes one sample, and records what is wrong in it."""
         found = self.status()
         trainer = found["trainer"]
         buffer = found["buffer"]
         decisions = found["decisions"]
         self._expect(buffer["lost"] == 0, f"{buffer['lost']} completed decisions are lost", fault)
         alive = trainer["pid"] is not None and Path(f"/proc/{trainer['pid']}").exists()
-        if trainer["state"] in ("training", "waiting") and not alive:  # killed between the answer and the look?
+        if trainer["state"] in ("training", "waiting") and not alive:  # it may have been killed since the answer
             again = self.status()["trainer"]
             still = again["state"] == trainer["state"] and again["pid"] == trainer["pid"]
-            self._expect(not still, f"{trainer['state']}, but dead", fault)
-        self._expect(trainer["state"] != "given up", "given up", fault)
+            self._expect(not still, f"the trainer's state is {trainer['state']}, but its process is dead", fault)
+        self._expect(trainer["state"] != "given up", "the trainer was given up", fault)
         age = trainer["beat_age_s"]
         late = trainer["state"] in ("training", "waiting") and age > self.plan.hang + self.plan.look
-        self._expect(not late, f"{trainer['state']}, and no sign of life for {age} s", fault)
+        trouble = f"the trainer's state is {trainer['state']}, but its last heartbeat is {age} s old"
+        self._expect(not late, trouble, fault)
         if self.looks:
             before = self.looks[-1]
             for name, was, now in (
@@ -173,8 +174,8 @@ class Soak:
                 ("added", before["added"], buffer["added"]),
                 ("decisions", before["decisions"], decisions["total"]),
             ):
-                self._expect(now >= was, f"{name} went back from {was} to {now}", fault)
-            self._expect(decisions["total"] > before["decisions"], "nothing was decided", fault)
+                self._expect(now >= was, f"{name} fell from {was} to {now}", fault)
+            self._expect(decisions["total"] > before["decisions"], "no decisions were made", fault)
         self.looks.append({
             "t": time.monotonic(), "version": found["serving"]["version"], "added": buffer["added"],
             "decisions": decisions["total"], "reward": found["rewards"]["mean"], "restarts": trainer["restarts"],
@@ -185,35 +186,36 @@ class Soak:
         })  # fmt: skip
 
     def look_back(self) -> None:
-        """Notes what must not be, over the whole of it."""
+        """Records what was wrong over the whole run."""
         looks = self.looks
         third = len(looks) // 3
         rewards = [
             statistics.fmean([look["reward"] for look in part if look["reward"] is not None])
             for part in (looks[:third], looks[-third:])
         ]
-        words = f"the mean reward went from {rewards[0]:.3f} to {rewards[1]:.3f}"
-        self._expect(rewards[1] >= LEAST_REWARD * rewards[0], words, "all")
-        self._expect(looks[-1]["version"] > looks[third]["version"], "no new version in two thirds of the time", "all")
+        change = f"the mean reward fell from {rewards[0]:.3f} to {rewards[1]:.3f}"
+        self._expect(rewards[1] >= LEAST_REWARD * rewards[0], change, "all")
+        newer = looks[-1]["version"] > looks[third]["version"]
+        self._expect(newer, "the last two thirds of the run had no new version", "all")
         for what, most in (("mb", MOST_MB), ("trainer_mb", MOST_MB), ("threads", MOST_MORE), ("files", MOST_MORE)):
             values = [look[what] for look in looks[third:] if look.get(what) is not None]
             grown = statistics.median(values[-5:]) - statistics.median(values[:5])
             self._expect(grown <= most, f"{what} grew by {grown:.1f}", "all")
 
-    def _expect(self, holds: bool, words: str, fault: str) -> None:
+    def _expect(self, holds: bool, trouble: str, fault: str) -> None:
         if not holds:
-            self.troubles.append(f"{words} (after: {fault})")
+            self.troubles.append(f"{trouble} (after: {fault})")
             print(self.troubles[-1], file=sys.stderr)
 
-    # the faults; each returns what ends it
+    # the faults; each returns a function that undoes it
 
     def kill_trainer(self) -> Callable[[], None]:
-        """Gone, without a last word."""
+        """Kills the trainer with SIGKILL."""
         self._signal(signal.SIGKILL)
         return lambda: None
 
     def hang_trainer(self) -> Callable[[], None]:
-        """It does nothing any more."""
+        """Makes the trainer hang with SIGSTOP."""
         self._signal(signal.SIGSTOP)
         return lambda: None
 
@@ -223,17 +225,17 @@ class Soak:
             os.kill(pid, signum)
 
     def poison(self) -> Callable[[], None]:
-        """64 experiences become NaN in the file, with right checksums."""
+        """Sets the reward of 64 experiences in the file to NaN, with valid checksums."""
         _poison(next(self.disk.glob("*_continuous_*")) / "replay.bin")
         return lambda: None
 
     def fail_gate(self) -> Callable[[], None]:
-        """Every judgement raises, for ten seconds, in both processes."""
+        """Makes the gate raise in both processes until this is undone."""
         self.gate_fails.touch()
         return lambda: self.gate_fails.unlink(missing_ok=True)
 
     def lose_clients(self) -> Callable[[], None]:
-        """Three clients come, are served, and are killed in the middle of it."""
+        """Starts three clients, which are served until they are killed."""
         url = f"http://127.0.0.1:{self.port}"
         for number in range(3):
             command = [sys.executable, "-c", CLIENT, url, str(number)]
@@ -247,23 +249,23 @@ class Soak:
         self.clients.clear()
 
     def fill_disk(self) -> Callable[[], None]:
-        """Not a byte is left."""
+        """Fills the disk to the last byte."""
         filler = self.disk / "filler"
         with (
             filler.open("wb", buffering=0) as file,
             contextlib.suppress(OSError),
-        ):  # a buffer would be written at the end
+        ):  # unbuffered: a buffer would still be written when the file is closed
             while True:
                 file.write(bytes(65536))
         return lambda: filler.unlink()
 
     def turn_clock(self) -> Callable[[], None]:
-        """An hour ahead, then back to what it was."""
+        """Sets the wall clock an hour ahead; undoing this sets it back."""
         self.clock.write_text("3600")
         return lambda: _write(self.clock, "0")
 
     def torment(self, end: float, counts: dict[str, int]) -> None:
-        """One fault after the other, each undone after a while, with looks in between; counts them by name."""
+        """Causes one fault after another, undoes each after a while, and takes samples; counts the faults by name."""
         faults = (
             self.kill_trainer, self.poison, self.fail_gate, self.lose_clients, self.fill_disk, self.turn_clock,
             self.hang_trainer,
@@ -271,8 +273,8 @@ class Soak:
         for fault in itertools.cycle(faults):
             if time.monotonic() >= end:
                 return
-            words = fault.__name__.replace("_", " ")
-            counts[words] = counts.get(words, 0) + 1
+            name = fault.__name__.replace("_", " ")
+            counts[name] = counts.get(name, 0) + 1
             undo, begun = fault(), time.monotonic()
             undone = False
             while time.monotonic() < begun + self.plan.period:
@@ -280,10 +282,10 @@ class Soak:
                 if not undone and time.monotonic() > begun + self.plan.lasts:
                     undo()
                     undone = True
-                self.look(words)
+                self.look(name)
 
     def end(self) -> int:
-        """Stops it as Ctrl+C does; its exit status."""
+        """Stops the run as Ctrl+C does; returns its exit status."""
         self._kill_clients()
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
@@ -297,7 +299,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _poison(path: Path) -> None:
-    """The newest rows become experiences with a reward that is not a number."""
+    """Sets the rewards of the newest rows to NaN, and updates their checksums."""
     head = np.fromfile(path, HEADER, 1)[0]
     capacity = int(head["capacity"])
     layouts = (Layout(28, 2, True, seen) for seen in itertools.count())
@@ -313,21 +315,21 @@ def _poison(path: Path) -> None:
 
 
 def held(pid: int, prefix: str) -> dict[str, float]:
-    """What a process holds."""
+    """Resources of a process, with `prefix` before their names; empty if it has ended."""
     try:
         return {f"{prefix}{name.removeprefix('memory_')}": value for name, value in held_by(pid).items()}
-    except (OSError, KeyError):  # it has just gone
+    except (OSError, KeyError):  # it has just ended
         return {}
 
 
 def slope(looks: list[dict[str, Any]], what: str) -> float:
-    """Change an hour, over the last two thirds."""
+    """Change per hour over the last two thirds of the samples."""
     points = [(look["t"], look[what]) for look in looks[len(looks) // 3 :] if look.get(what) is not None]
     return 3600 * statistics.linear_regression(*zip(*points, strict=True)).slope
 
 
 def main() -> None:
-    """Prints the table; its exit status is 1 where anything was not as it must be."""
+    """Prints the table. The exit status is 1 if any check failed."""
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=60.0)
     options = parser.parse_args()
@@ -350,14 +352,14 @@ def main() -> None:
                 soak.look_back()
         finally:
             status = soak.end()
-    _tell(options, soak, counts, status, minutes)
-    judged = soak.troubles if options.effort != "toy" else []  # a toy is too short to be judged
-    raise SystemExit(1 if judged or status else 0)
+    _print(options, soak, counts, status, minutes)
+    failed = soak.troubles if options.effort != "toy" else []  # a toy run is too short for these checks
+    raise SystemExit(1 if failed or status else 0)
 
 
-def _tell(options: Any, soak: Soak, counts: dict[str, int], status: int, minutes: float) -> None:
+def _print(options: Any, soak: Soak, counts: dict[str, int], status: int, minutes: float) -> None:
     looks = soak.looks
-    table = [["what", "first", "last", "slope an hour"]]
+    table = [["what", "first", "last", "change per hour"]]
     figures: dict[str, Any] = {"minutes": minutes, "faults": counts, "troubles": soak.troubles, "exit": status}
     for what in ("mb", "threads", "files", "trainer_mb", "p99"):
         values = [look[what] for look in looks if look.get(what) is not None]
@@ -372,7 +374,7 @@ def _tell(options: Any, soak: Soak, counts: dict[str, int], status: int, minutes
         table.append([what, str(looks[0][what]), str(looks[-1][what]), ""])
         figures[what] = looks[-1][what]
     table += [[f"fault: {name}", str(count), "", ""] for name, count in counts.items()]
-    table.append(["not as it must be", str(len(soak.troubles)), "", ""])
+    table.append(["failed checks", str(len(soak.troubles)), "", ""])
     report(options, table, figures)
 
 

@@ -1,4 +1,4 @@
-"""The peers' own trainings, as their users write them.
+"""Training runs of the peers, as their users write them.
 
 python -m benchmarks.peers rl_games --folder /tmp/x --actors 64 [--defaults] [--seed 1]
 python -m benchmarks.peers sb3 --folder /tmp/x --vector subproc --envs 4 [--seed 1]
@@ -25,7 +25,7 @@ NEEDS = {"rl_games": "envpool", "sb3": "stable_baselines3", "sb3_cartpole": "sta
 
 
 def rl_games(options: argparse.Namespace) -> None:
-    """rl_games on EnvPool: its Runner, its observer, its TensorBoard."""
+    """Trains with rl_games on EnvPool: its Runner, its observer, its TensorBoard."""
     import sys
 
     import yaml
@@ -50,7 +50,7 @@ def rl_games(options: argparse.Namespace) -> None:
 
 
 def sb3(options: argparse.Namespace) -> None:
-    """Stable-Baselines3 on Gymnasium's Ant-v5: same network, same batch, same number of passes."""
+    """Trains with Stable-Baselines3 on Gymnasium's Ant-v5, with the same network, batch and number of passes."""
     import torch
     from stable_baselines3 import PPO
     from stable_baselines3.common.env_util import make_vec_env
@@ -76,7 +76,7 @@ def sb3(options: argparse.Namespace) -> None:
 
 
 def sb3_cartpole(options: argparse.Namespace) -> None:
-    """Stable-Baselines3 with rl-zoo's settings for CartPole, on our Cartpole."""
+    """Trains with Stable-Baselines3 on our Cartpole, with rl-zoo's settings for CartPole."""
     import torch
     from stable_baselines3 import PPO
 
@@ -106,11 +106,11 @@ PEERS = {"rl_games": rl_games, "sb3": sb3, "sb3_cartpole": sb3_cartpole}
 
 
 def main() -> None:
-    """Runs one peer's training until it is ended from outside."""
+    """Runs one peer's training until the process is killed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("peer", choices=PEERS, nargs="?", help="may be left out with --toy: all of them")
+    parser.add_argument("peer", choices=PEERS, nargs="?", help="may be omitted with --toy, which then runs all")
     parser.add_argument("--folder", type=Path)
-    parser.add_argument("--toy", action="store_true", help="the least that there is to train: does it run?")
+    parser.add_argument("--toy", action="store_true", help="train as little as possible, to check that the peers work")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--actors", type=int, default=64)
     parser.add_argument("--threads", type=int, default=1)
@@ -122,7 +122,7 @@ def main() -> None:
         _toy(options)
         return
     if options.peer is None or options.folder is None:
-        parser.error("name a peer and a --folder")
+        parser.error("a peer and --folder are required")
     PEERS[options.peer](options)
 
 

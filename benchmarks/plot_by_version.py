@@ -1,4 +1,4 @@
-"""Draws what a following test saw: the return of every episode over the policy version that began it.
+"""Draws the return of each episode of a test that follows a training run, over the version at the episode's start.
 
 python -m benchmarks.plot_by_version runs/Ant_test_.../results.json docs/images/ant-by-version.png
 """
@@ -20,11 +20,11 @@ MADE_UP = {
 
 
 def main() -> None:
-    """Reads results.json, writes a PNG. Needs matplotlib (extra `bench`)."""
+    """Reads results.json and writes a PNG. Needs matplotlib (extra `bench`)."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", type=Path, nargs="?")
     parser.add_argument("picture", type=Path, nargs="?")
-    parser.add_argument("--toy", action="store_true", help="draw made-up results, and keep nothing: does it run?")
+    parser.add_argument("--toy", action="store_true", help="draw made-up results to a temporary file, as a check")
     parser.add_argument("--window", type=int, default=20, help="episodes in the moving mean")
     options = parser.parse_args()
     if options.toy:
@@ -33,19 +33,19 @@ def main() -> None:
             draw(MADE_UP, Path(folder) / "picture.png", options.window)
         return
     if options.results is None or options.picture is None:
-        parser.error("name a results.json and a picture")
+        parser.error("a results.json and a picture are required")
     draw(json.loads(options.results.read_text()), options.picture, options.window)
 
 
 def draw(results: dict, picture: Path, window: int) -> None:
-    """Each episode as a dot, and the moving mean of `window` episodes."""
+    """Draws each episode as a dot, and the moving mean of `window` episodes as a line."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     episodes = [e for e in results["episodes"] if isinstance(e["versions"][0], int)]
-    episodes.sort(key=lambda e: e["versions"][0])  # they are listed in the order in which they ended
+    episodes.sort(key=lambda e: e["versions"][0])  # results.json lists them in the order of their ends
     versions = [e["versions"][0] for e in episodes]
     returns = [e["return"] for e in episodes]
     means = [sum(part) / len(part) for i in range(len(returns)) if (part := returns[max(0, i - window + 1) : i + 1])]

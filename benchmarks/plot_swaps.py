@@ -1,4 +1,4 @@
-"""Draws one joint's action around a swap, for swap=now, swap=blend and swap=reset, in the same episode of Ant.
+"""Draws the action of one joint around a swap, for swap=now, swap=blend and swap=reset, in the same episode of Ant.
 
 python -m benchmarks.plot_swaps runs/Ant_train_.../nn/Ant_v1_ep1.pth runs/Ant_train_.../nn/Ant_v130_ep130.pth out.png
 """
@@ -22,15 +22,12 @@ from livegym.utils.signals import StopFlag
 from livegym.weights.candidate import Candidate
 from livegym.weights.sources import candidate_of
 
-# control steps: swap before the episode's end; shown before it; shown after it
-BEFORE = 25
-SHOWN = 20
-AFTER = 60
+BEFORE, SHOWN, AFTER = 25, 20, 60  # control steps: from the swap to the episode's end; shown before and after the swap
 BLEND_SECONDS = 1.5
 
 
 def actions(old: Candidate, new: Candidate, rule: str) -> tuple[list[float], float]:
-    """The first joint's action in environment 0, from SHOWN steps before the swap on; and the control step in s."""
+    """The first joint's actions in environment 0, from SHOWN steps before the swap; and the control step in s."""
     session = to_typed(compose(["config=test", f"swap={rule}", f"blendSeconds={BLEND_SECONDS}", "numEnvs=2"]))
     world = build_world(with_run_config(session, old.config, None, []), old)
     live, env = world.actor, world.env
@@ -57,7 +54,7 @@ def main() -> None:
     parser.add_argument("old", type=Path, nargs="?")
     parser.add_argument("new", type=Path, nargs="?")
     parser.add_argument("picture", type=Path, nargs="?")
-    parser.add_argument("--toy", action="store_true", help="draw a tiny training, and keep nothing: does it run?")
+    parser.add_argument("--toy", action="store_true", help="draw a tiny training run to a temporary file, as a check")
     options = parser.parse_args()
     if options.toy:
         print(TOY)
@@ -65,12 +62,12 @@ def main() -> None:
             draw(*_trained(Path(folder)), Path(folder) / "picture.png")
         return
     if None in (options.old, options.new, options.picture):
-        parser.error("name two checkpoints and a picture")
+        parser.error("two checkpoints and a picture are required")
     draw(options.old, options.new, options.picture)
 
 
 def _trained(folder: Path) -> tuple[Path, Path]:
-    """The first and the last checkpoint of a training of two iterations."""
+    """The first and the last checkpoint of a training run of two iterations."""
     given = ["config=train_headless", "task=Ant", "numEnvs=2", "maxIterations=2", "saveFrequency=1", "seed=1"]
     config = to_typed(compose([*given, "train.num_minibatches=1", f"runsDir={folder}"]))
     with StopFlag() as stop:
@@ -81,7 +78,7 @@ def _trained(folder: Path) -> tuple[Path, Path]:
 
 
 def draw(old_file: Path, new_file: Path, picture: Path) -> None:
-    """Draws a swap from one checkpoint to the other, by each rule."""
+    """Draws a swap from one checkpoint to the other, for each rule."""
     import matplotlib
 
     matplotlib.use("Agg")

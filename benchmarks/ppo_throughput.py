@@ -1,9 +1,9 @@
-"""PPO frames/s on Ant: a whole training (physics, policy, updates, curves, checkpoints) beside the peers' trainings.
+"""PPO frames/s on Ant: complete training runs (physics, policy, updates, curves, checkpoints) of livegym and peers.
 
 All sides learn Gymnasium's Ant-v5 with the network, horizon, minibatch and number of passes that rl_games ships for
-it. Sides: `livegym`, `train.py` itself; `rl_games`, its Runner on EnvPool at its best settings; `rl_games_defaults`,
-the same with the library's own threads and compiling; `sb3`, Stable-Baselines3 on Gymnasium. Each in the best of
-several modes. `--busy` adds the first three again with one core taken by somebody else.
+it. The sides are `livegym`, `train.py` itself; `rl_games`, its Runner on EnvPool at its best settings;
+`rl_games_defaults`, with the library's own threads and compiling; `sb3`, Stable-Baselines3 on Gymnasium. Each side runs
+in the best of several modes. `--busy` repeats the first three while another process uses one core.
 
     python -m benchmarks.ppo_throughput --quick
 """
@@ -25,23 +25,23 @@ from benchmarks.trainings import OURS, PEERS, POLL, TOY_POLL, Training
 
 @dataclass(frozen=True)
 class Plan:
-    """How much of everything is measured."""
+    """The size of a measurement."""
 
     seconds: float  # of training after the first iterations
     probe: float = 15.0  # s, to find the best mode
-    modes: int | None = None  # how many are probed; None: all
-    poll: float = POLL  # s between looks at a curve
+    modes: int | None = None  # number of modes that are probed; None: all
+    poll: float = POLL  # s between two polls of a curve
 
 
 PLANS = {"full": Plan(60.0), "quick": Plan(20.0), "toy": Plan(0.0, modes=1, poll=TOY_POLL)}
-WARM_UP = 240.0  # s that starting may take: with one core busy, compiling alone takes minutes
-SKIP = 3  # iterations that are not counted
+WARM_UP = 240.0  # s that the start may take: with one core busy, compiling alone takes minutes
+SKIP = 3  # iterations at the start that are not counted
 TAG = "performance/step_inference_rl_update_fps"  # ours and rl_games'
 Mode = Sequence[str]
 
 
 def ours(num_envs: int, threads: int) -> list[str]:
-    """Our command line with rl_games' settings of Ant."""
+    """Our command line with rl_games' settings for Ant."""
     return [
         *OURS, "task=Ant", f"numEnvs={num_envs}",
         f"train.network.units=[{','.join(map(str, UNITS))}]", "train.network.initial_log_std=0",
@@ -51,7 +51,7 @@ def ours(num_envs: int, threads: int) -> list[str]:
 
 
 def rl_games(actors: int, threads: int) -> list[str]:
-    """rl_games' own settings of Ant, without compiling, which costs on a CPU."""
+    """rl_games' own settings for Ant, without compiling, which is slower on a CPU."""
     return [*PEERS, "rl_games", "--actors", str(actors), "--threads", str(threads)]
 
 
@@ -67,7 +67,7 @@ MODES: dict[str, tuple[str, list[Mode]]] = {  # side -> (tag of its curve, comma
 
 
 def rate(tag: str, command: Mode, seconds: float, poll: float) -> float:
-    """Frames/s of one training over `seconds`, its start left out."""
+    """Frames/s of one training run over `seconds`, without its start."""
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
         training = Training(command, Path(name), tag, poll=poll)
         curve = training.run(
@@ -87,7 +87,7 @@ def best(side: str, plan: Plan) -> float:
 def main() -> None:
     """Prints the table; with --side, measures one side and prints its JSON."""
     parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--busy", action="store_true", help="also measure with one core taken by somebody else")
+    parser.add_argument("--busy", action="store_true", help="also measure while another process uses one core")
     options = parser.parse_args()
     if options.side:
         print(json.dumps({"frames_per_s": best(options.side, PLANS[options.effort])}))
@@ -98,11 +98,11 @@ def main() -> None:
     sides, count = present(options, all_sides), rounds_of(options)
     table, figures = [["with", "frames/s", "livegym /"]], {}
 
-    def add(names: Iterable[str], words: str, key: str, quiet: bool) -> None:
+    def add(names: Iterable[str], suffix: str, key: str, quiet: bool) -> None:
         rounds = measure({name: sides[name] for name in names if name in sides}, count, quiet)
         for name, found in summary(rounds, "frames_per_s").items():
             ratio = ratios(rounds, "frames_per_s", "livegym", name)
-            table.append([f"{name}{words}", str(found), str(ratio)])
+            table.append([f"{name}{suffix}", str(found), str(ratio)])
             if name == "livegym":
                 figures[f"frames_per_s{key}"] = found.median
             else:

@@ -1,10 +1,12 @@
-"""What following new checkpoints costs a running control loop, and how soon they act.
+"""The cost of following new checkpoints for a running control loop, and the delay until they act.
 
-A loop of 60 Hz plays Cartpole with a policy of 2 MB (or 0.2 MB). Sides: `quiet`, nothing is loaded; `watcher`, ours:
-the watching thread loads and checks one checkpoint after the other, and the loop exchanges two references; `in_loop`,
-the naive way: the loop itself calls torch.load and load_state_dict, once a second. Files are written beforehand.
+A loop at 60 Hz plays Cartpole with a policy of 2 MB (or 0.2 MB). The sides are `quiet`, which loads nothing; `watcher`,
+ours, in which a thread loads and checks one checkpoint after another, and the loop exchanges two references; `in_loop`,
+the naive way, in which the loop itself calls torch.load and load_state_dict once a second. The files are written before
+the measurement.
 
-Then: file complete -> first action with it, from the start of a look; and memory over 10,000 reloads.
+It also measures the delay from a poll that finds a new file to the first action with it, and the memory over 10,000
+reloads.
 
     python -m benchmarks.reload --quick
 """
@@ -40,11 +42,11 @@ PERIOD = 1 / 60  # s
 SECONDS = {"full": 60.0, "quick": 10.0, "toy": 1.0}
 RELOADS = {"full": 10_000, "quick": 1000, "toy": 10}
 LOOKS = {"full": 1000, "quick": 200, "toy": 5}
-FILES = 40  # versions that the watcher goes through, again and again
+FILES = 40  # versions, which the watcher loads in turn
 
 
 class World:
-    """Cartpole in four environments, a run directory, and checkpoints of a policy of some size."""
+    """Cartpole in four environments, a run directory, and checkpoints of a policy with layers of `units`."""
 
     def __init__(self, units: list[int], folder: Path) -> None:
         torch.set_num_threads(1)
@@ -55,11 +57,11 @@ class World:
         self.weights = self.make_policy().state()
 
     def make_policy(self) -> Policy:
-        """An empty model."""
+        """A policy with untrained weights."""
         return Policy(spec_of(self.env), self.config.train, 4, "cpu")
 
     def write(self, version: int) -> Path:
-        """A complete checkpoint, as a training writes it."""
+        """Writes a complete checkpoint, as a training run does."""
         spec = spec_of(self.env)
         digest = shape_hash(spec, self.weights)
         meta = CheckpointMeta("Cartpole", self.run.run_id, version, version, version, digest)
@@ -92,31 +94,31 @@ class World:
 
 
 class Again:
-    """A source that reads one of the files at each look, completely, and offers it as newer."""
+    """A source that reads and verifies one of the files at each poll, and offers it as newer."""
 
     def __init__(self, files: list[Path]) -> None:
         self.files, self.count = files, 0
 
     def look(self, acting: Candidate) -> Candidate:
-        """The next file, read and verified as ever."""
+        """The next file, read and verified as usual."""
         self.count += 1
         start = time.perf_counter()
         file = self.files[self.count % len(self.files)]
         return candidate_of(file, read_checkpoint(file), 1000 * (time.perf_counter() - start))
 
     def refuse(self, candidate: Candidate, for_good: bool) -> None:
-        """They fit."""
+        """Does nothing, because all files are accepted."""
 
     def refusals(self) -> list:
-        """None."""
+        """An empty list, because no file is refused."""
         return []
 
     def wait(self, timeout: float) -> None:
-        """There is always something new."""
+        """Returns at once, because there is always a new version."""
 
 
 def quantiles(values: list[float]) -> dict[str, float]:
-    """Median, 99th percentile and maximum."""
+    """The median, 99th percentile and maximum of times in ms."""
     ordered = sorted(values)
     return {"p50_ms": ordered[len(ordered) // 2], "p99_ms": ordered[int(0.99 * len(ordered))], "max_ms": ordered[-1]}
 
@@ -147,7 +149,7 @@ def step_latency(side: str, size: str, seconds: float) -> dict[str, float]:
 
 
 def file_to_action(size: str, count: int) -> dict[str, float]:
-    """Milliseconds from the start of a look at a complete new file to the first action with it."""
+    """Milliseconds from the start of the poll that finds a complete new file to the first action with it."""
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
         world = World(UNITS[size], Path(name))
         live = world.live(world.write(1))
@@ -158,7 +160,7 @@ def file_to_action(size: str, count: int) -> dict[str, float]:
             start = time.perf_counter()
             watcher.look()
             if live.adopt() is None:
-                raise RuntimeError(f"version {version} was not taken over")
+                raise RuntimeError(f"version {version} was not adopted")
             live.act(obs)
             times.append(1000 * (time.perf_counter() - start))
         return quantiles(times)
@@ -211,8 +213,8 @@ def main() -> None:
         "memory"
     ]
     growth = found["late_mb"] - found["early_mb"]
-    count_of = f"memory after {found['reloads']:.0f} reloads, and since a tenth of them"
-    table.append([count_of, f"{found['late_mb']:.1f} MB", f"{growth:+.2f} MB", ""])
+    label = f"memory after {found['reloads']:.0f} reloads, and its growth since a tenth of them"
+    table.append([label, f"{found['late_mb']:.1f} MB", f"{growth:+.2f} MB", ""])
     figures |= {"memory_growth_mb": growth, "memory_mb": found["late_mb"], "reloads": found["reloads"]}
     report(options, table, figures)
 

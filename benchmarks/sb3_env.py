@@ -1,4 +1,4 @@
-"""One of our tasks behind Stable-Baselines3's VecEnv, so that both sides of a comparison solve the same task."""
+"""One of our tasks as a VecEnv of Stable-Baselines3, so that both sides of a comparison solve the same task."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from livegym.tasks.build import make_env
 
 
 class SB3Env(VecEnv):
-    """N environments of a task, with its own yaml. Episodes restart by themselves, as SB3 expects."""
+    """N environments of a task with its default configuration. Episodes restart automatically, as SB3 expects."""
 
     def __init__(self, task: str, num_envs: int, seed: int) -> None:
         config = to_typed(compose([f"task={task}", "config=train_headless"]))
@@ -27,7 +27,7 @@ class SB3Env(VecEnv):
         self.returns, self.lengths = np.zeros(num_envs), np.zeros(num_envs, dtype=int)
 
     def reset(self) -> np.ndarray:
-        """Observations (N, width)."""
+        """Resets all environments; returns the observations (N, width)."""
         self.returns[:], self.lengths[:] = 0, 0
         return self.env.reset()["policy"].numpy()
 
@@ -36,7 +36,7 @@ class SB3Env(VecEnv):
         self.actions = actions
 
     def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
-        """One step of all environments; SB3's keys for what ended."""
+        """Steps all environments; `infos` has SB3's keys for ended episodes."""
         step = self.env.step(torch.as_tensor(self.actions))
         rewards, done = step.reward.numpy(), (step.terminated | step.truncated).numpy()
         self.returns += rewards
@@ -56,17 +56,17 @@ class SB3Env(VecEnv):
         self.env.sim.close()
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """There are no environments of their own to ask, but SB3 asks for the render mode."""
+        """This object's attribute for each environment, because SB3 asks for the render mode; None if there is none."""
         return [getattr(self, attr_name, None)] * self.num_envs
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """Not supported."""
+        """Raises NotImplementedError."""
         raise NotImplementedError(attr_name)
 
     def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
-        """Not supported."""
+        """Raises NotImplementedError."""
         raise NotImplementedError(method_name)
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-        """Never."""
+        """False for every environment, because none is wrapped."""
         return [False] * self.num_envs

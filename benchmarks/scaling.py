@@ -1,9 +1,9 @@
-"""How speed and memory go with the number of environments, how long a start takes, and what watching itself costs.
+"""Speed and memory over the number of environments, the time of a start, and the cost of curves and display.
 
-Ant: environment steps/s, PPO frames/s (horizon 16, minibatches of 2,048 or less) and resident memory for numEnvs from
-1 to 16,384. Then, for Cartpole: seconds from the command to the first finished iteration, and the share of an
-iteration that TensorBoard, the progress display and checkpoints take. There is no peer here: these are curves, not
-comparisons.
+For Ant, it measures environment steps/s, PPO frames/s (horizon 16, minibatches of at most 2,048) and resident memory
+for numEnvs from 1 to 16,384. For Cartpole, it measures the seconds from the command to the first finished iteration,
+and the share of an iteration that TensorBoard, the progress display and checkpoints take. There is no peer: these are
+curves, not comparisons.
 
     python -m benchmarks.scaling --quick
 """
@@ -32,17 +32,17 @@ STARTS = {"full": 5, "quick": 5, "toy": 1}
 
 
 def peak_mb() -> float:
-    """The largest resident memory of this process so far, MB."""
+    """The peak resident memory of this process so far, in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
 def env_steps(num_envs: int, seconds: float, plan: Plan) -> dict[str, float]:
-    """Environment steps/s of Ant."""
+    """Environment steps/s of Ant, and peak memory."""
     return {"per_s": env_rate("ant", num_envs, seconds, plan), "memory_mb": peak_mb()}
 
 
 def ppo_frames(num_envs: int, seconds: float) -> dict[str, float]:
-    """Frames/s of PPO on Ant, without curves and checkpoints."""
+    """Frames/s of PPO on Ant, without curves and checkpoints, and peak memory."""
     import torch
 
     from benchmarks.tasks import make
@@ -61,7 +61,7 @@ def ppo_frames(num_envs: int, seconds: float) -> dict[str, float]:
     def on_iteration(iteration: Iteration) -> None:
         seen.append(iteration)
         if len(seen) > 2 and sum(i.seconds for i in seen[1:]) > seconds:
-            learner.max_iterations = learner.epoch  # ends the training after this iteration
+            learner.max_iterations = learner.epoch  # ends training after this iteration
 
     learner.train(on_iteration)
     return {"per_s": sum(i.frames for i in seen[1:]) / sum(i.seconds for i in seen[1:]), "memory_mb": peak_mb()}
@@ -77,9 +77,9 @@ def start_up(poll: float) -> dict[str, float]:
 
 
 def shares(seconds: float) -> dict[str, float]:
-    """The share of a Cartpole training that curves, display and checkpoints take, with the default settings.
+    """The shares of a Cartpole training run that curves, display and checkpoints take, with the default settings.
 
-    Its stderr is a terminal, which another process empties, so that the display is drawn.
+    Its stderr is a terminal, so that the display is drawn; another process reads it.
     """
     from livegym.cfg.compose import compose
     from livegym.cfg.typed import to_typed

@@ -1,8 +1,8 @@
-"""What hours of running do to a training and to an endless test beside it: memory, open files, threads.
+"""Growth of memory, open files and threads of a training run and an endless test beside it, over hours.
 
-Two real command lines, Ant in training and `testGamesNum=0 checkpoint=latest` following it, are looked at every ten
-seconds. The slope is a least-squares line through the samples of the last two thirds, when every buffer has its size.
-There is no peer here: what is asked is whether a line rises.
+It runs two real command lines, a training run of Ant and a test with `testGamesNum=0 checkpoint=latest` that follows
+it, and takes a sample every ten seconds. The change per hour is the slope of a least-squares line through the last two
+thirds of the samples, when every buffer has its final size. There is no peer: the question is whether a value grows.
 
     python -m benchmarks.soak --minutes 30
 """
@@ -23,13 +23,13 @@ from benchmarks.harness import ROOT, arguments, begin, held_by, report
 TRAIN = [sys.executable, str(ROOT / "train.py")]
 TRAINING = ["config=train_headless", "task=Ant", "numEnvs=256", "maxIterations=1000000", "saveInterval=2"]
 TEST = ["config=test", "testGamesNum=0", "checkpoint=latest", "reloadInterval=0.5"]
-PERIOD = {"full": 10.0, "quick": 10.0, "toy": 1.0}  # s between looks
+PERIOD = {"full": 10.0, "quick": 10.0, "toy": 1.0}  # s between two samples
 MINUTES = {"quick": 2.0, "toy": 0.15}
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What a process held at a time."""
+    """The resources of a process at one time."""
 
     seconds: float
     memory_mb: float
@@ -38,7 +38,7 @@ class Sample:
 
 
 class Watched:
-    """A command in a directory of its own, and what it held over time."""
+    """A command in its own directory, and samples of its resources."""
 
     def __init__(self, given: list[str], cwd: Path, name: str) -> None:
         self.log = cwd / f"{name}.log"
@@ -47,13 +47,13 @@ class Watched:
         self.samples: list[Sample] = []
 
     def look(self, seconds: float) -> None:
-        """Takes one sample. Raises RuntimeError with the last lines of its output if the process has ended."""
+        """Takes one sample. Raises RuntimeError with the end of its output if the process has ended."""
         if self.process.poll() is not None:
             raise RuntimeError(f"{self.log.stem} ended with {self.process.returncode}:\n{self.log.read_text()[-2000:]}")
         self.samples.append(Sample(seconds, **held_by(self.process.pid)))
 
     def slope(self, what: str) -> float:
-        """Change an hour of `what`, over the last two thirds of the samples."""
+        """Change of `what` per hour over the last two thirds of the samples."""
         samples = self.samples[len(self.samples) // 3 :]
         values = [getattr(sample, what) for sample in samples]
         return 3600 * statistics.linear_regression([s.seconds for s in samples], values).slope
@@ -66,7 +66,7 @@ class Watched:
 
 
 def soak(minutes: float, period: float, cwd: Path) -> dict[str, Watched]:
-    """Runs both for some minutes; they have ended when this returns."""
+    """Runs both commands for `minutes`, and ends them."""
     begun = time.monotonic()
     sides = {"training": Watched(TRAINING, cwd, "training")}
     try:
@@ -97,13 +97,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="livegym-soak-") as name:
         sides = soak(minutes, PERIOD[options.effort], Path(name))
         reloads = (Path(name) / "test.log").read_text().count("now acting: version")
-    table, figures = [["process", "what", "first", "last", "slope an hour"]], {"minutes": minutes, "reloads": reloads}
+    table, figures = [["process", "what", "first", "last", "change per hour"]], {"minutes": minutes, "reloads": reloads}
     for side, watched in sides.items():
         for what in ("memory_mb", "files", "threads"):
             first, last = getattr(watched.samples[0], what), getattr(watched.samples[-1], what)
             table.append([side, what, f"{first:,.1f}", f"{last:,.1f}", f"{watched.slope(what):+,.2f}"])
             figures[f"{side}_{what}_per_h"] = watched.slope(what)
-    table.append(["test", "versions taken over", str(reloads), "", ""])
+    table.append(["test", "adopted versions", str(reloads), "", ""])
     report(options, table, figures)
 
 

@@ -1,15 +1,15 @@
-"""What watching costs: bytes for each client, processor time, and what a training beside it loses.
+"""The cost of watching: bytes per client, processor time, and the slowdown of a training run on the same machine.
 
-A server is `config=test_stream` with 4 environments in real time. Its clients are programs here that speak as a
-browser does, and do nothing else, so that what they take is not the server's:
+The server is `config=test_stream` with 4 environments in real time. The clients are programs in this file, which speak
+the protocol of a browser and do nothing else, so that their own cost is not counted:
 
-- `page`: the two WebSockets of an open page, the 3D scene and the news, with the compression that browsers ask for;
+- `page`: the two WebSockets of an open page, for the 3D scene and the state, with the compression of browsers;
 - `mjpeg`: the peer, `/stream` of the same server, 640x480, quality 80, which tools and old browsers read;
-- `nobody`: the server alone, whose own cost is that of playing.
+- `nobody`: the server without a client, whose cost is that of playing.
 
-Bytes are those on the wire. A CPU draws fewer than 30 pictures a second, so MJPEG is also reckoned at 30. `training`
-is an Ant training alone, beside a server without a client, beside one with a page, and with clips of its own policy
-every 20 iterations: frames/s.
+Bytes are counted on the wire. A CPU draws fewer than 30 pictures per second, so the result of MJPEG is also scaled to
+30. The training run is Ant; its frames/s are measured alone, beside a server without a client, beside a server with a
+page, and with clips of its own policy every 20 iterations.
 
     python -m benchmarks.stream --quick
 """
@@ -63,13 +63,13 @@ METRICS = {"cpu": "cores in use", "kB_s": "kB/s", "updates_s": "updates/s", "rea
 
 @dataclass(frozen=True)
 class Plan:
-    """How much of everything is measured."""
+    """The size of a measurement."""
 
-    seconds: float  # of serving; a training is measured for three times as long
-    settle: float = 3.0  # s until a client has all that there is at first
-    poll: float = POLL  # s between looks at a training's curve
+    seconds: float  # of serving; a training run is measured for three times as long
+    settle: float = 3.0  # s until a client has received the initial messages
+    poll: float = POLL  # s between two polls of a training curve
     clips_every: int = 20  # iterations
-    training: tuple[str, ...] = ()  # more settings of the training
+    training: tuple[str, ...] = ()  # further settings of the training run
 
 
 TOY_TRAINING = ("numEnvs=32", "train.horizon_length=16", "train.num_minibatches=1")
@@ -83,21 +83,21 @@ CAMERA = {
 
 
 class Counting(websockets.asyncio.client.ClientConnection):
-    """A WebSocket client that counts what comes over the wire."""
+    """A WebSocket client that counts the bytes it receives on the wire."""
 
     received = 0
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came."""
+        """Counts the received bytes, and processes them as usual."""
         Counting.received += len(data)
         super().data_received(data)
 
 
 class Server:
-    """`config=test_stream` in a process of its own."""
+    """A process that runs `config=test_stream`."""
 
     def __init__(self, played: Sequence[str], folder: Path) -> None:
-        """Serves on a free port; returns when it plays."""
+        """Starts the server on a free port; returns when it plays."""
         self.port = free_port()
         command = [sys.executable, str(ROOT / "train.py"), "config=test_stream", f"streamPort={self.port}"]
         self.process = subprocess.Popen(
@@ -106,17 +106,17 @@ class Server:
         deadline = time.monotonic() + 60
         while self.stats().get("phase") != "playing":
             if time.monotonic() > deadline or self.process.poll() is not None:
-                raise RuntimeError("the server does not play")
+                raise RuntimeError("the server did not start to play within 60 s")
             time.sleep(0.2)
 
     def stats(self) -> dict[str, Any]:
-        """What `/stats` says; nothing while it does not answer."""
+        """The answer of `/stats`; empty if the server does not respond."""
         with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self.port}/stats") as answer:
             return json.load(answer)
         return {}
 
     def cpu(self) -> float:
-        """Processor seconds so far, of all its threads."""
+        """Processor time so far of all its threads, in s."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -129,9 +129,9 @@ class Server:
 
 
 async def read_page(port: int, seconds: float, settle: float, began: Callable[[], None]) -> dict[str, float]:
-    """Bytes of an open page in a second; `began` is called when what comes at first has come.
+    """Bytes per second of an open page; `began` is called when the initial messages have arrived.
 
-    Raises RuntimeError if the server ends the page.
+    Raises RuntimeError if the server closes the connection.
     """
     connect = functools.partial(websockets.asyncio.client.connect, max_size=None, create_connection=Counting)
     server = f"ws://127.0.0.1:{port}"
@@ -148,14 +148,14 @@ async def read_page(port: int, seconds: float, settle: float, began: Callable[[]
         await asyncio.wait(readers, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         taken = time.perf_counter() - start
         if any(reader.done() for reader in readers):
-            raise RuntimeError("the page was cut off")
+            raise RuntimeError("the server closed the page's connection")
         for reader in readers:
             reader.cancel()
         return {"kB_s": Counting.received / taken / 1000}
 
 
 def _as_viser(message: dict[str, Any]) -> bytes:
-    """A message as viser's client sends it."""
+    """A message in the format of viser's client."""
     return msgspec.msgpack.encode(message)
 
 
@@ -165,7 +165,7 @@ async def _drain(socket: websockets.asyncio.client.ClientConnection) -> None:
 
 
 def read_mjpeg(port: int, seconds: float, settle: float, began: Callable[[], None]) -> dict[str, float]:
-    """Bytes of `/stream` in a second, pictures in a second, and bytes of a picture; `began` as in `read_page`."""
+    """Bytes and pictures per second of `/stream`, and bytes per picture; `began` as in `read_page`."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/stream?fps=30") as stream:
         deadline = time.perf_counter() + settle
         while time.perf_counter() < deadline:
@@ -182,7 +182,7 @@ def read_mjpeg(port: int, seconds: float, settle: float, began: Callable[[], Non
 
 
 def serve(client: str, task: str, plan: Plan) -> dict[str, float]:
-    """One server with one kind of client."""
+    """The cost of one server with one kind of client."""
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as folder, Server(PLAYED[task], Path(folder)) as server:
         time.sleep(plan.settle)
         found: dict[str, float] = {"kB_s": 0.0}
@@ -204,7 +204,7 @@ def serve(client: str, task: str, plan: Plan) -> dict[str, float]:
 
 
 def train(beside: str, plan: Plan) -> dict[str, float]:
-    """Frames/s of an Ant training, alone or beside a server."""
+    """Frames/s of an Ant training run, alone or beside a server."""
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name, _beside(beside, Path(name)):
         folder = Path(name) / "runs"
         folder.mkdir(exist_ok=True)
@@ -230,14 +230,14 @@ def _beside(what: str, folder: Path) -> Iterator[None]:
         try:
             yield
             if reader.poll() is not None or server.stats()["scene_clients"] != 1:
-                raise RuntimeError("the page beside the training was cut off")
+                raise RuntimeError("the server closed the connection of the page beside the training run")
         finally:
             reader.terminate()
             reader.wait()
 
 
 def main() -> None:
-    """The command line."""
+    """Prints the table; with --side, measures one side and prints its JSON."""
     parser = arguments(__doc__ or "")
     parser.add_argument("--task", default="Cartpole", choices=PLAYED, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -268,14 +268,14 @@ def _sides(options: argparse.Namespace, names: Sequence[str], extra: Sequence[st
 
 def _served(options: argparse.Namespace, task: str, table: list[list[str]], figures: dict[str, float]) -> None:
     rounds = _sides(options, CLIENTS, ["--task", task])
-    for metric, words in METRICS.items():
+    for metric, meaning in METRICS.items():
         found = summary(rounds, metric)
-        table.append([f"{task}: {words}", *(str(found[client]) for client in CLIENTS)])
+        table.append([f"{task}: {meaning}", *(str(found[client]) for client in CLIENTS)])
         figures |= {f"{task}_{metric}_{client}": found[client].median for client in CLIENTS}
     pictures = summary([{"mjpeg": r["mjpeg"]} for r in rounds], "kB_picture")["mjpeg"].median
     at_30 = MJPEG_FPS * pictures
     ratio = at_30 / figures[f"{task}_kB_s_page"]
-    table.append([f"{task}: MJPEG at 30/s, kB/s; the page takes 1/x of it", "", f"1/{ratio:.0f}", f"{at_30:,.0f}"])
+    table.append([f"{task}: MJPEG at 30/s, kB/s; the page needs 1/x of it", "", f"1/{ratio:.0f}", f"{at_30:,.0f}"])
     figures[f"{task}_mjpeg_over_page"] = ratio
 
 
@@ -284,8 +284,8 @@ def _trained(options: argparse.Namespace, table: list[list[str]], figures: dict[
     rounds = _sides(options, sides)
     found = summary(rounds, "frames_s")
     alone, *beside = (str(found[name]) for name in sides)
-    table.append(["Ant training alone, frames/s", alone, "", ""])
-    table.append(["Ant training, frames/s: beside a server, beside one with a page, with clips", *beside])
+    table.append(["Ant training run alone, frames/s", alone, "", ""])
+    table.append(["Ant training run, frames/s: beside a server, beside one with a page, with clips", *beside])
     figures |= {name: found[name].median for name in sides}
 
 

@@ -1,4 +1,4 @@
-"""The parts of `benchmarks/hot_swap.py` that run several processes: torn vectors, and control loops beside a writer."""
+"""The parts of `benchmarks/hot_swap.py` with several processes: torn vectors, and control loops beside a writer."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from livegym.weights.bus_reader import BusReader, Publication
 from livegym.weights.follow import FollowSource
 from livegym.weights.publish import Publisher
 
-STEADY = 0.2871  # s between publications: no multiple of the control period, or all would come at the same moment of it
+STEADY = 0.2871  # s between publications; not a multiple of the control period, so that their phase varies
 Model = dict[str, torch.Tensor]
 
 
 class Unchecked(BusReader):
-    """The control: believes every copy."""
+    """The control of the comparison: a reader that accepts every copy without a check."""
 
     def _believes(self) -> bool:
         return True
 
 
 def filled(model: Model, number: float) -> Model:
-    """The model with every element `number`."""
+    """A copy of the model in which every element is `number`."""
     return {name: torch.full_like(value, number) for name, value in model.items()}
 
 
 def is_whole(model: Model, number: float) -> bool:
-    """Whether every element is `number`."""
+    """True if every element is `number`."""
     return all(bool((value == number).all()) for value in model.values())
 
 
@@ -72,7 +72,7 @@ def _read(kind: type[BusReader], file: Path, out: Any) -> None:
 
 
 def torn_vectors(kind: type[BusReader], count: int) -> dict[str, float]:
-    """Vectors that were not whole, in `count` publications at full speed, with two readers."""
+    """The number of mixed versions that two readers see in `count` publications at full speed."""
     context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory(prefix="livegym-bench-", dir="/dev/shm") as name:
         file = Path(name) / "bus"
@@ -120,7 +120,7 @@ def _fill_steadily(shared: Model, end: Any) -> None:
 
 @contextmanager
 def process(target: Callable[..., None], *given: Any) -> Any:
-    """A process beside; ended with the block."""
+    """Runs `target` in another process until the end of the `with` block."""
     context = multiprocessing.get_context("fork")
     end = context.Event()
     child = context.Process(target=target, args=(*given, end))
@@ -133,7 +133,7 @@ def process(target: Callable[..., None], *given: Any) -> Any:
 
 
 def ours(world: World, seconds: float, period: float) -> dict[str, float]:
-    """Latency of the loop while a training beside it publishes every `period` s."""
+    """Latency of the loop while another process publishes every `period` s."""
     live = world.live(world.write(1))
     spec = spec_of(world.env).to_dict()
     waits: list[float] = []
@@ -156,10 +156,8 @@ def _loop(
     made: Callable[[], float | None] = lambda: None,
     waits: list[float] | None = None,
 ) -> tuple[list[float], list[float]]:
-    """Milliseconds of each control step at 60 Hz, and of those that began with a swap."""
-    obs = world.env.reset()["policy"]
-    times = []
-    at_swap = []
+    """Milliseconds of each control step at 60 Hz, and of the steps that began with a swap."""
+    obs, times, at_swap = world.env.reset()["policy"], [], []
     due = time.perf_counter()
     end = due + seconds + 1.0
     while due < end:
@@ -179,11 +177,11 @@ def _loop(
 
 
 def naive(world: World, seconds: float, locked: bool) -> dict[str, float]:
-    """load_state_dict from shared memory into the acting model, again and again, in a thread."""
+    """Latency of the loop while a thread keeps calling load_state_dict from shared memory on the acting model."""
     policy = world.make_policy()
     shared = {name: value.float().clone().share_memory_() for name, value in world.weights.items()}
     lock = threading.Lock() if locked else nullcontext()
-    end, acted = threading.Event(), [0, 0]  # steps, and those on a mixture
+    end, acted = threading.Event(), [0, 0]  # steps, and steps that acted on a mixture
 
     def load() -> None:
         while not end.is_set():
@@ -207,7 +205,7 @@ def naive(world: World, seconds: float, locked: bool) -> dict[str, float]:
 
 
 def latency(side: str, size: str, seconds: float) -> dict[str, float]:
-    """One side of the comparison of loops."""
+    """Latency of the control loop of one side."""
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
         world = World(UNITS[size], Path(name))
         if side == "quiet":

@@ -1,7 +1,7 @@
-"""Gymnasium's MuJoCo environments as bare benchmark tasks: same models, observations, rewards, endings and resets.
+"""Gymnasium's MuJoCo environments as benchmark tasks: same models, observations, rewards, terminations and resets.
 
-They are not in the task table: nobody trains them here, they only say what a peer's step computes, so that both sides
-of a comparison do the same work.
+They are not in the task registry, because they are not meant for training. They compute what a peer's step computes, so
+that both sides of a comparison do the same work.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ASSETS = Path(find_spec("gymnasium").origin).parent / "envs" / "mujoco" / "asset
 
 @dataclass(frozen=True)
 class NoParams:
-    """Nothing to set."""
+    """A task without parameters."""
 
 
 class GymnasiumTask(Task):
@@ -38,48 +38,48 @@ class GymnasiumTask(Task):
 
     @property
     def action_spec(self) -> Box:
-        """As many as the model has motors."""
+        """One action for each motor of the model."""
         return Box(self.actions)
 
     def model_path(self) -> Path:
-        """Gymnasium's model."""
+        """The path of Gymnasium's model."""
         return ASSETS / self.model
 
 
 class HalfCheetah(GymnasiumTask):
-    """HalfCheetah-v5: run forward; never ends early."""
+    """HalfCheetah-v5: run forward. There is no termination."""
 
     model = "half_cheetah.xml"
     actions = 6  # torques
 
     def bind(self, sim: Simulator) -> None:
-        """Remembers where it was."""
+        """Allocates the previous position."""
         self.sim = sim
         self.x_before = self.buffer(sim, "x_before")
 
     def reset(self, env_ids: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Uniform positions, normal velocities."""
+        """Draws uniform positions and normal velocities."""
         n = len(env_ids)
         return 0.1 * (2 * torch.rand(n, 9, generator=rng) - 1), 0.1 * torch.randn(n, 9, generator=rng)
 
     def control(self, action: Tensor) -> Tensor:
-        """Torques as they are."""
+        """Uses the actions as torques."""
         self.x_before.copy_(self.sim.qpos[:, 0])
         return action
 
     def observe(self, state: Simulator) -> dict[str, Tensor]:
-        """17 numbers."""
+        """Returns 17 numbers."""
         return {"pose": state.qpos[:, 1:], "velocity": state.qvel}
 
     def reward(self, state: Simulator, action: Tensor) -> dict[str, Tensor]:
-        """Speed minus effort."""
+        """Rewards speed, and penalises control effort."""
         return {
             "forward": (state.qpos[:, 0] - self.x_before) / state.control_dt,
             "control": action.square().sum(1),
         }
 
     def terminate(self, state: Simulator) -> dict[str, Tensor]:
-        """Never."""
+        """Defines no terminations."""
         return {}
 
 
@@ -90,38 +90,38 @@ class InvertedPendulum(GymnasiumTask):
     actions = 1  # a force; the peer's range is +-3, ours +-1
 
     def bind(self, sim: Simulator) -> None:
-        """Positions and velocities are enough."""
+        """Does nothing, because the task needs only positions and velocities."""
 
     def reset(self, env_ids: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Nearly upright."""
+        """Draws states that are nearly upright."""
         noise = 0.01 * (2 * torch.rand(len(env_ids), 4, generator=rng) - 1)
         return noise[:, :2], noise[:, 2:]
 
     def control(self, action: Tensor) -> Tensor:
-        """To the model's range."""
+        """Scales the actions to the model's range."""
         return 3 * action
 
     def observe(self, state: Simulator) -> dict[str, Tensor]:
-        """4 numbers."""
+        """Returns 4 numbers."""
         return {"pose": state.qpos, "velocity": state.qvel}
 
     def reward(self, state: Simulator, action: Tensor) -> dict[str, Tensor]:
-        """One a step while upright."""
+        """Gives 1 per step while the pole is upright."""
         return {"upright": (state.qpos[:, 1].abs() <= 0.2).float()}
 
     def terminate(self, state: Simulator) -> dict[str, Tensor]:
-        """More than 0.2 rad off."""
+        """Ends the episode if the pole is more than 0.2 rad from upright."""
         return {"fell": state.qpos[:, 1].abs() > 0.2}
 
 
 class Humanoid(GymnasiumTask):
-    """Humanoid-v5: run forward, stay up."""
+    """Humanoid-v5: run forward without falling."""
 
     model = "humanoid.xml"
     actions = 17  # torques; the peer's range is +-0.4, ours +-1
 
     def bind(self, sim: Simulator) -> None:
-        """Inertias, velocities and external forces of all bodies; the gears of the motors."""
+        """Binds inertias, velocities and external forces of all bodies, and the gears of the motors."""
         sim.require("cinert", "cvel", "cfrc_ext")
         self.sim = sim
         model = sim.world.model
@@ -131,17 +131,17 @@ class Humanoid(GymnasiumTask):
         self.x_before = self.buffer(sim, "x_before")  # (N,) m, of the centre of mass
 
     def reset(self, env_ids: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-        """The model's pose, with uniform noise."""
+        """Sets the model's pose with uniform noise."""
         state = self.start + 0.01 * (2 * torch.rand(len(env_ids), len(self.start), generator=rng) - 1)
         return state[:, :24], state[:, 24:]
 
     def control(self, action: Tensor) -> Tensor:
-        """To the model's range."""
+        """Scales the actions to the model's range."""
         self.x_before.copy_(self._centre(self.sim))
         return 0.4 * action
 
     def observe(self, state: Simulator) -> dict[str, Tensor]:
-        """348 numbers. Each joint has one motor, so that its actuator force is gear times control."""
+        """Returns 348 numbers. Each joint has one motor, so its actuator force is gear times control."""
         return {
             "pose": state.qpos[:, 2:],
             "velocity": state.qvel,
@@ -152,7 +152,7 @@ class Humanoid(GymnasiumTask):
         }
 
     def reward(self, state: Simulator, action: Tensor) -> dict[str, Tensor]:
-        """Run, stay up, spend little, tread lightly."""
+        """Rewards speed and staying upright, and penalises control effort and contact forces."""
         return {
             "forward": (self._centre(state) - self.x_before) / state.control_dt,
             "healthy": (~self._unhealthy(state)).float(),
@@ -161,11 +161,11 @@ class Humanoid(GymnasiumTask):
         }
 
     def terminate(self, state: Simulator) -> dict[str, Tensor]:
-        """Too low or too high."""
+        """Ends the episode if the torso is too low or too high."""
         return {"unhealthy": self._unhealthy(state)}
 
     def _centre(self, state: Simulator) -> Tensor:
-        """(N,) m: x of the centre of mass. cinert has the torso's mass times its offset from there."""
+        """(N,) m: x of the centre of mass. cinert holds the torso's mass times its offset from the centre of mass."""
         w, x, y, z = state.qpos[:, 3:7].unbind(1)
         dx, _, dz = self.torso_centre  # in the torso's frame
         torso_x = state.qpos[:, 0] + (1 - 2 * (y * y + z * z)) * dx + 2 * (x * z + w * y) * dz
@@ -178,13 +178,13 @@ class Humanoid(GymnasiumTask):
 
 @dataclass(frozen=True)
 class Bench:
-    """One environment with its settings and the peer's name of it."""
+    """One environment, with its settings and the peer's name for it."""
 
     task: type[Task]
     params: object
     peer: str
     decimation: int
-    steps: int  # an episode
+    steps: int  # per episode
     timestep: float  # s
     policy: tuple[str, ...]
     rewards: dict[str, float]

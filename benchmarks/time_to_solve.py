@@ -1,11 +1,11 @@
-"""Seconds until a task is learned, from the command to the first curve point that says so.
+"""Seconds until a task is learned, from the command to the first curve point that reaches the threshold.
 
-Cartpole to a mean return of 475 over the last 100 episodes: `train.py` beside Stable-Baselines3 with rl-zoo's settings
-on the same task. Ant to 500 and to 1000: `train.py` with our settings beside rl_games with those that it ships for Ant
-on EnvPool (its learning settings; one thread and no compiling, which is faster here); the same mean on both sides
-(the undiscounted return of the last 100 training episodes).
+Cartpole must reach a mean return of 475 over the last 100 episodes: `train.py` against Stable-Baselines3 with rl-zoo's
+settings on the same task. Ant must reach 500 and 1000: `train.py` with our settings against rl_games with the settings
+that it ships for Ant on EnvPool (its learning settings; one thread and no compiling, which is faster here). The mean is
+the same on both sides (the undiscounted return of the last 100 training episodes).
 
-Each round is a training with another seed. Times are given with the start of the process (imports, compiling) and
+Each round is a training run with another seed. Times are given with the start of the process (imports, compiling) and
 without it (from the first point of the curves).
 
     python -m benchmarks.time_to_solve --quick
@@ -25,7 +25,7 @@ from benchmarks.trainings import OURS, PEERS, POLL, TOY_POLL, Training
 
 @dataclass(frozen=True)
 class Problem:
-    """What has to be reached, by whom, and when it is given up."""
+    """The thresholds to reach, the two sides, and the time limit."""
 
     thresholds: tuple[float, ...]  # mean return
     peer: str
@@ -63,7 +63,7 @@ TOY_THRESHOLD = -1e6  # the first point of any curve reaches it
 
 
 def chosen(options: argparse.Namespace) -> dict[str, Problem]:
-    """The problems that are to be measured; with --toy, each is solved by its first point, with one seed."""
+    """The problems to measure. With --toy, each has one seed, and the first point of a curve solves it."""
     found = {name: problem for name, problem in PROBLEMS.items() if options.problem in (None, name)}
     if options.effort == "toy":
         return {name: replace(p, thresholds=(TOY_THRESHOLD,), seeds=1) for name, p in found.items()}
@@ -90,7 +90,7 @@ def solve(problem: Problem, side: str, seed: int, poll: float) -> dict[str, floa
 def main() -> None:
     """Prints the table; with --side, measures one side of one problem and prints its JSON."""
     parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--problem", choices=list(PROBLEMS), help="only this one")
+    parser.add_argument("--problem", choices=list(PROBLEMS), help="measure only this problem")
     parser.add_argument("--seed", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.side:
@@ -105,19 +105,19 @@ def main() -> None:
             extra = ["--problem", name, "--seed", str(seed), *effort(options)]
             sides = {s: Side("benchmarks.time_to_solve", extra, needs=NEEDS.get(s, "")) for s in problem.commands}
             rounds += measure(present(options, sides), 1, not options.force)
-        if options.effort == "toy":  # the start is all there is, and a peer may be missing
+        if options.effort == "toy":  # only the start is measured, and a peer may be missing
             first = summary(rounds, f"seconds_{TOY_THRESHOLD:g}")
             table.append([f"{name}, first point", *(str(first.get(s, "skipped")) for s in problem.commands), "", ""])
             continue
         for threshold in problem.thresholds:
             key = f"{threshold:g}"
             missed = {s: sum(not r[s][f"reached_{key}"] for r in rounds) for s in problem.commands}
-            words = "".join(f" ({s} missed it {m}x)" for s, m in missed.items() if m)
+            misses = "".join(f" ({s} missed it {m}x)" for s, m in missed.items() if m)
             times = summary(rounds, f"seconds_{key}")
             whole = ratios(rounds, f"seconds_{key}", "livegym", problem.peer)
             training = ratios(rounds, f"training_seconds_{key}", "livegym", problem.peer)
             found = (times["livegym"], times[problem.peer], whole, training)
-            table.append([f"{name} {key}{words}", *map(str, found)])
+            table.append([f"{name} {key}{misses}", *map(str, found)])
             label = f"{problem.peer}_{name}" + (f"_{key}" if len(problem.thresholds) > 1 else "")
             figures[f"ratio_{label}_time"] = whole.median
             figures[f"ratio_{label}_training_time"] = training.median

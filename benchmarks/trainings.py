@@ -1,7 +1,7 @@
-"""Whole trainings as processes, ours and the peers', measured by the same thing: the curves that they write.
+"""Complete training runs as processes, ours and the peers', which are measured by the curves that they write.
 
-Both write TensorBoard events, each with its wall-clock time and its step in frames, so a speed and a time to a reward
-are read from the same kind of file on both sides and include all that a training does.
+Both write TensorBoard events, each with its wall-clock time and its step in frames. So a speed or a time to a reward is
+read from the same kind of file on both sides, and includes everything that a training run does.
 
     training = Training([*OURS, "task=Ant"], folder, tag="rewards/step", seed=1)
     curve = training.run(enough=lambda c: c.value[-1] >= 500, limit=900)
@@ -24,13 +24,13 @@ from benchmarks.harness import ROOT
 
 OURS = (sys.executable, "train.py", "config=train_headless")
 PEERS = (sys.executable, "-m", "benchmarks.peers")
-POLL = 5.0  # s between looks at the curves; reading them takes tens of milliseconds, on either side
+POLL = 5.0  # s between two polls of the curves; reading them takes tens of milliseconds, on either side
 TOY_POLL = 0.5  # s
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One scalar over a training."""
+    """One scalar over a training run."""
 
     wall: Sequence[float] = ()  # s, wall clock
     frame: Sequence[int] = ()
@@ -52,7 +52,7 @@ class Curve:
 
 
 def read_curve(folder: Path, tag: str) -> Curve:
-    """The scalar `tag` out of the event files anywhere below `folder`; empty if there is none yet."""
+    """The scalar `tag` in the event files anywhere below `folder`; empty if there is none yet."""
     from tensorboard.backend.event_processing.event_accumulator import SCALARS, EventAccumulator
 
     events = []
@@ -65,19 +65,19 @@ def read_curve(folder: Path, tag: str) -> Curve:
 
 @dataclass
 class Training:
-    """A command, OURS or PEERS with more words, that writes below `folder`; ended as soon as its curve shows enough."""
+    """A command (OURS or PEERS with more arguments) that writes below `folder`, and ends when its curve is enough."""
 
     command: Sequence[str]
     folder: Path
     tag: str
     seed: int = 1
-    poll: float = POLL  # s between looks at the curve
+    poll: float = POLL  # s between two polls of the curve
     start: float = 0.0  # s, wall clock, when the process was started
 
     def run(self, enough: Callable[[Curve], bool], limit: float) -> Curve:
-        """Runs until `enough` says so, the command ends, or `limit` seconds have passed; the curve up to there.
+        """Runs until `enough` is true, the command ends, or `limit` seconds have passed; returns the curve so far.
 
-        Raises RuntimeError with the output if the command failed by itself.
+        Raises RuntimeError with the output if the command itself failed.
         """
         log = self.folder / "output.txt"
         with log.open("w") as output:
@@ -104,7 +104,7 @@ class Training:
         return read_curve(self.folder, self.tag)
 
     def _where(self) -> list[str]:
-        """Folder and seed in the command's own words."""
+        """Folder and seed as arguments of the command."""
         if tuple(self.command[: len(OURS)]) == OURS:
             return [f"runsDir={self.folder}", f"seed={self.seed}"]
         return ["--folder", str(self.folder), "--seed", str(self.seed)]

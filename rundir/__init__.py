@@ -1,1 +1,1 @@
-"""What a run keeps on disk: its directory, lock and links, its checkpoints, and how one of them is chosen."""
+"""What a run keeps on disk: its directory, its lock, its links, its checkpoints, and how a checkpoint is chosen."""

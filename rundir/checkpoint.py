@@ -1,10 +1,10 @@
-"""Checkpoints: everything that other parts of livegym use of them, in one place.
+"""Checkpoints: everything that other parts of livegym need, in one place.
 
     path = write_checkpoint(run.nn, state, CheckpointMeta(...))     # checkpoint_io.py: one file
     usable = newest_usable(run)                                     # listing.py: which one
     prune(run.nn, keep_last=5)                                      # retention.py: which ones stay
 
-How bytes of unknown origin are read is in `safe_load.py`; what `checkpoint=latest` means in `select.py`.
+`safe_load.py` reads bytes of unknown origin; `select.py` defines what `checkpoint=latest` means.
 """
 
 from livegym.rundir.checkpoint_io import (

@@ -1,11 +1,11 @@
-"""One checkpoint: its name, what is in it, how it is written and read.
+"""One checkpoint: its name and its content, and how it is written and read.
 
     path = write_checkpoint(run.nn, state, CheckpointMeta(task="Ant", run_id=run.run_id, version=7, epoch=7, ...))
-    state = read_checkpoint(path)      # raises CheckpointError with one line for whatever is wrong
+    state = read_checkpoint(path)      # raises CheckpointError, whose one line says what is wrong
 
 `Ant_v7_ep7.pth` holds `model` (parameters and buffers), `config`, `spec`, the learner's state and, under `livegym`, the
-metadata. Beside it lies `Ant_v7_ep7.pth.json`, for people and quick looks. Both are complete or absent, and a name is
-never written twice. Inside are only tensors and plain Python values.
+metadata. Its sidecar `Ant_v7_ep7.pth.json` can be read by people and without loading the checkpoint. Both files are
+complete or absent, and a name is never written twice. A checkpoint holds only tensors and plain Python values.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def _installed(package: str) -> str:
 
 @dataclass(frozen=True)
 class CheckpointMeta:
-    """What a checkpoint is.
+    """Metadata of a checkpoint.
 
-    `score` is what "best" compares: the mean return of finished episodes, or the mean reward of a continuous run's
-    decisions; None if there is none yet. One that is not a finite number counts as none: it would stop "best" for good.
-    In files, `score` and `best_score` are called `reward` and `best_reward`.
+    The best checkpoint is the one with the highest `score`: the mean return of finished episodes, or the mean reward
+    of a continuous run's decisions; None if there is none yet. A non-finite score is stored as None, because no later
+    score could beat it. In files, `score` and `best_score` are called `reward` and `best_reward`.
     """
 
     task: str
@@ -72,7 +72,7 @@ class CheckpointMeta:
             object.__setattr__(self, name, known)
 
     def to_dict(self) -> dict[str, Any]:
-        """As it stands in files."""
+        """The metadata under the keys that files use."""
         return {key: getattr(self, name) for name, key in _STORED.items()}
 
 
@@ -87,7 +87,7 @@ def meta_of(state: dict[str, Any]) -> CheckpointMeta | None:
     """The metadata in a checkpoint's state; None in a plain rl_games file.
 
     Raises:
-        CheckpointError: it is there and a value is missing, of the wrong type, or of a newer format.
+        CheckpointError: the metadata lacks a value, has one of the wrong type, or is of a newer format.
     """
     stored = state.get(META_KEY)
     if stored is None:
@@ -116,7 +116,7 @@ def sidecar_of(path: Path) -> Path:
 
 
 def score_of(path: Path) -> float | None:
-    """The score in a checkpoint's sidecar; None if there is none, or no sidecar that can be read."""
+    """The score in a checkpoint's sidecar; None if it has no score, or if the sidecar cannot be read."""
     score = read_json_dict(sidecar_of(path)).get(_STORED["score"])
     return float(score) if isinstance(score, (int, float)) else None
 
@@ -124,12 +124,12 @@ def score_of(path: Path) -> float | None:
 def write_checkpoint(nn_dir: Path, state: dict[str, Any], meta: CheckpointMeta) -> Path:
     """Writes a checkpoint and its sidecar; returns the checkpoint's path.
 
-    `state` has `model` (name -> tensor), `config`, `spec` and whatever the learner needs to go on.
+    `state` has `model` (name -> tensor), `config`, `spec` and whatever the learner needs to resume.
 
     Raises:
-        NotFinite: the model is not finite; nothing was written.
-        CheckpointError: the name was written before; nothing was written.
-        TypeError: a value is neither a tensor nor plain Python; named by its keys.
+        NotFinite: the model has NaN or Inf; nothing was written.
+        CheckpointError: a checkpoint of this name exists; nothing was written.
+        TypeError: a value is neither a tensor nor plain Python; the message names its keys.
         OSError: it could not be written (disk full); nothing is left behind.
     """
     path = nn_dir / f"{meta.task}_v{meta.version}_ep{meta.epoch}.pth"
@@ -143,7 +143,7 @@ def write_checkpoint(nn_dir: Path, state: dict[str, Any], meta: CheckpointMeta) 
         raise CheckpointError(f"{path}: exists; a checkpoint's name is never written twice") from error
     finally:
         for temporary in staged:
-            discard(temporary)  # gone already where all went well
+            discard(temporary)  # after a success they are gone already
     return path
 
 
@@ -158,12 +158,12 @@ def _commit_both(path: Path, staged: list[Path]) -> None:
 
 def _serialise(name: str, state: dict[str, Any]) -> bytes:
     data = to_bytes(plain_copy(state, "state"))
-    _state_in(name, data)  # what cannot be read must not be written
+    _state_in(name, data)  # a checkpoint that cannot be read back must not be written
     return data
 
 
 def to_bytes(plain: Any) -> bytes:
-    """The `.pth` of tensors and plain values."""
+    """The bytes of a `.pth` with these tensors and plain values."""
     buffer = io.BytesIO()
     torch.save(plain, buffer)
     return buffer.getvalue()
@@ -178,10 +178,10 @@ def _sidecar(data: bytes, meta: CheckpointMeta) -> bytes:
 
 
 def plain_copy(value: Any, name: str) -> Any:
-    """`value` with tensors detached, on the CPU and without the rest of a larger storage that they are views of.
+    """`value` with its tensors detached, on the CPU, and copied out of any larger storage that they are views of.
 
     Raises:
-        TypeError: something in it is neither a tensor nor plain Python (NumPy values included); named by its keys.
+        TypeError: a value is neither a tensor nor plain Python (e.g. a NumPy value); the message names its keys.
     """
     kind = type(value)
     if kind in _SCALARS:
@@ -207,7 +207,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     come without the prefix of torch.compile.
 
     Raises:
-        CheckpointError: in one line, the file and what is wrong with it, for whatever the file holds.
+        CheckpointError: names in one line the file and what is wrong with it, whatever the file holds.
     """
     path = _without_links(path)
     data = read_bytes(path)
@@ -218,7 +218,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 def _without_links(path: Path) -> Path:
     try:
         return Path(os.path.realpath(path))
-    except ValueError:  # a NUL in the name; opening it says so
+    except ValueError:  # a NUL in the name; opening the file reports it
         return path
 
 
@@ -226,10 +226,10 @@ def read_bytes(path: Path) -> bytes:
     """The content of a regular file.
 
     Raises:
-        CheckpointError: it is gone, not a file, or cannot be read.
+        CheckpointError: the file is gone, is not a regular file, or cannot be read.
     """
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for ever
+        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would block forever
             raise CheckpointError(f"{path.name}: is not a file")
         return path.read_bytes()
     except (OSError, ValueError, MemoryError) as error:
@@ -242,7 +242,7 @@ def _check_sidecar(path: Path, data: bytes) -> None:
         sidecar = read_json(sidecar_of(path))
         agrees = (sidecar["bytes"], sidecar["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
     except FileNotFoundError:
-        return  # the file's own checksums must do
+        return  # the zip's own checksums still protect the file
     except (OSError, ValueError, LookupError, TypeError):
         agrees = False
     if not agrees:
@@ -284,12 +284,12 @@ def _checked_model(model: dict[Any, Any]) -> dict[str, torch.Tensor]:
 def _is_finite(tensor: torch.Tensor) -> bool:
     try:
         return bool(torch.isfinite(tensor).all())
-    except LOAD_ERRORS as error:  # a kind of number that torch cannot judge
-        raise CheckpointError(f"has a tensor of an unusable kind ({in_one_line(error)})") from error
+    except LOAD_ERRORS as error:  # torch cannot check this dtype
+        raise CheckpointError(f"has a tensor of an unsupported dtype ({in_one_line(error)})") from error
 
 
 def checkpoint_fingerprint(path: Path) -> Hashable:
-    """Changes whenever the file or its sidecar does (size, time or inode): the time to try again."""
+    """A value that changes whenever the file or its sidecar does (size, time or inode); then reading can be retried."""
     path = _without_links(path)
     return tuple(_stamp(p) for p in (path, sidecar_of(path)))
 

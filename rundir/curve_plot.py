@@ -10,7 +10,7 @@ from livegym.rundir.run import Run
 from livegym.utils.errors import UserError, did_you_mean
 
 FORMATS = (".png", ".svg", ".pdf")
-POINTS = 1000  # of a curve that are drawn; more are thinned
+POINTS = 1000  # drawn per curve; longer curves are subsampled
 
 
 def read_curve(run: Run, tag: str) -> tuple[list[int], list[float]]:
@@ -31,9 +31,10 @@ def _events(run: Run) -> Any:  # tensorboard has no types
 
 
 def draw_curves(runs: Sequence[Run], picture: Path, tag: str) -> int:
-    """Writes a PNG, SVG or PDF by the picture's name; returns how many runs had the curve.
+    """Writes a PNG, SVG or PDF, as the picture's suffix says; returns how many runs had the curve.
 
-    Raises UserError if no run has it (naming those that there are), or if the picture cannot be written.
+    Raises UserError if no run has the curve (the message lists the tags that exist), or if the picture cannot be
+    written.
     """
     if picture.suffix not in FORMATS:
         raise UserError(f"runsPlot={picture}: the name must end with one of {', '.join(FORMATS)}.")
@@ -42,8 +43,8 @@ def draw_curves(runs: Sequence[Run], picture: Path, tag: str) -> int:
     if not curves:
         tags = sorted({t for run in runs for t in _events(run).Tags()["scalars"]})
         raise UserError(
-            f"runsTag={tag}: none of {len(runs)} runs has such a curve. "
-            f"There are: {', '.join(tags) or 'none'}.{did_you_mean(tag, tags)}"
+            f"runsTag={tag}: none of {len(runs)} runs has this curve. "
+            f"Available: {', '.join(tags) or 'none'}.{did_you_mean(tag, tags)}"
         )
     import matplotlib
 

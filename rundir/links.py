@@ -1,12 +1,12 @@
-"""A name that points to the newest of something: a relative link, and a text twin where links do not survive.
+"""Pointers such as `latest_train`: a relative symbolic link, and a text twin in case links do not survive a copy.
 
     point(runs / "latest_train", runs / "Ant_train_20250801_095943")
     read_pointer(runs / "latest_train")     # -> runs/Ant_train_20250801_095943
 
-The link is relative, so it is right on the machine that `runs/` is copied to. It is replaced by renaming a new link
-over it: a reader never sees it missing, and no link is made inside the directory behind it. The twin
-(`latest_train.txt`) holds the same text for systems that refuse links. A pointer is a convenience: nothing here stops a
-training.
+The link is relative, so it stays valid if `runs/` is copied to another machine. It is replaced by renaming a new link
+over it, so a reader never sees it missing, and no link is created inside the directory that it points to. The twin
+(`latest_train.txt`) holds the same text for systems without links. A pointer is a convenience: no failure here stops a
+training run.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from livegym.utils.files import atomic_write_text, commit, discard, read_first_l
 
 
 def twin_of(link: Path) -> Path:
-    """The text file beside `link` that says the same."""
+    """The text file beside `link` that names the same target."""
     return link.with_suffix(".txt")
 
 
 def point(link: Path, target: Path) -> None:
-    """Makes `link` and its twin point to `target`, atomically; what fails is warned of once and never raised.
+    """Makes `link` and its twin point to `target`, atomically. A failure is logged once as a warning and never raised.
 
     A real directory with the link's name is left alone. A plain file or another link is replaced.
     """
@@ -36,7 +36,7 @@ def point(link: Path, target: Path) -> None:
     except OSError as error:
         warn_once(f"{twin_of(link)} could not be written ({error.strerror or error})")
     if not linked and link.is_symlink():
-        discard(link)  # an outdated link would win over the new twin
+        discard(link)  # an outdated link would take precedence over the new twin
 
 
 def _relative(link: Path, target: Path) -> str:
@@ -53,15 +53,15 @@ def _replace_link(link: Path, text: str) -> bool:
         os.symlink(text, temporary)
         commit(temporary, link)
     except OSError as error:
-        warn_once(f"{link} could not be made ({error.strerror or error}); {twin_of(link).name} is used instead")
+        warn_once(f"{link} could not be created ({error.strerror or error}); {twin_of(link).name} is used instead")
         return False
     return True
 
 
 def read_pointer(link: Path) -> Path | None:
-    """What `link`, or else its twin, points to; None if neither leads to something that exists.
+    """The target of `link`, or else of its twin; None if neither target exists.
 
-    Absolute targets that were right on another machine are looked up by their last part beside the link.
+    An absolute target from another machine is looked up beside the link, by its last part.
     """
     for text in _texts(link):
         for candidate in _candidates(link, text):

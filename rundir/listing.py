@@ -1,11 +1,11 @@
-"""Which checkpoints a run has, and which one is the newest.
+"""The checkpoints of a run, and which one is the newest.
 
-    list_checkpoints(run)[0]                    # the newest by (version, epoch), unopened
-    newest_usable(run)                          # the newest that verifies, loaded; None without one
+    list_checkpoints(run)[0]                    # the newest by (version, epoch), not opened
+    newest_usable(run)                          # the newest that verifies, loaded; None if none does
 
-Newest means the highest (version, epoch), never the order of names (`ep_90` against `ep_1000`) nor file times, which
-rsync keeps and clocks disagree on. Our own names say both numbers; foreign files (rl_games') say the epoch in the name
-or inside and count as of that version. Reading changes nothing.
+The newest has the highest (version, epoch). Names do not sort that way (`ep_90`, `ep_1000`), and file times are no
+guide: rsync preserves them, and clocks disagree. livegym's own names contain both numbers. Files of rl_games have the
+epoch in their name or content, and it counts as their version too. Nothing here modifies a file.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from livegym.utils.files import read_json_dict
 BEST = "best.pth"
 _FOREIGN_EPOCH = re.compile(r"_ep_(\d+)(?!\d)")
 ENV_STATE = re.compile(r"env_state_v(\d+)\.pt")
-_UNKNOWN = -1  # sorts after everything that says its epoch
+_UNKNOWN = -1  # sorts after every file whose epoch is known
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A file that looks like a checkpoint; nothing is known of its content. -1: the file does not say."""
+    """A file that looks like a checkpoint; its content is not verified. -1: the number is unknown."""
 
     path: Path
     version: int
@@ -40,7 +40,7 @@ class Entry:
 
 
 class Usable(NamedTuple):
-    """A verified checkpoint, and why newer ones were passed over."""
+    """A verified checkpoint, and why newer ones were skipped."""
 
     path: Path
     state: dict[str, Any]
@@ -50,7 +50,7 @@ class Usable(NamedTuple):
 def list_checkpoints(run_dir: os.PathLike[str]) -> list[Entry]:
     """The checkpoints of a run, newest first; empty if there are none.
 
-    Temporaries of any program, directories and links to files that are listed anyway (`best.pth`) are left out.
+    Not listed: temporaries of any program, directories, and links to listed files (`best.pth`).
     """
     files: dict[str, Path] = {}
     for path in sorted(_names(nn_of(run_dir)), key=lambda p: (p.is_symlink(), p.name == BEST, p.name)):
@@ -73,7 +73,7 @@ def _order(entry: Entry) -> tuple[int, int, bool, int, str]:
         modified = os.stat(entry.path).st_mtime_ns
     except OSError:  # pruned since it was listed
         modified = 0
-    # A copy of the best checkpoint (made by a tool that follows links) gives way to the original.
+    # A copy of the best checkpoint (made by a tool that follows links) sorts after the original.
     return entry.version, entry.epoch, entry.path.name != BEST, modified, entry.path.name
 
 
@@ -82,7 +82,7 @@ def _numbers(path: Path) -> tuple[int, int]:
 
 
 def _numbers_outside(path: Path) -> tuple[int, int] | None:
-    """(version, epoch) by the name or else the sidecar."""
+    """(version, epoch) according to the name, or else the sidecar."""
     own = NAME.fullmatch(path.name)
     if own:
         return int(own["version"]), int(own["epoch"])
@@ -96,7 +96,7 @@ def _numbers_outside(path: Path) -> tuple[int, int] | None:
 
 @functools.lru_cache(maxsize=64)
 def _numbers_inside(path: Path, fingerprint: Hashable) -> tuple[int, int]:
-    # `fingerprint` makes a changed file be read again and an unchanged one not.
+    # `fingerprint` is part of the cache key, so that only a changed file is read again.
     try:
         state = read_checkpoint(path)
         meta = meta_of(state)
@@ -109,7 +109,7 @@ def _numbers_inside(path: Path, fingerprint: Hashable) -> tuple[int, int]:
 
 
 def find_latest_checkpoint_file(run_dir: os.PathLike[str]) -> Path | None:
-    """The newest checkpoint file of a run, unopened: it may be still arriving. None without one."""
+    """The newest checkpoint file of a run, or None. It is not opened, so it may still be arriving."""
     entries = list_checkpoints(run_dir)
     return entries[0].path if entries else None
 
@@ -120,7 +120,7 @@ def newest_usable(run_dir: os.PathLike[str]) -> Usable | None:
 
 
 def first_usable(entries: list[Entry]) -> tuple[Usable | None, list[str]]:
-    """The first of `entries` that verifies, or None; and what is wrong with those before it."""
+    """The first of `entries` that verifies, or None; and what is wrong with each entry before it."""
     skipped: list[str] = []
     for entry in entries:
         try:
@@ -131,7 +131,7 @@ def first_usable(entries: list[Entry]) -> tuple[Usable | None, list[str]]:
 
 
 def best_checkpoint_file(run_dir: os.PathLike[str]) -> Path | None:
-    """The checkpoint with the best score: by the link `best.pth`, its text twin, or the sidecars.
+    """The checkpoint with the best score, found by the link `best.pth`, its text twin, or the sidecars.
 
     None if no checkpoint has a score yet.
     """
@@ -146,9 +146,9 @@ def best_checkpoint_file(run_dir: os.PathLike[str]) -> Path | None:
 
 
 def highest_version(run_dir: os.PathLike[str]) -> int:
-    """The highest policy version that any name or sidecar in the run tells of; 0 without one.
+    """The highest policy version in any file name or sidecar of the run; 0 if there is none.
 
-    Sidecars and environment states whose checkpoint is gone count too: a version is never given out twice.
+    Sidecars and environment states whose checkpoint is gone count too, so that no version is assigned twice.
     """
     nn_dir = nn_of(run_dir)
     names = {p.with_suffix("") if p.suffix == ".json" else p for p in _children(nn_dir) if not p.name.startswith(".")}

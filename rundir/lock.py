@@ -1,13 +1,12 @@
-"""One writer a run: a lock that also tells whether a run is live on this machine.
+"""One writer per run: a lock that also tells whether a run is live on this machine.
 
-    with RunLock(run):          # raises UserError naming the holder if it is held
+    with RunLock(run):          # raises a UserError that names the holder if the lock is held
         train()
 
-    lock_holder(run)            # from anywhere: LockHolder(pid=4711, ...) or None if nobody writes
+    lock_holder(run)            # in any process: LockHolder(pid=4711, ...), or None if the lock is free
 
-The lock is `flock` on `<run>/run.lock`. The kernel gives it back when the process dies in whatever way, so a killed
-run is never taken for a live one, and a lock file that rsync copied is held by nobody. The JSON inside only says who
-holds it.
+The lock is `flock` on `<run>/run.lock`. The kernel releases it however the process dies, so a killed run never looks
+live, and a copy of the file made by rsync is not locked. The JSON inside only describes the holder.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ from livegym.utils.files import read_first_line, warn_once
 
 try:
     import fcntl
-except ImportError:  # Windows: viewers work there, training is not protected
+except ImportError:  # Windows: viewers work there, but nothing protects a training run
     fcntl = None  # type: ignore[assignment]
 
 LOCK_NAME = "run.lock"
 log = logging.getLogger(__name__)
 
-PATIENCE_S = 0.25  # longer than somebody who only looks (`lock_holder`) ever has the lock
+PATIENCE_S = 0.25  # longer than `lock_holder` ever keeps its shared lock
 
 _live: weakref.WeakSet[RunLock] = weakref.WeakSet()
 
 
 @dataclass(frozen=True)
 class LockHolder:
-    """Who holds a run's lock. `started` is seconds since 1970; unknown values are 0 or empty."""
+    """The process that holds a run's lock. `started` is in seconds since 1970; unknown values are 0 or empty."""
 
     pid: int = 0
     host: str = ""
@@ -60,7 +59,7 @@ class LockHolder:
 
 
 def boot_id() -> str:
-    """What identifies this start of this machine; the host's name if the system does not say."""
+    """The id of this machine's current boot; the host name if the system has no such id."""
     return read_first_line(Path("/proc/sys/kernel/random/boot_id")) or socket.gethostname()
 
 
@@ -84,7 +83,8 @@ class RunLock:
         """Takes the lock; returns itself.
 
         Raises:
-            UserError: somebody holds it (named, with pid, host and start), or the lock file cannot be opened.
+            UserError: another process holds it (the message has its pid, host and start time), or the lock file
+                cannot be opened.
         """
         if self.held:
             return self
@@ -111,18 +111,18 @@ class RunLock:
     def _refusal(self) -> str:
         holder = lock_holder(self.path.parent) or "another process"
         run = self.path.parent
-        return f"{run}: is being written by {holder}. Stop that one first, or start a new run (without resume=true)"
+        return f"{run}: is being written by {holder}. Stop that process first, or start a new run without resume=true"
 
     def _write_holder(self, fd: int) -> None:
         holder = LockHolder(os.getpid(), socket.gethostname(), boot_id(), time.time())
         os.ftruncate(fd, 0)
         try:
             os.write(fd, json.dumps(asdict(holder)).encode() + b"\n")
-        except OSError as error:  # a full disk: the lock holds all the same, it only does not say by whom
-            log.warning("%s: the holder could not be noted (%s)", self.path, error.strerror or error)
+        except OSError as error:  # a full disk: the lock is held all the same, but the file does not name its holder
+            log.warning("%s: the lock's holder could not be recorded (%s)", self.path, error.strerror or error)
 
     def release(self) -> None:
-        """Gives the lock back; does nothing if it is not held. The file stays: removing it would split the lock."""
+        """Releases the lock if it is held. The file stays: if it were removed, two processes could lock two files."""
         fd, self._fd = self._fd, None
         if fd is None:
             return
@@ -142,19 +142,19 @@ class RunLock:
 
 def _flock(fd: int, exclusive: bool) -> bool:
     if fcntl is None:
-        warn_once("this system has no flock: nothing stops a second process from writing into the same run")
+        warn_once("this system has no flock: nothing stops a second process from writing to the same run")
         return True
     try:
         fcntl.flock(fd, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError as error:  # a network disk that knows no locks
-        warn_once(f"files here cannot be locked ({error.strerror or error}): one run must not be written by two")
+    except OSError as error:  # a network disk without locks
+        warn_once(f"files here cannot be locked ({error.strerror or error}): do not let two processes write to one run")
     return True
 
 
 def _is_file(fd: int, path: Path) -> bool:
-    """False if `path` was replaced since it was opened (a sync tool): a lock on the old file protects nothing."""
+    """False if `path` was replaced (by a sync tool) since it was opened: a lock on the old file protects nothing."""
     try:
         return os.path.samestat(os.fstat(fd), os.stat(path))
     except OSError:
@@ -162,9 +162,10 @@ def _is_file(fd: int, path: Path) -> bool:
 
 
 def lock_holder(run: os.PathLike[str]) -> LockHolder | None:
-    """Who holds the lock of the run directory `run` now; None if nobody does.
+    """The process that holds the lock of the run directory `run` now; None if it is free.
 
-    It changes nothing, and the shared lock that it tries cannot refuse the holder or another looker.
+    This modifies nothing. It tries a shared lock, which never makes another `lock_holder` fail, and a writer that
+    calls `acquire` meanwhile retries.
     """
     path = Path(run) / LOCK_NAME
     try:
@@ -199,7 +200,7 @@ def _parse_holder(content: Any) -> LockHolder:
 
 def _drop_inherited() -> None:
     for lock in list(_live):
-        lock.release()  # closes this process's copy only; the parent goes on holding the lock
+        lock.release()  # closes this process's copy only; the parent still holds the lock
 
 
 if hasattr(os, "register_at_fork"):

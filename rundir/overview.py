@@ -1,12 +1,12 @@
-"""`config=runs`: what is in the runs directory, told in a table; runs pinned and deleted with care.
+"""`config=runs`: lists the runs in a table, plots their curves, and pins or deletes runs.
 
     python train.py config=runs                                  # a table, newest first
     python train.py config=runs runsSelect=Ant runsPlot=ant.png  # their curves in one picture
     python train.py config=runs runsPin=Ant_train_20260102_120008
     python train.py config=runs runsDelete=Ant_train_20260102_120008
 
-A run that is live (somebody holds its lock) or pinned is never deleted. Deleting renames first, so that nobody follows
-a directory that is half gone, and then points `latest_train` at what is left.
+A run that is live (a process holds its lock) or pinned is never deleted. A run is renamed before it is deleted, so that
+no reader follows a partly deleted directory; then `latest_train` is pointed at the newest run that is left.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Facts:
-    """What the table says of one run."""
+    """The table's facts about one run."""
 
     run: Run
     live: bool
@@ -45,7 +45,7 @@ class Facts:
 
 
 def facts_of(run: Run) -> Facts:
-    """Reads what there is to say; a run that changes meanwhile is no error."""
+    """Reads the facts about a run; the run may change meanwhile."""
     entries = list_checkpoints(run)
     return Facts(
         run=run,
@@ -74,9 +74,9 @@ def _best_score(file: Path) -> float | None:
 
 
 def manage_runs(config: RootConfig, task: str | None, console: Console) -> int:
-    """Does what the `runs...` keys ask for, or prints the table; returns the exit status.
+    """Executes the `runs...` keys, or prints the table; returns the exit status.
 
-    Raises UserError for a run that there is not, and for one that must not be deleted.
+    Raises UserError if a run does not exist or must not be deleted.
     """
     runs_dir = Path(config.runsDir)
     if not runs_dir.is_dir():
@@ -100,26 +100,26 @@ def _selected(runs: list[Run], part: str | None) -> list[Run]:
     if not chosen:
         names = [run.name for run in runs]
         raise UserError(
-            f"runsSelect={part}: no run has that in its name. There are: {', '.join(names[:10]) or 'none'}."
+            f"runsSelect={part}: no run has that in its name. Available: {', '.join(names[:10]) or 'none'}."
             f"{did_you_mean(part, names)}"
         )
     return chosen
 
 
 def find_run(runs: list[Run], key: str, name: str) -> Run:
-    """The run of exactly this name, or the only one that has `name` in its name."""
+    """The run of exactly this name, or the only run whose name contains `name`; otherwise raises UserError."""
     found = [run for run in runs if run.name == name] or [run for run in runs if name in run.name]
     if len(found) == 1:
         return found[0]
     names = [run.name for run in found or runs]
-    what = f"fits {len(found)} runs" if found else "no such run"
+    what = f"matches {len(found)} runs" if found else "no such run"
     raise UserError(
         f"{key}={name}: {what}. Allowed: one of {', '.join(names[:10]) or 'none'}.{did_you_mean(name, names)}"
     )
 
 
 def runs_table(facts: list[Facts], runs_dir: Path) -> Table:
-    """One row a run, newest first."""
+    """A table with one row per run, newest first."""
     title = f"{runs_dir.absolute()}: {len(facts)} runs"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0)
     table.add_column("run", overflow="fold")
@@ -128,7 +128,7 @@ def runs_table(facts: list[Facts], runs_dir: Path) -> Table:
     for name in ("age", "version", "files", "best", "size"):  # short: eighty columns hold a row
         table.add_column(name, justify="right", no_wrap=True)
     for f in facts:
-        state = ", ".join(word for word, holds in (("live", f.live), ("pinned", f.pinned)) if holds)
+        state = ", ".join(name for name, holds in (("live", f.live), ("pinned", f.pinned)) if holds)
         best = "–" if f.best_score is None else f"{f.best_score:.2f}"
         facts_shown = (_age(f.run), str(f.version or "–"), str(f.checkpoints), best, _mebibytes(f.bytes))
         table.add_row(f.run.name, f.run.task, state, *facts_shown)
@@ -150,7 +150,7 @@ def _mebibytes(size: int) -> str:
 
 
 def _pin(run: Run) -> int:
-    """Pins a run, or takes the pin off again."""
+    """Pins a run, or unpins it if it is pinned."""
     if run.pin_file.exists():
         run.pin_file.unlink()
         log.info("%s is no longer pinned.", run.name)
@@ -163,9 +163,9 @@ def _pin(run: Run) -> int:
 def _delete(run: Run, runs_dir: Path) -> int:
     holder = lock_holder(run)
     if holder is not None:
-        raise UserError(f"runsDelete={run.name}: it is live, written by {holder}. Stop that first.")
+        raise UserError(f"runsDelete={run.name}: it is live, written by {holder}. Stop that process first.")
     if run.pin_file.exists():
-        raise UserError(f"runsDelete={run.name}: it is pinned. Take the pin off first: runsPin={run.name}")
+        raise UserError(f"runsDelete={run.name}: it is pinned. Unpin it first: runsPin={run.name}")
     size = sum(_size(file) for file in run.path.rglob("*"))
     pointed = {kind: read_latest(runs_dir, kind) for kind in ("train", "test")}
     doomed = run.path.with_name(f".deleting.{run.name}")
@@ -181,7 +181,8 @@ def _delete(run: Run, runs_dir: Path) -> int:
     shutil.rmtree(doomed, ignore_errors=True)
     if doomed.exists():
         raise UserError(
-            f"runsDelete={run.name}: not all of it could be removed; what is left is in {doomed.absolute()}."
+            f"runsDelete={run.name}: some files could not be removed; they are in {doomed.absolute()}. "
+            "Remove them by hand."
         )
     log.info("deleted %s (%s).", run.name, _mebibytes(size))
     return 0

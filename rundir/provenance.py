@@ -1,9 +1,9 @@
-"""What explains a run later: the command as typed, the commit with its changes, and no secrets in any of it.
+"""The record that explains a run later: the command as typed and the commit with its changes, without secrets.
 
     redact_arguments(["train.py", "streamToken=abc"])     # ["train.py", "streamToken=***"]
 
-A key whose name contains token, secret or password has its value replaced by `***`, in YAML, in arguments and in the
-diff of anything but Python code. A secret's value is also replaced wherever else it turns up.
+If a key's name contains token, secret or password, its value is replaced by `***` in YAML, in arguments and in the diff
+of every file but Python code. The same value is also replaced wherever else it occurs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REDACTED = "***"
 SECRET_WORDS = ("token", "secret", "password")
 CODE = livegym.ROOT
 GIT_TIMEOUT_S = 20.0
-DIFF_LIMIT = 2_000_000  # characters; a generated file must not fill the disk run by run
+DIFF_LIMIT = 2_000_000  # characters; otherwise a large generated file would be stored again with every run
 
 _SECRET = rf"[\w.\-/@+~]*(?:{'|'.join(SECRET_WORDS)})[\w.\-]*"
 _IS_SECRET = re.compile(_SECRET, re.IGNORECASE)
@@ -38,7 +38,7 @@ _NOTHING = ("null", "~", "''", '""', "None", "???", REDACTED, f"'{REDACTED}'")
 
 @dataclass(frozen=True)
 class Provenance:
-    """What explains a run later."""
+    """The configuration and the command that explain a run later."""
 
     config_yaml: str  # resolved
     unresolved_yaml: str
@@ -66,7 +66,7 @@ def redact_arguments(arguments: Iterable[str]) -> list[str]:
 def redact_yaml(text: str) -> str:
     """YAML text with the values of secret keys replaced; everything else keeps its bytes."""
     lines: list[str] = []
-    column: int | None = None  # of a secret key while its block goes on
+    column: int | None = None  # of a secret key, until its block ends
     for line in text.splitlines():
         if column is not None and _belongs_to_block(line, column):
             continue
@@ -89,14 +89,14 @@ def _redact_inline(text: str) -> str:
 
 
 def secret_values(arguments: Iterable[str], *yaml_texts: str) -> list[str]:
-    """The values of secret keys in all of these, longest first, but for those that may be ordinary words."""
+    """The values of secret keys in all of these, longest first. Short values are left out: they may be common words."""
     lines = [*arguments, *(line for text in yaml_texts for line in text.splitlines())]
     found = {match["value"].strip("\"' ") for line in lines for match in _INLINE.finditer(line)}
     return sorted((v for v in found if len(v) >= 6 and "${" not in v), key=len, reverse=True)
 
 
 def git_report(secrets: Iterable[str] = (), code: Path = CODE) -> str:
-    """Commit, status and diff of the checkout that `code` is in; one line with the reason if there is none."""
+    """Commit, status and diff of the checkout at `code`; one line with the reason if git has none."""
     try:
         top = _git(code, "rev-parse", "--show-toplevel").strip()
         if os.path.realpath(top) != os.path.realpath(code):
@@ -107,7 +107,7 @@ def git_report(secrets: Iterable[str] = (), code: Path = CODE) -> str:
     except (OSError, subprocess.SubprocessError) as error:
         return f"git: not available ({_reason(error)})\n"
     if len(diff) > DIFF_LIMIT:
-        diff = f"{diff[:DIFF_LIMIT]}\n(cut off after {DIFF_LIMIT} characters)\n"
+        diff = f"{diff[:DIFF_LIMIT]}\n(truncated after {DIFF_LIMIT} characters)\n"
     text = f"commit: {commit}\n\nstatus:\n{status}\ndiff:\n{_redact_diff(diff)}"
     return redact_values(text, secrets)
 
@@ -134,7 +134,7 @@ def _reason(error: Exception) -> str:
 
 
 def _redact_diff(diff: str) -> str:
-    # In code, `token = ...` is a statement, and a diff with parts replaced could not be applied any more.
+    # In code, `token = ...` is a statement, and a redacted diff could no longer be applied.
     parts = re.split(r"^(?=diff --git )", diff, flags=re.MULTILINE)
     return "".join(p if p.partition("\n")[0].endswith(".py") else _redact_lines(p) for p in parts)
 
@@ -144,7 +144,7 @@ def _redact_lines(text: str) -> str:
 
 
 def _other(task: str | None, secrets: Iterable[str]) -> str:
-    """The same of the outside project that a task is of; '' for livegym's own."""
+    """The git report of the outside project that defines the task; '' for one of livegym's own tasks."""
     project = registry.project_of(task) if task is not None else None
     if project is None or project is registry.projects()[0]:
         return ""
@@ -153,12 +153,11 @@ def _other(task: str | None, secrets: Iterable[str]) -> str:
 
 
 def write_metadata(run_dir: Path, provenance: Provenance, task: str | None = None) -> None:
-    """Writes what explains a run: config.yaml and its unresolved twin, overrides.yaml, command.txt, git.txt.
+    """Writes config.yaml, config_unresolved.yaml, overrides.yaml, command.txt and git.txt.
 
-    With the `task`, git.txt also says whose it is, if it is an outside project's.
+    If `task` belongs to an outside project, git.txt also describes that project. If git is missing, git.txt says so.
 
-    The values of keys with token, secret or password in their names are replaced by `***` in every file. Git may be
-    missing; git.txt then says so.
+    The values of keys with token, secret or password in their names are replaced by `***` in every file.
 
     Raises:
         OSError: a file cannot be written.

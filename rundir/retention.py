@@ -1,10 +1,10 @@
-"""Which checkpoints stay: the best one, the newest few, and every n-th for good.
+"""Which checkpoints are kept: the best one, the newest few, and every n-th for good.
 
     set_best(run.nn, path)                       # best.pth -> Ant_v7_ep7.pth
     prune(run.nn, keep_last=5, keep_every=100)
 
-`keep_last=5` bounds what a run takes on the disk. The environments' state is large and only worth something together
-with the newest checkpoint, so one is kept. What cannot be deleted is logged once: housekeeping never stops a training.
+`keep_last=5` bounds the disk space of a run. The environments' state is large and only of use together with the newest
+checkpoint, so only one is kept. A file that cannot be deleted is logged once: cleaning up never stops a training run.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def set_best(nn_dir: Path, path: Path) -> None:
 
 
 def prune(nn_dir: Path, keep_last: int | None, keep_every: int | None = None) -> list[Path]:
-    """Removes old checkpoints and their sidecars; returns what was removed.
+    """Removes old checkpoints and their sidecars; returns the removed checkpoints.
 
-    Kept are the best one, the newest `keep_last` (None or -1: all; at least one) and those whose epoch is a multiple
-    of `keep_every`. Only files with livegym's own names are removed.
+    It keeps the best one, the newest `keep_last` (None or -1: all; at least one) and those whose epoch is a multiple
+    of `keep_every`. It removes only files with livegym's own names.
     """
     if keep_last is None or keep_last < 0:
         return []
@@ -47,12 +47,12 @@ def _is_kept(entry: Entry, spared: str | None, keep_every: int | None) -> bool:
 
 
 def _remove(path: Path) -> bool:
-    # The sidecar goes last: a checkpoint without one is valid, a sidecar alone is nothing.
+    # The sidecar goes last: a checkpoint without a sidecar is valid, but a sidecar without a checkpoint is useless.
     return remove_file(path) and remove_file(sidecar_of(path))
 
 
 def clean_temporaries(nn_dir: Path) -> list[Path]:
-    """Removes what killed writers left in `nn_dir` and in the run directory; only the run's writer may call it."""
+    """Removes temporaries of killed writers in `nn_dir` and the run directory; only the run's writer may call it."""
     return files.clean_temporaries(nn_dir) + files.clean_temporaries(nn_dir.parent)
 
 
@@ -64,7 +64,7 @@ def write_env_state(run_dir: os.PathLike[str], version: int, state: dict[str, An
     """Writes the environments' state that belongs to the checkpoint of `version`; returns its path.
 
     Raises:
-        TypeError: a value is neither a tensor nor plain Python; named by its keys.
+        TypeError: a value is neither a tensor nor plain Python; the message names its keys.
         OSError: it could not be written; nothing is left behind.
     """
     path = _env_state_path(run_dir, version)
@@ -76,7 +76,7 @@ def read_env_state(run_dir: os.PathLike[str], version: int) -> dict[str, Any] | 
     """The environments' state that belongs to the checkpoint of `version`; None if it was not kept.
 
     Raises:
-        CheckpointError: it is there and damaged.
+        CheckpointError: the file exists and is damaged.
     """
     path = _env_state_path(run_dir, version)
     if not path.exists():

@@ -1,11 +1,11 @@
-"""Run directories: the only place that names them.
+"""Run directories: the only module that names them.
 
     run = create_run(Path("runs"), "Ant", "train")      # runs/Ant_train_20250801_095943, its nn/ and its summaries/
     point_latest(Path("runs"), "train", run)            # runs/latest_train -> Ant_train_20250801_095943
     list_runs(Path("runs"), "train", "Ant")[0]          # the one that was started last
 
-A run is named once, by one reading of the clock, and made by an exclusive `mkdir`; a second one in the same second gets
-`_2`. "Newest" means started last, by the name: file times change when a run is copied or looked at.
+A run is named once, by one reading of the clock, and created by an exclusive `mkdir`; a second run in the same second
+gets `_2`. The newest run is the one that was started last, by its name: file times change when a run is copied.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NN = "nn"
 
 @dataclass(frozen=True)
 class Run:
-    """One run directory. It can be used wherever a path can."""
+    """One run directory. It can be used as a path."""
 
     path: Path
     task: str
@@ -51,37 +51,42 @@ class Run:
 
     @property
     def nn(self) -> Path:
-        """Where the checkpoints are."""
+        """The directory of the checkpoints."""
         return nn_of(self.path)
 
     @property
     def unstable(self) -> Path:
-        """Last states of environments whose state became non-finite."""
+        """The directory with the last states of environments whose state became non-finite."""
         return self.path / "unstable"
 
     @property
     def summaries(self) -> Path:
-        """Where TensorBoard's event files are."""
+        """The directory of TensorBoard's event files."""
         return self.path / "summaries"
 
     @property
     def videos(self) -> Path:
-        """Where recordings are."""
+        """The directory of recordings."""
         return self.path / "videos"
 
     @property
     def log_file(self) -> Path:
-        """The log."""
+        """The log file of the run, whatever its kind."""
         return self.path / "train.log"
 
     @property
+    def config_file(self) -> Path:
+        """The file with the resolved configuration."""
+        return self.path / "config.yaml"
+
+    @property
     def pin_file(self) -> Path:
-        """There if the run must not be deleted."""
+        """A file that exists if the run must not be deleted."""
         return self.path / "pinned"
 
     @property
     def parent_file(self) -> Path:
-        """Which checkpoint a run started from, if it did."""
+        """The file that names the checkpoint whose weights the run started from; it exists only in such a run."""
         return self.path / "parent.json"
 
     @property
@@ -91,17 +96,17 @@ class Run:
 
     @property
     def sessions_file(self) -> Path:
-        """How often a continuous run was taken up: decisions are numbered by it, also if the buffer is gone."""
+        """How often a continuous run was started or resumed; decision numbers depend on it, even without a buffer."""
         return self.path / "sessions.txt"
 
     @property
     def pending_file(self) -> Path:
-        """Decisions of a continuous run that waited for their reward when it was stopped."""
+        """Decisions of a continuous run that were waiting for their reward when it was stopped."""
         return self.path / "pending.npy"
 
     @property
     def answers_file(self) -> Path:
-        """What the streams of a continuous run had asked last when it was stopped."""
+        """The last request and answer of each stream of a continuous run when it was stopped."""
         return self.path / "conversations.json"
 
     @property
@@ -111,28 +116,28 @@ class Run:
 
     @property
     def started(self) -> tuple[datetime, int] | None:
-        """When the run was started and its number within that second, by its name; None for a foreign name."""
+        """The start time and the number within that second, from the run's name; None if the name has another form."""
         return _started(self.name)
 
 
 def nn_of(run_dir: os.PathLike[str]) -> Path:
-    """Where the checkpoints of the run in `run_dir` are; see `Run.nn`."""
+    """The directory of the checkpoints of the run in `run_dir`; see `Run.nn`."""
     return Path(run_dir) / NN
 
 
 def run_of(file: Path) -> Path | None:
-    """The run directory that a checkpoint file lies in; None for a lone file."""
+    """The run directory that contains a checkpoint file; None if the file is not in a run."""
     return file.parent.parent if file.parent.name == NN else None
 
 
 def bus_file(run_id: str) -> Path | None:
-    """Where a live run's weight bus is: in this host's memory, where nothing copies it.
+    """The weight bus of a live run: a file in this host's memory, where no tool copies it.
 
-    None without a usable id, and on a system without such a place. `run_id="*"`: the pattern of this user's buses.
+    None if the id is unusable or the system has no /dev/shm. `run_id="*"`: the pattern of this user's buses.
     """
     if run_id != "*" and not run_id.isalnum():  # a run directory may come from anywhere
         return None
-    memory = Path("/dev/shm")  # Linux; nowhere else is there a place that is surely memory
+    memory = Path("/dev/shm")  # Linux; other systems have no directory that is certain to be in memory
     return memory / f"livegym.{os.getuid()}.{run_id}" if memory.is_dir() else None
 
 
@@ -140,12 +145,12 @@ def _started(name: str) -> tuple[datetime, int] | None:
     match = _NAME.fullmatch(name)
     try:
         return (datetime.strptime(match["when"], _WHEN), int(match["number"] or 1)) if match else None
-    except ValueError:  # 20251399_000000 is no time
+    except ValueError:  # 20251399_000000 is not a time
         return None
 
 
 def create_run(runs_dir: Path, task: str, kind: str, when: datetime | None = None) -> Run:
-    """Makes a new run directory, named by `when`, None: now. Raises UserError if it cannot be made."""
+    """Creates a run directory, named by `when` (None: now). Raises UserError if it cannot be created."""
     if kind not in KINDS:
         raise ValueError(f"kind={kind!r}, allowed: {KINDS}")
     when = when or datetime.now()
@@ -162,8 +167,8 @@ def create_run(runs_dir: Path, task: str, kind: str, when: datetime | None = Non
         if path is not None:
             shutil.rmtree(path, ignore_errors=True)
         raise UserError(
-            f"runsDir={runs_dir}: no run directory can be made in {runs_dir.absolute()} ({error.strerror or error}). "
-            "Choose a place that can be written: runsDir=..."
+            f"runsDir={runs_dir}: a run directory cannot be created in {runs_dir.absolute()} "
+            f"({error.strerror or error}). Choose a writable directory: runsDir=..."
         ) from error
     return run
 
@@ -181,9 +186,9 @@ def _make_exclusively(runs_dir: Path, name: str) -> Path:
 
 
 def open_run(path: Path) -> Run:
-    """The run in an existing directory, by its name and by what is stored inside; nothing is written.
+    """The run in an existing directory, identified by its name and its `run.json`; nothing is written.
 
-    A directory of another rl_games program (with an `nn/`) counts as a training run with an unknown task.
+    A directory of another rl_games program (with an `nn/`) counts as a training run of an unknown task.
 
     Raises:
         UserError: there is no such directory, or it is not a run.
@@ -197,7 +202,7 @@ def open_run(path: Path) -> Run:
 
 
 def _identify(path: Path) -> Run | None:
-    # What is stored wins over the name: people rename directories.
+    # The stored identity takes precedence over the name: people rename directories.
     match = _NAME.fullmatch(path.name)
     stored = read_json_dict(path / _IDENTITY)
     if not match and stored.get("kind") not in KINDS and not nn_of(path).is_dir():
@@ -209,9 +214,9 @@ def _identify(path: Path) -> Run | None:
 
 
 def list_runs(runs_dir: Path, kind: str | Sequence[str] | None = None, task: str | None = None) -> list[Run]:
-    """The runs in `runs_dir`, the one started last first; those of the given kind (or kinds) and task only.
+    """The runs in `runs_dir`, newest first; only those of the given kind (or kinds) and task.
 
-    Directories with other names are left out; so are links such as `latest_train`. A missing `runs_dir` has no runs.
+    Directories with other names and links such as `latest_train` are not listed. A missing `runs_dir` has no runs.
     """
     kinds = KINDS if kind is None else (kind,) if isinstance(kind, str) else tuple(kind)
     try:
@@ -223,7 +228,7 @@ def list_runs(runs_dir: Path, kind: str | Sequence[str] | None = None, task: str
 
 
 def begin_run(runs_dir: Path, task: str, kind: str, provenance: Provenance) -> Run:
-    """A new run directory that explains itself; nothing is left of it if that fails, by a UserError."""
+    """Creates a run directory with the record that explains it. If that fails, removes it and raises UserError."""
     run = create_run(runs_dir, task, kind)
     try:
         write_metadata(run.path, provenance, task)
@@ -231,7 +236,7 @@ def begin_run(runs_dir: Path, task: str, kind: str, provenance: Provenance) -> R
         shutil.rmtree(run.path, ignore_errors=True)
         raise UserError(
             f"runsDir={runs_dir}: {run.path.absolute()} cannot be written ({error.strerror or error}). "
-            "Free some space, or choose another place: runsDir=..."
+            "Free some space, or choose another directory: runsDir=..."
         ) from error
     return run
 
@@ -243,13 +248,13 @@ def _latest(runs_dir: Path, kind: str) -> Path:
 def point_latest(runs_dir: Path, kind: str, run: Run) -> None:
     """Makes `latest_train` (kinds train and continuous) or `latest_test` point to `run`; see `rundir/links.py`.
 
-    Never raises for what the file system refuses: it warns once, and readers use the text twin or look for themselves.
+    File system errors are never raised: they are logged once, and readers use the text twin or search the runs.
     """
     point(_latest(runs_dir, kind), run.path)
 
 
 def unpoint_latest(runs_dir: Path, kind: str) -> None:
-    """Removes `latest_train` or `latest_test` and its twin: there is nothing left that they could name."""
+    """Removes `latest_train` or `latest_test` and its twin, if no run is left that they could name."""
     pointer = _latest(runs_dir, kind)
     if pointer.is_symlink():
         discard(pointer)
@@ -257,16 +262,16 @@ def unpoint_latest(runs_dir: Path, kind: str) -> None:
 
 
 def read_latest(runs_dir: Path, kind: str) -> Path | None:
-    """The run directory that `latest_train` or `latest_test` points to, or that its twin names; None without one."""
+    """The run directory that `latest_train` or `latest_test`, or else its twin, points to; None if there is none."""
     pointer = _latest(runs_dir, kind)
     for path in (read_pointer(pointer), pointer):
-        if path is not None and path.is_dir():  # the pointer itself: a copy made by something that follows links
+        if path is not None and path.is_dir():  # the pointer itself may be a directory copied by a link-following tool
             return path
     return None
 
 
 def latest_dangles(runs_dir: Path, kind: str) -> bool:
-    """True if there is a `latest_...` that leads nowhere."""
+    """True if `latest_...` exists but its target does not."""
     pointer = _latest(runs_dir, kind)
     exists = os.path.lexists(pointer) or pointer.with_suffix(".txt").exists()
     return exists and read_latest(runs_dir, kind) is None

@@ -1,16 +1,17 @@
-"""Bytes of a `.pth` -> tensors and plain values, for bytes that nobody vouches for.
+"""Turns untrusted bytes of a `.pth` into tensors and plain values.
 
-    state = load_bytes(data)     # raises CheckpointError("...") for whatever is not a complete, harmless checkpoint
+    state = load_bytes(data)     # raises CheckpointError for anything but a complete, harmless checkpoint
 
-Checkpoints arrive through synced folders: cut off, mixed up, or made by somebody else. In this order:
+Checkpoints arrive through synced folders, so they may be truncated, mixed up, or made by another program. `load_bytes`
+checks in this order:
 
-1. the file is a zip of *stored* members with distinct names, of bounded size in all, each with the checksum it names;
-2. its pickle refers only to what tensors are made of (`_ALLOWED`), found by reading its opcodes, not by running them;
+1. the file is a zip of *stored* members with distinct names and matching checksums, and its total size is bounded;
+2. its pickle refers only to the parts of tensors (`_ALLOWED`); the opcodes are read for this, but not executed;
 3. torch loads it with `weights_only=True`, from the same bytes;
 4. no tensor claims more memory than the file holds, and no value contains itself.
 
-Plain rl_games files hold NumPy scalars. They are rebuilt by stand-ins of our own as Python numbers, so NumPy's
-constructors, which trust their input, are never called.
+Plain rl_games files hold NumPy scalars. Our stand-ins rebuild them as Python numbers, so that NumPy's constructors,
+which trust their input, are never called.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ import torch
 
 from livegym.utils.errors import UserError
 
-# What zipfile, pickletools, torch's unpickler and its tensor constructors raise for arbitrary bytes; found by fuzzing.
-# RecursionError and NotImplementedError are RuntimeErrors, UnicodeError a ValueError, Index- and KeyError LookupErrors.
+# Exceptions of zipfile, pickletools, torch's unpickler and tensor constructors on arbitrary bytes; found by fuzzing.
+# RecursionError and NotImplementedError are RuntimeErrors, UnicodeError is a ValueError, and IndexError and KeyError
+# are LookupErrors.
 LOAD_ERRORS = (
     RuntimeError,
     ValueError,
@@ -47,7 +49,7 @@ LOAD_ERRORS = (
     BufferError,
     SystemError,
     OSError,
-    Warning,  # raised where warnings are errors
+    Warning,  # raised if warnings are turned into errors
     pickle.PickleError,
     struct.error,
     zipfile.BadZipFile,
@@ -72,19 +74,19 @@ _torch_allow_list = threading.Lock()  # torch keeps one list for the whole proce
 
 
 class CheckpointError(UserError):
-    """A file that cannot be used as a checkpoint; the message says in one line what is wrong with it."""
+    """A file cannot be used as a checkpoint; the message says why in one line."""
 
 
 class NotFinite(CheckpointError):
-    """It holds NaN or Infinity."""
+    """The checkpoint holds NaN or Infinity."""
 
 
 class _Dtype:
-    """Stands in for `numpy.dtype`: a number's kind, size and byte order."""
+    """Stand-in for `numpy.dtype`: the kind, size and byte order of a number."""
 
     def __init__(self, code: str, align: bool = False, copy: bool = True) -> None:
         if not isinstance(code, str) or not _DTYPE.fullmatch(code):
-            raise CheckpointError(f"holds a NumPy value of kind {code!r}; only plain numbers are read")
+            raise CheckpointError(f"holds a NumPy value of dtype {code!r}; only plain numbers are allowed")
         self._code = code
         self._order = "<"
 
@@ -100,7 +102,7 @@ class _Dtype:
 
 def _scalar(dtype: _Dtype, data: bytes) -> float | int | bool:
     if not isinstance(dtype, _Dtype):
-        raise CheckpointError("holds a NumPy value without a kind")
+        raise CheckpointError("holds a NumPy value without a dtype")
     return dtype.decode(data)
 
 
@@ -112,10 +114,10 @@ _STAND_INS: list[Any] = [
 
 
 def load_bytes(data: bytes) -> Any:
-    """What the `.pth` in `data` holds, on the CPU.
+    """The content of the `.pth` in `data`, on the CPU.
 
     Raises:
-        CheckpointError: for any other content than a complete file of tensors and plain values.
+        CheckpointError: `data` is anything but a complete file of tensors and plain values.
     """
     try:
         sizes = _check_archive(data)
@@ -128,7 +130,7 @@ def load_bytes(data: bytes) -> Any:
 
 
 def in_one_line(error: BaseException) -> str:
-    """An exception's text without line breaks and escape sequences, short enough to be read."""
+    """The text of an exception without line breaks and escape sequences, at most 200 characters long."""
     text = re.sub(r"\x1b\[[\d;]*m", "", str(error)) or type(error).__name__
     text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return text if len(text) <= 200 else text[:197] + "..."
@@ -160,9 +162,9 @@ def _check_archive(data: bytes) -> _Sizes:
 def _check_members(members: list[zipfile.ZipInfo], size: int) -> None:
     total = sum(member.file_size for member in members)
     if total > 4 * size + _SLACK:
-        raise CheckpointError(f"would unpack from {size} to {total} bytes; that is no checkpoint")
+        raise CheckpointError(f"would unpack from {size} to {total} bytes, so it is not a checkpoint")
     if any(m.compress_type != zipfile.ZIP_STORED or m.compress_size != m.file_size for m in members):
-        raise CheckpointError("has compressed parts; PyTorch writes none")
+        raise CheckpointError("has compressed parts, which PyTorch never writes")
     if len({member.filename for member in members}) != len(members):
         raise CheckpointError("has two parts of the same name")
 
@@ -173,16 +175,16 @@ def _check_globals(program: bytes) -> None:
             raise CheckpointError(f"is pickled by protocol {argument}; PyTorch uses 2")
         if opcode.name in _GLOBAL_OPCODES and not _ALLOWED.fullmatch(str(argument)):
             name = str(argument).replace(" ", ".")
-            raise CheckpointError(f"refers to {name!r}, which is not part of a checkpoint; nothing of it was run")
+            raise CheckpointError(f"refers to {name!r}, which no checkpoint needs; none of it was executed")
 
 
 def _tensors_in(content: Any, budget: int) -> Iterator[torch.Tensor]:
-    # A small pickle can name one list many times over and so hold more values than could ever be visited.
+    # A small pickle can refer to one list many times and thus hold more values than can be visited.
     waiting = [content]
     while waiting:
         budget -= 1
         if budget < 0:
-            raise CheckpointError("has values that contain one another; that is no checkpoint")
+            raise CheckpointError("has values that contain one another, so it is not a checkpoint")
         value = waiting.pop()
         if isinstance(value, torch.Tensor):
             yield value
@@ -193,8 +195,8 @@ def _tensors_in(content: Any, budget: int) -> Iterator[torch.Tensor]:
 
 
 def _check_values(content: Any, sizes: _Sizes) -> None:
-    # A tensor of stride 0 can claim any size: the first sum over it would take all memory.
+    # A tensor of stride 0 can claim any size, and the first operation on it could then use up the memory.
     for tensor in _tensors_in(content, budget=100 * sizes.program):
         claimed, held = tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes()
         if claimed > held or held > sizes.largest:
-            raise CheckpointError(f"has a tensor that claims {claimed} bytes of {held}")
+            raise CheckpointError(f"has a tensor that claims {claimed} bytes, but stores {held}")

@@ -1,17 +1,17 @@
-"""What `checkpoint=<selector>` means.
+"""The meaning of `checkpoint=<selector>`.
 
     resolve_checkpoint("latest", Path("runs"), "Ant")
     # Selection(run=runs/Ant_train_20250801_095943, file=.../nn/Ant_v7_ep7.pth, pinned=False, follow="newest", note="")
 
 | selector | meaning |
 | --- | --- |
-| latest, latest_train | the training run that `latest_train` points to, else the one started last; newest checkpoint |
-| best | the same run; its best checkpoint |
+| latest, latest_train | newest checkpoint of the training run that `latest_train` names, or else of the newest run |
+| best | best checkpoint of the same run |
 | latest_test | the checkpoint that the latest test used |
-| a run directory, or a unique part of a run's name | that run; newest checkpoint |
-| a .pth | that file, which is then never exchanged for another |
+| a run directory, or a unique part of a run's name | newest checkpoint of that run |
+| a .pth | that file; it is never replaced by a newer one |
 
-Reading makes nothing. Where there is nothing *yet*, `NothingYet` is raised, so that a caller can wait instead.
+Nothing here creates a file. If there is no checkpoint *yet*, `NothingYet` is raised, so that the caller can wait.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ WORDS = ("latest", "latest_train", "latest_test", "best")
 
 
 class NothingYet(UserError):
-    """There is no checkpoint of this kind so far; one may come."""
+    """There is no such checkpoint so far, but there may be one later."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What a selector stands for now, and what a watcher is to follow afterwards."""
+    """The checkpoint that a selector names now, and what to follow afterwards."""
 
     run: Path | None  # None for a lone file
     file: Path
-    pinned: bool  # the file was named: never exchange it
+    pinned: bool  # the user named the file: never replace it by another
     follow: str | None  # newest, best or None
     note: str = ""  # what the user should know about the choice
 
 
 def resolve_checkpoint(selector: str, runs_dir: Path, task: str | None = None) -> Selection:
-    """The run and the checkpoint that `selector` stands for; relative paths count from the working directory.
+    """The run and the checkpoint that `selector` names; paths are relative to the working directory.
 
-    `task` narrows latest, best and latest_test to one task. The file is verified, but for latest_test and a named .pth,
-    which are taken as they are.
+    `task` limits latest, best and latest_test to one task. The file is verified, except for latest_test and a .pth
+    that was given by name.
 
     Raises:
-        NothingYet: there is no such run or no usable checkpoint in it so far.
-        UserError: the selector means nothing, or several runs.
+        NothingYet: there is no such run, or no usable checkpoint in it so far.
+        UserError: the selector matches nothing, or several runs.
     """
     if runs_dir.is_dir() and not os.access(runs_dir, os.R_OK | os.X_OK):
         raise UserError(f"runsDir={runs_dir}: {runs_dir.absolute()} cannot be read (no permission).")
@@ -77,10 +77,10 @@ def resolve_checkpoint(selector: str, runs_dir: Path, task: str | None = None) -
 
 
 def read_selected(selector: str, runs_dir: Path, task: str | None = None) -> tuple[Selection, dict[str, Any]]:
-    """What `selector` stands for, and the state in that file; tried again if a live run prunes it meanwhile.
+    """The checkpoint that `selector` names, and its state. Tries again if a live run prunes the file meanwhile.
 
     Raises:
-        NothingYet, UserError: as `resolve_checkpoint`; also if the file cannot be used.
+        NothingYet, UserError: as `resolve_checkpoint` does, and if the file cannot be used.
     """
     for _ in range(READ_ATTEMPTS - 1):
         selection = resolve_checkpoint(selector, runs_dir, task)
@@ -104,7 +104,7 @@ def _latest(runs_dir: Path, task: str | None) -> tuple[Run, Selection]:
         if usable:
             return run, Selection(run.path, usable.path, False, "newest", "; ".join([*notes, *reasons]))
         empty.append(run)
-        notes.append(f"{run.name} is passed over: {reasons[0] if reasons else 'it has no checkpoint yet'}")
+        notes.append(f"{run.name} is skipped: {reasons[0] if reasons else 'it has no checkpoint yet'}")
     raise _nothing_in(runs_dir, task, empty)
 
 
@@ -119,9 +119,9 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _pointed_run(runs_dir: Path, task: str | None) -> tuple[Run | None, str]:
-    """The run of `latest_train` if it may be used, and a word if it may not."""
+    """The run of `latest_train` if it can be used, or the reason why it cannot."""
     if latest_dangles(runs_dir, "train"):
-        return None, "latest_train leads nowhere, so the run started last is taken"
+        return None, "the target of latest_train does not exist, so the newest run is used"
     path = read_latest(runs_dir, "train")
     if path is None:
         return None, ""
@@ -132,7 +132,7 @@ def _pointed_run(runs_dir: Path, task: str | None) -> tuple[Run | None, str]:
     if run.kind not in TRAINING_KINDS:
         return None, f"latest_train is not used: {run.name} is a test"
     if task and run.task and run.task != task:
-        return None, f"latest_train is a run of {run.task}, so the run of {task} that was started last is taken"
+        return None, f"latest_train is a run of {run.task}, so the newest run of {task} is used"
     return run, ""
 
 
@@ -145,12 +145,12 @@ def _nothing_in(runs_dir: Path, task: str | None, empty: list[Run]) -> NothingYe
         return NothingYet(f"checkpoint=latest: {found}. Wait for the first one, or: {_command(task or empty[0].task)}")
     if latest_dangles(runs_dir, "train"):
         return NothingYet(
-            f"checkpoint=latest: {place / 'latest_train'} leads nowhere, and {place} holds no other training run"
-            f"{_of(task)}. Copy the run it names, or: {_command(task)}"
+            f"checkpoint=latest: the target of {place / 'latest_train'} does not exist, and {place} has no other "
+            f"training run{_of(task)}. Copy the run that it names to this directory, or: {_command(task)}"
         )
     others = sorted({run.task for run in list_runs(runs_dir, TRAINING_KINDS)})
     known = f" (there are runs of: {', '.join(others)})" if others else ""
-    return NothingYet(f"checkpoint=latest: {place} holds no training run{_of(task)}{known}. {_train_first(task)}")
+    return NothingYet(f"checkpoint=latest: {place} has no training run{_of(task)}{known}. {_train_first(task)}")
 
 
 def _of(task: str | None) -> str:
@@ -170,12 +170,12 @@ def _best(run: Run, latest: Selection) -> Selection:
     best = best_checkpoint_file(run)
     notes = [latest.note] if latest.note else []
     if best is None:
-        notes.append(f"{run.name} has no best checkpoint yet, so its newest one is taken")
+        notes.append(f"{run.name} has no best checkpoint yet, so its newest one is used")
         return replace(latest, follow="best", note="; ".join(notes))
     try:
         read_checkpoint(best)
     except CheckpointError as error:
-        notes.append(f"{error}, so the newest checkpoint is taken")
+        notes.append(f"{error}, so the newest checkpoint is used")
         return replace(latest, follow="best", note="; ".join(notes))
     return replace(latest, file=best, follow="best")
 
@@ -190,10 +190,10 @@ def _latest_test(runs_dir: Path, task: str | None) -> Selection:
         if file:
             owner = run_of(file)
             return Selection(owner, file, True, None, "; ".join(notes))
-        notes.append(f"{run.name} is passed over: its results.json names no checkpoint that is still there")
+        notes.append(f"{run.name} is skipped: its results.json names no checkpoint that still exists")
     raise NothingYet(
-        f"checkpoint=latest_test: {runs_dir.absolute()} holds no finished test{_of(task)} whose checkpoint is still "
-        f"there. Test first: {command('config=test', 'checkpoint=latest')}"
+        f"checkpoint=latest_test: {runs_dir.absolute()} has no finished test{_of(task)} whose checkpoint still "
+        f"exists. Test first: {command('config=test', 'checkpoint=latest')}"
     )
 
 
@@ -223,12 +223,12 @@ def _existing_path(selector: str, runs_dir: Path) -> Path | None:
 
 
 def _is_word_for_run(selector: str, typed: Path) -> bool:
-    """True for one word that happens to be a directory here too, but not a run."""
+    """True if the selector is one word that is also the name of a directory here, but that directory is not a run."""
     return "/" not in selector and typed.is_dir() and not nn_of(typed).is_dir()
 
 
 def _run_at(path: Path) -> Run:
-    path = _target(path)  # latest_train may move on; this run stays
+    path = _target(path)  # latest_train may change later; the selected run must not
     return open_run(_target(path.parent) if path.name == NN else path)
 
 
@@ -244,14 +244,14 @@ def _missing_file(selector: str) -> Selection:
     if best:  # a copy without links
         return _named_file(selector, best)
     names = [entry.path.name for entry in list_checkpoints(path.parent.parent)]
-    there = f" There are: {', '.join(names[:5])}" if names else ""
+    there = f" Available: {', '.join(names[:5])}" if names else ""
     raise UserError(f"checkpoint={selector}: no such file in {path.parent.absolute()}.{there}")
 
 
 def _named_file(selector: str, path: Path) -> Selection:
     if path.suffix != ".pth":
         raise UserError(f"checkpoint={selector}: {path.absolute()} is not a .pth file")
-    file = _target(path)  # best.pth may move on; this file stays
+    file = _target(path)  # best.pth may change later; the selected file must not
     return Selection(run_of(file), file, True, None)
 
 
@@ -265,7 +265,9 @@ def _run_by_part(part: str, runs_dir: Path) -> Run:
     names = [run.name for run in found[:10]]
     if found:
         more = f" and {len(found) - 10} more" if len(found) > 10 else ""
-        raise UserError(f"checkpoint={part}: fits {len(found)} runs: {', '.join(names)}{more}. Type more of the name")
+        raise UserError(
+            f"checkpoint={part}: matches {len(found)} runs: {', '.join(names)}{more}. Type more of the name"
+        )
     known = [*WORDS, *(run.name for run in runs)]
     raise UserError(
         f"checkpoint={part}: neither {', '.join(WORDS)}, nor a path, nor part of a training run's name in "

@@ -46,7 +46,7 @@ def broken() -> dict[str, tuple[object, str]]:
         "nan": ({"model": {"w": torch.tensor([1.0, float("nan")])}}, "has NaN or Infinity in 'w'"),
         "sparse": ({"model": {"w": torch.eye(2).to_sparse()}}, "_rebuild_sparse_tensor"),
         "both names": ({"model": {"w": torch.ones(1), "_orig_mod.w": torch.ones(1)}}, "has 'w' twice"),
-        "a huge view": ({"model": {"w": wide}}, "claims 40000000000000 bytes of 4"),
+        "a huge view": ({"model": {"w": wide}}, "claims 40000000000000 bytes, but stores 4"),
         "billion laughs": ({"model": {"w": torch.ones(1)}, "config": shared}, "contain one another"),
         "itself": ({"model": {"w": torch.ones(1)}, "config": itself}, "contain one another"),
         "a config that is text": ({**state(), "config": "x"}, "has a 'config' that is not a dictionary"),

@@ -289,5 +289,5 @@ class TestOnX:
             frozen.close()
         assert process.returncode == 0, rest
         assert "went on" in rest
-        assert "does not answer" in rest
+        assert "does not respond" in rest
         assert "Traceback" not in rest

@@ -32,7 +32,7 @@ BAD = {
     "an import from elsewhere": ("import 'https://example.org/x.js';" + GOOD, "cannot be loaded"),
     "drawing that throws": (GOOD.replace("const g", "throw new Error('no ink'); const g"), "no ink"),
     "describing that throws null": (GOOD.replace("`a square of ${data.stream}`", "{ throw null; }"), "null"),
-    "a legend that is none": (GOOD + "export const legend = [['x', 1]];", "its legend is not a list of [label, draw]"),
+    "a legend that is none": (GOOD + "export const legend = [['x', 1]];", "its legend is not a list of [words, draw]"),
 }
 
 

@@ -89,7 +89,7 @@ def test_deleting_the_latest_run_points_latest_at_the_one_before_and_then_at_not
 
 def test_an_ambiguous_or_unknown_name_deletes_nothing(manage, runs):
     before = names(runs)
-    for name, words in (("Ant_train", "fits 2 runs"), ("Nope", "no such run")):
+    for name, words in (("Ant_train", "matches 2 runs"), ("Nope", "no such run")):
         with pytest.raises(UserError, match=words):
             manage(f"runsDelete={name}")
     assert names(runs) == before

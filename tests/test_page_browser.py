@@ -112,7 +112,7 @@ def test_step_is_one_control_step_by_button_and_by_key_also_with_the_scene_in_fo
     page.keyboard.press(" ")
     wait(page, lambda: text(page, "#pause") == "Pause")
     page.keyboard.press(" ")
-    wait(page, lambda: text(page, "#pause") == "Go on")
+    wait(page, lambda: text(page, "#pause") == "Resume")
 
 
 def test_reset_begins_the_chosen_environment_or_all_anew(fresh):

@@ -102,7 +102,7 @@ def test_what_is_malformed_is_refused_in_few_words(text):
 
 def test_a_negative_environment_is_refused():
     """It was looked up in arrays, from their end or past it, and ended the thread that draws for everybody."""
-    with pytest.raises(PageMessageError, match="env_id=-1: 0 or more"):
+    with pytest.raises(PageMessageError, match="env_id=-1: must be at least 0"):
         read('{"do": "view", "env_id": -1}')
     assert read('{"do": "view", "env_id": 7}').view.env_id == 7
 

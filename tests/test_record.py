@@ -111,7 +111,7 @@ def test_a_clip_is_named_by_the_version_that_acts():
 
 @pytest.mark.parametrize(
     ("override", "envs", "words"),
-    [("videoEnv=2", 2, "videoEnv=2: there are environments 0 to 1"), ("videoEnv=null", 17, "at most 16")],
+    [("videoEnv=2", 2, "videoEnv=2: unknown. Allowed: 0 to 1"), ("videoEnv=null", 17, "at most 16")],
 )
 def test_what_cannot_be_recorded_is_refused_before_anything_is_begun(override, envs, words):
     with pytest.raises(UserError, match=words):
@@ -265,5 +265,5 @@ def test_a_companion_that_fails_is_said_and_the_training_goes_on(tmp_path):
         training.wait_for("watch: watch at")
         (child,) = companions_of(training.process.pid)
         os.kill(child, signal.SIGKILL)
-        training.wait_for("watch has ended (status -9); the training goes on.")
+        training.wait_for("watch has ended (status -9); training continues.")
         assert training.end() == 130

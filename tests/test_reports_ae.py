@@ -256,7 +256,7 @@ def test_a_training_without_links_ends_well_and_is_found(tmp_path, error):
     done = run(tmp_path, *SMALL, "maxIterations=30", "saveFrequency=2", env=env)
     assert done.returncode == 0, done.stdout
     assert not [path for path in tmp_path.rglob("*") if path.is_symlink()]
-    assert done.stdout.count("runs/latest_train could not be made") == 1
+    assert done.stdout.count("runs/latest_train could not be created") == 1
     best = (runs(tmp_path)[0] / "nn" / "best.txt").read_text().strip()
     for selector, name in (("latest", "Cartpole_v30_ep30.pth"), ("best", best)):
         assert run(tmp_path, "config=test", f"checkpoint={selector}", "testGamesNum=1", env=env).returncode == 0

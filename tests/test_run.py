@@ -106,7 +106,7 @@ def test_a_renamed_run_and_a_foreign_one_can_be_opened(tmp_path):
 
 def test_a_runs_directory_that_cannot_be_made_is_an_error_with_its_path(tmp_path):
     (tmp_path / "runs").write_text("a file")
-    with pytest.raises(UserError, match=f"runsDir={tmp_path}/runs: no run directory can be made"):
+    with pytest.raises(UserError, match=f"runsDir={tmp_path}/runs: a run directory cannot be created"):
         create_run(tmp_path / "runs", "Ant", "train", WHEN)
 
 

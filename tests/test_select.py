@@ -68,7 +68,7 @@ def test_a_link_to_another_task_or_to_a_test_is_passed_over_with_a_word(runs):
     point_latest(runs, "train", new_run(runs, "20250901_000000", task="Cartpole", versions=(1,)))
     selection = resolve_checkpoint("latest", runs, "Ant")
     assert selection.run == mine.path
-    assert selection.note == "latest_train is a run of Cartpole, so the run of Ant that was started last is taken"
+    assert selection.note == "latest_train is a run of Cartpole, so the newest run of Ant is used"
     point_latest(runs, "train", new_run(runs, "20250902_000000", kind="test"))
     selection = resolve_checkpoint("latest", runs, "Ant")
     assert (selection.run, selection.note) == (
@@ -85,8 +85,8 @@ def test_runs_without_a_usable_checkpoint_are_passed_over_with_a_word(runs):
     selection = resolve_checkpoint("latest", runs, "Ant")
     assert selection.run.name == "Ant_train_20250801_000000"
     assert selection.note == (
-        "Ant_train_20250803_000000 is passed over: it has no checkpoint yet; "
-        "Ant_train_20250802_000000 is passed over: Ant_v1_ep1.pth: is empty"
+        "Ant_train_20250803_000000 is skipped: it has no checkpoint yet; "
+        "Ant_train_20250802_000000 is skipped: Ant_v1_ep1.pth: is empty"
     )
 
 
@@ -103,7 +103,7 @@ def test_a_link_that_arrived_before_its_run_leads_to_the_run_before(runs):
     (runs / "latest_train").symlink_to("Ant_train_20250802_000000")
     selection = resolve_checkpoint("latest", runs, "Ant")
     assert selection.run.name == "Ant_train_20250801_000000"
-    assert selection.note == "latest_train leads nowhere, so the run started last is taken"
+    assert selection.note == "the target of latest_train does not exist, so the newest run is used"
 
 
 def test_continuous_runs_count_as_training(runs):
@@ -124,13 +124,12 @@ def test_where_there_is_nothing_four_messages_say_where_and_what_to_type(runs):
     assert message("nowhere") == f"checkpoint=latest: there is no directory {here}/nowhere. Train first: {train}"
     new_run(runs, "20250801_000000", task="Cartpole", versions=(1,))
     assert message() == (
-        f"checkpoint=latest: {here}/runs holds no training run of Ant (there are runs of: Cartpole). "
-        f"Train first: {train}"
+        f"checkpoint=latest: {here}/runs has no training run of Ant (there are runs of: Cartpole). Train first: {train}"
     )
     (runs / "latest_train").symlink_to("Ant_train_20250802_000000")
     assert message() == (
-        f"checkpoint=latest: {here}/runs/latest_train leads nowhere, and {here}/runs holds no other training run "
-        f"of Ant. Copy the run it names, or: {train}"
+        f"checkpoint=latest: the target of {here}/runs/latest_train does not exist, and {here}/runs has no other "
+        f"training run of Ant. Copy the run that it names to this directory, or: {train}"
     )
     new_run(runs, "20250802_000000")
     assert message() == (
@@ -139,7 +138,7 @@ def test_where_there_is_nothing_four_messages_say_where_and_what_to_type(runs):
     )
     shutil.rmtree("runs")
     runs.mkdir()
-    assert message(task=None).endswith("holds no training run. Train first: " + train.replace("Ant", "<Task>"))
+    assert message(task=None).endswith("has no training run. Train first: " + train.replace("Ant", "<Task>"))
 
 
 # -- best
@@ -169,7 +168,7 @@ def test_a_broken_best_gives_way_to_the_newest_with_a_word(runs):
     assert selection.file.name == "Ant_v2_ep2.pth"
     assert (
         selection.note
-        == "Ant_v1_ep1.pth: does not match its sidecar (still being copied?), so the newest checkpoint is taken"
+        == "Ant_v1_ep1.pth: does not match its sidecar (still being copied?), so the newest checkpoint is used"
     )
 
 
@@ -194,7 +193,7 @@ def test_tests_without_a_checkpoint_are_passed_over(runs):
     finished_test(runs, "20250804_000000", "gone.pth")
     new_run(runs, "20250805_000000", kind="test")
     assert resolve_checkpoint("latest_test", runs, "Ant").file.name == "Ant_v1_ep1.pth"
-    with pytest.raises(NothingYet, match="holds no finished test of Cartpole"):
+    with pytest.raises(NothingYet, match="has no finished test of Cartpole"):
         resolve_checkpoint("latest_test", runs, "Cartpole")
 
 
@@ -221,7 +220,7 @@ def test_a_part_of_several_names_is_an_error_that_lists_them(runs):
     with pytest.raises(UserError) as error:
         resolve_checkpoint("202508", runs)
     assert str(error.value) == (
-        "checkpoint=202508: fits 2 runs: Ant_train_20250802_000000, Ant_train_20250801_000000. Type more of the name"
+        "checkpoint=202508: matches 2 runs: Ant_train_20250802_000000, Ant_train_20250801_000000. Type more of the name"
     )
 
 
@@ -278,7 +277,7 @@ def test_best_pth_is_pinned_to_the_file_that_it_is_now(runs):
 
 def test_a_missing_file_says_where_it_looked_and_what_is_there(runs):
     new_run(runs, "20250801_000000", versions=(1, 2))
-    with pytest.raises(UserError, match=r"no such file in .*/nn\. There are: Ant_v2_ep2\.pth, Ant_v1_ep1\.pth"):
+    with pytest.raises(UserError, match=r"no such file in .*/nn\. Available: Ant_v2_ep2\.pth, Ant_v1_ep1\.pth"):
         resolve_checkpoint("runs/Ant_train_20250801_000000/nn/Ant_v3_ep3.pth", runs)
     with pytest.raises(UserError, match=r"is not a \.pth file"):
         resolve_checkpoint("runs/Ant_train_20250801_000000/run.json", runs)

@@ -120,7 +120,7 @@ def test_what_contradicts_the_run_is_refused_on_resume(tmp_path):
     before = sorted(p.name for p in tmp_path.rglob("*"))
     for override, words in (
         ("numEnvs=64", "numEnvs=64 contradicts"),
-        ("task=Ant", "holds no training run of Ant"),
+        ("task=Ant", "has no training run of Ant"),
         ("seed=1", "seed=1 contradicts"),
         ("maxIterations=2", "maxIterations=2 is the total"),
     ):

@@ -148,7 +148,7 @@ def test_a_state_that_is_not_finite_is_drawn_and_harms_nothing(painter):
 def test_what_cannot_be_drawn_is_refused(painter):
     with pytest.raises(ValueError, match=r"qpos has shape \(3,\); the model needs \(2,\)"):
         painter.draw(np.zeros(3))
-    with pytest.raises(ValueError, match="a picture of 0 x 5 pixels"):
+    with pytest.raises(ValueError, match="a picture cannot have 0 x 5 pixels"):
         Painter(PLATE, 5, 0)
 
 
@@ -278,9 +278,7 @@ def test_where_somebody_watches_a_stalled_encoder_stalls_nothing(tmp_path, gate,
     assert times[:QUEUE] == [Fraction(step, 50) for step in range(QUEUE)]
     assert times[-1] == 2  # s: what was left out has not shifted it
     lacking = [r.getMessage() for r in caplog.records if "lacks" in r.getMessage()]
-    assert lacking == [
-        f"{tmp_path / 'a.mp4'} lacks {101 - len(times)} of its pictures: they could not be drawn in time"
-    ]
+    assert lacking == [f"{tmp_path / 'a.mp4'} lacks {101 - len(times)} pictures, which could not be drawn in time"]
 
 
 def test_a_recording_waits_and_loses_nothing(tmp_path, gate):
@@ -427,8 +425,8 @@ def test_a_backend_that_works_is_chosen_and_told(machine, caplog, asked, works, 
     ("asked", "works", "words"),
     [
         (None, [], "neither EGL nor OSMesa works. Try: sudo apt-get install libegl1 libgl1-mesa-dri or: sudo apt-get "),
-        ("egl", ["osmesa"], "egl, which MUJOCO_GL asks for, does not work. Try: sudo apt-get install libegl1 libgl1"),
-        ("osmesa", ["egl"], "osmesa, which MUJOCO_GL asks for, does not work. Try: sudo apt-get install libosmesa6"),
+        ("egl", ["osmesa"], "egl, which MUJOCO_GL selects, does not work. Try: sudo apt-get install libegl1 libgl1"),
+        ("osmesa", ["egl"], "osmesa, which MUJOCO_GL selects, does not work. Try: sudo apt-get install libosmesa6"),
         ("nonsense", ["egl"], "no off-screen rendering here with MUJOCO_GL=nonsense. Put MUJOCO_GL=egl or"),
     ],
 )

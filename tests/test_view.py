@@ -223,7 +223,7 @@ def test_the_status_in_words():
         "takes over": "blend",
         "return": "3.142, mean of 2",
         "environment": "2 (0 to 3), step 7",
-        "speed": "1 x real time, held 1.00 x",
+        "speed": "1 x real time, measured 1.00 x",
     }
     assert status({"phase": "waiting", "text": "für später"}, View(), 0.0) == ("waiting", "f?r sp?ter")
 

@@ -1,1 +1,1 @@
-"""What writes or builds documents: `python -m tools.tasks_page`, `python -m tools.architecture_picture`, the site."""
+"""Tools that write documents (`python -m tools.tasks_page`, `python -m tools.architecture_picture`); a site hook."""

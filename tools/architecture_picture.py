@@ -1,9 +1,9 @@
-"""Writes docs/images/architecture.svg: the rooms, lowest at the bottom, and four ways through them.
+"""Writes docs/images/architecture.svg: the rooms (packages), the lowest at the bottom, and four data flows.
 
-    python -m tools.architecture_picture    # a test holds that the file is what this would write
+    python -m tools.architecture_picture    # a test checks that the file is up to date
 
-One row a room, one coloured column a way. A stop says what happens to the data in that room; the numbers give the
-order. The picture has its own background and follows the reader's light or dark scheme.
+Each room is a row, and each flow is a coloured column. A stop says what happens to the data in that room; the numbers
+give the order. The picture has its own background and follows the reader's light or dark scheme.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ ROOMS = {
     "projects": "finds tasks and gates",
     "utils": "helpers",
 }
-"""Room -> what it holds, in a few words; the highest first."""
+"""Room -> its content in a few words; the highest room first."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """One kind of data, and where it goes."""
+    """The flow of one kind of data through the rooms."""
 
     name: str
     ends: str
-    stops: dict[str, str]  # room -> what happens there; in the order in which the data comes by
+    stops: dict[str, str]  # room -> what happens to the data there, in the order of the flow
 
 
 WAYS = (
@@ -82,7 +82,7 @@ WIDTH, HEIGHT = FIRST + COLUMN * len(WAYS) + 8, HEAD + ROW * len(ROOMS) + 16
 
 
 def style() -> str:
-    """The colours for light and for dark."""
+    """CSS rules with the colours of the light and the dark scheme."""
     light = (("card", "#ffffff"), ("room", "#f1f5f9"), ("name", "#0f172a"), ("what", "#475569"), ("number", "#ffffff"))
     dark = (("card", "#0f172a"), ("room", "#1e293b"), ("name", "#f8fafc"), ("what", "#cbd5e1"), ("number", "#0f172a"))
     ways = (("#c2410c", "#fdba74"), ("#1d4ed8", "#93c5fd"), ("#15803d", "#86efac"), ("#7e22ce", "#d8b4fe"))
@@ -99,17 +99,17 @@ def style() -> str:
 
 
 def middle(room: str) -> int:
-    """y of a room's row, px."""
+    """The y coordinate of the middle of a room's row, in px."""
     return HEAD + ROW * list(ROOMS).index(room) + ROW // 2
 
 
 def text(x: int, y: int, words: str, kind: str, size: int = 13, more: str = "") -> str:
-    """A line of text, its left end at x."""
+    """An SVG line of text that begins at x."""
     return f'  <text x="{x}" y="{y}" class="{kind}" font-size="{size}"{more}>{escape(words)}</text>\n'
 
 
 def way_shapes(number: int, way: Way) -> str:
-    """The column of one way."""
+    """The SVG shapes of one flow's column."""
     x = FIRST + COLUMN * number + 12
     rows = [middle(room) for room in way.stops]
     drawn = text(x - 9, 28, way.name, f"bold fill{number}", 15) + text(x - 9, 48, way.ends, "what")
@@ -122,7 +122,7 @@ def way_shapes(number: int, way: Way) -> str:
 
 
 def picture() -> str:
-    """The whole file."""
+    """The complete SVG file."""
     drawn = f'  <rect width="{WIDTH}" height="{HEIGHT}" rx="8" class="card"/>\n'
     drawn += text(LEFT, 28, "rooms", "name bold", 15) + text(LEFT, 48, "each imports only what is below", "what")
     for room, words in ROOMS.items():

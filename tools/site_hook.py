@@ -1,7 +1,7 @@
-"""mkdocs' hook: pages outside docs/ become part of the site, and links lead where the site has them.
+"""A hook of mkdocs that adds pages from outside docs/ to the site, and adapts links to the site's paths.
 
-Documents link to each other by their places in the repository, as GitHub shows them. The site has `README.md` as
-`index.md`, the content of `docs/` at its top, and everything else under the path that it has in the repository.
+Documents link to each other by their paths in the repository, as GitHub shows them. The site has `README.md` as
+`index.md`, the content of `docs/` at its top, and everything else under its path in the repository.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def place(path: str) -> str:
-    """A path in the repository -> the same file in the site's sources."""
+    """The path in the site's sources of a file of the repository."""
     return "index.md" if path == "README.md" else path.removeprefix("docs/")
 
 
 def origin(page: str) -> str:
-    """A page of the site's sources -> its path in the repository."""
+    """The path in the repository of a page of the site's sources."""
     outside = {place(path): path for path in OUTSIDE}
     return outside.get(page, f"docs/{page}")
 
 
 def moved(markdown: str, page: str) -> str:
-    """The text of a page with links as the site has them."""
+    """The text of a page with its links adapted to the site's paths."""
     here = posixpath.dirname(origin(page))
 
     def link(found: re.Match[str]) -> str:
@@ -52,7 +52,7 @@ def moved(markdown: str, page: str) -> str:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Adds what lies outside docs/."""
+    """Called by mkdocs: adds the files outside docs/."""
     for path in OUTSIDE:
         if (ROOT / path).exists():
             files.append(File.generated(config, place(path), content=(ROOT / path).read_text()))
@@ -60,5 +60,5 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Mends the links of a page."""
+    """Called by mkdocs: adapts the links of a page."""
     return moved(markdown, page.file.src_uri)

@@ -1,8 +1,9 @@
-"""Generates docs/tasks.md from the code: every name, width, weight, limit and meaning in it is the code's own.
+"""Generates docs/tasks.md from the code: every name, width, weight, limit and meaning in it comes from the code.
 
     python -m tools.tasks_page            # a test checks that the file is up to date
 
-Meanings are the lines `name: meaning` in the docstrings of `observe`, `reward`, `terminate` and `episode_metrics`.
+Meanings come from the lines `name: meaning` in the docstrings of `observe`, `reward`, `terminate` and
+`episode_metrics`.
 """
 
 from __future__ import annotations
@@ -66,22 +67,22 @@ in its range (`position`). Targets stay within the ranges and below the speeds o
 
 
 def meanings(*described: Callable[..., Any]) -> dict[str, str]:
-    """name -> meaning, out of docstrings."""
+    """name -> meaning, from the docstrings of `described`."""
     return {name: text for function in described for name, text in LINE.findall(inspect.getdoc(function) or "")}
 
 
 def rows(lines: Iterable[Iterable[object]]) -> str:
-    """Lines of a table."""
+    """Rows of a Markdown table."""
     return "".join("| " + " | ".join(str(cell) for cell in line) + " |\n" for line in lines)
 
 
 def item(text: str) -> str:
-    """A list's item, wrapped as documents are."""
+    """An item of a Markdown list, wrapped to the width of a document."""
     return textwrap.fill(text, WIDTH, initial_indent="- ", subsequent_indent="  ")
 
 
 def hand_text(env: Env) -> str:
-    """The hand: names, coupling, ranges."""
+    """The section about the hand: names, coupling, ranges."""
     hand: DrivenHand = env.task.hand  # type: ignore[attr-defined]
     limits = hand.pipeline.limits
     coupled = {**{name: {name: 1.0} for name in names.BASE_CONTROLS}, **names.FINGER_COUPLING}
@@ -99,7 +100,7 @@ def hand_text(env: Env) -> str:
 
 
 def task_text(env: Env) -> str:
-    """One task: what it is, and its tables."""
+    """The section about one task: its description and its tables."""
     task, config = env.task, env.config
     doc = inspect.getdoc(inspect.getmodule(type(task))) or ""
     seen = {"policy": "policy", "privileged": "critic"}
@@ -121,10 +122,10 @@ def task_text(env: Env) -> str:
     text += rows((f"`{n}`", "yes" if on else "no", reasons[n]) for n, on in config.terminations.items())
     text += schedule_text(env)
     metrics = meanings(type(task).episode_metrics)
-    told = task.episode_metrics(env.sim)
-    if told:
+    logged = task.episode_metrics(env.sim)
+    if logged:
         text += "\n| metric, logged at the end of an episode | meaning |\n| --- | --- |\n"
-        text += rows((f"`{n}`", metrics[n]) for n in told)
+        text += rows((f"`{n}`", metrics[n]) for n in logged)
     text += "\n| parameter, `task.params.` | default | unit and meaning |\n| --- | --- | --- |\n"
     lines = []
     for f in fields(config.params):
@@ -135,7 +136,7 @@ def task_text(env: Env) -> str:
 
 
 def schedule_text(env: Env) -> str:
-    """Noise, randomisation and curriculum of a task; '' if it has none."""
+    """The tables of a task's noise, randomisation and curriculum; '' if it has none."""
     config, text = env.config, ""
     if config.noise:
         text += "\n| observation noise (policy only) | standard deviation |\n| --- | --- |\n"
@@ -152,11 +153,11 @@ def schedule_text(env: Env) -> str:
     if config.curriculum is not None:
         c = config.curriculum
         fall = f", and falls by as much if fewer than {100 * c.lower_at:g} % do" if c.lower_at else "; it never falls"
-        told = (
+        summary = (
             f"Curriculum: a run starts at level {c.level:g}. The level rises by {c.step:g} if at least "
             f"{100 * c.raise_at:g} % of {c.episodes} episodes succeed{fall}."
         )
-        text += f"\n{textwrap.fill(told, WIDTH)}\n\n| parameter | at level 0 | at level 1 |\n| --- | --- | --- |\n"
+        text += f"\n{textwrap.fill(summary, WIDTH)}\n\n| parameter | at level 0 | at level 1 |\n| --- | --- | --- |\n"
         text += rows((f"`{n}`", f"{v:g}", _shown(getattr(env.curriculum.full, n))) for n, v in c.params.items())
     return text
 
@@ -166,7 +167,7 @@ def _shown(value: object) -> str:
 
 
 def page() -> str:
-    """The whole of docs/tasks.md."""
+    """The complete text of docs/tasks.md."""
     parts = [HEAD]
     for name in TASKS:
         config = to_typed(compose([f"task={name}"]))

@@ -1,1 +1,1 @@
-"""What knows nothing of us: errors, files, logging, signals, seeds, rotations."""
+"""Helpers that depend on no other package of livegym: errors, files, logging, signals, seeds, rotations."""

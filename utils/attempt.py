@@ -1,4 +1,4 @@
-"""Work in the background that must not end the whole, nor end unseen."""
+"""Background work whose failure must neither end the process nor stay unnoticed."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ EVERY = 60.0  # s
 
 
 def attempt(what: str, work: Callable[[], object]) -> bool:
-    """Does `work`; whatever it raises is a bug, which is logged whole. Whether it went well."""
+    """Calls `work` and returns True if it raised nothing. An exception is a bug: it is logged with its traceback."""
     try:
         work()
-    except Exception:  # the last resort of a thread: it would die without anybody being told
+    except Exception:  # the last resort of a thread, which would otherwise end without a line in the log
         log.exception("%s failed", what)
         return False
     return True
 
 
 class Attempts:
-    """Work that is done again and again: what fails each time is logged now and then, with how often it was."""
+    """Work that is repeated: repeated failures are logged at intervals, each time with their number."""
 
     def __init__(self, what: str, every: float = EVERY) -> None:
-        """`every`: s from one line in the log to the next."""
+        """`every`: s between two lines in the log."""
         self.what, self.every = what, every
         self.failures = 0
-        self._untold, self._told_at = 0, -every
+        self._unlogged, self._logged_at = 0, -every
 
     def __call__(self, work: Callable[[], object]) -> bool:
-        """Does `work`; whether it went well."""
+        """Calls `work` and returns True if it raised nothing."""
         now = time.monotonic()
-        quiet = self._told_at + self.every > now
+        quiet = self._logged_at + self.every > now
         try:
             work()
         except Exception as error:  # as above
             self.failures += 1
-            self._untold += 1
+            self._unlogged += 1
             if quiet:
                 log.debug("%s failed: %s", self.what, error)
                 return False
-            log.exception("%s failed%s", self.what, f" {self._untold} times" if self._untold > 1 else "")
-            self._untold, self._told_at = 0, now
+            log.exception("%s failed%s", self.what, f" {self._unlogged} times" if self._unlogged > 1 else "")
+            self._unlogged, self._logged_at = 0, now
             return False
         return True

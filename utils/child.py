@@ -1,10 +1,10 @@
-"""Starts livegym in a process of its own: a viewer, a recorder, the trainer of a continuous run.
+"""Starts livegym as a child process: a viewer, a recorder, or the trainer of a continuous run.
 
-    process, words = start_child({"job": "test", "config": plain_dict(config)}, environment={})
+    process, output = start_child({"job": "test", "config": plain_dict(config)}, environment={})
 
-All are started the same way: the running interpreter, `-m livegym --child`, and one JSON object on standard input,
-with the whole configuration in it. So no key is forgotten on the way, no secret is seen in a list of processes, and
-outside projects are found there as they are here. `livegym/child.py` is the other end.
+All children are started in the same way: with the running interpreter, `-m livegym --child`, and one JSON object on
+standard input that holds the whole configuration. So no key is lost, no secret appears in a list of processes, and the
+child finds the same outside projects as its parent. `livegym/child.py` is the other end.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from livegym.utils.parent import PARENT
 from livegym.utils.search_path import child_environment
 
 CHILD = "--child"
-"""The one argument of such a process."""
+"""The only argument of a child process."""
 
 
 def start_child(
     request: Mapping[str, Any], environment: Mapping[str, str], pass_fds: Sequence[int] = ()
 ) -> tuple[subprocess.Popen[str], IO[str]]:
-    """The process, and its standard output and error as one pipe of text, which must be read to its end.
+    """Returns the process, and its standard output and error as one text pipe, which must be read to its end.
 
-    `request`: plain values; `job` says which child it is. `environment` is added to this process's. It ends when this
-    process does (`utils.parent`); Ctrl+C reaches this process only. Raises OSError if it cannot be started.
+    `request` holds plain values; its `job` selects the kind of child. `environment` is added to this process's. The
+    child ends when this process does (`utils.parent`), and Ctrl+C reaches this process only. Raises OSError if the
+    child cannot be started.
     """
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "livegym", CHILD],  # -P: nothing in the current directory shadows a library
@@ -43,9 +44,9 @@ def start_child(
         start_new_session=True,
         env={**child_environment(), PARENT: str(os.getpid()), **environment},
     )
-    assert process.stdin is not None  # pipes were asked for, of which Popen's type does not know
+    assert process.stdin is not None  # Popen's type does not know that pipes were requested
     assert process.stdout is not None
-    with contextlib.suppress(OSError):  # it is dead already: whoever looks after it says so
+    with contextlib.suppress(OSError):  # the child is dead already; the caller reports that
         process.stdin.write(strict_json(request, indent=None))
         process.stdin.close()
     return process, process.stdout

@@ -1,7 +1,7 @@
-"""Errors made for the person at the command line.
+"""Errors for the user at the command line.
 
-A `UserError` is a mistake that its reader can mend. Its message names the value, what is allowed, and the
-next move; `train.py` prints it without a traceback and exits with its `exit_code`.
+A `UserError` is a mistake that the user can fix. Its message names the value, the allowed set and the next move;
+`train.py` prints it without a traceback and exits with its `exit_code`.
 
     raise not_one_of("task", "Carpole", ["Ant", "Cartpole"])
     # task=Carpole: unknown. Allowed: Ant, Cartpole. Did you mean Cartpole?
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """A mistake that the user can mend; the message ends the debugging session.
+    """A mistake that the user can fix; the message says how.
 
     `details` (a traceback of the user's own code) are printed above the message.
     """
@@ -26,7 +26,7 @@ class UserError(Exception):
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """' Did you mean X?' for the nearest of `names`, or '' if none is near."""
+    """Return ' Did you mean X?' with the closest of `names`, or '' if none is close."""
     by_fold = {n.casefold(): n for n in names}
     near = difflib.get_close_matches(name.casefold(), list(by_fold), n=1, cutoff=0.6)
     return f" Did you mean {by_fold[near[0]]}?" if near else ""

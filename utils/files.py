@@ -3,8 +3,8 @@
     atomic_write_text(run.path / "results.json", strict_json(results))
 
 A file is written under a temporary name in its own directory, flushed to the disk and renamed. The temporary
-`.results.json.<pid>.<token>.<n>.tmp` starts with a dot and ends in `.tmp`, so no pattern of a reader matches it, and
-its name tells whether its writer still lives. A killed writer leaves at most such a temporary.
+`.results.json.<pid>.<token>.<n>.tmp` starts with a dot and ends in `.tmp`, so it matches no reader's pattern, and its
+name shows whether its writer is still alive. A killed writer leaves at most such a temporary.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from typing import Any
 
 log = logging.getLogger(__name__)
 
-_TOKEN = uuid.uuid4().hex[:8]  # tells this process from a dead one whose pid was given out again
+_TOKEN = uuid.uuid4().hex[:8]  # distinguishes this process from a dead one that had the same pid
 _COUNTER = itertools.count()
 _TEMPORARY = re.compile(r"\..+\.(?P<pid>\d+)\.(?P<token>[0-9a-f]{8})\.\d+\.tmp")
 
 
 @functools.lru_cache(maxsize=4096)
 def warn_once(message: str) -> None:
-    """Logs `message` as a warning the first time it is said in this process."""
+    """Logs `message` as a warning, once per process."""
     log.warning(message)
 
 
 def temporary_name(path: Path) -> Path:
-    """A name beside `path` that nobody else uses and no reader's pattern matches."""
+    """A name beside `path` that is unique and that no reader's pattern matches."""
     return path.with_name(f".{path.name}.{os.getpid()}.{_TOKEN}.{next(_COUNTER)}.tmp")
 
 
 def sync_directory(directory: Path) -> None:
-    """Flushes the names in `directory` to the disk, if the file system knows how to."""
+    """Flushes the names in `directory` to the disk, if the file system supports it."""
     with contextlib.suppress(OSError):
         fd = os.open(directory, os.O_RDONLY)
         try:
@@ -69,10 +69,10 @@ def stage_bytes(path: Path, data: bytes) -> Path:
 
 
 def commit(temporary: Path, path: Path) -> None:
-    """Gives a staged file its final name, replacing what had it.
+    """Gives a staged file its final name; replaces a file that has this name.
 
     Raises:
-        OSError: the name could not be given; the temporary is removed.
+        OSError: the file could not be renamed; the temporary is removed.
     """
     try:
         os.replace(temporary, path)
@@ -87,10 +87,10 @@ def commit_new(temporary: Path, path: Path) -> None:
 
     Raises:
         FileExistsError: the name is taken; the temporary is removed.
-        OSError: the name could not be given; the temporary is removed.
+        OSError: the file could not be renamed; the temporary is removed.
     """
     try:
-        os.link(temporary, path)  # unlike a rename, this cannot replace a file made since we looked
+        os.link(temporary, path)  # unlike a rename, this never replaces a file
     except FileExistsError:
         discard(temporary)
         raise
@@ -105,19 +105,19 @@ def commit_new(temporary: Path, path: Path) -> None:
 
 
 def atomic_write_bytes(path: Path, data: bytes) -> None:
-    """Replaces the file `path` by one that holds `data`; a reader sees the old or the new one, never a part.
+    """Replaces the file `path` by one that holds `data`; a reader sees the old or the new file, never a partial one.
 
     Raises:
-        OSError: it could not be written (disk full, no permission); the old file is untouched and nothing is left.
+        OSError: it could not be written (disk full, no permission); the old file is unchanged, no temporary is left.
     """
     commit(stage_bytes(path, data), path)
 
 
 def atomic_write_text(path: Path, text: str) -> None:
-    """`atomic_write_bytes` of `text` in UTF-8; what UTF-8 cannot hold is written as `?`.
+    """Calls `atomic_write_bytes` with `text` in UTF-8; characters that UTF-8 cannot encode are written as `?`.
 
     Raises:
-        OSError: it could not be written; the old file is untouched and nothing is left.
+        OSError: it could not be written; the old file is unchanged, no temporary is left.
     """
     atomic_write_bytes(path, text.encode("utf-8", "replace"))
 
@@ -129,7 +129,7 @@ def discard(path: Path) -> None:
 
 
 def remove_file(path: Path) -> bool:
-    """Removes a file; if that fails it is logged once. True if the name is free afterwards."""
+    """Removes a file; a failure is logged once. Returns True if the name is free afterwards."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -141,10 +141,10 @@ def remove_file(path: Path) -> bool:
 
 
 def clean_temporaries(directory: Path) -> list[Path]:
-    """Removes temporaries that dead writers left in `directory`; returns what was removed.
+    """Removes temporaries that dead writers left in `directory`; returns the removed paths.
 
-    Those of live processes, and those of other programs (rsync, unison), are left alone. Only the one writer of a
-    run may call this: a process on another machine looks dead from here.
+    Temporaries of live processes and of other programs (rsync, unison) are left alone. Only the one writer of a run
+    may call this, because a process on another machine looks dead from here.
     """
     removed = []
     for path in _directory_entries(directory):
@@ -154,7 +154,7 @@ def clean_temporaries(directory: Path) -> list[Path]:
 
 
 def is_left_over(path: Path) -> bool:
-    """Whether this is a temporary whose writer is dead, by its name."""
+    """True if the name is that of a temporary whose writer is dead."""
     match = _TEMPORARY.fullmatch(path.name)
     return match is not None and not _is_alive(int(match["pid"]), match["token"])
 
@@ -173,18 +173,18 @@ def _is_alive(pid: int, token: str) -> bool:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except OSError:  # it lives and belongs to somebody else
+    except OSError:  # it is alive and belongs to another user
         return True
     return True
 
 
 def strict_json(value: Any, indent: int | None = 2) -> str:
-    """`value` as JSON with sorted keys, which browsers and `jq` accept too; `indent` None: on one line.
+    """`value` as strict JSON, which browsers and `jq` accept too; `indent=None` puts it on one line.
 
-    NaN and Infinity become null, NumPy and torch scalars plain numbers, arrays and tuples lists, paths text.
+    NaN and Infinity become null, NumPy and torch scalars become numbers, arrays and tuples lists, and paths strings.
 
     Raises:
-        TypeError: a value of a kind that JSON has no word for, named by its type.
+        TypeError: a value has a type that JSON cannot represent; the message names the type.
     """
     separators = (",", ":") if indent is None else None
     return json.dumps(_plain(value), allow_nan=False, indent=indent, separators=separators) + "\n"
@@ -211,7 +211,7 @@ def read_json(path: Path) -> Any:
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is not JSON (or is cut off, or nested too deeply).
+        ValueError: it is not JSON, or it is truncated or nested too deeply.
     """
     try:
         return json.loads(path.read_bytes())
@@ -229,7 +229,7 @@ def read_json_dict(path: Path) -> dict[str, Any]:
 
 
 def read_first_line(path: Path) -> str:
-    """The first line of a text file without surrounding blanks; empty if the file cannot be read."""
+    """The first line of a text file without surrounding whitespace; empty if the file cannot be read."""
     try:
         lines = path.read_text("utf-8", "replace").splitlines()
     except (OSError, ValueError):  # ValueError: a NUL in the name

@@ -1,4 +1,4 @@
-"""A lock with a timeout, for locks that nobody holds for long: who holds one for longer has a bug, and it shows.
+"""Acquires a lock with a timeout. No thread should hold such a lock for long, so a timeout reveals a bug.
 
 with held(lock, "the inbox"):
     ...
@@ -12,18 +12,18 @@ from collections.abc import Iterator
 from typing import Union
 
 LOCK_S = 5.0
-"""Under these locks nothing is done that takes longer than to append to a list."""
+"""The timeout. Work under these locks takes no longer than appending to a list."""
 
 
 class LockTimeout(RuntimeError):
-    """Somebody holds a lock for longer than anything here takes."""
+    """Another thread held a lock for longer than any work here takes."""
 
 
 @contextlib.contextmanager
 def held(lock: Union[threading.Lock, threading.Condition], what: str) -> Iterator[None]:
-    """Holds a lock meanwhile. Raises Stuck if it cannot be had within `LOCK_S`."""
+    """Holds `lock` inside the `with` block. Raises LockTimeout if it cannot be acquired within `LOCK_S`."""
     if not lock.acquire(timeout=LOCK_S):
-        raise LockTimeout(f"{what} was held for {LOCK_S:g} s")
+        raise LockTimeout(f"{what} was still locked after {LOCK_S:g} s")
     try:
         yield
     finally:

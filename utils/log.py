@@ -1,4 +1,4 @@
-"""Logging: to the person (stderr) and to a file. A full disk costs the file's lines, never the run."""
+"""Logging to stderr and to a file. If the disk is full, lines of the file are lost, but the run continues."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from livegym.utils.pipes import write_to_nobody
 
 
 class _Console(Console):
-    """A console that falls silent when its reader leaves, where Rich's own would end the process."""
+    """A console that turns quiet if its reader leaves; Rich's own would end the process."""
 
     def on_broken_pipe(self) -> None:
-        """Called by Rich in place of raising BrokenPipeError."""
+        """Rich calls this instead of raising BrokenPipeError."""
         self.quiet = True
         write_to_nobody(self.file)
 
 
 console = _Console(stderr=True)
-"""The one console: log lines and live displays share it, so that neither overwrites the other."""
+"""The only console. Log lines and live displays share it, so that neither overwrites the other."""
 
 _FORMAT = "%(asctime)s %(levelname)s %(message)s"
 _DATE = "%H:%M:%S"
 
 
 class _StandardError(logging.StreamHandler):
-    """Log lines to a person, who may leave."""
+    """Writes log lines to stderr, and stops quietly if its reader leaves."""
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Called by logging in place of raising."""
+        """Logging calls this instead of raising."""
         if isinstance(sys.exc_info()[1], BrokenPipeError):
             write_to_nobody(self.stream)
         else:
@@ -46,9 +46,9 @@ class _StandardError(logging.StreamHandler):
 
 
 class _LogFile(logging.FileHandler):
-    """A file handler that says once that it cannot write, and goes on without.
+    """A file handler that reports once that it cannot write, and then carries on without the file.
 
-    Once closed it stays so; `FileHandler` opens its file again for the last words of a thread that is still ending.
+    It stays closed once it is closed. `FileHandler` would open its file again for the last lines of an ending thread.
     """
 
     failed = False
@@ -79,7 +79,7 @@ class _LogFile(logging.FileHandler):
             sys.stderr.write(f"the log file {self.baseFilename} cannot be written ({error.strerror})\n")
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Called by logging in place of raising."""
+        """Logging calls this instead of raising."""
         error = sys.exc_info()[1]
         if isinstance(error, OSError):
             self._say(error)
@@ -102,12 +102,12 @@ def setup_logging(level: str) -> None:
     root.addHandler(shown)
     root.setLevel(level.upper())
     for library in ("hydra", "tensorboard", "matplotlib", "uvicorn", "websockets"):
-        logging.getLogger(library).setLevel(logging.WARNING)  # what they say otherwise is about themselves
+        logging.getLogger(library).setLevel(logging.WARNING)  # their other messages are about their own internals
 
 
 @contextlib.contextmanager
 def file_log(file: Path) -> Iterator[None]:
-    """Also appends log records to `file` meanwhile."""
+    """Also appends log records to `file` inside the `with` block."""
     handler = _LogFile(file, delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.getLogger().addHandler(handler)
@@ -125,6 +125,6 @@ def file_log(file: Path) -> Iterator[None]:
 
 
 def _to_file(handler: logging.Handler, text: str, trace: bool = False) -> None:
-    """Only to the file: the person is told by whoever catches the error."""
+    """Logs to the file only: the code that catches the error reports it on the console."""
     trouble = sys.exc_info() if trace else None
     handler.handle(logging.LogRecord(__name__, logging.ERROR, __file__, 0, text, None, trouble))

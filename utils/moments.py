@@ -1,4 +1,4 @@
-"""Mean and standard error of a sample that grows, in constant memory."""
+"""Mean and standard error of a growing sample, in constant memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Moments:
     _m2: float = 0.0
 
     def add(self, value: float) -> None:
-        """One more value."""
+        """Adds a value to the sample."""
         self.count += 1
         delta = value - self.mean
         self.mean += delta / self.count
@@ -23,10 +23,10 @@ class Moments:
 
     @property
     def std(self) -> float:
-        """Standard deviation; 0 below two values."""
+        """Standard deviation; 0 for fewer than two values."""
         return math.sqrt(self._m2 / (self.count - 1)) if self.count > 1 else 0.0
 
     @property
     def stderr(self) -> float | None:
-        """Standard error of the mean; None below two values."""
+        """Standard error of the mean; None for fewer than two values."""
         return math.sqrt(self._m2 / (self.count - 1) / self.count) if self.count > 1 else None

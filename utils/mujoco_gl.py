@@ -1,4 +1,4 @@
-"""MuJoCo without its opinion on OpenGL."""
+"""Imports MuJoCo without its check of MUJOCO_GL."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import os
 
 
 def import_mujoco() -> None:
-    """Imports MuJoCo whatever MUJOCO_GL says: only pictures need OpenGL, and `viewers.gl` judges the variable then.
+    """Imports MuJoCo whatever the value of MUJOCO_GL. Only pictures need OpenGL; `viewers.gl` checks the variable then.
 
-    MuJoCo reads it at its import, and a value that it does not know, or a library that is missing, would end a
-    training that never draws anything. Where there is no MuJoCo, nothing happens.
+    MuJoCo reads the variable when it is imported. An unknown value or a missing library would end a training run that
+    never draws anything. If MuJoCo is not installed, this does nothing.
     """
     asked = os.environ.pop("MUJOCO_GL", None)
     try:

@@ -1,4 +1,4 @@
-"""A process that only makes sense beside another: it ends when that one does, however that ended."""
+"""Ends a child process when its parent ends, however the parent ended."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import time
 from livegym.utils.signals import StopFlag
 
 PARENT = "LIVEGYM_COMPANION_OF"
-"""Environment variable with the process id of the one that it stands beside."""
-LOOK = 0.5  # s between looks
+"""Environment variable with the process id of the parent."""
+LOOK = 0.5  # s between two polls
 
 
 def end_with_parent(stop: StopFlag, patience: float | None = None) -> None:
-    """Asks this process to stop once its parent is gone, if it was started with one.
+    """Requests a stop of this process once its parent is gone, if it was started as a child.
 
-    `patience`: s after which one that has not stopped by then ends at once; None: however long it takes.
+    `patience`: s after which the process ends at once if it has not stopped by then; None: it may take any time.
     """
     if PARENT in os.environ:
         parent = int(os.environ.pop(PARENT))

@@ -1,7 +1,7 @@
-"""A pipe whose reader leaves early, as in `python train.py --help | head -1`, is no error.
+"""Handles a pipe whose reader leaves early, as in `python train.py --help | head -1`; this is not an error.
 
-Python ignores SIGPIPE, which ends other programs quietly, and raises BrokenPipeError from whatever prints next, or from
-its own last flush. What only answers a question ends like other programs; what works goes on without its reader.
+SIGPIPE ends other programs quietly. Python ignores it, and raises BrokenPipeError from the next print or from its own
+last flush. Here, a command that only prints (`--help`) ends as other programs do, and a run continues without a reader.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import IO
 
 @contextlib.contextmanager
 def ending_with_the_reader() -> Iterator[None]:
-    """Meanwhile a write to a pipe that nobody reads ends the process, for its shell with status 141 (128 + SIGPIPE)."""
+    """Inside the `with` block, a write to a pipe without a reader ends the process: status 141 (128 + SIGPIPE)."""
     before = signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         yield
@@ -26,9 +26,9 @@ def ending_with_the_reader() -> Iterator[None]:
 
 
 def write_to_nobody(stream: IO[str]) -> None:
-    """Sends what `stream` still holds, and what comes, nowhere: its reader has left.
+    """Discards the buffer of `stream` and everything that is written to it later: its reader has left.
 
-    Otherwise the interpreter would try again as it ends, and change the exit status to 120.
+    Otherwise the interpreter would try to write the buffer again when it exits, and change the exit status to 120.
     """
     with contextlib.suppress(OSError):  # a stream without a descriptor has no reader either
         nowhere = os.open(os.devnull, os.O_WRONLY)

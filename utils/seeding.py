@@ -1,4 +1,4 @@
-"""Seeds: one number for everything random, and the generators' states for a bit-exact resume. 0 is a seed."""
+"""Seeds: one number for all random generators, and their states for a bit-exact resume. 0 is a valid seed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 
 def draw_seed() -> int:
-    """A seed from the operating system, for `seed=null`; whoever draws it records it."""
+    """A seed from the operating system, for `seed=null`. The caller must record it."""
     return random.SystemRandom().randrange(2**31)
 
 
@@ -36,7 +36,7 @@ def generator_states() -> dict[str, Any]:
 
 
 def set_generator_states(states: dict[str, Any]) -> None:
-    """Puts back what `generator_states` returned; GPU states only if the same number of GPUs is there."""
+    """Restores the result of `generator_states`; GPU states only if this machine has the same number of GPUs."""
     torch.set_rng_state(states["torch"])
     kind, keys, position, has_gauss, cached = states["numpy"]
     np.random.set_state((kind, np.array(keys, dtype=np.uint32), position, has_gauss, cached))

@@ -1,6 +1,6 @@
-"""Rotations as unit quaternions (..., 4) in the order w, x, y, z, as MuJoCo has them.
+"""Rotations as unit quaternions (..., 4) in MuJoCo's order w, x, y, z.
 
-A quaternion called `b_in_a` turns vectors that are given in frame b into frame a.
+A quaternion called `b_in_a` rotates vectors from frame b to frame a.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def conjugate(quat: Tensor) -> Tensor:
 
 
 def multiply(a: Tensor, b: Tensor) -> Tensor:
-    """First b, then a."""
+    """The rotation by b, followed by the rotation by a."""
     aw, ax, ay, az = a.unbind(-1)
     bw, bx, by, bz = b.unbind(-1)
     return torch.stack(
@@ -30,12 +30,12 @@ def multiply(a: Tensor, b: Tensor) -> Tensor:
 
 
 def rotate(quat: Tensor, vector: Tensor) -> Tensor:
-    """vector (..., 3) turned by quat (..., 4): v + 2 w (q x v) + 2 q x (q x v)."""
+    """Rotate vector (..., 3) by quat (..., 4): v + 2 w (q x v) + 2 q x (q x v)."""
     w, axis = quat[..., :1], quat[..., 1:]
     turned = 2.0 * torch.linalg.cross(axis, vector)
     return vector + w * turned + torch.linalg.cross(axis, turned)
 
 
 def into_frame(point: Tensor, origin: Tensor, quat: Tensor) -> Tensor:
-    """Points (..., 3) of the world as the frame at `origin` (..., 3), turned by `quat` (..., 4), sees them."""
+    """Transform world points (..., 3) into the frame with `origin` (..., 3) and orientation `quat` (..., 4)."""
     return rotate(conjugate(quat), point - origin)

@@ -4,9 +4,9 @@
     clip.add(0, picture)     # (480, 640, 3) uint8, the picture of control step 0
     clip.close()
 
-The time of a picture is its step's number times the control step, to the last digit: a file plays at the speed of the
-simulation at any control rate, also where steps have no picture. The MP4 consists of fragments of about a second, each
-handed to the system as soon as it is whole, so that one whose writer was killed plays up to there.
+The time of a picture is its step number times the control step, exactly. So a file plays at the speed of the simulation
+at any control rate, even if some steps have no picture. The MP4 consists of fragments of about a second. Each is
+written as soon as it is complete, so a file whose writer was killed plays up to its last complete fragment.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ from livegym.utils.files import discard
 
 try:
     import av
-except ImportError:  # check_encoder tells it in one line, before the run
+except ImportError:  # check_encoder reports it in one line, before the run
     av = None  # type: ignore[assignment]
 
 CODEC: Final = "libx264"
-# zerolatency: no picture waits in the encoder; sc_threshold: key pictures come by the second only, not at cuts too
+# zerolatency: no picture waits in the encoder; sc_threshold: key frames come once a second, and not at cuts too
 QUALITY = {"preset": "veryfast", "crf": "20", "tune": "zerolatency", "sc_threshold": "0"}
-# a fragment from key picture to key picture; delay_moov: no file before the first of them is whole
+# one fragment per key frame; delay_moov: no file is created before the first fragment is complete
 FRAGMENTS = {"movflags": "frag_keyframe+empty_moov+delay_moov+default_base_moof"}
 FAULTS: tuple[type[Exception], ...] = (OSError, ValueError, RuntimeError, *((av.FFmpegError,) if av else ()))
-"""What a clip raises if it cannot be encoded or written."""
+"""The exceptions of a clip that cannot be encoded or written."""
 
 
 def check_encoder() -> None:
-    """Raises UserError with the line that installs what is missing."""
+    """Raises UserError if PyAV or its encoder is missing; the message has the command that installs it."""
     if av is None:
         raise UserError("videos need PyAV. Try: pip install av")
     if CODEC not in av.codecs_available:
-        raise UserError(f"videos need {CODEC}, and this PyAV is built without. Try: pip install --force-reinstall av")
+        raise UserError(f"videos need {CODEC}, but this PyAV lacks it. Try: pip install --force-reinstall av")
 
 
 def exact_dt(control_dt: float) -> Fraction:
-    """s, the control step as the fraction that was meant: 1/60 for 0.016666666666666666."""
+    """The control step in s as the fraction that its float stands for: 1/60 for 0.016666666666666666."""
     return Fraction(control_dt).limit_denominator(1_000_000)
 
 
 class Clip:
-    """A file that is there from its first whole fragment on. After a fault, `abandon` is all that can be done."""
+    """A video file, created with its first complete fragment. After a fault, only `abandon` may be called."""
 
     def __init__(self, path: Path, dt: Fraction, height: int, width: int) -> None:
-        """`path`, or path_2 and so on if that is taken; dt: s between steps; height, width: even, in pixels."""
+        """Writes to `path`, or to path_2 and so on if it exists. dt: s between steps; height, width: even, pixels."""
         self._file = _NewFile(path)
         self._container = av.open(self._file, "w", format="mp4", options=FRAGMENTS)
         self._stream = self._container.add_stream(CODEC, rate=1 / dt, options=QUALITY)
@@ -64,27 +64,27 @@ class Clip:
         self._stream.codec_context.time_base = dt
         self._stream.codec_context.gop_size = max(1, round(1 / dt))
         self._stream.codec_context.thread_count = 1  # the other cores step the simulation
-        self._whole = 0  # bytes of the file that can be played, whatever comes
+        self._complete = 0  # bytes of the file up to its last complete fragment
 
     @property
     def path(self) -> Path:
-        """The name that the file really has, from its first bytes on."""
+        """The file's actual path; final once its first bytes are written."""
         return self._file.path
 
     def add(self, step: int, picture: np.ndarray) -> None:
-        """The picture (height, width, 3) uint8 RGB of a control step; steps rise. Raises FAULTS."""
+        """Adds the picture (height, width, 3) uint8 RGB of a control step; steps must increase. Raises FAULTS."""
         frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
         frame.pts = step
         self._write(frame)
 
     def close(self) -> None:
-        """Writes what is left. Raises FAULTS."""
+        """Writes the remaining pictures and closes the file. Raises FAULTS."""
         self._write(None)
         self._container.close()
         self._file.close()
 
     def abandon(self) -> bool:
-        """After a fault: keeps what can be played, and removes the rest. True if something is kept."""
+        """After a fault: keeps the part that can be played, and removes the rest. True if any part is kept."""
         try:
             self.close()
             broken = self._file.broken  # PyAV does not always repeat a fault at the end
@@ -92,28 +92,28 @@ class Clip:
             broken = True
         if not broken:
             return self._file.size > 0
-        self._file.cut(self._whole)
-        return self._whole > 0
+        self._file.cut(self._complete)
+        return self._complete > 0
 
     def _write(self, frame: av.VideoFrame | None) -> None:
         for packet in self._stream.encode(frame):
             is_key = packet.is_keyframe
             self._container.mux(packet)
-            if is_key:  # it has completed the fragment before
-                self._whole = self._file.size
+            if is_key:  # a key frame completes the previous fragment
+                self._complete = self._file.size
 
 
 class _NewFile:
-    """A file that is made with its first bytes, under a name that was free then; each write is handed to the system."""
+    """A file that is created with its first bytes, under a name that is free then; each write is flushed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.size = 0  # bytes
-        self.broken = False  # a write has failed, so what comes after it is no use
+        self.broken = False  # a write has failed, so that later bytes are useless
         self._file: IO[bytes] | None = None
 
     def write(self, data: bytes) -> int:
-        """Called by PyAV, which hands on what this raises."""
+        """Called by PyAV, which passes exceptions on."""
         was_broken, self.broken = self.broken, True
         if self._file is None:
             self._file = self._create()
@@ -132,15 +132,15 @@ class _NewFile:
         raise AssertionError("count() does not end")
 
     def close(self) -> None:
-        """Closes the file, if it was made. Raises OSError."""
+        """Closes the file, if it was created. Raises OSError."""
         if self._file is not None:
             self._file.close()
 
     def cut(self, size: int) -> None:
-        """Closes the file and keeps its first `size` bytes; removes it where these are none."""
+        """Closes the file and truncates it to `size` bytes; removes it if `size` is 0."""
         if self._file is None:
             return
-        with contextlib.suppress(OSError):  # what it cannot write any more is cut off anyway
+        with contextlib.suppress(OSError):  # bytes that can no longer be written are cut off anyway
             self._file.close()
         if not size:
             discard(self.path)

@@ -1,8 +1,8 @@
-"""Whether this machine can open a window.
+"""Checks that this machine can open a window.
 
-    check_display()    # raises UserError, with what to do instead
+    check_display()    # raises UserError, which says what to do instead
 
-What fails deep inside a window system ends the whole process, so it is tried in another one first.
+A failure deep inside a window system ends the whole process, so a child process tries to open a window first.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ glfw.create_window(64, 64, "", None, None) or sys.exit("it has no OpenGL")
 """
 _INSTEAD = (
     "Watch in a browser with config=test_stream, or log in with `ssh -X`, or put `xvfb-run -a` before the command "
-    "where nobody needs to see the window."
+    "if the window need not be seen."
 )
 
 
 def check_display() -> None:
-    """Returns if a window can be opened; raises UserError elsewhere."""
+    """Raises UserError if no window can be opened."""
     if sys.platform == "darwin":
         return _check_mjpython()
     if sys.platform.startswith("linux"):
@@ -47,7 +47,7 @@ def _display() -> str | None:
 
 
 def _probe() -> str | None:
-    """Why no window can be opened; None if it can."""
+    """The reason why no window can be opened; None if one can be opened."""
     try:
         done = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, text=True, timeout=PATIENCE)
     except subprocess.TimeoutExpired:
@@ -58,7 +58,7 @@ def _probe() -> str | None:
 
 
 def _check_mjpython() -> None:
-    """On macOS windows belong to the main thread, which only MuJoCo's own launcher leaves to them."""
+    """On macOS, windows need the main thread, and only MuJoCo's own launcher keeps it free for them."""
     if os.environ.get("MJPYTHON_BIN") is None:
         command = " ".join(["mjpython", *sys.argv])
         raise UserError(f"no window here: on macOS MuJoCo's window needs its own launcher. Run: {command}")

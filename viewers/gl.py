@@ -1,13 +1,13 @@
-"""Which off-screen OpenGL this process has, and contexts of it.
+"""Chooses this process's off-screen OpenGL backend, and makes contexts of it.
 
-    context = make_context(640, 480)    # of EGL or OSMesa; no display needed
+    context = make_context(640, 480)    # EGL or OSMesa; no display needed
     context.make_current()
 
-MuJoCo reads MUJOCO_GL when it is first imported and settles then what `mujoco.Renderer` can do: GLFW, which needs a
-display, if the variable is unset. Contexts here come from `mujoco.egl` or `mujoco.osmesa` themselves, so they work
-whoever imported MuJoCo before. The choice is made once a process: PyOpenGL serves one of the two.
+MuJoCo reads MUJOCO_GL when it is first imported, and fixes the backend of `mujoco.Renderer` then. If the variable is
+unset, that is GLFW, which needs a display. Contexts here come directly from `mujoco.egl` or `mujoco.osmesa`, so they
+work even if MuJoCo was imported before. The choice is made once per process: PyOpenGL supports only one of the two.
 
-This module imports neither MuJoCo nor OpenGL, so a bad MUJOCO_GL can be told in one line before they stumble over it.
+This module imports neither MuJoCo nor OpenGL, so that a wrong MUJOCO_GL is reported in one line before they fail on it.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _WITHOUT_GL = "config=test and config=test_stream need no GL."
 
 @functools.cache
 def choose_backend() -> str:
-    """What MUJOCO_GL names, "egl" or "osmesa", and if it is unset or empty the first of them that works here.
+    """The backend that MUJOCO_GL names, "egl" or "osmesa"; if it is unset or empty, the first that works here.
 
-    Raises UserError if MUJOCO_GL names something else, or what is wanted is not on this machine.
+    Raises UserError if MUJOCO_GL has another value, or if the backend does not work on this machine.
     """
     asked = os.environ.get("MUJOCO_GL", "").strip().lower()
     if asked and asked not in _PACKAGES:
         raise UserError(
             f"no off-screen rendering here with MUJOCO_GL={asked}. Put MUJOCO_GL=egl or MUJOCO_GL=osmesa before the "
-            "command, or unset it to have one of them chosen."
+            "command, or unset it to let livegym choose."
         )
     probes = {"egl": _has_egl, "osmesa": _has_osmesa}
     for name in [asked] if asked else probes:
@@ -53,35 +53,35 @@ def choose_backend() -> str:
 def make_context(width: int, height: int) -> Any:
     """A context of the chosen backend, for pictures up to width x height pixels, with make_current() and free().
 
-    It belongs to the thread that makes it. Raises UserError if there is none to be had.
+    It belongs to the thread that makes it. Raises UserError if no context can be made.
     """
     backend = choose_backend()
-    logging.getLogger("OpenGL.acceleratesupport").setLevel(logging.WARNING)  # it misses a module that we do not need
+    logging.getLogger("OpenGL.acceleratesupport").setLevel(logging.WARNING)  # it reports an optional module as missing
     try:
         return importlib.import_module(f"mujoco.{backend}").GLContext(width, height)
     except (ImportError, AttributeError, RuntimeError, _gl_error()) as error:
         raise UserError(
-            f"no off-screen rendering here: {backend} is installed but gives no context ({type(error).__name__}: "
+            f"no off-screen rendering here: {backend} is installed, but cannot make a context ({type(error).__name__}: "
             f"{error}). Try MUJOCO_GL={'osmesa' if backend == 'egl' else 'egl'} before the command. {_WITHOUT_GL}"
         ) from error
 
 
 def _gl_error() -> type[Exception]:
-    """PyOpenGL's own error; not to be imported before MuJoCo has told PyOpenGL its platform."""
+    """PyOpenGL's own error class. It must be imported after MuJoCo, which sets PyOpenGL's platform."""
     return importlib.import_module("OpenGL.error").Error
 
 
 def _none_here(asked: str) -> UserError:
     cures = [f"sudo apt-get install {packages}" for name, packages in _PACKAGES.items() if asked in ("", name)]
-    missing = f"{asked}, which MUJOCO_GL asks for," if asked else "neither EGL nor OSMesa"
+    missing = f"{asked}, which MUJOCO_GL selects," if asked else "neither EGL nor OSMesa"
     verb = "does not work" if asked else "works"
     return UserError(f"no off-screen rendering here: {missing} {verb}. Try: {' or: '.join(cures)}. {_WITHOUT_GL}")
 
 
 def _has_egl() -> bool:
-    """Whether a device of EGL can be initialised without a display, as MuJoCo's context does it.
+    """True if an EGL device can be initialised without a display, as MuJoCo's context does it.
 
-    libEGL alone is no sign: it is often there without any driver.
+    libEGL alone proves nothing: it is often installed without any driver.
     """
     try:
         egl = ctypes.CDLL("libEGL.so.1")
@@ -99,7 +99,7 @@ def _has_egl() -> bool:
 
 
 def _extension(egl: ctypes.CDLL, name: str, *arguments: Any) -> Any:
-    """A function of an EGL extension that returns a pointer or a truth value; None if it is not there."""
+    """A function of an EGL extension that returns a pointer or a boolean; None if it does not exist."""
     egl.eglGetProcAddress.restype = ctypes.c_void_p
     address = egl.eglGetProcAddress(name.encode())
     return ctypes.CFUNCTYPE(ctypes.c_void_p, *arguments)(address) if address else None

@@ -1,14 +1,14 @@
-"""The keys of the window, and what they do.
+"""The window's keys and their effects.
 
     desk = WindowState(controls, board, View(), num_envs=4)
-    press(desk, glfw.KEY_SPACE)        # -> True: it is one of ours
+    press(desk, glfw.KEY_SPACE)        # -> True: livegym uses this key
     help_text()                        # -> (keys, meanings), a line each
 
-`play/control_requests.py` has what is asked of the control loop; the keys here change how a person looks at it.
+Requests to the control loop are in `play/control_requests.py`; the keys defined here change only the view.
 
-MuJoCo's window binds nearly every letter to a rendering option of its own, and its digits to groups of geoms. Letters
-that are not in this table keep that meaning; for those that are, MuJoCo's part is taken back (`take_back`). None of
-S W R L K G is used: what those toggle cannot be taken back before it is drawn. C and F mean the same to both.
+MuJoCo's window binds nearly every letter to a rendering option of its own, and the digits to groups of geoms. Letters
+outside this table keep that meaning; for keys in the table, `take_back` undoes MuJoCo's action. S W R L K G are not
+used, because their effect cannot be undone before it is drawn. C and F have the same meaning in both.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ MODIFIERS = (
 
 @dataclass
 class WindowState:
-    """What a person at the window has in hand."""
+    """The state that the window's keys read and change."""
 
     controls: Controls
     board: Board
     view: View
     num_envs: int
     help_open: bool = False
-    aimed: bool = False  # False: the camera is to be put where the view says
-    word: str = "press H for the keys"  # the last answer of the window itself
+    aimed: bool = False  # False: the camera has yet to move to where the view says
+    word: str = "press H for the keys"  # the latest notice of the window itself
 
 
 @dataclass(frozen=True)
 class KeyBinding:
-    """One line of the list of keys. The first of `names` does the first of what `does` says."""
+    """One line of the list of keys. `does` lists the effects in the order of `names`."""
 
-    names: tuple[str, ...]  # as GLFW has them, or their character
+    names: tuple[str, ...]  # GLFW's name of a key, or its character
     does: str
-    act: Callable[[WindowState, int], None]  # the second argument is the place of the key among `names`
+    act: Callable[[WindowState, int], None]  # the second argument is the index of the key in `names`
 
     @property
     def codes(self) -> tuple[int, ...]:
-        """The keys as GLFW numbers them: a character's is that of ASCII."""
+        """The GLFW key codes; a character's is its ASCII code."""
         return tuple(ord(name) if len(name) == 1 else getattr(glfw, f"KEY_{name.upper()}") for name in self.names)
 
 
 def press(window_state: WindowState, code: int) -> bool:
-    """Does what a key stands for. False if it is none of ours."""
+    """Performs the action of a key. Returns False if livegym does not use the key."""
     for key in KEYS:
         if code in key.codes:
             key.act(window_state, key.codes.index(code))
@@ -67,13 +67,13 @@ def press(window_state: WindowState, code: int) -> bool:
 
 
 def with_modifier() -> bool:
-    """Whether Ctrl, Shift or Alt is held in the window of the calling thread: such keys are MuJoCo's."""
+    """True if Ctrl, Shift or Alt is pressed in the window of the calling thread: such keys are MuJoCo's."""
     window = glfw.get_current_context()
     return any(glfw.get_key(window, key) == glfw.PRESS for key in MODIFIERS)
 
 
 def take_back(option: mujoco.MjvOption, code: int) -> None:
-    """Undoes what MuJoCo's own meaning of a key, without modifiers, has just done to what is drawn."""
+    """Undoes the rendering option that MuJoCo itself has just toggled for a key without modifiers."""
     for flag, (_, _, letter) in enumerate(mujoco.mjVISSTRING):
         if letter and ord(letter) == code:
             option.flags[flag] ^= 1
@@ -82,7 +82,7 @@ def take_back(option: mujoco.MjvOption, code: int) -> None:
 
 
 def help_text() -> tuple[str, str]:
-    """Names of keys and what they do, a line each."""
+    """Two texts with one line per key: the names and the effects."""
     lines = [(" ".join(key.names), key.does) for key in KEYS] + MOUSE
     return "\n".join(name for name, _ in lines), "\n".join(does for _, does in lines)
 
@@ -119,7 +119,7 @@ def _help(window_state: WindowState, _: int) -> None:
 
 
 def _key_of(control: Control, press: Press) -> KeyBinding:
-    """The window's key for something that is asked of the control loop."""
+    """The window's key for a request to the control loop."""
 
     def act(window_state: WindowState, place: int) -> None:
         asked = press(Situation(window_state.controls, window_state.board.state, window_state.view.env_id), place)

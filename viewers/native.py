@@ -1,15 +1,15 @@
-"""MuJoCo's own window on a test.
+"""Shows a test in MuJoCo's own window.
 
     check_display()
     window = Window(controls, board)         # a viewer of `live.audience`
 
-Three threads, so that a window that is dragged, covered or stuck never stalls the simulation. The control loop copies
-a state only when the window asks for one, which takes it some 100 microseconds, at most 60 times a second. A thread of
-the window's own turns the newest state into a scene and passes it on. MuJoCo's render thread draws it and calls back
-for keys, which only append requests (`viewers/key_bindings.py`).
+There are three threads, so that a window that is dragged, covered or stuck never stalls the simulation. The control
+loop copies a state only when the window wants one, at most 60 times a second; that takes it some 100 microseconds. The
+window's own thread turns the newest state into a scene. MuJoCo's render thread draws the scene and calls back for keys,
+which only append requests (`viewers/key_bindings.py`).
 
-The chosen environment is a `MjData` of the window's, so the mouse can select and pull its bodies; the others are extra
-geoms around it. All are drawn with the nominal model: a randomised size or colour is not seen.
+The chosen environment is an `MjData` of the window, so the mouse can select and pull its bodies; the others are extra
+geoms around it. All are drawn with the nominal model, so a randomised size or colour is not visible.
 
 Google's MuJoCo Studio is not used: it needs a secure context, binds every interface and has no authentication.
 """
@@ -50,34 +50,34 @@ from livegym.viewers.view import Aim, View, aim, bounds_of, cell_of, follows_at_
 log = logging.getLogger(__name__)
 
 FRAME = 1 / 60  # s between two frames, at least
-PATIENCE = 0.1  # s to wait for a state before words and camera are looked at without one
-CLOSING = 3.0  # s that a window gets to close
-SHADOW_MAP = 2048  # pixels along a side, at most; MuJoCo's default of 4096 is slow where a CPU draws
+PATIENCE = 0.1  # s to wait for a new state before the texts and the camera are updated without one
+CLOSING = 3.0  # s that a window may take to close
+SHADOW_MAP = 2048  # pixels along a side, at most; MuJoCo's default of 4096 is slow if a CPU draws
 SHOWN = 64  # environments in one picture, at most: a block of them with the chosen one in it
 
 
 class Window(Viewer):
-    """One window; opened anew for each world."""
+    """A viewer that opens a new window for each world."""
 
     def __init__(self, controls: Controls, board: Board) -> None:
-        """Raises UserError if no window can be opened; opens none yet."""
+        """Raises UserError if no window can be opened. The window opens in `begin`."""
         check_display()
         self._controls, self._board = controls, board
         self._show: WindowThread | None = None
 
     @property
     def gone(self) -> bool:
-        """The person has closed it."""
+        """True if the user closed the window."""
         return self._show is not None and self._show.gone
 
     def begin(self, world: World, run: Run) -> Listener:
-        """Opens a window on these environments, in the place of one on others."""
+        """Opens a window for these environments; closes the previous one."""
         self.close()
         self._show = WindowThread(self._controls, self._board, world.env.sim)
         return self._show
 
     def close(self) -> None:
-        """Closes the window; takes 3 s at most, and leaves one that does not answer to the end of the process."""
+        """Closes the window within 3 s. A window that does not respond stays open until the process ends."""
         if self._show is not None:
             self._show.close()
             self._show = None
@@ -85,7 +85,7 @@ class Window(Viewer):
 
 @dataclass(frozen=True)
 class State:
-    """Where environments are, the chosen one first."""
+    """The state of the environments, the chosen one first."""
 
     env_ids: list[int]
     qpos: np.ndarray  # (n, nq)
@@ -94,7 +94,7 @@ class State:
 
 
 class WindowThread(Listener):
-    """A window on one model, and the thread that feeds it."""
+    """A window for one model, and the thread that feeds it."""
 
     def __init__(self, controls: Controls, board: Board, sim: Simulator) -> None:
         self.gone = False
@@ -111,18 +111,18 @@ class WindowThread(Listener):
         self._arrived = threading.Event()
         self._ended = False
         self._handle: mujoco.viewer.Handle | None = None
-        self._on_lost: object = None  # what the window system calls if the display goes; to be kept meanwhile
+        self._on_lost: object = None  # called by the window system if the display is lost; must not be freed before
         self._thread = threading.Thread(target=self._work, name="window", daemon=True)
         self._thread.start()
 
     # the control loop's thread
 
     def on_step(self, step: Step, player: Player) -> None:
-        """One control step was made."""
+        """Called after each control step."""
         self._offer(player.env.sim)
 
     def on_rest(self, player: Player) -> None:
-        """The loop is paused, or ahead of its clock."""
+        """Called while the loop is paused, or ahead of its clock."""
         self._offer(player.env.sim)
 
     def _offer(self, sim: Simulator) -> None:
@@ -138,21 +138,21 @@ class WindowThread(Listener):
         self._arrived.set()
         self._thread.join(CLOSING)
         if self._thread.is_alive():
-            log.warning("the window does not answer and is left alone")
+            log.warning("the window does not respond, so it is left open until the process ends")
             _leave_at_exit()
 
     # the window's own thread
 
     def _work(self) -> None:
         if not attempt("the window", self._run):
-            self.gone = True  # nobody would see what is played
+            self.gone = True  # the test would run on unseen
 
     def _run(self) -> None:
         self._on_lost = _on_lost_display(self._lose)
         handle = mujoco.viewer.launch_passive(
             self._model, self._data, key_callback=self._on_key, show_left_ui=False, show_right_ui=False
         )
-        handle.opt.sitegroup[:] = 0  # sites are places of sensors, not things
+        handle.opt.sitegroup[:] = 0  # sites mark positions of sensors; they are not objects
         self._handle = handle
         due = time.monotonic()
         while not self._ended and handle.is_running():
@@ -160,17 +160,17 @@ class WindowThread(Listener):
             self._arrived.wait(PATIENCE)
             self._arrived.clear()
             self._draw(handle)
-            due = max(due + FRAME, time.monotonic() - FRAME)  # in step with the control loop, one frame behind at most
+            due = max(due + FRAME, time.monotonic() - FRAME)  # at most one frame behind schedule
             time.sleep(max(0.0, due - time.monotonic()))
         self.gone = not self._ended
         handle.close()
-        while handle.m is not None:  # the render thread still frees the window; an exit meanwhile would crash
+        while handle.m is not None:  # the render thread is still freeing the window; an exit meanwhile would crash
             time.sleep(0.01)
 
     def _lose(self) -> None:
-        """The X server is gone. Xlib would end the process when this returned, without the test's results."""
+        """Handles the loss of the X server. It never returns: Xlib would then end the process before the results."""
         self.gone = True
-        log.warning("the display is gone: the test ends")
+        log.warning("the display is gone, so the test ends")
         while True:
             time.sleep(3600)
 
@@ -197,14 +197,14 @@ class WindowThread(Listener):
             return
         with handle.lock():
             if window_state.aimed:
-                handle.cam.lookat[:] -= moved  # the grid went by, the camera goes along
+                handle.cam.lookat[:] -= moved  # the grid has moved, so the camera moves with it
             else:
                 window_state.aimed = True
                 where = aim(replace(window_state.view, env_id=chosen), self._bounds, self._others.offsets)
                 _put(handle.cam, where, tracked_body(self._model) if window_state.view.follow else -1)
 
     def _push(self, pull: mujoco.MjvPerturb, env_id: int) -> None:
-        """Passes on the pull of the mouse, which `sync` has just turned into a force, for the next frames."""
+        """Requests the mouse's pull, which `sync` has just turned into a force, for the next frames."""
         controls, name = self._window_state.controls, self._model.body(pull.select).name
         wrench = self._data.xfrc_applied[pull.select].tolist()
         if not pull.active or controls.paused or not name or not any(wrench):
@@ -236,7 +236,7 @@ def _copy(values: torch.Tensor) -> np.ndarray:
 
 
 def _put(camera: mujoco.MjvCamera, where: Aim, followed: int) -> None:
-    """Puts a camera somewhere; it follows a body from there on, unless that is -1."""
+    """Moves a camera to `where`; from then on it follows the body `followed`, unless that is -1."""
     camera.lookat[:], camera.distance = where.lookat, where.distance
     camera.azimuth, camera.elevation = where.azimuth, where.elevation
     camera.type = mujoco.mjtCamera.mjCAMERA_FREE if followed < 0 else mujoco.mjtCamera.mjCAMERA_TRACKING
@@ -244,7 +244,7 @@ def _put(camera: mujoco.MjvCamera, where: Aim, followed: int) -> None:
 
 
 class _LaunchersExit:
-    """Equals what `launch_passive` registers with `atexit`: a local function, which waits for the window."""
+    """Equals the local function that `launch_passive` registers with `atexit`, which waits for the window."""
 
     def __eq__(self, other: object) -> bool:
         return getattr(other, "__qualname__", "").startswith("_launch_internal.<locals>")
@@ -252,13 +252,14 @@ class _LaunchersExit:
     __hash__ = None  # type: ignore[assignment]
 
     def __call__(self) -> None:
-        """Never called."""
+        """Only makes this object callable, as `atexit.unregister` expects; it is never called."""
 
 
 def _leave_at_exit() -> None:
-    """A window system that hangs would hang the exit of the process too: nothing is asked of it any more.
+    """Makes the process exit without calling the window system, because one that hangs would block the exit too.
 
-    GLFW's library has an exit handler of its own in C. Glibc runs the newest handler first, and gives it the status.
+    GLFW's library has an exit handler of its own in C. Glibc calls the newest handler first, and passes the status to
+    it, so `_exit` is registered last.
     """
     atexit.unregister(_LaunchersExit())
     atexit.unregister(glfw.terminate)
@@ -268,7 +269,7 @@ def _leave_at_exit() -> None:
 
 
 def _on_lost_display(lost: Callable[[], None]) -> object:
-    """Has `lost` called, in whatever thread notices, where the X server goes; the result must be kept meanwhile."""
+    """Has `lost` called if the X server is lost, in the thread that notices. The caller must keep the result alive."""
 
     def handle(display: int | None) -> int:
         lost()

@@ -1,4 +1,4 @@
-"""The environments beside the chosen one, as extra geoms of MuJoCo's window."""
+"""Draws the environments beside the chosen one, as extra geoms of MuJoCo's window."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _LABEL = mujoco.mjtGeom.mjGEOM_LABEL
 
 
 class NeighbourEnvs:
-    """Draws environments in a grid (N, 3) m that is shifted so that the chosen one stands at the origin."""
+    """Draws environments in a grid (N, 3) m, shifted so that the chosen one is at the origin."""
 
     def __init__(self, model: mujoco.MjModel, offsets: np.ndarray) -> None:
         self.offsets = offsets
         self._model = copy.copy(model)
-        endless = self._model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE  # the chosen one's is there for all
+        endless = self._model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE  # the chosen one's serves all
         self._model.geom_matid[endless] = -1
         self._model.geom_rgba[endless] = 0.0  # not drawn
         self._data = mujoco.MjData(self._model)
@@ -32,14 +32,14 @@ class NeighbourEnvs:
         self._body = tracked_body(model)
 
     def place(self, env_id: int) -> np.ndarray:
-        """(3,) m: where an environment is in the grid; of more than fit in, each block begins anew."""
+        """(3,) m: the position of an environment in the grid. Positions repeat if the grid is too small for all."""
         return self.offsets[env_id % len(self.offsets)]
 
     def draw(self, scene: mujoco.MjvScene, like: mujoco.MjvOption, env_ids: list[int], qpos: np.ndarray) -> None:
-        """Replaces the geoms of `scene` by environments at `qpos` (n, nq), without the first, which is the chosen one.
+        """Replaces the geoms of `scene` by environments at `qpos` (n, nq), except the first, which is the chosen one.
 
-        Where there are several, each has its number, and the chosen one's is in brackets. `like`: whose groups of geoms
-        are drawn.
+        If there are several, each is labelled with its number, the chosen one's in brackets. `like`: the option whose
+        groups of geoms are drawn.
         """
         scene.ngeom = 0
         self._option.geomgroup[:] = like.geomgroup
@@ -55,7 +55,7 @@ class NeighbourEnvs:
 
 
 def _write(scene: mujoco.MjvScene, text: str, place: np.ndarray) -> None:
-    """Adds a word at `place` (3,) m."""
+    """Adds a label at `place` (3,) m."""
     geom = scene.geoms[scene.ngeom]
     mujoco.mjv_initGeom(geom, _LABEL, np.zeros(3), place, np.eye(3).ravel(), np.ones(4, np.float32))
     geom.label = text

@@ -1,13 +1,13 @@
-"""Pictures of environments without a window.
+"""Draws environments without a window.
 
     with Painter(sim.model_xml(), height=480, width=640) as painter:
         picture = painter.draw(sim.qpos[:4].numpy())     # (480, 640, 3) uint8: four environments side by side
 
-Several environments share one picture as tiles, each seen by a camera of its own: robots that walk off in different
-directions all stay in sight, and floors and rails are where they belong.
+Several environments share one picture as tiles, each with a camera of its own. So robots that walk off in different
+directions all stay in sight, and each keeps its own floor and rails.
 
-What is drawn follows from `qpos` and the nominal model alone: a randomised size or colour of one environment is not
-seen. Shadows are coarser than MuJoCo's default, which halves the time of a picture where a CPU draws it.
+A picture depends only on `qpos` and the nominal model: a randomised size or colour of one environment is not visible.
+Shadows are coarser than MuJoCo's default, which halves the time of a picture if a CPU draws it.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from livegym.viewers.view import follows_at_first, tracked_body
 
 SHADOW_MAP = 1024  # pixels along a side, at most; MuJoCo's default of 4096 takes most of the time of a picture
 MAX_GEOMS = 10_000  # of one environment
-TRACKING_MARGIN = 1.6  # distance of a tracking camera, in units of that at which the body just fills the picture
+TRACKING_MARGIN = 1.6  # distance of a tracking camera, relative to the one at which the body just fills the picture
 
 Camera: TypeAlias = mujoco.MjvCamera | str | None
-"""A camera; the name of one of the model's; or None: `default_camera`."""
+"""A camera, the name of a camera of the model, or None for `default_camera`."""
 
 
 class Painter:
-    """Draws states of one model. It is made, used and closed in one thread, since its GL context belongs to that."""
+    """Draws states of one model. It must be made, used and closed in one thread, which owns its GL context."""
 
     def __init__(self, model_xml: str, height: int, width: int) -> None:
         """Compiles the model and makes a context for pictures of height x width pixels.
 
-        Raises UserError if there is no off-screen GL, ValueError for a model or a size that cannot be.
+        Raises UserError if there is no off-screen GL, ValueError for an invalid model or size.
         """
         if height < 1 or width < 1:
-            raise ValueError(f"a picture of {width} x {height} pixels")
+            raise ValueError(f"a picture cannot have {width} x {height} pixels; give at least 1 x 1")
         self.model = mujoco.MjModel.from_xml_string(model_xml)
         self.model.vis.global_.offheight, self.model.vis.global_.offwidth = height, width
         self.model.vis.quality.shadowsize = min(SHADOW_MAP, self.model.vis.quality.shadowsize)
         self._data = mujoco.MjData(self.model)
         self._scene = mujoco.MjvScene(self.model, MAX_GEOMS)
         self._option = mujoco.MjvOption()
-        self._option.sitegroup[:] = 0  # sites are places of sensors, not things
+        self._option.sitegroup[:] = 0  # sites mark positions of sensors; they are not objects
         self._default = default_camera(self.model)
         self._size = height, width
         self._thread = threading.get_ident()
@@ -63,22 +63,24 @@ class Painter:
         except mujoco.FatalError as error:
             self._gl.free()
             raise UserError(
-                f"no off-screen rendering here: OpenGL gives a context, but cannot draw ({error})."
+                f"no off-screen rendering here: OpenGL made a context, but cannot draw ({error})."
             ) from error
 
     def draw(self, qpos: np.ndarray, camera: Camera = None) -> np.ndarray:
         """(height, width, 3) uint8: one environment, qpos (nq,), or tiles of several, (envs, nq), row by row.
 
-        Raises UserError for a name that no camera of the model has, ValueError for a wrong shape of qpos, RuntimeError
-        in a foreign thread and after close().
+        Raises UserError if the model has no camera of this name, ValueError if qpos has a wrong shape, and RuntimeError
+        in another thread and after close().
         """
         rows = np.atleast_2d(qpos)
         if rows.ndim != 2 or rows.shape[1] != self.model.nq:
-            raise ValueError(f"qpos has shape {np.shape(qpos)}; the model needs ({self.model.nq},) or (envs, same)")
+            raise ValueError(
+                f"qpos has shape {np.shape(qpos)}; the model needs ({self.model.nq},) or (envs, {self.model.nq})"
+            )
         context, seen_by = self._current(), self._camera(camera)
         whole = mujoco.MjrRect(0, 0, self._size[1], self._size[0])
         mujoco.mjr_rectangle(whole, 0, 0, 0, 1)
-        self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = len(rows) == 1  # in tiles, shadows of others are seen
+        self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = len(rows) == 1  # tiles would show each other's shadows
         for row, tile in zip(rows, tiles(len(rows), *self._size), strict=True):
             self._place(row)
             mujoco.mjv_updateScene(
@@ -87,10 +89,10 @@ class Painter:
             mujoco.mjr_render(tile, self._scene, context)
         picture = np.empty((*self._size, 3), np.uint8)
         mujoco.mjr_readPixels(picture, None, whole, context)
-        return np.ascontiguousarray(picture[::-1])  # OpenGL begins at the bottom
+        return np.ascontiguousarray(picture[::-1])  # OpenGL's first row is at the bottom
 
     def _place(self, row: np.ndarray) -> None:
-        """Only what is drawn follows: the dynamics would cost more, and warn of positions that are not finite."""
+        """Sets qpos and computes only what is drawn. The dynamics cost more, and warn of non-finite positions."""
         self._data.qpos[:] = row
         for follow in (mujoco.mj_kinematics, mujoco.mj_comPos, mujoco.mj_camlight, mujoco.mj_tendon):
             follow(self.model, self._data)
@@ -100,7 +102,7 @@ class Painter:
             raise RuntimeError("this Painter is closed")
         if threading.get_ident() != self._thread:
             raise RuntimeError("a Painter belongs to the thread that made it")  # the driver would crash the process
-        self._gl.make_current()  # another Painter of this thread may have been at work
+        self._gl.make_current()  # another Painter of this thread may have made its own current
         return self._context
 
     def _camera(self, camera: Camera) -> mujoco.MjvCamera:
@@ -112,7 +114,7 @@ class Painter:
         return _model_camera(names.index(camera))
 
     def close(self) -> None:
-        """Frees the context, in the thread that made it. Raises RuntimeError in another; a second call does nothing."""
+        """Frees the context. Raises RuntimeError in a thread that did not make it; a second call does nothing."""
         if self._context is not None:
             self._current().free()
             self._gl.free()
@@ -126,10 +128,10 @@ class Painter:
 
 
 def default_camera(model: mujoco.MjModel) -> mujoco.MjvCamera:
-    """The model's first camera that stands in the world or follows a body from outside.
+    """The model's first camera that is fixed in the world or follows a body from outside.
 
-    Where it has none: one that follows the moving body where there is a single one, and that is free; else one that
-    sees the whole model.
+    If the model has none: a camera that follows the only moving body if that body is free, or else a camera that sees
+    the whole model.
     """
     onlookers = (model.cam_bodyid == 0) | (model.cam_mode != mujoco.mjtCamLight.mjCAMLIGHT_FIXED)
     if onlookers.any():
@@ -150,7 +152,7 @@ def _model_camera(index: int) -> mujoco.MjvCamera:
 
 
 def _radius(model: mujoco.MjModel, root: int) -> float:
-    """m, how far a free body and its descendants reach from its origin, at the model's default configuration."""
+    """How far, in m, a free body and its descendants reach from its origin in the model's default configuration."""
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
     own = model.body_rootid[model.geom_bodyid] == root
@@ -159,7 +161,7 @@ def _radius(model: mujoco.MjModel, root: int) -> float:
 
 
 def tiles(count: int, height: int, width: int) -> list[mujoco.MjrRect]:
-    """`count` rectangles that divide a picture into rows and columns as equal as can be, from the top left."""
+    """`count` rectangles that divide a picture into rows and columns as equal as possible, from the top left."""
     columns = math.ceil(math.sqrt(count))
     rows = math.ceil(count / columns)
     xs = [width * k // columns for k in range(columns + 1)]

@@ -1,4 +1,4 @@
-"""Opens the viewers that the configuration asks for, before anything is begun: what cannot be had is refused first."""
+"""Opens the viewers that the configuration requests, before the test begins, so that problems are reported early."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from livegym.web.opening import address_of
 
 
 def open_audience(keys: WatchingKeys, num_envs: int) -> Audience:
-    """The viewers of a test of so many environments; nobody if none is asked for.
+    """The viewers of a test with `num_envs` environments; an empty audience if no viewer is requested.
 
-    Raises UserError if one cannot be had: no display, no port, no encoder.
+    Raises UserError if one cannot be opened: there is no display, no free port or no encoder.
     """
     if not (keys.viewer or keys.watch or keys.videoRecord):
         return Audience()
@@ -28,17 +28,17 @@ def open_audience(keys: WatchingKeys, num_envs: int) -> Audience:
 
         viewers.append(ClipRecorder(keys, controls, watched))
     if keys.viewer:
-        from livegym.viewers.native import Window  # imports a window system: only where a window is wanted
+        from livegym.viewers.native import Window  # imports a window system, so only if a window is wanted
 
         viewers.append(Window(controls, board))
-    if keys.watch:  # last: it serves at once, and nothing after it can be refused
+    if keys.watch:  # last, because it serves at once, and no viewer may fail after that
         size = keys.videoHeight, keys.videoWidth
         viewers.append(_page(keys, controls, board, size, video=not no_recording))
     return Audience(viewers, controls, board)
 
 
 def _no_recording(keys: VideoKeys, num_envs: int) -> str:
-    """Why nothing can be recorded; empty: it can. Raises UserError instead if that was asked for."""
+    """The reason why recording is impossible; empty if it is possible. Raises UserError instead if it was requested."""
     from livegym.viewers.record import check_recording
 
     try:
@@ -51,7 +51,7 @@ def _no_recording(keys: VideoKeys, num_envs: int) -> str:
 
 
 def _page(keys: PageKeys, controls: Controls, board: Board, size: tuple[int, int], video: bool) -> Viewer:
-    from livegym.viewers.browser.viewer import Page  # imports viser: only where a page is wanted
+    from livegym.viewers.browser.viewer import Page  # imports viser, so only if a page is wanted
 
     address = address_of(keys)
     page = Page(controls, board, address, keys.streamFps, size, video)

@@ -1,4 +1,4 @@
-"""The window's words, over its picture: where the test stands, what is unusual, the last notice, and the keys."""
+"""The window's text over its picture: the status of the test, unusual states, the last notice, and the keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import mujoco.viewer
 from livegym.viewers.key_bindings import WindowState, help_text
 from livegym.viewers.status import ascii_of, marks, status
 
-INTERVAL = 0.1  # s between two looks at what there is to say
+INTERVAL = 0.1  # s between two updates of the text
 NOTICE_SECONDS = 6.0  # s that a notice stays
 _GRID, _FONT = mujoco.mjtGridPos, mujoco.mjtFont
 
@@ -19,16 +19,16 @@ Text = tuple[int, int, str, str]
 
 
 class OverlayText:
-    """What a window says at present."""
+    """The text that a window shows now."""
 
     def __init__(self) -> None:
         self._texts: list[Text] = []
         self._due = 0.0
-        self._heard: tuple[int, str] = (0, "")  # the newest notice and the newest word of the window
+        self._heard: tuple[int, str] = (0, "")  # the newest notices, of the control loop and of the window
         self._notice, self._until = "", 0.0
 
     def show(self, handle: mujoco.viewer.Handle, window_state: WindowState) -> None:
-        """Says what there is to say, where that has changed. Waits until the window has drawn what it was told last."""
+        """Updates the text if it has changed. Waits until the window has drawn the previous one."""
         now = time.monotonic()
         if now < self._due:
             return
@@ -51,7 +51,7 @@ class OverlayText:
         return texts
 
     def _listen(self, window_state: WindowState, now: float) -> None:
-        """Notes a new notice of the control loop, or a new word of the window itself."""
+        """Takes over a new notice of the control loop or of the window itself."""
         number, notice = (list(window_state.controls.notices) or [(0, "")])[-1]
         if (number, window_state.word) != self._heard:
             self._notice = notice if number != self._heard[0] else window_state.word

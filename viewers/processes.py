@@ -1,13 +1,13 @@
-"""Watching a training: viewers as processes of their own, on the weight bus, so that the learner is not slowed.
+"""Viewers of a training run: child processes that follow the weight bus, so that they do not slow down the learner.
 
-    python train.py task=Ant watch=true              # the page, beside the training
+    python train.py task=Ant watch=true              # the page, beside the training run
     python train.py task=Ant viewer=true             # the window
     python train.py task=Ant trainVideoEvery=100     # a clip of one episode every 100 iterations, in the run's videos/
-    python train.py task=Ant videoRecord=true        # clips of all episodes of a policy that follows the training
+    python train.py task=Ant videoRecord=true        # clips of all episodes of a policy that follows the training run
 
-Each is an ordinary test of this run. It waits for the first weights, ends when the training does, also when that is
-killed, and never keeps the training from anything: one that fails is reported, and the training goes on. The one that
-makes clips has the lowest priority that the system knows.
+Each is an ordinary test of this run. It waits for the first weights and ends when training ends, even if the learner is
+killed. It never delays training: if a viewer fails, that is logged, and training continues. The process that records
+clips has the lowest priority that the system offers.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from livegym.utils.seeding import draw_seed
 
 log = logging.getLogger(__name__)
 
-CLOSING = 15.0  # s that a viewer process gets to end
+CLOSING = 15.0  # s that a viewer process may take to end
 TEST_ENVS = 4  # in a picture of all environments
 
 
 class ViewerProcesses:
-    """An observer of one training (`rl/observer.py`)."""
+    """The observer of a training run (`rl/observer.py`) that starts and ends its viewers."""
 
     def __init__(self, config: RootConfig) -> None:
-        """Raises UserError if what is asked for cannot be had: no display, no encoder, a token too short."""
+        """Raises UserError if a requested viewer is impossible: no display, no encoder, or a too short token."""
         self._config = config
         self._running: list[ViewerProcess] = []
         if config.viewer:
@@ -58,25 +58,29 @@ class ViewerProcesses:
             check_video()
 
     def highest_version(self, run: Run) -> int:
-        """It gives out none."""
+        """Return 0, because this observer assigns no versions."""
         return 0
 
     def begin(self, run: Run, learner: Learner, spec: PolicySpec, config: dict[str, Any]) -> None:
-        """Starts what was asked for; what cannot be started is said, and missed."""
+        """Starts the requested viewers. A viewer that cannot be started is logged, and training continues."""
+        self._run = run.path
         for name, config_of_it in configs_of(self._config, run).items():
             try:
                 self._running.append(ViewerProcess(name, config_of_it, background=name == "video"))
             except OSError as error:
-                log.warning("%s cannot be started (%s); the training goes on.", name, error)
+                log.warning("%s cannot be started (%s); training continues.", name, error)
 
     def after_iteration(self, it: Iteration) -> None:
-        """Says where one of them has gone."""
+        """Logs each viewer that has ended."""
         for child in list(self._running):
             if child.ended:
                 self._running.remove(child)
 
     def end(self, complete: bool) -> None:
-        """Ends them with the training."""
+        """Ends the viewers with the training run, and logs how to continue watching."""
+        if self._running and self._run is not None:
+            checkpoint = quoted("checkpoint", str(self._run))
+            log.info("to continue watching: %s", command("config=test_stream", "testGamesNum=0", checkpoint))
         for child in self._running:
             child.ask_to_end()
         for child in self._running:
@@ -84,7 +88,7 @@ class ViewerProcesses:
 
 
 def configs_of(config: RootConfig, run: Run) -> dict[str, RootConfig]:
-    """The configuration of each viewer process of a run, by name (viewer, watch, video): the training's, as a test."""
+    """The configurations of the viewers of a training run, by name (viewer, watch, video): its own, in test mode."""
     test = replace(
         config,
         mode="test",
@@ -116,48 +120,48 @@ def configs_of(config: RootConfig, run: Run) -> dict[str, RootConfig]:
 
 
 class ViewerProcess:
-    """One process, whose words are passed on to the console."""
+    """A viewer process, whose output is passed on to the console."""
 
     def __init__(self, name: str, config: RootConfig, background: bool = False) -> None:
-        """`background`: it gets what processor time nobody else wants."""
+        """`background`: the process gets only processor time that no other process wants."""
         self._name = name
         request = {"job": "test", "config": plain_dict(config)}
-        self._process, words = start_child(request, {PROGRAM: program()})
+        self._process, output = start_child(request, {PROGRAM: program()})
         if background:
-            with contextlib.suppress(OSError):  # not allowed here: then it shares the processor as any other
+            with contextlib.suppress(OSError):  # if this is not permitted, it keeps its normal priority
                 os.setpriority(os.PRIO_PROCESS, self._process.pid, 19)
                 if hasattr(os, "SCHED_IDLE"):
                     os.sched_setscheduler(self._process.pid, os.SCHED_IDLE, os.sched_param(0))
         self._ending = False
-        self._said = threading.Thread(target=self._pass_on, args=(words,), name=name, daemon=True)
-        self._said.start()
+        self._reader = threading.Thread(target=self._pass_on, args=(output,), name=name, daemon=True)
+        self._reader.start()
 
-    def _pass_on(self, words: IO[str]) -> None:
-        for line in words:  # to its end, or it would wait for ever to be read
+    def _pass_on(self, output: IO[str]) -> None:
+        for line in output:  # to its end, because the process would block on a full pipe
             if not self._ending:
                 with contextlib.suppress(OSError):  # this terminal is gone
                     console.print(f"{self._name}: {line.rstrip()}", markup=False, highlight=False, soft_wrap=True)
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended by itself; said once in the log."""
+        """True if the process has ended by itself; this logs a warning."""
         status = self._process.poll()
         if status is None:
             return False
-        log.warning("%s has ended (status %d); the training goes on.", self._name, status)
+        log.warning("%s has ended (status %d); training continues.", self._name, status)
         return True
 
     def ask_to_end(self) -> None:
-        """Asks it to end, as Ctrl+C does."""
+        """Asks the process to end, as Ctrl+C does."""
         self._ending = True
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
 
     def wait(self) -> None:
-        """Until it has ended; one that does not is killed."""
+        """Waits until the process has ended; kills it if it does not end in time."""
         try:
             self._process.wait(CLOSING)
         except subprocess.TimeoutExpired:
-            log.warning("%s does not end; killing it.", self._name)
+            log.warning("%s did not end within %.0f s, so it is killed.", self._name, CLOSING)
             self._process.kill()
             self._process.wait()

@@ -1,8 +1,8 @@
-"""Recordings of a test: a viewer of the control loop that hands states to the video thread.
+"""Records a test: a viewer of the control loop that passes states to the video thread.
 
-`videoRecord=true` records from the first step on, a file for so many episodes or seconds; where somebody watches, the
-"record" of their controls begins and ends one. A file is named by the version that acts when it begins:
-`videos/version_120_0003.mp4`.
+`videoRecord=true` records from the first step on; each file holds `videoEpisodes` episodes or `videoSeconds` seconds.
+If the test is watched, "record" in the viewer's controls starts and ends a file. A file is named after the version that
+acts when it begins: `videos/version_120_0003.mp4`.
 """
 
 from __future__ import annotations
@@ -28,37 +28,36 @@ from livegym.tasks.env import Step
 from livegym.utils.errors import UserError
 from livegym.viewers.video import VideoWriter, check_video
 
-SHORT = 5.0  # s of a clip of a training, where videoSeconds is not given
-RESTS = 25.0  # times as long as a clip took: drawing halves a training's speed on a machine that is fully used
-MOST_TILES = 16  # environments in one picture: each costs about 10 ms where a CPU draws it
+SHORT = 5.0  # s, length of a clip of a training run if videoSeconds is not given
+RESTS = 25.0  # pause after a clip, in units of its recording time: drawing halves training speed on a busy machine
+MOST_TILES = 16  # environments in one picture; each costs about 10 ms if a CPU draws it
 
 
 def check_recording(keys: VideoKeys, num_envs: int) -> None:
-    """Raises UserError if there is no encoder or no OpenGL, or for an environment that there is not."""
+    """Raises UserError if there is no encoder or no OpenGL, or if the environments cannot be recorded."""
     check_video()
     if keys.videoEnv is not None and keys.videoEnv >= num_envs:
-        raise UserError(f"videoEnv={keys.videoEnv}: there are environments 0 to {num_envs - 1} (numEnvs={num_envs}).")
+        raise UserError(f"videoEnv={keys.videoEnv}: unknown. Allowed: 0 to {num_envs - 1} (numEnvs={num_envs}).")
     if keys.videoEnv is None and num_envs > MOST_TILES:
         raise UserError(
-            f"videoEnv=null draws all {num_envs} environments, at most {MOST_TILES}. Give numEnvs or videoEnv."
+            f"videoEnv=null draws all {num_envs} environments, but at most {MOST_TILES} fit in a picture. "
+            "Lower numEnvs, or choose one environment with videoEnv."
         )
 
 
 class ClipRecorder(Viewer):
-    """Clips of one environment, or of all in one picture, of each world that the test plays in."""
+    """Records clips of each world of the test, of one environment or of all in one picture."""
 
     def __init__(self, keys: VideoKeys, controls: Controls, watched: bool) -> None:
-        """`watched`: somebody watches, so the loop keeps its clock and pictures may be left out; else none is."""
-        self._keys = keys
-        self._controls = controls
-        self._watched = watched
+        """`watched`: the test is also shown live, so the loop keeps its clock, and pictures may be dropped."""
+        self._keys, self._controls, self._watched = keys, controls, watched
         self._names = itertools.count(1)
         self._reel: Reel | None = None
-        self._failed = False  # in a world that is over
+        self._failed = False  # in an earlier world
 
     @property
     def failed(self) -> bool:
-        """A clip could not be drawn or written."""
+        """True if a clip could not be drawn or written."""
         return self._failed or (self._reel is not None and self._reel.failed)
 
     def begin(self, world: World, run: Run) -> Listener:
@@ -69,7 +68,7 @@ class ClipRecorder(Viewer):
         return self._reel
 
     def close(self) -> None:
-        """Ends the open clip, and waits for what is still to be drawn."""
+        """Ends the open clip, and waits until all its pictures are drawn."""
         if self._reel is not None:
             self._reel.close()
             self._failed = self.failed
@@ -77,7 +76,7 @@ class ClipRecorder(Viewer):
 
 
 class Reel(Listener):
-    """The clips of one world."""
+    """Records the clips of one world."""
 
     def __init__(
         self,
@@ -88,7 +87,7 @@ class Reel(Listener):
         sim: Simulator,
         folder: Path,
     ) -> None:
-        """`names`: the numbers of clips; `folder`: where they go, unless the keys say where; see `ClipRecorder`."""
+        """`names`: the numbers of clips; `folder`: where they go, unless videoDir is given; see `ClipRecorder`."""
         self._keys = keys
         self._controls = controls
         self._names = names
@@ -99,11 +98,11 @@ class Reel(Listener):
         size = (keys.videoHeight, keys.videoWidth)
         self._writer = VideoWriter(sim.model_xml(), sim.control_dt, size, block=not watched)
         self._clip: tuple[int, int] | None = None  # steps and episodes of the open clip
-        self._first: Tensor | None = None  # the first state of the next clip, if it was seen already
+        self._first: Tensor | None = None  # the first state of the next clip, if known already
 
     @property
     def failed(self) -> bool:
-        """A clip could not be drawn or written; final after `close`."""
+        """True if a clip could not be drawn or written; final after `close`."""
         return self._writer.error is not None
 
     def _steps_of(self, control_dt: float) -> int | None:
@@ -111,7 +110,7 @@ class Reel(Listener):
         return None if seconds is None else max(1, round(seconds / control_dt))
 
     def on_step(self, step: Step, player: Player) -> None:
-        """One control step was made; where an episode ended in it, the next one's first state is seen already."""
+        """Called after each control step. If an episode ended in it, `qpos` is already the next one's first state."""
         if not self._controls.recording:
             self._end()
             return
@@ -154,15 +153,15 @@ class Reel(Listener):
             self._clip = None
 
     def close(self) -> None:
-        """Ends the open clip, and waits for what is still to be drawn."""
+        """Ends the open clip, and waits until all its pictures are drawn."""
         self._end()
         self._writer.close()
 
 
 class SampledReel(Reel):
-    """The beginning of one episode of every n-th version; in between the loop is paused, and costs little.
+    """Records the beginning of one episode of every n-th version; in between, the loop is paused and costs little.
 
-    For clips of a training: a policy that is learning is judged by its first seconds. The number is `videoEvery`.
+    This is for clips of a training run: the first seconds show how well a learning policy does. n is `videoEvery`.
     """
 
     _due = 0  # version
@@ -174,7 +173,7 @@ class SampledReel(Reel):
         super()._begin(actor)
 
     def on_step(self, step: Step, player: Player) -> None:
-        """One control step was made; after an episode, the loop rests until its time has come again."""
+        """Called after each control step. After an episode, pauses the loop until the next clip is due."""
         super().on_step(step, player)
         if self._clip is None and isinstance(player.actor, LivePolicy):
             every = self._keys.videoEvery
@@ -191,7 +190,7 @@ class SampledReel(Reel):
         return super()._steps_of(control_dt) or round(SHORT / control_dt)
 
     def on_rest(self, player: Player) -> None:
-        """Begins a new episode where a version is due that acts by now, and the last clip was long enough ago."""
+        """Begins a new episode if a version that is due acts by now, and the last clip was long enough ago."""
         rested = time.monotonic() >= self._rests_until
         if rested and isinstance(player.actor, LivePolicy) and player.actor.acting.version >= self._due:
             self._controls.ask(Restart(None))
@@ -203,5 +202,5 @@ def _shown(env_id: int | None) -> str:
 
 
 def clip_name(label: str, number: int) -> Path:
-    """The name of a clip that begins with this version; of a run that the test moved to, with the run's name."""
+    """The name of a clip that begins with version `label`; that includes the run's name if the test changed runs."""
     return Path(f"version_{re.sub(r'[^A-Za-z0-9_.-]+', '_', label)}_{number:04d}.mp4")

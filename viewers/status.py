@@ -1,4 +1,4 @@
-"""What the window says in words: plain ASCII, which is all that MuJoCo's overlays can draw."""
+"""The window's status text, in ASCII, because MuJoCo's overlays cannot draw other characters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from livegym.viewers.view import View
 
 
 def status(state: dict[str, Any], view: View, now: float) -> tuple[str, str]:
-    """Names and values, a line each, of the board's `state`. `now`: s since the epoch."""
+    """Two texts with one line per item of the board's `state`: names and values. `now`: s since the epoch."""
     if state["phase"] != "playing":
         return state["phase"], ascii_of(state["text"])
     lines = [("task", state["task"]), *_policy(state, view, now)]
@@ -24,7 +24,7 @@ def status(state: dict[str, Any], view: View, now: float) -> tuple[str, str]:
 
 
 def marks(state: dict[str, Any]) -> str:
-    """What is unusual at the moment, in capitals; '' if nothing is."""
+    """The unusual states of the moment, in capitals; '' if there are none."""
     policy = state.get("policy") or {}
     comparing = state.get("comparing")
     found = {
@@ -53,18 +53,18 @@ def _policy(state: dict[str, Any], view: View, now: float) -> list[tuple[str, st
     lines.append(("version", f"{state['labels'][view.env_id]}, epoch {policy['epoch']}, {made}"))
     if policy["newest"] != policy["label"]:
         lines.append(("newest", str(policy["newest"])))
-    lines.append(("takes over", f"{policy['how']}{', at it now' if policy['swapping'] else ''}"))
+    lines.append(("takes over", f"{policy['how']}{', swapping now' if policy['swapping'] else ''}"))
     return lines
 
 
 def _speed(state: dict[str, Any]) -> str:
     asked = "as fast as possible" if state["speed"] is None else f"{state['speed']:g} x real time"
-    held = state["real_time"]
-    if state["paused"] or held is None or not math.isfinite(held):
+    measured = state["real_time"]
+    if state["paused"] or measured is None or not math.isfinite(measured):
         return asked
-    return f"{asked}, held {held:.2f} x"
+    return f"{asked}, measured {measured:.2f} x"
 
 
 def ascii_of(text: str) -> str:
-    """`text` with a question mark for what cannot be drawn."""
+    """`text` with a question mark for each character outside ASCII."""
     return text.encode("ascii", "replace").decode()

@@ -2,8 +2,8 @@
 
     python -m livegym.viewers.strip docs/policies/BlindGrasping.pth docs/images/grasp.png --seed 3
 
-Plays the full task (without curriculum and randomisation) in a few environments with the policy's most likely actions
-until one succeeds, and draws that episode at moments evenly apart.
+Plays the full task (without curriculum and randomisation) in a few environments with the policy's deterministic actions
+until an episode succeeds, and draws that episode at evenly spaced moments.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LOOK_AT = (0.0, 0.0, 0.29)  # m
 
 
 def world_of(checkpoint: str, runs_dir: Path, seed: int) -> World:
-    """A few environments of the checkpoint's own task, in full, and its policy. Raises UserError."""
+    """A few environments of the checkpoint's full task, and its policy. Raises UserError if it cannot be used."""
     session = settled(to_typed(compose(["config=test", f"numEnvs={ENVS}", f"seed={seed}"])))
     selection, state = read_selected(checkpoint, runs_dir, None)
     first = candidate_of(selection.file, state, 0.0)
@@ -48,7 +48,7 @@ def successful_episode(world: World) -> np.ndarray:
     """(steps, nq) positions of the first episode that succeeds. Raises UserError if none does."""
     env, actor = world.env, world.actor
     if env.success_reason is None:
-        raise UserError(f"{env.config.name} has no success, so there is no successful episode to draw.")
+        raise UserError(f"{env.config.name} does not define success, so there is no successful episode to draw.")
     obs = env.reset()["policy"]
     paths: list[list[np.ndarray]] = [[] for _ in range(env.num_envs)]
     for _ in range(TRIES):
@@ -67,14 +67,14 @@ def successful_episode(world: World) -> np.ndarray:
 
 
 def draw(world: World, path: np.ndarray, pictures: int, camera: mujoco.MjvCamera) -> np.ndarray:
-    """(height, pictures x width, 3) uint8: moments of a path (steps, nq), evenly apart, first and last among them."""
+    """(height, pictures x width, 3) uint8: evenly spaced moments of a path (steps, nq), first and last included."""
     moments = np.linspace(0, len(path) - 1, pictures).round().astype(int)
     with Painter(world.env.sim.model_xml(), *SIZE) as painter:
         return np.concatenate([painter.draw(path[step], camera) for step in moments], axis=1)
 
 
 def main() -> None:
-    """The command line."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkpoint", help="as in train.py's checkpoint=")
     parser.add_argument("out", type=Path, help="a .png")
@@ -88,7 +88,7 @@ def main() -> None:
     if not math.isfinite(given.from_angle):
         parser.error(f"--from-angle {given.from_angle}: a number of degrees")
     if given.out.suffix != ".png" or not given.out.absolute().parent.is_dir():
-        parser.error(f"{given.out}: must be a .png in a directory that is there")
+        parser.error(f"{given.out}: must be a .png in an existing directory")
     camera = mujoco.MjvCamera()
     camera.lookat[:] = LOOK_AT
     camera.distance = 1.1

@@ -1,6 +1,6 @@
-"""Videos of environments, drawn and encoded beside the loop that steps them.
+"""Records videos of environments in a thread beside the loop that steps them.
 
-    check_video()                                        # before the run: is there a GL and an encoder?
+    check_video()                                        # before the run: checks for OpenGL and an encoder
     with VideoWriter(sim.model_xml(), sim.control_dt) as video:
         video.begin(run.path / "videos" / "episode.mp4")
         for _ in range(200):
@@ -8,12 +8,12 @@
             video.add(sim.qpos[:1])                      # one control step
         video.end()
 
-A picture costs 10 to 50 ms where a CPU draws it, many times a control step. So one thread owns the GL context and the
-encoder, and the loop only puts copies of `qpos` on its queue. Where QUEUE of them wait already, `block=True` waits (a
-recording: nothing is lost) and `block=False` leaves the picture out (somebody watches: the loop never waits). Pictures
-that were left out do not change the speed at which a file plays.
+If a CPU draws it, a picture costs 10 to 50 ms, many times a control step. So one thread owns the GL context and the
+encoder, and the loop only puts copies of `qpos` on its queue. If QUEUE of them are waiting already, `block=True` waits
+(for a recording, so that nothing is lost), and `block=False` drops the picture (for a test that is watched, whose loop
+must not wait). Dropped pictures do not change the speed at which a file plays.
 
-A clip that cannot be drawn or written is reported once and ends there; the loop goes on, and `error` tells its owner.
+A clip that cannot be drawn or written ends early. That is logged once, the loop continues, and `error` has the cause.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from livegym.viewers.offscreen import Camera, Painter
 log = logging.getLogger(__name__)
 
 QUEUE = 32  # pictures that wait to be drawn, at most
-CLOSE_TIMEOUT = 30.0  # s that close() waits for them
+CLOSE_TIMEOUT = 30.0  # s that close() waits until they are drawn
 
 
 def check_video() -> None:
-    """Looks for the encoder and draws a picture. Raises UserError with the line that installs what is missing."""
+    """Checks for the encoder and draws a picture. Raises UserError with the command that installs what is missing."""
     check_encoder()
     with Painter("<mujoco/>", 16, 16) as painter:
         painter.draw(np.empty(0))
@@ -65,7 +65,7 @@ class _End:
 
 
 class VideoWriter:
-    """Clips of one model, one after the other. All methods are for one thread, the owner's, and raise for no clip."""
+    """Writes clips of one model, one after another. Call it from one thread only. A failed clip never raises."""
 
     def __init__(
         self,
@@ -90,21 +90,21 @@ class VideoWriter:
 
     @property
     def error(self) -> Exception | None:
-        """What ended a clip early, the first time; final after close()."""
+        """The first error that ended a clip early; final after close()."""
         return self._studio.error
 
     @property
     def files(self) -> list[Path]:
-        """The files that can be played, by the names that they really have; final after close()."""
+        """The actual paths of the files that can be played; final after close()."""
         return list(self._studio.files)
 
     def begin(self, path: Path) -> None:
-        """A new clip, into `path` or, where that exists, `path_2` and so on; the clip before is closed."""
+        """Closes the current clip and begins a new one in `path`, or in `path_2` and so on if it exists."""
         self.end()
         self._orders.put(_Begin(path))
 
     def add(self, qpos: ArrayLike) -> None:
-        """One control step: (nq,) or (envs, nq), an array or a CPU tensor, copied. At a full queue: see `block`."""
+        """Adds a control step: (nq,) or (envs, nq), an array or a CPU tensor, copied. Full queue: see `block`."""
         if self._has_room():
             self._orders.put(_Add(self._steps, np.array(qpos, dtype=float)))
         else:
@@ -112,22 +112,22 @@ class VideoWriter:
         self._steps += 1
 
     def end(self) -> None:
-        """Closes the clip, once what waits has been drawn; returns at once."""
+        """Closes the clip once its waiting pictures are drawn; returns at once."""
         self._orders.put(_End(self._steps, self._dropped))
         self._steps = self._dropped = 0
 
     def close(self) -> None:
-        """Closes the clip and ends the thread; waits for what is still to be drawn, at most CLOSE_TIMEOUT seconds."""
+        """Closes the clip and ends the thread; waits up to CLOSE_TIMEOUT seconds until all pictures are drawn."""
         self.end()
         self._orders.put(None)
         self._thread.join(CLOSE_TIMEOUT)
         if self._thread.is_alive():
-            log.warning("a video is not finished after %.0f s more: its end is missing", CLOSE_TIMEOUT)
+            log.warning("a video was not finished within %.0f s, so its end is missing", CLOSE_TIMEOUT)
 
     def _has_room(self) -> bool:
         if not self._block:
             return self._room.acquire(blocking=False)
-        while self._thread.is_alive():  # else a bug ended it, and has been reported as such
+        while self._thread.is_alive():  # otherwise a bug ended it, which was reported
             if self._room.acquire(timeout=1.0):
                 return True
         return False
@@ -138,7 +138,7 @@ class VideoWriter:
                 if isinstance(order, _Add):
                     self._room.release()
                 self._studio.obey(order)
-        except BaseException as error:  # a bug: threading reports it whole, the owner sees that a clip failed
+        except BaseException as error:  # a bug: threading prints its traceback, and `error` shows that a clip failed
             self._studio.note(RuntimeError(f"the video thread ended: {error!r}"))
             raise
         finally:
@@ -152,7 +152,7 @@ class VideoWriter:
 
 
 class _Studio:
-    """What the video thread owns, made with the first picture: the painter, and the clip that is being written."""
+    """The video thread's painter, made with the first picture, and the clip that is being written."""
 
     def __init__(self, model_xml: str, dt: Fraction, height: int, width: int, camera: Camera) -> None:
         self.error: Exception | None = None
@@ -161,12 +161,12 @@ class _Studio:
         self._dt = dt
         self._camera = camera
         self._size = height, width
-        self._path: Path | None = None  # of the clip that was begun; None: there is none, or it failed
+        self._path: Path | None = None  # of the current clip; None if there is none, or if it failed
         self._painter: Painter | None = None
         self._clip: Clip | None = None
 
     def obey(self, order: _Begin | _Add | _End) -> None:
-        """Carries out one order; a fault ends the clip."""
+        """Executes an order; a fault ends the clip."""
         try:
             if isinstance(order, _Begin):
                 self._path = order.path
@@ -195,10 +195,10 @@ class _Studio:
         self.files.append(path)
         log.info("wrote %s: %d control steps, %.1f s", path, order.steps, order.steps * self._dt)
         if order.dropped:
-            log.warning("%s lacks %d of its pictures: they could not be drawn in time", path, order.dropped)
+            log.warning("%s lacks %d pictures, which could not be drawn in time", path, order.dropped)
 
     def note(self, error: Exception) -> None:
-        """Something went wrong; the first error is the one that is told."""
+        """Records an error; the first one is kept."""
         self.error = self.error or error
 
     def _fail(self, error: Exception) -> None:

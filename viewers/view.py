@@ -1,10 +1,10 @@
-"""What one person looks at: which environments, from where, with which marks. Shared by the window and the page.
+"""One user's view: which environments are shown, from where, and with which marks. The window and the page share it.
 
     view = View(follow=follows_at_first(model))
     offsets = grid_offsets(num_envs, cell_of(model))
     camera = aim(view, bounds_of(model), offsets)
 
-Environments are physics of their own, each at the same place; to be seen together they are laid out side by side.
+Each environment has its own physics, all at the same position. To be seen together, they are laid out side by side.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from dataclasses import dataclass
 import mujoco
 import numpy as np
 
-FILL = 2.2  # distance of a camera, in radii of what it is to show
-REACH = 0.75  # how far towards its limits a joint is expected to go
-GAP = 1.5  # from one environment to the next, in sizes of one
+FILL = 2.2  # distance of a camera, in radii of the shown object
+REACH = 0.75  # how far a joint is expected to move, as a fraction of the way to its limits
+GAP = 1.5  # spacing of environments, in sizes of one environment
 _SCALAR = [int(mujoco.mjtJoint.mjJNT_SLIDE), int(mujoco.mjtJoint.mjJNT_HINGE)]
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A direction to look from."""
+    """A direction of view."""
 
     azimuth: float  # degrees; 0 looks along x, 90 along y
     elevation: float  # degrees; negative looks down
-    distance: float  # of that at which everything is in sight
+    distance: float  # in units of the distance at which everything is in sight
 
 
 PRESETS = {
@@ -40,32 +40,32 @@ PRESETS = {
 
 @dataclass
 class View:
-    """One person's view; belongs to whoever shows it."""
+    """One user's view; it belongs to the window or page that shows it."""
 
-    env_id: int = 0  # the one that keys, the mouse and the status are about
+    env_id: int = 0  # the environment that keys, mouse and status refer to
     show_all: bool = True
-    follow: bool = False  # the camera goes with `tracked_body`
-    preset: str = "three-quarter"  # of PRESETS
+    follow: bool = False  # the camera follows `tracked_body`
+    preset: str = "three-quarter"  # a key of PRESETS
     contacts: bool = False
     forces: bool = False  # of contacts
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What there is to be seen of one environment."""
+    """The bounding box of one environment."""
 
     center: np.ndarray  # (3,) m
-    size: np.ndarray  # (3,) m, of the box around it
+    size: np.ndarray  # (3,) m
 
     @property
     def radius(self) -> float:
-        """m, of the ball around it."""
+        """The radius in m of the sphere around the box."""
         return float(np.linalg.norm(self.size)) / 2
 
 
 @dataclass(frozen=True)
 class Aim:
-    """Where a camera is, as MuJoCo puts it."""
+    """The pose of a camera in MuJoCo's terms."""
 
     lookat: np.ndarray  # (3,) m
     distance: float  # m
@@ -74,9 +74,9 @@ class Aim:
 
 
 def bounds_of(model: mujoco.MjModel) -> Bounds:
-    """The box around all geoms but endless planes, with each joint by itself moved towards its limits.
+    """The box around all geoms except infinite planes, with each joint in turn moved towards its limits.
 
-    Unlike `model.stat`, which a model's author may set to anything, and which knows only one configuration.
+    `model.stat` is not used: a model's author may set it to anything, and it describes only one configuration.
     """
     bounded = model.geom_type != mujoco.mjtGeom.mjGEOM_PLANE
     if not bounded.any():
@@ -94,24 +94,24 @@ def bounds_of(model: mujoco.MjModel) -> Bounds:
 
 
 def _box(model: mujoco.MjModel, data: mujoco.MjData, geoms: np.ndarray) -> np.ndarray:
-    """(2, 3) m: the least and the greatest coordinates of the geoms (G,) bool, at `data.qpos`."""
+    """(2, 3) m: the minimum and maximum coordinates of the geoms selected by `geoms` (G,) bool, at `data.qpos`."""
     mujoco.mj_kinematics(model, data)
-    turns = data.geom_xmat[geoms].reshape(-1, 3, 3)
-    middles = data.geom_xpos[geoms] + np.einsum("gij,gj->gi", turns, model.geom_aabb[geoms, :3])
-    halves = np.einsum("gij,gj->gi", np.abs(turns), model.geom_aabb[geoms, 3:])
-    return np.stack([(middles - halves).min(0), (middles + halves).max(0)])
+    rotations = data.geom_xmat[geoms].reshape(-1, 3, 3)
+    centers = data.geom_xpos[geoms] + np.einsum("gij,gj->gi", rotations, model.geom_aabb[geoms, :3])
+    halves = np.einsum("gij,gj->gi", np.abs(rotations), model.geom_aabb[geoms, 3:])
+    return np.stack([(centers - halves).min(0), (centers + halves).max(0)])
 
 
 def cell_of(model: mujoco.MjModel) -> np.ndarray:
-    """(2,) m, along x and y, that one environment needs beside others: long rails may lie close to each other."""
+    """(2,) m: the space along x and y that one environment needs beside others. Long rails may lie close together."""
     size = bounds_of(model).size
     return np.maximum(GAP * size[:2], size.max() / 4)
 
 
 def grid_offsets(num_envs: int, spacing: float | np.ndarray) -> np.ndarray:
-    """(N, 3) m: where each environment is put, row by row, in a block about as wide as deep, around the origin.
+    """(N, 3) m: the position of each environment, row by row, in a block about as wide as deep around the origin.
 
-    `spacing`: m from one to the next, alike or (2,) along x and y. Raises ValueError if there is nothing to place.
+    `spacing`: m from one to the next, one number or (2,) along x and y. Raises ValueError if `num_envs` is below 1.
     """
     if num_envs < 1:
         raise ValueError(f"num_envs={num_envs}: at least 1")
@@ -123,14 +123,14 @@ def grid_offsets(num_envs: int, spacing: float | np.ndarray) -> np.ndarray:
 
 
 def tracked_body(model: mujoco.MjModel) -> int:
-    """The body that a camera follows: the first free one, else the first with a joint, else the world (0)."""
+    """The body that a camera follows: the first free body, else the first with a joint, else the world (0)."""
     free = np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_FREE)
     first = [*free, 0] if model.njnt else []
     return int(model.jnt_bodyid[first[0]]) if first else 0
 
 
 def follows_at_first(model: mujoco.MjModel) -> bool:
-    """Whether a camera should follow from the start: only a robot that is free to walk off, and is all that moves."""
+    """True if a camera should follow from the start: the only thing that moves is a robot that is free to walk off."""
     roots = np.unique(model.body_rootid[model.jnt_bodyid])
     return len(roots) == 1 and bool(model.jnt_type[0] == mujoco.mjtJoint.mjJNT_FREE)
 
@@ -138,7 +138,7 @@ def follows_at_first(model: mujoco.MjModel) -> bool:
 def aim(view: View, bounds: Bounds, offsets: np.ndarray) -> Aim:
     """A camera for `view`, with the chosen environment at the origin of a grid (N, 3), or alone there.
 
-    A grid for fewer environments than there are shows a block of them.
+    If the grid has fewer places than there are environments, a block of them is shown.
     """
     preset = PRESETS[view.preset]
     lookat, radius = bounds.center, bounds.radius

@@ -1,4 +1,4 @@
-// Ages, which grow between two messages, and what follows from them.
+// The ages of the numbers, which grow by themselves, and what follows from them.
 import { byId, say } from "./dom.js";
 import { ago, known } from "./format.js";
 import { pictureAge } from "./picture_card.js";
@@ -6,9 +6,9 @@ import { age, idleTime, isFresh, state } from "./state.js";
 import { grownAge, renderTrainer } from "./tiles.js";
 import { renderTroubles } from "./troubles.js";
 
-const IDLE_S = 3; // without a decision before the card shows it
+const IDLE_S = 3; // without a decision before the card reports it
 
-/** Shows all ages as of now. */
+/** Shows all current ages. */
 export function renderAges() {
   const fresh = isFresh();
   document.body.dataset.fresh = fresh ? "yes" : "no";

@@ -1,13 +1,13 @@
-// The plots: measurements over time.
+// Plots of the measurements over time.
 import { byId } from "./dom.js";
 import { ago, short } from "./format.js";
 import { lines } from "./plots.js";
 import { clock, now, points } from "./state.js";
 
-const SPAN_S = 600; // longest time span of a plot
+const SPAN_S = 600; // shown in a plot, at most
 const REDRAWN_S = 2; // after which plots are redrawn even without a new point
 
-// Part of the element's id -> the axis, and for each line its name, its field in the points, and its colour.
+// Last part of the plot's id -> the axis, and for each line its name, its field in a point, and its colour.
 const PLOTS = {
   loss: { series: [["loss", "loss", "blue"]] },
   gate: { range: [0, 1], series: [["gate agrees", "agreement", "blue"], ["SEND rate", "send_rate", "orange"]] },
@@ -19,8 +19,8 @@ const PLOTS = {
 let drawnAt = -Infinity; // s, the page's clock
 
 /**
- * Draws the plots if there are new points, or if they were drawn a while ago.
- * @param {boolean} fresh - whether there are new points
+ * Draws the plots if there are new points, or if the plots are old.
+ * @param {boolean} fresh - there are new points
  */
 export function renderPlots(fresh) {
   if (fresh || clock() - drawnAt > REDRAWN_S) drawPlots();

@@ -1,4 +1,4 @@
-// The header and the footer: the run, its state, and badges for what is unusual.
+// The header and the footer: the task, the run, and badges for unusual states.
 import { byId, say, setBadges } from "./dom.js";
 import { count } from "./format.js";
 import { server, state } from "./state.js";
@@ -14,7 +14,7 @@ const TRAINER = {
 };
 const SIMULATORS = { builtin: "built-in simulator", external: "observations from clients" };
 const INTERFERED =
-  "decisions affected by human intervention, or by a failure of the gate or the policy; never trained on";
+  "decisions with human intervention, or in which the gate or the policy failed; they are never used for training";
 
 /** Shows names, states and badges. */
 export function renderHeader() {
@@ -33,12 +33,12 @@ export function renderHeader() {
 
 function badges() {
   const { serving = {}, decisions = {} } = state;
-  const pinned = "new versions wait; decisions of a pinned version are not trained on";
+  const pinned = "new versions wait; decisions of a pinned version are not used for training";
   const all = [
     serving.pinned && { text: "pinned", title: pinned },
-    serving.swapping && { text: "swapping", title: "two versions decide while the new one takes over" },
+    serving.swapping && { text: "swapping", title: "both versions act while the new one takes over" },
     decisions.interfered > 0 && { text: `${count(decisions.interfered)} interfered`, title: INTERFERED },
-    server.readOnly && { text: "read only", title: "this page accepts no commands" },
+    server.readOnly && { text: "read only", title: "this page accepts no requests" },
   ];
   return all.filter(Boolean);
 }

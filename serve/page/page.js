@@ -1,4 +1,4 @@
-// The dashboard of a continuous run. The server sends the status; the page tracks how old it is.
+// The page of a continuous run. It shows the state that the server reports, and how old that state is.
 import { renderAges } from "./ages.js";
 import { drawPlots, renderPlots } from "./curves.js";
 import { byId } from "./dom.js";
@@ -12,14 +12,14 @@ import { useTheme } from "./theme.js";
 import { renderTiles } from "./tiles.js";
 import { renderVersions, startVersions } from "./versions.js";
 
-const AGES_MS = 500; // between updates of the ages
+const AGES_MS = 500; // between two updates of the ages
 
 function receive(message) {
   const { hello, refused, answer } = message;
   if (hello) greet(hello);
   if (refused) notice(`refused: ${refused}`);
   if (answer?.refused) notice(`${answer.do} refused: ${answer.refused}`);
-  else if (answer) hideNotice(); // the earlier notice is out of date
+  else if (answer) hideNotice(); // an earlier notice no longer applies
   remember(message);
   if (message.state) render(message.points?.length > 0);
 }

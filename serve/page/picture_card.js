@@ -1,24 +1,24 @@
-// The picture of a stream: fetched while it is visible, one at a time, and drawn by the task's own module
-// (docs/new-stream.md has its contract). If the module throws, the card shows the error and the page keeps working.
+// The picture of a stream. It is fetched while it is visible, one request at a time, and drawn by the task's own module
+// (docs/new-stream.md has its contract). If the module throws, the card shows the error, and the page keeps working.
 import { byId, make, say } from "./dom.js";
 import { notice } from "./notice.js";
 import { clock } from "./state.js";
 import { chosenStream, setChosenStream } from "./streams.js";
 import { isDark } from "./theme.js";
 
-const EVERY_MS = 500; // least time between two pictures
+const EVERY_MS = 500; // between two pictures, at least
 const ANSWER_MS = 5000; // timeout of a request
 const LEGEND_SIZE = 16; // px
-const EXPORTS = { title: "string", draw: "function", describe: "function" }; // exports that a module must have
-const COLOURS = ["back", "card", "line", "text", "soft", "accent", "good", "warn", "bad"]; // names in base.css
+const EXPORTS = { title: "string", draw: "function", describe: "function" }; // required of a module
+const COLOURS = ["back", "card", "line", "text", "soft", "accent", "good", "warn", "bad"]; // of base.css
 
-let picture = null; // the task's module; null: there is none, or it is unusable
-let source = null; // name of the server that the module came from
-let loads = 0; // number of modules requested
-let failure = null; // the last failure that was reported
+let picture = null; // the task's module; null: there is none, or it cannot be used
+let source = null; // the server of the module
+let loads = 0; // number of requested modules
+let failure = null; // the last reported failure of a picture
 let visible = false;
-let busy = false; // a request for a picture is running
-const shown = { text: null, data: null, at: null }; // JSON, its content, and when it changed (s, the page's clock)
+let busy = false; // a request for a picture is open
+const shown = { text: null, data: null, at: null }; // JSON text, its content, and the last change (s, the page's clock)
 
 /** Starts to fetch pictures. */
 export function startPictures() {
@@ -32,7 +32,7 @@ export function startPictures() {
 
 /**
  * Loads the module that draws, and shows its card. After a reconnection to the same server, the module is kept.
- * @param {?string} path - path on the server; null: the task has no pictures
+ * @param {?string} path - on the server; null: the task has no pictures
  * @param {string} server - the server's name
  */
 export async function usePicture(path, server) {
@@ -43,12 +43,11 @@ export async function usePicture(path, server) {
   let found = null;
   let error = null;
   try {
-    // The URL is new each time, because the browser caches modules.
-    if (path !== null) found = checked(await import(`./${path}?load=${load}`));
+    if (path !== null) found = checked(await import(`./${path}?load=${load}`)); // not the cached module
   } catch (caught) {
     error = caught;
   }
-  if (load !== loads) return; // meanwhile another server has named another module
+  if (load !== loads) return; // a newer call has requested another module
   picture = found;
   failure = null;
   Object.assign(shown, { text: null, data: null, at: null });
@@ -57,13 +56,13 @@ export async function usePicture(path, server) {
   say("picture-title", picture?.title ?? "Picture");
   say("picture-text", "");
   byId("picture-canvas").style.aspectRatio = picture?.aspectRatio ?? 1;
-  byId("picture-canvas").classList.add("stale"); // until a picture has arrived
+  byId("picture-canvas").classList.add("stale"); // until the first picture arrives
   if (error !== null) fail("cannot be loaded", error);
   else drawLegend();
 }
 
 /**
- * Whether the streams have pictures.
+ * Whether streams have pictures.
  * @returns {boolean}
  */
 export function hasPicture() {
@@ -71,7 +70,7 @@ export function hasPicture() {
 }
 
 /**
- * The time since the picture changed.
+ * Time since the picture last changed.
  * @returns {?number} s; null if there is none
  */
 export function pictureAge() {
@@ -90,13 +89,13 @@ export function chooseStream(name) {
   fetchPicture();
 }
 
-/** Redraws the picture and its legend in the page's current colours. */
+/** Draws the picture and its legend in the page's current colours. */
 export function recolourPicture() {
   drawLegend();
   drawPicture();
 }
 
-/** Redraws the picture at its current size. */
+/** Draws the picture in its current size. */
 export function drawPicture() {
   if (picture === null || shown.data === null) return;
   try {
@@ -155,14 +154,14 @@ function checked(module) {
   for (const [name, type] of Object.entries(EXPORTS)) {
     if (typeof module[name] !== type) throw new Error(`it exports no ${type} ${name}`);
   }
-  for (const [label, draw] of module.legend ?? []) {
-    const fits = typeof label === "string" && typeof draw === "function";
-    if (!fits) throw new Error("its legend is not a list of [label, draw]");
+  for (const [words, draw] of module.legend ?? []) {
+    const fits = typeof words === "string" && typeof draw === "function";
+    if (!fits) throw new Error("its legend is not a list of [words, draw]");
   }
   return module;
 }
 
-// Reports a failure of the task's module; repetitions of the same failure are not reported.
+// Reports a failure of the task's module, unless it was the last one reported.
 function fail(how, error) {
   sayNone(error);
   const message = `the task's picture ${how}: ${messageOf(error)}`;
@@ -190,7 +189,7 @@ function legendItem([label, draw], theme) {
   return item;
 }
 
-// Clears a canvas and gives it the resolution of the screen, so that it is sharp.
+// An empty canvas with the resolution of the screen, so that it is sharp.
 function blank(canvas, width, height) {
   const dots = window.devicePixelRatio || 1;
   canvas.width = Math.round(width * dots);

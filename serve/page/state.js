@@ -1,7 +1,7 @@
-// The status that the server sent, and its age.
+// The state of the run as the server reports it, and the age of that state.
 
-const KEPT = 600; // points of the plots that are kept
-const OLD_S = 3; // age from which a status that was not refreshed is shown in grey
+const KEPT = 600; // points of the plots
+const OLD_S = 3; // after which numbers without an update are greyed out
 
 /** The newest value of each part of the status. */
 export const state = {};
@@ -9,13 +9,13 @@ export const state = {};
 /** Points of the plots, oldest first. */
 export const points = [];
 
-/** What the server sent when the page connected. */
+/** The facts in the server's first message. */
 export const server = { readOnly: false };
 
-let skew = null; // s from the page's clock to the server's; null: still unknown
+let skew = null; // s from the page's clock to the server's; null: not known yet
 
 /**
- * The page's clock, which is monotonic.
+ * The page's monotonic clock, which does not depend on the time of day.
  * @returns {number} s
  */
 export function clock() {
@@ -24,22 +24,22 @@ export function clock() {
 
 /**
  * The server's time of day.
- * @returns {number} s since 1970; if it is still unknown, s since the page was opened
+ * @returns {number} s since 1970; s since the page was opened if the server's clock is not known yet
  */
 export function now() {
   return clock() + (skew ?? 0);
 }
 
 /**
- * The age of the status, since the server sent it.
- * @returns {number} s; Infinity if none has arrived
+ * Time since the server sent the status.
+ * @returns {number} s; Infinity if it never did
  */
 export function age() {
   return since(state.now);
 }
 
 /**
- * The time since the decision loop refreshed the status.
+ * Time since the decision loop updated the status.
  * @returns {number} s; Infinity if it never did
  */
 export function staleness() {
@@ -47,7 +47,7 @@ export function staleness() {
 }
 
 /**
- * Whether the page is connected to a server whose status is being refreshed.
+ * Whether the page is connected to a server whose numbers are up to date.
  * @returns {boolean}
  */
 export function isFresh() {
@@ -55,7 +55,7 @@ export function isFresh() {
 }
 
 /**
- * Whether the status has not been refreshed for a while.
+ * Whether the decision loop has not updated the status for a while.
  * @returns {boolean}
  */
 export function isStale() {
@@ -63,21 +63,21 @@ export function isStale() {
 }
 
 /**
- * The time since the last decision.
+ * Time since the last decision.
  * @returns {number} s
  */
 export function idleTime() {
   return (state.decisions?.idle_s ?? 0) + age();
 }
 
-/** Clears the status, because the page has connected to another server. */
+/** Forgets the run, because the page is connected to another server. */
 export function forget() {
   for (const key of Object.keys(state)) delete state[key];
   points.length = 0;
 }
 
 /**
- * Applies the changes in a message.
+ * Takes over what has changed.
  * @param {object} message - from the server
  */
 export function remember(message) {

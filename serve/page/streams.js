@@ -1,4 +1,4 @@
-// The most recent streams, and the one whose picture is shown.
+// The most recently active streams, and the stream whose picture is shown.
 import { byId, make, makeButton, rebuild, say } from "./dom.js";
 import { count } from "./format.js";
 import { state } from "./state.js";
@@ -12,7 +12,7 @@ export function chosenStream() {
 }
 
 /**
- * Selects the stream whose picture is shown.
+ * Chooses the stream whose picture is shown.
  * @param {string} name
  */
 export function setChosenStream(name) {
@@ -22,11 +22,11 @@ export function setChosenStream(name) {
 
 /**
  * Shows the streams.
- * @param {?(name: string) => void} choose - called when a stream is clicked; null: there are no pictures
+ * @param {?(name: string) => void} choose - called when a stream is pressed; null: streams have no pictures
  */
 export function renderStreams(choose) {
   const streams = state.streams ?? [];
-  const known = state.stream_count ?? streams.length; // if there are many, the server names only the most recent ones
+  const known = state.stream_count ?? streams.length; // of many, the server names the most recently active
   say("stream-count", count(known));
   const shown = [streams, known > streams.length, choose !== null];
   rebuild(byId("streams"), shown, () => {

@@ -2,12 +2,12 @@
 import { Connection } from "./connection.js";
 import { notice } from "./notice.js";
 
-const SILENT_S = 3; // without a message, although one is due each second
+const SILENT_S = 3; // without a message; one is due each second
 
 let connection = null;
 
 /**
- * Connects, for as long as the page is open.
+ * Connects for as long as the page is open.
  * @param {(message: object) => void} receive - called with each message
  * @param {() => void} lost - called when the connection has ended
  */
@@ -16,10 +16,10 @@ export function connect(receive, lost) {
 }
 
 /**
- * Sends a request to the run; shows a notice if there is no connection.
+ * Sends a request to the run; shows a notice if it is not connected.
  * @param {"pin"|"follow"|"back"|"rollback"|"train"} what
  * @param {?(string|number)} [version] - the one to roll back to
  */
 export function ask(what, version = null) {
-  if (!connection.send({ do: what, version })) notice("not connected: no request was sent");
+  if (!connection.send({ do: what, version })) notice("not connected, so the request was not sent");
 }

@@ -3,7 +3,7 @@ import { byId, make, rebuild, say, setFacts, setText } from "./dom.js";
 import { ago, count, known, percent, short, signed, withUnit } from "./format.js";
 import { age, state } from "./state.js";
 
-const RUNS = ["training", "waiting"]; // states in which the trainer reports numbers
+const RUNS = ["training", "waiting"]; // states in which the trainer's numbers are updated
 
 /** Shows all cards. */
 export function renderTiles() {
@@ -15,14 +15,14 @@ export function renderTiles() {
   renderServer(state.server ?? {});
 }
 
-/** Shows the trainer; the age of its last heartbeat grows between two messages. */
+/** Shows the trainer. The age of its last heartbeat grows between messages. */
 export function renderTrainer() {
   const t = state.trainer ?? {};
   say("trainer-why", t.why ?? "");
   setMeter(byId("utilization"), "busy", t.training_utilization, percent(t.training_utilization));
   byId("train-again").hidden = t.state !== "given up";
   for (const id of ["utilization", "trainer"]) byId(id).classList.toggle("stale", !RUNS.includes(t.state));
-  const slower = "learning rate: it decays slowly, and is halved at each rollback";
+  const slower = "learning rate: it falls slowly, and is halved by each rollback";
   setFacts(byId("trainer"), [
     ["steps", count(t.training_steps), "update rounds"],
     ["per second", short(t.training_steps_per_second)],
@@ -32,11 +32,11 @@ export function renderTrainer() {
     ["mean loss", short(t.average_loss)],
     ["batch size", short(t.average_batch_size)],
     ["rate", short(t.learning_rate), slower],
-    ["version", count(t.version), "published last"],
+    ["version", count(t.version), "the last published version"],
     ["gate agrees", percent(t.agreement)],
     ["overruns", count(t.overruns), "update rounds that took longer than the interval"],
     ["rollbacks", count(t.rollbacks), "to the last good version"],
-    ["skipped", count(t.skipped_batches), "batches that were not trained on"],
+    ["skipped", count(t.skipped_batches), "batches that were not used for training"],
     ["restarts", count(t.restarts)],
     ["process", t.pid ?? "–"],
     ["heartbeat", grownAge(t.beat_age_s)],
@@ -64,7 +64,7 @@ function renderDecisions(d) {
   const latency = d.latency_ms ?? {};
   setFacts(byId("latency"), [
     ["p50", withUnit(latency.p50, "ms"), "half of the answers are faster"],
-    ["p99", withUnit(latency.p99, "ms"), "99 of 100 answers are faster"],
+    ["p99", withUnit(latency.p99, "ms"), "99 % of the answers are faster"],
     ["max", withUnit(latency.max, "ms"), "the slowest answer"],
   ]);
 }
@@ -75,9 +75,9 @@ function renderBuffer(b) {
   setMeter(byId("pending"), "pending", part(b.pending), count(b.pending));
   setFacts(byId("buffer"), [
     ["completed so far", count(b.added)],
-    ["aged out", count(b.expired), "in the buffer, but too old to train on"],
-    ["no reward", count(b.expired_pending), "decisions dropped: no reward came in time"],
-    ["lost", count(b.lost), "completed, but never stored"],
+    ["aged out", count(b.expired), "in the buffer, but too old to learn from"],
+    ["no reward", count(b.expired_pending), "decisions given up because no reward came in time"],
+    ["lost", count(b.lost), "completed decisions that were never stored"],
   ]);
   setFacts(byId("refused"), Object.entries(b.refused ?? {}).map(([kind, n]) => [kind, count(n)]));
 }
@@ -86,14 +86,14 @@ function renderRewards(rewards, episodes) {
   setFacts(byId("rewards"), [
     ["mean", signed(rewards.mean)],
     ["expected", signed(rewards.expected_mean), "by the gate"],
-    ["return", signed(episodes.return_mean), "of an episode, mean of the last hundred"],
-    ["length", short(episodes.length_mean), "decisions of an episode, mean of the last hundred"],
+    ["return", signed(episodes.return_mean), "mean return of the last hundred episodes"],
+    ["length", short(episodes.length_mean), "mean number of decisions in the last hundred episodes"],
     ["episodes", count(episodes.ended)],
   ]);
   renderComponents(Object.entries(rewards.components ?? {}));
 }
 
-// Shows each component as a bar from the middle, to the right if it is positive; the largest one fills its half.
+// Shows each component as a bar from the middle, to the right if it is positive. The largest bar fills its half.
 function renderComponents(entries) {
   const box = byId("components");
   const names = entries.map(([name]) => name);
@@ -117,11 +117,11 @@ function renderServer(s) {
     ["clients", count(s.clients)],
     ["messages", count(s.messages)],
     ["refused", count(s.refused), "messages and requests that were refused"],
-    ["busy", count(s.busy), "turned away: too many were waiting"],
+    ["busy", count(s.busy), "turned away because too many were waiting"],
   ]);
 }
 
-// Shows a name, a bar that is filled to a fraction (0 to 1), and a text.
+// Shows a name, a bar that is filled by a fraction (0 to 1), and a text.
 function setMeter(box, name, part, text) {
   if (!box.firstChild) {
     const track = make("span", "", "track");

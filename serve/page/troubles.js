@@ -1,12 +1,12 @@
-// Current faults, as text: a list for the eye, and one short sentence for screen readers.
+// Everything that is wrong, as text: a list on the screen, and a short version for screen readers.
 import { byId, make, say, setText } from "./dom.js";
 import { ago, known } from "./format.js";
 import { idleTime, isStale, staleness, state } from "./state.js";
 import { grownAge } from "./tiles.js";
 
-const IDLE_S = 20; // without a decision before it is reported
+const IDLE_S = 20; // without a decision before that is reported
 
-/** Shows the current faults. */
+/** Shows the current troubles. */
 export function renderTroubles() {
   const found = troubles();
   say("spoken", found.map(({ brief }) => brief).join(". ")); // changes only if a fault appears or ends, not each second
@@ -20,10 +20,10 @@ export function renderTroubles() {
   });
 }
 
-// The current faults: {kind: severity, text: for the list, brief: for screen readers}.
+// {kind: severity, text: for the screen, brief: for screen readers} of each trouble
 function troubles() {
   const unknown = connectionTrouble();
-  if (unknown !== null) return [unknown]; // everything else is out of date
+  if (unknown !== null) return [unknown]; // everything else that is known is old
   return [trainerTrouble(), servingTrouble()].filter((trouble) => trouble !== null);
 }
 
@@ -53,7 +53,7 @@ function trainerTrouble() {
   const sentences = [
     `${brief}${why}.`.replace("..", "."),
     known(trainer.beat_age_s) && beat,
-    known(serving.version) && `Version ${serving.version} continues to decide; it is not being trained.`,
+    known(serving.version) && `Version ${serving.version} continues to decide, but nothing is learned.`,
   ];
   return bad(sentences.filter(Boolean).join(" "), brief);
 }
@@ -61,7 +61,8 @@ function trainerTrouble() {
 function servingTrouble() {
   if (state.phase === "stopping") return warning("The run is ending.", "the run is ending");
   if (idleTime() < IDLE_S) return null;
-  return warning(`No observation has come for ${ago(idleTime())}, so no decisions are made.`, "no observations arrive");
+  const text = `No observation has come for ${ago(idleTime())}, so there are no decisions.`;
+  return warning(text, "no observations arrive");
 }
 
 function bad(text, brief) {

@@ -16,14 +16,14 @@ export function renderVersions() {
   byId("pin").setAttribute("aria-pressed", Boolean(serving.pinned));
   byId("follow").setAttribute("aria-pressed", serving.pinned === false);
   const [body] = byId("versions").tBodies;
-  // A new version comes each second: the list must not move while it has the pointer or the keyboard focus.
+  // New versions come each second, but the list must not move under the pointer or the keyboard focus.
   const inUse = body.matches(":hover") || body.querySelector(":focus-visible") !== null;
   say("versions-note", inUse ? "the list waits while you choose" : "kept in memory");
   if (!inUse) setVersions(body, [...(serving.history ?? [])].reverse());
   for (const row of body.rows) markRow(row, serving);
 }
 
-// Rows that stay are reused, so that no button is replaced while it is being pressed.
+// Reuses rows of versions that stay, so that a button is not replaced while it is pressed.
 function setVersions(body, versions) {
   const kept = new Map([...body.rows].map((row) => [row.dataset.version, row]));
   const rows = versions.map((version) => kept.get(String(version)) ?? versionRow(version));

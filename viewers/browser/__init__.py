@@ -1,1 +1,1 @@
-"""The page at :58080: a live policy in any browser."""
+"""The web page at port 58080, which shows a live policy in any browser."""

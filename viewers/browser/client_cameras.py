@@ -1,7 +1,7 @@
-"""Each client's own view of the common scene: which environment, all or one, following, camera, contacts.
+"""Each client's own view of the shared scene: which environments are shown, the camera, and the contacts.
 
-The scene's root frame is put elsewhere for each client, so that the middle of the grid, the only environment that is
-shown, or the robot that is followed is at the origin; the camera turns around that as its person likes.
+The scene's root frame is placed separately for each client, so that the origin is the middle of the grid, the only
+environment that is shown, or the robot that the camera follows. The user's camera turns around the origin.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from livegym.viewers.browser.scene import ROOT, Scene
 from livegym.viewers.view import View, aim
 from livegym.web.viser_seam import scale_for
 
-FIELD_OF_VIEW = math.radians(45.0)  # MuJoCo's own, for which presets are made
-ALL, ONE = 0.85, 0.65  # of the distance at which everything is in sight wherever it may go
-GLIDE = 0.15  # s in which two thirds of the way to another place are made
+FIELD_OF_VIEW = math.radians(45.0)  # MuJoCo's default, for which the presets are made
+ALL, ONE = 0.85, 0.65  # fractions of the distance at which everything is in sight wherever it may move
+GLIDE = 0.15  # s, time constant of the movement to another place
 STILL = 1e-4  # m
 
 
 @dataclass
 class ClientCamera:
-    """One client of the 3D scene."""
+    """The view of one client of the 3D scene."""
 
     client: viser.ClientHandle
     scene: Scene
-    page: str  # "": it is nobody's
+    page: str  # "": the client belongs to no page
     view: View = field(default_factory=View)
     place_camera: bool = False
-    gliding: bool = False  # still on its way to another place
+    gliding: bool = False  # still moving to another place
     _shown: int | None = None  # the only environment that is shown
     _root: viser.FrameHandle | None = None
     _at: np.ndarray = field(default_factory=lambda: np.zeros(3))
     _contacts: Contacts | None = None
 
     def apply(self, settings: ViewSettings) -> None:
-        """Wants to see otherwise from the next update on."""
+        """Sets the view from the next update on."""
         self.view = settings.view
         self.place_camera = self.place_camera or settings.place_camera
 
     def update(self, frame: Frame, seconds: float) -> None:
-        """Follows the scene, which shows `frame` now; `seconds` since the last update."""
+        """Updates the view after the scene has shown `frame`; `seconds` since the last update."""
         env_id = min(self.view.env_id, self.scene.num_envs - 1)
         self._hide_others(None if self.view.show_all else env_id)
         self.gliding = self._glide(-self._middle(env_id), seconds)
@@ -59,7 +59,7 @@ class ClientCamera:
             self._contacts.show(frame, env_id, self.scene.offsets[env_id], self.view)
 
     def _middle(self, env_id: int) -> np.ndarray:
-        """What is to be at the origin, in the scene."""
+        """(3,) m: the point of the scene that must be at the origin."""
         if self.view.show_all and not self.view.follow:
             return np.zeros(3)  # the middle of the grid
         middle = self.scene.offsets[env_id].copy()
@@ -92,13 +92,13 @@ class ClientCamera:
         view = View(show_all=self.view.show_all and not self.view.follow, preset=self.view.preset)
         put = aim(view, scene.bounds, scene.offsets)
         middle, distance = scene.bounds.center, (ALL if view.show_all else ONE) * put.distance
-        if not (self.view.show_all or self.view.follow):  # it may have walked off
+        if not (self.view.show_all or self.view.follow):  # the robot may have walked off
             middle = scene.positions[env_id, scene.tracked] - scene.offsets[env_id]
         azimuth, elevation = math.radians(put.azimuth), math.radians(put.elevation)
         forward = np.array(
             [math.cos(elevation) * math.cos(azimuth), math.cos(elevation) * math.sin(azimuth), math.sin(elevation)]
         )
-        narrow = max(1.0, 1.0 / max(self.client.camera.aspect, 0.2))  # the field of view is of the height
+        narrow = max(1.0, 1.0 / max(self.client.camera.aspect, 0.2))  # the field of view is vertical
         with self.client.atomic():
             self.client.camera.fov = FIELD_OF_VIEW
             self.client.camera.position = middle - narrow * distance * forward

@@ -1,7 +1,7 @@
-"""Contact points and contact forces of one environment, for one client.
+"""Draws contact points and contact forces of one environment for one client.
 
-They are computed from the shown state (`mj_forward` with its controls), not taken out of the engine, which need not
-have them: what is drawn is what the solver finds for this state, without what it remembered from the step before.
+They are computed from the shown state (`mj_forward` with its controls). The engine may not provide them, so they are
+the solver's result for this state without a warm start from the previous step.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from livegym.viewers.browser.frames import Frame
 from livegym.viewers.browser.scene import ROOT
 from livegym.viewers.view import View
 
-POINT, REACH = 0.013, 0.06  # of the robot's size: radius of a point, length of a force as large as all weight
-LONGEST = 0.5  # of the robot's size: impacts would reach out of the picture
+POINT, REACH = 0.013, 0.06  # in robot sizes: radius of a point; length of a force that equals the total weight
+LONGEST = 0.5  # in robot sizes; otherwise the force of an impact would extend beyond the picture
 COLOURS = {"contacts": (240, 150, 30), "forces": (225, 60, 50)}
-ROOM = 32  # contacts for which there is room at first
+ROOM = 32  # contacts, the initial capacity
 
 
 class Contacts:
-    """The marks of one client: two batches of instances, those too many of size 0."""
+    """The marks of one client: two batches of instances; unused instances have size 0."""
 
     def __init__(self, client: viser.ClientHandle, model: mujoco.MjModel, size: float) -> None:
-        """`size`: of the robot, m."""
+        """`size`: the robot's size in m."""
         self._client, self._model = client, model
         self._data = mujoco.MjData(model)
         weight = float(model.body_mass.sum() * np.linalg.norm(model.opt.gravity))
@@ -37,7 +37,7 @@ class Contacts:
         self._visible = False
 
     def show(self, frame: Frame, env_id: int, offset: np.ndarray, view: View) -> None:
-        """Draws the contacts of an environment that stands at `offset` (3,) m; none if the view wants none."""
+        """Draws the contacts of the environment at `offset` (3,) m, as far as the view wants them."""
         wanted = view.contacts or view.forces
         if not wanted and not self._visible:
             return
@@ -53,7 +53,7 @@ class Contacts:
             self._put("forces", points, _turns(forces), np.stack([thin, thin, lengths], 1) * view.forces)
 
     def _measure(self, frame: Frame, env_id: int) -> tuple[np.ndarray, np.ndarray]:
-        """Points (k, 3) m and forces (k, 3) N, in the world, of contacts that push."""
+        """World points (k, 3) m and forces (k, 3) N of the contacts with a positive normal force."""
         model, data = self._model, self._data
         data.qpos[:] = frame.qpos[env_id]
         data.qvel[:] = frame.qvel[env_id]
@@ -99,7 +99,7 @@ class Contacts:
 
 
 def _turns(forces: np.ndarray) -> np.ndarray:
-    """(k, 4) wxyz that turn z along each force (k, 3); no force, no turn in particular."""
+    """(k, 4) wxyz that rotate z onto each force (k, 3). The rotation for a zero force has no meaning."""
     along = forces / np.maximum(np.linalg.norm(forces, axis=1, keepdims=True), 1e-9)
     half = np.column_stack([1.0 + along[:, 2], -along[:, 1], along[:, 0], np.zeros(len(along))])
     half[half[:, 0] < 1e-6] = (0.0, 1.0, 0.0, 0.0)  # straight down

@@ -1,4 +1,4 @@
-"""Pictures for `/stream`: drawn off-screen by a thread of their own, and only while somebody asks for them."""
+"""Draws pictures for `/stream` off-screen, in a thread of its own, and only while a client requests them."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ log = logging.getLogger(__name__)
 
 FPS, QUALITY = 30.0, 80
 MOST_TILES = 9  # environments in one picture
-IDLE = 0.1  # s between looks whether somebody asks
+IDLE = 0.1  # s between two checks for a client
 
 
 class FrameEncoder:
-    """JPEGs of the newest frame. The thread that draws owns the GL context."""
+    """Encodes the newest frame as JPEG. The drawing thread owns the GL context."""
 
     def __init__(self, slot: LatestFrame, size: tuple[int, int]) -> None:
-        """size: (height, width) pixels. Where there is no GL, `frames.unavailable` says so."""
+        """size: (height, width) pixels. If there is no off-screen GL, `frames.unavailable` has the reason."""
         self.frames = Frames()
         self._slot, self._size = slot, size
-        self._model_xml = ""  # of the environments that are to be drawn
+        self._model_xml = ""  # of the environments to draw
         self._over = False
         try:
             choose_backend()
@@ -40,7 +40,7 @@ class FrameEncoder:
         self._thread.start()
 
     def begin(self, world: World) -> None:
-        """Draws other environments from now on."""
+        """Draws the environments of `world` from now on."""
         self._model_xml = world.env.sim.model_xml()
 
     def close(self) -> None:
@@ -50,7 +50,7 @@ class FrameEncoder:
 
     def _work(self) -> None:
         if not attempt("drawing pictures for /stream", self._run):
-            self.frames.give_up("drawing them failed; the server's log says how")
+            self.frames.give_up("drawing them failed; the server's log has the error")
         self._slot.want("pictures", False)
 
     def _run(self) -> None:
@@ -68,7 +68,7 @@ class FrameEncoder:
                 return
 
     def _serve(self, model_xml: str) -> None:
-        """Draws one model while it is the one to be drawn and somebody looks."""
+        """Draws one model until another is to be drawn or no client requests pictures."""
         drawn = None
         with Painter(model_xml, *self._size) as painter:
             while self.frames.wanted and model_xml == self._model_xml and not self._over:

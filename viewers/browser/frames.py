@@ -1,4 +1,4 @@
-"""The newest state of the environments, handed from the control loop to whoever draws it."""
+"""Passes the newest state of the environments from the control loop to the threads that draw it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from livegym.tasks.env import Step
 
 @dataclass(frozen=True)
 class Frame:
-    """The environments at one moment."""
+    """The state of the environments at one moment."""
 
     qpos: np.ndarray  # (N, nq)
     qvel: np.ndarray  # (N, nv)
@@ -23,20 +23,20 @@ class Frame:
 
 
 class LatestFrame(Listener):
-    """One frame, replaced by a newer one: nobody waits, and none grows old in a queue. Listens to the control loop."""
+    """A listener of the control loop that keeps the newest frame only: no thread waits, no frame ages in a queue."""
 
     def __init__(self, fps: float, shown: int) -> None:
-        """`fps`: most frames in a second; `shown`: environments in a frame, the first ones."""
-        self.wake = threading.Event()  # something is to be drawn
+        """`fps`: frames per second, at most; `shown`: a frame holds the first `shown` environments."""
+        self.wake = threading.Event()  # set if there is something to draw
         self.frame: Frame | None = None
         self._period, self._shown = 1.0 / fps, shown
         self._wanted_by: frozenset[str] = frozenset()
         self._moved = False
-        self._lock = threading.Lock()  # of those who look; the control loop never takes it
+        self._lock = threading.Lock()  # for the drawing threads; the control loop never takes it
         self._due = 0.0
 
     def want(self, who: str, wanted: bool) -> None:
-        """Whether `who` looks; who begins to look gets a frame, also of a loop that is paused. From any thread."""
+        """Sets whether `who` wants frames; a new one gets a frame even if the loop is paused. Thread-safe."""
         with self._lock:
             if wanted == (who in self._wanted_by):
                 return
@@ -45,15 +45,15 @@ class LatestFrame(Listener):
         self.wake.set()
 
     def on_step(self, step: Step, player: Player) -> None:
-        """One control step was made."""
+        """Called after each control step."""
         self.offer(player, moved=True)
 
     def on_rest(self, player: Player) -> None:
-        """The loop is paused, or ahead of its clock."""
+        """Called while the loop is paused, or ahead of its clock."""
         self.offer(player, moved=False)
 
     def offer(self, player: Player, moved: bool) -> None:
-        """Copies the state, if somebody looks, it is time, and it has changed. From the control loop."""
+        """Copies the state if it is wanted, due and changed. Called by the control loop."""
         self._moved = self._moved or moved
         if not (self._wanted_by and self._moved):
             return
@@ -68,5 +68,5 @@ class LatestFrame(Listener):
         self.wake.set()
 
     def clear(self) -> None:
-        """The environments are others now."""
+        """Drops the frame, because the environments have been replaced."""
         self.frame, self._moved = None, True

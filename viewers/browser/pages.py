@@ -1,7 +1,7 @@
-"""The open pages: each has a WebSocket on which it is told what there is, and says what it wants.
+"""The open pages. Each has a WebSocket, on which it receives the state of the test and sends its requests.
 
-Every page is sent what has changed since it was last sent something, when it has taken that: a page that reads slowly
-gets less often news, never old ones, and holds up nobody.
+A page receives what has changed since its last message, as soon as it has taken that message. A page that reads slowly
+gets fewer updates, but never outdated ones, and delays no other page.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from livegym.web.scene_proxy import PAGE
 
 __all__ = ["REFUSALS", "Pages"]
 FILES = Path(__file__).parent / "page"
-TICK = 0.1  # s between looks for news
-MESSAGES = (50.0, 100.0)  # a second and at once: more is no person
-QUIET = {"now", "lengths", "real_time"}  # what changes all the time, and is no news by itself
+TICK = 0.1  # s between two checks for changes
+MESSAGES = (50.0, 100.0)  # per second, and in a burst: no person sends more
+QUIET = {"now", "lengths", "real_time"}  # keys that change all the time; they alone do not cause a message
 
 
 class Pages:
-    """All pages of one test."""
+    """The pages of one test."""
 
     def __init__(
         self,
@@ -38,9 +38,9 @@ class Pages:
         hello: Callable[[], dict[str, Any]],
         on_look: Callable[[str, ViewSettings | None], None],
     ) -> None:
-        """`hello`: what a page must know of the environments; its `scene` changes when they do.
+        """`hello`: the facts about the environments that a page needs first; its `scene` changes when they do.
 
-        `on_look(page, look)`: how a page wants to see, None when it is gone; called on the server's event loop.
+        `on_look(page, settings)`: sets a page's view (None: the page is gone); called on the server's event loop.
         """
         self._board = board
         self._controls = controls
@@ -53,18 +53,18 @@ class Pages:
 
     @property
     def open(self) -> int:
-        """Pages that are connected."""
+        """The number of connected pages."""
         return self._pages.open
 
     @property
     def refused(self) -> int:
-        """Messages of pages that made no sense."""
+        """The number of refused messages of pages."""
         return self._pages.refused
 
     async def _connect(self, socket: WebSocket) -> None:
         page = socket.query_params.get("page", "")
         if not PAGE.fullmatch(page):
-            await socket.close(1008, "page: letters and digits, 64 at most")
+            await socket.close(1008, "page: allowed are at most 64 letters and digits")
             return
         await socket.accept()
         bucket = TokenBucket(*MESSAGES)
@@ -78,26 +78,24 @@ class Pages:
             self._on_look(page, None)
 
     async def _tell(self, socket: WebSocket) -> None:
-        told: dict[str, Any] = {}
+        sent: dict[str, Any] = {}
         scene, seq = object(), 0
         while True:
             message: dict[str, Any] = {}
             hello = self._hello()
             if hello["scene"] != scene:
-                scene = hello["scene"]
-                seq = 0
-                told = {}
+                scene, seq, sent = hello["scene"], 0, {}
                 message["hello"] = {**hello, "read_only": self._read_only}
             state = {**self._board.state, "clients": self.open}
-            changed = {key: value for key, value in state.items() if told.get(key, told) != value}
+            changed = {key: value for key, value in state.items() if sent.get(key, sent) != value}
             points = self._board.since(seq)
             if set(changed) - QUIET or points or message:
-                told, seq = state, points[-1][0] if points else seq
+                sent, seq = state, points[-1][0] if points else seq
                 await send(socket, {**message, "state": changed, "points": points})
             await asyncio.sleep(TICK)
 
     def _do(self, page: str, text: str | None, bucket: TokenBucket) -> None:
-        """Raises Refused."""
+        """Executes a message. Raises PageMessageError if it is refused."""
         if not bucket.take():
             raise PageMessageError("too many messages at once")
         asked = read(text)
@@ -106,4 +104,4 @@ class Pages:
         elif self._read_only:
             raise PageMessageError("this page only shows (streamReadOnly)")
         elif not self._controls.ask(asked):
-            raise PageMessageError("too many requests wait already")
+            raise PageMessageError("too many requests are waiting already")

@@ -1,10 +1,10 @@
-"""What a page may say: one JSON object, checked whole before anybody acts on it.
+"""The messages of a page: each is one JSON object, and is checked completely before it is executed.
 
     read('{"do": "pause", "on": true}')            # play.control_requests.Pause(on=True)
-    read('{"do": "view", "env_id": 2, ...}')       # viewers.view.View, and whether the camera is to be put
+    read('{"do": "view", "env_id": 2, ...}')       # ViewSettings: viewers.view.View, and whether to move the camera
 
-`play/control_requests.py` has the names, and the fields are those of the dataclasses. A field that is missing, unknown
-or of another type is refused.
+The names are defined in `play/control_requests.py`, and the fields are those of the dataclasses. A message with a
+missing or unknown field, or with a value of another type, is refused.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ MAX_TEXT = 256  # characters of a name or a label
 
 @dataclass(frozen=True)
 class ViewSettings:
-    """How one page wants to see."""
+    """The view that one page requests."""
 
     view: View
-    place_camera: bool  # put the camera where the preset has it; else it stays where the person left it
+    place_camera: bool  # True: move the camera to its preset; False: it stays where the user left it
 
 
 REQUESTS = {control.name: control.request for control in CONTROLS}
@@ -39,7 +39,7 @@ _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, str_max_l
 
 
 def _model_of(kind: type) -> type[BaseModel]:
-    """A checker with the fields of a dataclass."""
+    """A validating model with the fields of a dataclass."""
     hints = get_type_hints(kind)
     fields: dict[str, Any] = {
         field.name: (hints[field.name], ... if field.default is dataclasses.MISSING else field.default)
@@ -52,7 +52,7 @@ _MODELS = {name: _model_of(kind) for name, kind in {**REQUESTS, "view": View}.it
 
 
 def read(text: str | None) -> ControlRequest | ViewSettings:
-    """The request, or the look. Raises Refused."""
+    """The request or the view in a message. Raises PageMessageError if the message is invalid."""
     message = read_object(text, MAX_MESSAGE)
     what = message.pop("do")
     if what not in _MODELS:
@@ -65,10 +65,10 @@ def read(text: str | None) -> ControlRequest | ViewSettings:
 def _look(message: dict[str, Any]) -> ViewSettings:
     place = message.pop("place_camera", False)
     if not isinstance(place, bool):
-        raise PageMessageError("view: place_camera: true or false")
+        raise PageMessageError("view: place_camera: must be true or false")
     view = View(**dict(_checked("view", message)))
     if view.env_id < 0:
-        raise PageMessageError(f"view: env_id={view.env_id}: 0 or more")
+        raise PageMessageError(f"view: env_id={view.env_id}: must be at least 0")
     if view.preset not in PRESETS:
         raise PageMessageError(f"view: preset={view.preset!r}: allowed are {', '.join(PRESETS)}")
     return ViewSettings(view, place)

@@ -1,14 +1,14 @@
-"""The 3D scene of all environments, drawn by each browser itself: what travels is where bodies are.
+"""The 3D scene of all environments. Each browser draws it; the server sends only the poses of the bodies.
 
     scene = Scene(server, model, num_envs)
-    scene.show(qpos)                       # (N, nq); sends what has moved
+    scene.show(qpos)                       # (N, nq); sends the bodies that have moved
 
-Environments stand on a grid, all below one frame, `/world`. A body's geoms are one mesh; bodies that look alike, in all
-environments, are instances of it, so an update is two arrays for each kind of body. Positions are rounded to
-less than 1/2048 of the robot's radius and quaternions to 1/1024, less than a pixel each: their low bits, being zero,
-pack well. Kinds of which no instance has moved are not sent.
+Environments stand on a grid below one frame, `/world`. A body's geoms form one mesh. Bodies with the same look, in all
+environments, are instances of one mesh, so an update is two arrays per kind of body. Positions are rounded to less than
+1/2048 of the robot's radius and quaternions to 1/1024. Both are less than a pixel, and the zero low bits compress well.
+A kind is not sent if none of its instances has moved.
 
-Per-environment model parameters (randomised sizes) are not drawn: every environment shows the task's own model.
+Per-environment model parameters (randomised sizes) are not drawn: every environment shows the task's nominal model.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from livegym.viewers.view import bounds_of, cell_of, grid_offsets, tracked_body
 
 ROOT = "/world"
 VISIBLE_GROUPS = 3  # geoms of higher groups are collision shapes and the like, as in MuJoCo's own viewer
-FINE = 2048  # steps of a position within a robot's radius
+FINE = 2048  # position steps per robot radius
 QUATERNION_STEPS = 2.0**10
-CELLS, SECTIONS = (128, 134, 144), (105, 112, 124)  # colours of the ground's lines, seen on light and on dark
+CELLS, SECTIONS = (128, 134, 144), (105, 112, 124)  # colours of the ground's lines, visible on light and on dark
 
 
 @dataclass
 class Kind:
-    """Bodies that look alike: one mesh, drawn once for each of them in each environment."""
+    """Bodies with the same look: one mesh, drawn once per body and environment."""
 
     bodies: np.ndarray  # (B,) indices
     handle: viser.BatchedGlbHandle
@@ -47,7 +47,7 @@ class Scene:
         self.offsets = grid_offsets(num_envs, cell_of(model))  # (N, 3) m
         self._server = server
         self._data = mujoco.MjData(model)
-        self._steps = 2.0 ** np.ceil(np.log2(FINE / self.bounds.radius))  # for each m
+        self._steps = 2.0 ** np.ceil(np.log2(FINE / self.bounds.radius))  # per m
         self.positions = np.zeros((num_envs, model.nbody, 3))  # m, in the grid
         self._quaternions = np.zeros((num_envs, model.nbody, 4))
         server.scene.world_axes.visible = False
@@ -92,7 +92,7 @@ class Scene:
         return Kind(np.array(bodies), handle)
 
     def show(self, qpos: np.ndarray) -> None:
-        """Sends where the bodies are, as far as that changed. qpos: (N, nq)."""
+        """Sends the poses of bodies that have moved. qpos: (N, nq)."""
         model, data = self.model, self._data
         for env_id in range(self.num_envs):
             data.qpos[:] = qpos[env_id]
@@ -131,7 +131,7 @@ def geoms_of(model: mujoco.MjModel, body: int) -> list[int]:
 
 
 def _alike(model: mujoco.MjModel) -> list[list[int]]:
-    """Bodies with geoms, grouped by how they look; whatever cannot move is apart from what can."""
+    """Bodies with geoms, grouped by their look; fixed and movable bodies are in separate groups."""
     groups: dict[tuple, list[int]] = {}
     for body in range(model.nbody):
         geoms = geoms_of(model, body)

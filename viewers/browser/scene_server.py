@@ -1,4 +1,4 @@
-"""The 3D server, its clients' views, and the thread that draws the newest frame for them."""
+"""The 3D server, the views of its clients, and the thread that draws the newest frame for them."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from livegym.viewers.browser.scene import Scene
 from livegym.viewers.view import View, follows_at_first
 from livegym.web.viser_seam import port_of
 
-SHOWN = 36  # environments that the scene has at most: the first ones
-IDLE = 0.25  # s between looks of the drawing thread while nothing happens
+SHOWN = 36  # environments in the scene, at most: the first ones
+IDLE = 0.25  # s between two checks of the drawing thread while nothing happens
 RATES = 120  # updates over which the rate is measured
-DEFAULT = ViewSettings(View(), True)  # of clients that are nobody's
+DEFAULT = ViewSettings(View(), True)  # for clients that belong to no page
 
 
 class SceneServer:
-    """viser on loopback with one scene; frames come from the control loop, views from the pages."""
+    """A viser server on loopback with one scene. Frames come from the control loop, and views from the pages."""
 
     def __init__(self, fps: int) -> None:
-        """`fps`: most updates in a second."""
+        """`fps`: updates per second, at most."""
         self.slot = LatestFrame(fps, SHOWN)
         self.hello: dict[str, Any] = {"scene": None, "bodies": [], "num_envs": 0, "follow": False}
         self.client_cameras: dict[int, ClientCamera] = {}  # client -> its view
         self.lag = 0.0  # s, age of the last frame when it was handed to viser
         self._period = 1.0 / fps
         self._scene: Scene | None = None
-        self._frame: Frame | None = None  # that is drawn
-        self._settings: dict[str, ViewSettings] = {}  # page -> how it wants to see
-        self._pages: dict[int, str] = {}  # port from which its client connects -> page
+        self._frame: Frame | None = None  # the drawn one
+        self._settings: dict[str, ViewSettings] = {}  # page -> its view
+        self._pages: dict[int, str] = {}  # port from which a page's client connects -> page
         self._drawn: deque[float] = deque(maxlen=RATES)
-        self._lock = threading.RLock()  # the scene and the eyes on it
-        rich.get_console().quiet = True  # viser prints its own address there, past our token
+        self._lock = threading.RLock()  # for the scene and its clients' cameras
+        rich.get_console().quiet = True  # viser prints its own address there, which bypasses our token
         self.server = viser.ViserServer("127.0.0.1", 0, verbose=False)
         self.server.gui.configure_theme(show_logo=False, show_share_button=False)
         self.server.on_client_connect(self._joined)
@@ -56,7 +56,7 @@ class SceneServer:
 
     @property
     def rate(self) -> float:
-        """Updates in a second, lately."""
+        """Recent updates per second."""
         drawn = list(self._drawn)
         if len(drawn) < 2 or time.monotonic() - drawn[-1] > 1.0:
             return 0.0
@@ -65,7 +65,7 @@ class SceneServer:
     # the control loop's thread
 
     def begin(self, world: World) -> None:
-        """Other environments, or the first ones."""
+        """Shows the environments of `world`, in place of any others."""
         model = mujoco.MjModel.from_xml_string(world.env.sim.model_xml())
         moving = [model.body(body).name for body in range(1, model.nbody) if model.body_weldid[body]]
         with self._lock:
@@ -75,7 +75,7 @@ class SceneServer:
             for client in self.server.get_clients().values():
                 self._open_camera(client)
             self.hello = {
-                "scene": secrets.token_hex(8),  # no other test has it, so a page left open notices that too
+                "scene": secrets.token_hex(8),  # unique, so a page that stays open also notices another test
                 "bodies": [name for name in moving if name],
                 "num_envs": self._scene.num_envs,
                 "follow": follows_at_first(model),
@@ -91,7 +91,7 @@ class SceneServer:
     # the gateway's thread
 
     def apply(self, page: str, settings: ViewSettings | None) -> None:
-        """How a page wants to see; None: it is gone."""
+        """Sets the view of a page; None: the page is gone."""
         if settings is None:
             self._settings.pop(page, None)
             return
@@ -107,7 +107,7 @@ class SceneServer:
         self._pages[port] = page
 
     def closed(self, page: str, port: int) -> None:
-        """It is gone."""
+        """The page's client on this port is gone."""
         self._pages.pop(port, None)
 
     # viser's threads
@@ -129,7 +129,8 @@ class SceneServer:
             return
         page = self._pages.get(port, "")
         self.client_cameras[client.client_id] = client_camera = ClientCamera(client, self._scene, page)
-        client_camera.apply(replace(self._settings.get(page, DEFAULT), place_camera=True))  # a new client's is anywhere
+        # A new client's camera may be anywhere.
+        client_camera.apply(replace(self._settings.get(page, DEFAULT), place_camera=True))
 
     # the drawing thread
 
@@ -150,17 +151,17 @@ class SceneServer:
                 time.sleep(max(0.0, left))
 
     def _update(self, seconds: float) -> bool:
-        """Draws the newest frame; whether some camera is still on its way."""
+        """Draws the newest frame; returns True if a camera is still moving."""
         with self._lock:
             frame, scene = self.slot.frame, self._scene
             if frame is None or scene is None or not self.client_cameras:
                 return False
-            if frame is not self._frame:  # else only somebody's view of it is another
+            if frame is not self._frame:  # otherwise only a client's view has changed
                 self._frame = frame
                 scene.show(frame.qpos)
                 self.lag = round(time.monotonic() - frame.time, 4)
                 self._drawn.append(time.monotonic())
             for client_id, client_camera in list(self.client_cameras.items()):
                 if not attempt(f"the view of client {client_id}", partial(client_camera.update, frame, seconds)):
-                    del self.client_cameras[client_id]  # one that cannot be served must not stop the others
+                    del self.client_cameras[client_id]  # a client that cannot be served must not stop the others
             return any(client_camera.gliding for client_camera in self.client_cameras.values())

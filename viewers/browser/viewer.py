@@ -1,8 +1,8 @@
-"""The page as a viewer of a test: frames from the control loop, drawn by a thread of its own.
+"""The web page as a viewer of a test: its own threads draw the frames of the control loop.
 
-The loop only copies the state of its environments, at most `streamFps` times a second and only while somebody looks.
-Everything else, forward kinematics, messages, pictures, happens in other threads, which take the newest frame when they
-are ready for one.
+The loop only copies the state of its environments, at most `streamFps` times a second and only while a client watches.
+Forward kinematics, messages and pictures are computed in other threads, which take the newest frame when they are
+ready.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from livegym.web.scene_proxy import SceneProxy
 
 
 class Page(Viewer):
-    """A server on one port, and what its pages show."""
+    """A server on one port, and the content of its pages."""
 
     def __init__(
         self, controls: Controls, board: Board, address: PageAddress, fps: int, size: tuple[int, int], video: bool
     ) -> None:
-        """Serves at once. `fps`: most updates of the scene in a second; `size`: (height, width) of `/stream`.
+        """Serves at once. `fps`: updates of the scene per second, at most; `size`: (height, width) of `/stream`.
 
-        `video`: whether recordings can be made. Raises UserError if the port cannot be had.
+        `video`: True if recordings are possible. Raises UserError if the port is not available.
         """
         self._board, self._video = board, video
         self.gateway = Gateway(address.access, address.host, address.port, self._stats, self._metrics)
@@ -47,13 +47,13 @@ class Page(Viewer):
         self.gateway.start()
 
     def begin(self, world: World, run: Run) -> Listener:
-        """Shows other environments, or the first ones."""
+        """Shows the environments of `world`, in place of any others."""
         self._scene_server.begin(world)
         self._pictures.begin(world)
         return self._scene_server.slot
 
     def close(self) -> None:
-        """The test is over: pages that stay open go on asking for a server."""
+        """Ends the server. Pages that stay open keep trying to reconnect."""
         self.gateway.stop()
         self._pictures.close()
         self._scene_server.close()
@@ -79,19 +79,19 @@ class Page(Viewer):
             "livegym_clients": ("open pages", self._pages.open),
             "livegym_scene_updates_per_second": ("updates of the 3D scene", self._scene_server.rate),
             "livegym_scene_lag_seconds": ("age of the newest frame when it was sent", self._scene_server.lag),
-            "livegym_policy_version": ("version that acts", policy.get("version")),
-            "livegym_policy_epoch": ("epoch of the version that acts", policy.get("epoch")),
-            "livegym_policy_made_seconds": ("when its weights were made, since 1970", policy.get("made")),
+            "livegym_policy_version": ("version of the acting policy", policy.get("version")),
+            "livegym_policy_epoch": ("epoch of the acting policy", policy.get("epoch")),
+            "livegym_policy_made_seconds": ("creation time of its weights, since 1970", policy.get("made")),
             "livegym_return_mean": ("mean return of the test's episodes", state.get("return_mean")),
-            "livegym_real_time_factor": ("simulated seconds for each second", state.get("real_time")),
+            "livegym_real_time_factor": ("simulated seconds per second", state.get("real_time")),
         }
-        for name, (words, value) in gauges.items():
+        for name, (meaning, value) in gauges.items():
             if value is not None:
-                yield name, words, "gauge", [({}, float(value))]
+                yield name, meaning, "gauge", [({}, float(value))]
         counters = {
             "livegym_episodes_total": ("ended episodes that count", state.get("episodes") or 0),
-            "livegym_messages_refused_total": ("messages of pages that made no sense", self._pages.refused),
-            "livegym_scene_messages_dropped_total": ("messages to the 3D server not handed on", self._proxy.dropped),
+            "livegym_messages_refused_total": ("refused messages of pages", self._pages.refused),
+            "livegym_scene_messages_dropped_total": ("dropped messages to the 3D server", self._proxy.dropped),
         }
-        for name, (words, count) in counters.items():
-            yield name, words, "counter", [({}, float(count))]
+        for name, (meaning, count) in counters.items():
+            yield name, meaning, "counter", [({}, float(count))]

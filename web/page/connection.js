@@ -1,17 +1,17 @@
-// The page's WebSocket, which reconnects whenever it ends.
+// The page's WebSocket, which is reopened whenever it ends.
 //
 //   const connection = new Connection({ receive: (message) => ..., lost: () => ... });
 //   connection.send({ do: "pause" });
 //
-// Its state is in the body's `data-link` (open, silent, closed), and as text in `#connection`. The token is in a
-// cookie; if the server starts to ask for a token, the page is reloaded, and the server answers with the token form.
+// Its state is in `data-link` of the body (open, silent, closed), and as text in `#connection`. The token is in a
+// cookie. If the server starts to require one, the page is reloaded, and the server answers with its token form.
 import { say } from "./dom.js";
 
 const RETRY_MS = [500, 1000, 2000, 4000]; // waits between attempts; the last one repeats
-const LOOK_MS = 500; // between checks for silence
+const LOOK_MS = 500; // between two checks for silence of the server
 const GIVEN_UP_S = 10; // of silence, after which the page reconnects
 const TOKEN_ANSWER_MS = 3000;
-const LABELS = { open: "live", silent: "no data", closed: "reconnecting" };
+const WORDS = { open: "live", silent: "no data", closed: "reconnecting" };
 
 const clock = () => performance.now() / 1000;
 
@@ -32,7 +32,7 @@ export function socketUrl(path, query = {}) {
 export class Connection {
   #options;
   #socket = null;
-  #attempts = 0; // failed attempts since the last message
+  #attempts = 0; // since the last message from the server
   #heard = 0; // s, time of the last message
 
   /**
@@ -51,7 +51,7 @@ export class Connection {
   /**
    * Sends a message if the connection is open.
    * @param {object} message
-   * @returns {boolean} whether it was sent
+   * @returns {boolean} whether the message was sent
    */
   send(message) {
     if (this.#socket?.readyState !== WebSocket.OPEN) return false;
@@ -62,7 +62,7 @@ export class Connection {
   #open() {
     const socket = new WebSocket(socketUrl("ws", this.#options.query));
     this.#socket = socket;
-    this.#heard = clock(); // a new connection has as long as an open one until its first message
+    this.#heard = clock(); // the silence of a new connection is counted from here
     socket.onmessage = (event) => {
       if (socket === this.#socket) this.#hear(JSON.parse(event.data));
     };
@@ -97,7 +97,7 @@ export class Connection {
     if (this.#socket === null || silence < this.#options.silentAfter) return;
     if (document.body.dataset.link === "open") setLink("silent");
     if (silence < GIVEN_UP_S) return;
-    this.#socket.close(); // do not wait for its close event, which may take long
+    this.#socket.close(); // the close event may take long, so the page does not wait for it
     this.#lose();
   }
 }

@@ -1,4 +1,4 @@
-// Finds, makes and changes elements of the page. They change only if their content does, so that nothing flickers.
+// Finds, makes and updates elements of the page. An element is changed only if its content differs, to avoid flicker.
 
 /**
  * The element with an id.
@@ -54,9 +54,9 @@ export function say(id, text) {
 }
 
 /**
- * Replaces an element's children if they were made from different data.
+ * Replaces an element's children if their data has changed.
  * @param {HTMLElement} element
- * @param {*} data - content of the children, as plain values
+ * @param {*} data - the data of the children, as plain values
  * @param {() => Iterable<Node>} children - makes them
  */
 export function rebuild(element, data, children) {
@@ -67,7 +67,7 @@ export function rebuild(element, data, children) {
 }
 
 /**
- * Replaces the options of a select; its choice stays if it is still offered.
+ * Replaces the options of a select; the chosen one stays chosen if it is still offered.
  * @param {HTMLSelectElement} select
  * @param {Array<[string|number|null, string|number]>} pairs - value and text of each
  */
@@ -78,7 +78,7 @@ export function setOptions(select, pairs) {
 }
 
 /**
- * Fills a list of names and values (`<dl>`).
+ * Shows names and values in a `<dl>`.
  * @param {HTMLElement} list
  * @param {Array<[string, *, string?]>} rows - name, value, and meaning of the name
  */
@@ -97,7 +97,7 @@ export function setFacts(list, rows) {
 }
 
 /**
- * Shows badges beside the title (`#badges`) for what is unusual.
+ * Shows the badges for unusual states beside the title: `#badges`.
  * @param {Array<{text: string, title?: string, className?: string}>} badges
  */
 export function setBadges(badges) {

@@ -10,7 +10,7 @@ export function known(value) {
 }
 
 /**
- * Formats a number with about three digits.
+ * A number with about three significant digits.
  * @param {?number} value
  * @returns {string} a dash if it is unknown or not finite
  */
@@ -37,7 +37,7 @@ export function ago(seconds) {
 }
 
 /**
- * Formats a count, with commas between thousands.
+ * A count with commas between thousands.
  * @param {?number} n
  * @returns {string} a dash if it is unknown
  */
@@ -46,7 +46,7 @@ export function count(n) {
 }
 
 /**
- * Formats a fraction as a percentage.
+ * A fraction in percent.
  * @param {?number} part
  * @returns {string} a dash if it is unknown
  */
@@ -67,7 +67,7 @@ export function withUnit(value, unit) {
 }
 
 /**
- * Formats a number with its sign, even if it is positive.
+ * A number with its sign, also if it is positive.
  * @param {?number} value
  * @returns {string} a dash if it is unknown
  */

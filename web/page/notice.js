@@ -1,4 +1,4 @@
-// The page's `#notice`: one line that reports a problem, and disappears after a while.
+// The page's `#notice`: one line that says what went wrong, and disappears by itself.
 import { byId, say } from "./dom.js";
 
 const SHOWN_MS = 10_000;
@@ -15,7 +15,7 @@ export function notice(text) {
   timer = setTimeout(hideNotice, SHOWN_MS);
 }
 
-/** Hides the text. */
+/** Hides the notice. */
 export function hideNotice() {
   byId("notice").hidden = true;
 }

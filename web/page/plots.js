@@ -1,20 +1,20 @@
-// Small plots over time, as SVG. A plot is redrawn from its data, a few hundred points, each time.
+// Small plots over time, as SVG. Each update redraws a plot from its data, which is a few hundred points.
 import { make } from "./dom.js";
 import { ago, known, short } from "./format.js";
 
 const NS = "http://www.w3.org/2000/svg";
-const HEIGHT = 150; // height of a line plot, in units of its drawing
-const PAUSE = 3; // s without a point that make a gap in a line
+const HEIGHT = 150; // of a line plot, in SVG units
+const PAUSE = 3; // s without a point, after which a line is interrupted
 const LEFT = 40;
 const RIGHT = 6;
 const TOP = 6;
 const BOTTOM = 16;
 
-// Colours that differ with red-green colour blindness (Okabe and Ito 2008), readable on light and dark.
+// Colours that people with red-green colour blindness can tell apart (Okabe and Ito 2008), readable on light and dark.
 const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c00", "#8a63d2"];
 
 /**
- * One of eight colours, by number.
+ * One of the eight colours, by number.
  * @param {number} index
  * @returns {string}
  */
@@ -42,7 +42,7 @@ export function element(name, attributes, text) {
  * @param {number} height
  * @param {[number, number]} span - s, the ends of the time axis
  * @param {[number, number]} range - the ends of the value axis
- * @param {boolean} [bare] - leaves out the value axis
+ * @param {boolean} [bare] - draw no value axis
  * @returns {{svg: SVGElement, x: function(number): number, y: function(number): number}} the drawing and its scales
  */
 export function frame(box, height, [from, to], [low, high], bare = false) {
@@ -61,7 +61,7 @@ export function frame(box, height, [from, to], [low, high], bare = false) {
 }
 
 /**
- * Clears a plot and shows a text that explains why it is empty.
+ * Shows a text in an empty plot.
  * @param {HTMLElement} box - the plot
  * @param {number} height
  * @param {string} text
@@ -73,7 +73,7 @@ export function empty(box, height, text) {
 }
 
 /**
- * The ends of a value axis that fits all values, with a margin.
+ * The ends of a value axis that covers all values.
  * @param {number[]} values - at least one
  * @returns {[number, number]}
  */
@@ -93,7 +93,7 @@ export function spread(values) {
  * @param {[number, number]} [options.range] - the ends of the value axis; by default they fit the values
  * @param {number} [options.floor] - the lower end of the value axis
  * @param {Object<string, string>} [options.series] - name and colour of the lines, in the order of the legend; by
- *   default those of the largest terms
+ *   default the largest terms
  */
 export function lines(box, points, span, { range, floor, series } = {}) {
   const all = series ? Object.keys(series) : largestFirst(points);
@@ -127,12 +127,12 @@ export function lines(box, points, span, { range, floor, series } = {}) {
   box.after(legend);
 }
 
-// The drawing is as wide as its box, so that letters are not stretched.
+// A plot is as wide as its box, so that the text is not stretched.
 function widthOf(box) {
   return Math.max(200, box.clientWidth || 370);
 }
 
-// Names of terms in the order of their first appearance, so that their colours stay.
+// Names of terms in the order of their first appearance, so that their colours stay the same.
 const met = [];
 
 function orderOf(name) {
@@ -154,7 +154,7 @@ function fittingRange(values) {
 
 function path(points, name, x, y) {
   const parts = [];
-  let before = null; // the point to which the next one is joined
+  let before = null; // the previous point, to which the line continues
   for (const point of points) {
     const value = point.terms[name];
     const joined = before !== null && point.t - before.t <= PAUSE;

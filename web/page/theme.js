@@ -1,7 +1,7 @@
-// Light or dark: the system's setting, until the user clicks `#theme`; that choice is remembered.
+// Light or dark: the system's choice until the user presses `#theme`. The user's choice is remembered.
 import { byId } from "./dom.js";
 
-const KEPT = "livegym-theme"; // name in the browser's storage
+const KEPT = "livegym-theme"; // key in the browser's storage
 const system = matchMedia("(prefers-color-scheme: dark)");
 
 /**
@@ -13,7 +13,7 @@ export function isDark() {
 }
 
 /**
- * Sets the page's theme, now and whenever the system's setting or the button changes it.
+ * Sets the theme of the page, now and whenever the system or the button changes it.
  * @param {() => void} [changed] - called after each change
  */
 export function useTheme(changed = () => {}) {

@@ -4,18 +4,18 @@ import { short } from "./format.js";
 import { element, empty, frame, lines, spread } from "./plots.js";
 import { colourOfVersion, now, points, state } from "./state.js";
 
-const SPAN_S = 900; // that charts show at most
+const SPAN_S = 900; // shown in a chart, at most
 const HEIGHT = 150; // of a chart
 const STRIP = 44; // height of the strip of swaps
 let drawnAt = 0; // s
 
-/** Draws empty charts, before anything is known. */
+/** Draws empty charts, before there is any data. */
 export function startCharts() {
   for (const id of ["plot-return", "plot-terms"]) empty(byId(id), HEIGHT, "nothing yet");
 }
 
 /**
- * Draws all charts if there are new points, or if they are old.
+ * Draws all charts if there are new points, or if the charts are old.
  * @param {boolean} fresh - there are new points
  */
 export function renderCharts(fresh) {
@@ -30,7 +30,7 @@ export function renderCharts(fresh) {
   lines(byId("plot-terms"), recent(points.terms), span);
 }
 
-// Episodes as points in the colour of their version, and each version's mean as a line over its time.
+// Draws episodes as points in the colour of their version, and each version's mean as a line over its time.
 function drawReturns(box, episodes, span) {
   if (!episodes.length) {
     empty(box, HEIGHT, "no episode has ended yet");
@@ -41,8 +41,8 @@ function drawReturns(box, episodes, span) {
   for (const e of episodes) {
     const fill = colourOfVersion(e.label);
     const point = element("circle", { cx: x(e.t), cy: y(e.return), r: 2.4, fill, opacity: e.counts ? 0.75 : 0.25 });
-    const words = `version ${e.label}, env ${e.env}: return ${short(e.return)}, ${e.length} steps, ${e.reason}`;
-    point.append(element("title", {}, words));
+    const summary = `version ${e.label}, env ${e.env}: return ${short(e.return)}, ${e.length} steps, ${e.reason}`;
+    point.append(element("title", {}, summary));
     svg.append(point);
     const kept = means.get(e.label) ?? { from: e.t, sum: 0, count: 0 };
     means.set(e.label, { from: kept.from, to: e.t, sum: kept.sum + e.return, count: kept.count + 1 });
@@ -55,14 +55,14 @@ function drawReturns(box, episodes, span) {
   }
 }
 
-// Swaps as marks on a strip.
+// Draws swaps as marks on a strip.
 function drawSwaps(box, swaps, span) {
   if (!swaps.length) {
     empty(box, STRIP, "no swap yet");
     return;
   }
   const { svg, x } = frame(box, STRIP, span, [0, 1], true);
-  let free = -Infinity; // where the next number has room
+  let free = -Infinity; // x from which there is room for the next number
   for (const swap of swaps) {
     const at = x(swap.t);
     svg.append(swapMark(swap, at));
@@ -84,7 +84,7 @@ function swapMark(swap, at) {
   return mark;
 }
 
-// Why episodes ended, as bars.
+// Draws how often episodes ended for each reason, as bars.
 function drawReasons(box, counts) {
   const entries = Object.entries(counts).sort((a, b) => b[1] - a[1]);
   const all = entries.reduce((sum, [, n]) => sum + n, 0);

@@ -1,4 +1,4 @@
-// What people do: buttons and keys. The same keys are in docs/watching.md and in the dialog of index.html.
+// The buttons and keys of the page. The keys are also listed in docs/watching.md and in the dialog of index.html.
 import { byId } from "./dom.js";
 import { chooseTakeOver, compare } from "./policy.js";
 import { listenInScene } from "./scene.js";

@@ -1,4 +1,4 @@
-// The page of a live policy. The server is told what people ask for; it tells what there is: nothing is assumed here.
+// The page of a live policy. It sends the user's requests to the server, and shows only what the server reports.
 import { renderCharts, startCharts } from "./charts.js";
 import { startControls } from "./controls.js";
 import { byId, say, setOptions } from "./dom.js";
@@ -12,7 +12,7 @@ import { renderTransport } from "./transport.js";
 import { meetEnvironments, renderView } from "./view.js";
 
 const CONTROLS = ":is(#stage, aside) :is(button, select, input)";
-let noticed = null; // number of the newest notice that was there; null: none is known yet
+let noticed = null; // number of the newest notice; null: not known yet
 
 function receive(message) {
   const { hello, state: changed, points = [] } = message;
@@ -29,7 +29,7 @@ function greet(hello) {
   forget();
   server.readOnly = hello.read_only;
   server.speeds = hello.speeds;
-  server.shown = Math.max(1, hello.num_envs); // there are none while a policy is waited for
+  server.shown = Math.max(1, hello.num_envs); // 0 while the server waits for a policy
   document.body.dataset.readOnly = hello.read_only;
   setOptions(byId("body"), hello.bodies.map((name) => [name, name]));
   byId("record").hidden = !hello.video;
@@ -38,7 +38,7 @@ function greet(hello) {
 }
 
 function lost() {
-  if (document.body.dataset.phase !== "playing") say("curtain-text", "the server does not answer; trying again");
+  if (document.body.dataset.phase !== "playing") say("curtain-text", "the server does not respond; trying again");
 }
 
 function render(fresh) {
@@ -52,7 +52,7 @@ function render(fresh) {
     return;
   }
   say("task", task);
-  say("run", policy ? policy.run || "a lone file" : `agent=${state.agent}`);
+  say("run", policy ? policy.run || "a file outside a run" : `agent=${state.agent}`);
   document.title = policy ? `${task} · version ${policy.label}` : task;
   renderTransport();
   renderPolicy();
@@ -63,7 +63,7 @@ function render(fresh) {
   renderView();
 }
 
-// What was said before this page was there is no news.
+// Notices from before this page was opened are not shown.
 function renderNotice() {
   const [number, text] = (state.notices ?? []).at(-1) ?? [0, ""];
   if (noticed !== null && number > noticed) notice(text);

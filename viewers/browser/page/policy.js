@@ -1,4 +1,4 @@
-// The policy that acts: its version and numbers, how new weights take over, and the comparison of two versions.
+// The acting policy: its version and numbers, how new weights take over, and the comparison of two versions.
 import { byId, say, setFacts, setOptions } from "./dom.js";
 import { ago, known, short } from "./format.js";
 import { notice } from "./notice.js";
@@ -9,7 +9,7 @@ import { renderVersionAges, renderVersions } from "./versions.js";
 const CONTROLS = ["follow-policy", "pin", "back", "how", "compare"];
 const SIDES = ["first", "second"];
 
-/** Shows the policy; a test of an agent without one has none. */
+/** Shows the policy, or the agent if the test runs one without a policy. */
 export function renderPolicy() {
   const { policy } = state;
   for (const id of CONTROLS) byId(id).disabled = !policy;
@@ -22,13 +22,13 @@ export function renderPolicy() {
   renderVersions(policy);
 }
 
-/** Shows how old the weights are by now. */
+/** Shows the current age of the weights. */
 export function renderAges() {
   say("weights", weightsText());
   renderVersionAges();
 }
 
-/** Asks for new weights to take over as it was chosen. */
+/** Requests that new weights take over in the chosen way. */
 export function chooseTakeOver() {
   const how = byId("how").value;
   const seconds = Number(byId("blend").value);
@@ -36,7 +36,7 @@ export function chooseTakeOver() {
   if (seconds > 0) ask("take_over", { how, blend_seconds: seconds });
 }
 
-/** Begins the comparison of the two versions that were chosen, or ends it. */
+/** Starts the comparison of the two chosen versions, or ends it. */
 export function compare() {
   if (state.comparing) {
     ask("end_compare");
@@ -65,7 +65,7 @@ function agentFacts() {
   return [["agent", state.agent], ["episodes", state.episodes], ["return", short(state.return_mean)]];
 }
 
-// What somebody is about to change stays as it is.
+// An input that the user is editing is left alone.
 function renderTakeOver(policy) {
   const [how, blend] = [byId("how"), byId("blend")];
   if (document.activeElement !== how) how.value = policy.how;
@@ -88,7 +88,7 @@ function renderComparison(policy) {
   byId("compare").classList.toggle("on", Boolean(sides));
 }
 
-// A version as an option: its value is JSON, as a label may be a number or a word.
+// A version as an option. Its value is JSON, because a label may be a number or a string.
 function option(label) {
   return [JSON.stringify(label), label];
 }

@@ -5,11 +5,11 @@ import { PAGE } from "./talk.js";
 import { isDark } from "./theme.js";
 
 const BARE = "body * { visibility: hidden !important } canvas { visibility: visible !important }";
-let scene = null; // what the server calls it; null: there is none
-let listen = () => {}; // hears the keys that are pressed in the frame
+let scene = null; // the server's name of the scene; null: there is none
+let listen = () => {}; // called for keys that are pressed in the frame
 
 /**
- * Says who hears the keys that are pressed in the scene.
+ * Sets the handler of keys that are pressed in the scene.
  * @param {(event: KeyboardEvent) => void} onKey
  */
 export function listenInScene(onKey) {
@@ -17,8 +17,8 @@ export function listenInScene(onKey) {
 }
 
 /**
- * Shows a scene, anew if it is another one.
- * @param {?string} name - what the server calls it; null: there is none
+ * Shows a scene, if it is not shown already.
+ * @param {?string} name - the server's name of the scene; null: there is none
  */
 export function showScene(name) {
   if (name === scene) return;
@@ -26,7 +26,7 @@ export function showScene(name) {
   loadScene();
 }
 
-/** Loads the scene in the page's theme; its own page cannot change that later. */
+/** Loads the scene in the page's theme, because viser's page cannot change its theme later. */
 export function loadScene() {
   byId("scene").replaceChildren(...(scene ? [sceneFrame()] : []));
 }

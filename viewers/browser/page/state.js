@@ -1,18 +1,18 @@
-// What the server said of the test, and the clock by which that is old. Nothing is assumed here: the server tells it.
+// The state of the test as the server reports it, and the server's clock. Nothing here is assumed by the page.
 import { colourOf } from "./plots.js";
 
 const KEPT = 600; // points of each chart
 
-/** The newest of each part that the server tells. */
+/** The newest value of each part of the server's state. */
 export const state = {};
 
 /** Points of the charts, by kind, oldest first. */
 export const points = { episode: [], swap: [], terms: [] };
 
-/** What the server said first: whether it takes orders, its speeds, and how many environments its scene has. */
+/** The server's first message: whether it accepts requests, its speeds, and the number of environments in its scene. */
 export const server = { readOnly: false, speeds: [], shown: 1 };
 
-const labels = []; // versions in the order in which they were met: their colours
+const labels = []; // versions in the order of their first appearance, which determines their colours
 let skew = 0; // s from the page's clock to the server's
 
 /**
@@ -23,7 +23,7 @@ export function now() {
   return Date.now() / 1000 + skew;
 }
 
-/** Forgets the test: another one begins. */
+/** Forgets the test, because another one begins. */
 export function forget() {
   for (const list of Object.values(points)) list.length = 0;
   for (const key of Object.keys(state)) delete state[key];

@@ -1,13 +1,13 @@
-// The page's connection to the test: what it is called, and what it asks for.
+// The page's connection to the test: the page's name, and its requests.
 import { Connection } from "./connection.js";
 
-/** What the server calls this page: the connection of its 3D scene says the same. */
+/** The server's name of this page; the connection of its 3D scene uses the same name. */
 export const PAGE = Array.from(crypto.getRandomValues(new Uint8Array(12)), hex).join("");
 
 let connection = null;
 
 /**
- * Connects, for as long as the page is open.
+ * Connects for as long as the page is open.
  * @param {(message: object) => void} receive - called with each message
  * @param {() => void} lost - called when the connection has ended
  */
@@ -16,7 +16,7 @@ export function connect(receive, lost) {
 }
 
 /**
- * Asks the test for something, if it is connected.
+ * Sends a request to the test, if it is connected.
  * @param {string} what - a control's name, as in play/control_requests.py
  * @param {object} [values] - of the control
  */
@@ -25,7 +25,7 @@ export function ask(what, values = {}) {
 }
 
 /**
- * Says how this page wants to see, if the test is connected.
+ * Sends the view of this page, if the test is connected.
  * @param {object} view - as viewers/browser/protocol.py reads it
  */
 export function look(view) {

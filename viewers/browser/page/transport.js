@@ -1,16 +1,16 @@
-// Playback: pause, speed, recording, and the marks that say what is unusual.
+// Playback: pause, speed, recording, and the badges for unusual states.
 import { byId, say, setBadges, setOptions } from "./dom.js";
 import { short } from "./format.js";
 import { server, state } from "./state.js";
 import { ask } from "./talk.js";
 
-const ANSWER_MS = 1000; // within which a speed that was asked for has come
+const ANSWER_MS = 1000; // time for the server to apply a requested speed
 const pace = (speed) => speed ?? Infinity; // null: as fast as possible
-let wanted = { speed: 1, at: 0 }; // the speed that was asked for last
+let wanted = { speed: 1, at: 0 }; // the last requested speed
 
-/** Shows whether and how fast the test plays. */
+/** Shows whether the test plays, and how fast. */
 export function renderTransport() {
-  say("pause", state.paused ? "Go on" : "Pause");
+  say("pause", state.paused ? "Resume" : "Pause");
   byId("pause").classList.toggle("on", state.paused);
   const offered = server.speeds.includes(state.speed) ? server.speeds : [state.speed, ...server.speeds]; // may be any
   setOptions(byId("speed"), offered.map((speed) => [speed, speedText(speed)]));
@@ -22,11 +22,11 @@ export function renderTransport() {
 }
 
 /**
- * Asks for the next speed.
+ * Requests the next speed.
  * @param {number} by - 1: faster, -1: slower
  */
 export function changeSpeed(by) {
-  const answered = Date.now() - wanted.at >= ANSWER_MS; // presses are quicker than answers
+  const answered = Date.now() - wanted.at >= ANSWER_MS; // presses may come faster than answers
   const from = pace(answered ? state.speed : wanted.speed);
   const { speeds } = server;
   const next = by > 0 ? speeds.find((speed) => pace(speed) > from) : speeds.findLast((speed) => pace(speed) < from);
@@ -35,7 +35,7 @@ export function changeSpeed(by) {
   ask("speed", { factor: next });
 }
 
-/** Asks for the speed that was chosen from the list. */
+/** Requests the speed that was chosen from the list. */
 export function chooseSpeed() {
   const chosen = byId("speed").value;
   ask("speed", { factor: chosen === "null" ? null : Number(chosen) });

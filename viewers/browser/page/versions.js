@@ -1,12 +1,12 @@
-// The table of versions that can be gone back to.
+// The table of versions to which the policy can be rolled back.
 import { byId, make, makeButton, rebuild, setText } from "./dom.js";
 import { ago, short } from "./format.js";
 import { colourOfVersion, now, server } from "./state.js";
 import { ask } from "./talk.js";
 
 /**
- * Shows the versions that are kept, newest first.
- * @param {object} policy - as the server tells it
+ * Shows the kept versions, newest first.
+ * @param {object} policy - the server's state of the policy
  */
 export function renderVersions(policy) {
   const versions = [...policy.history].reverse();
@@ -15,7 +15,7 @@ export function renderVersions(policy) {
     versions.map((version) => versionRow(version, version.label === policy.label)));
 }
 
-/** Shows how old each version is by now. */
+/** Shows the current age of each version. */
 export function renderVersionAges() {
   for (const cell of document.querySelectorAll("#versions .age")) {
     setText(cell, cell.dataset.since ? ago(now() - Number(cell.dataset.since)) : "–");

@@ -1,10 +1,10 @@
-// How this page wants to see: which environment, from where, and what is drawn beside the bodies.
+// The view of this page: which environments, from where, and what is drawn besides the bodies.
 import { byId, say } from "./dom.js";
 import { server, state } from "./state.js";
 import { look } from "./talk.js";
 
 const SWITCHES = { all: "show_all", follow: "follow", contacts: "contacts", forces: "forces" }; // id -> field of `view`
-const MOVES_CAMERA = ["show_all", "follow"]; // fields after whose change the camera is placed anew
+const MOVES_CAMERA = ["show_all", "follow"]; // a change of these fields resets the camera
 const cameras = () => document.querySelectorAll("[data-camera]");
 
 const view = {
@@ -17,7 +17,7 @@ const view = {
 };
 
 /**
- * The environment that is looked at.
+ * The chosen environment.
  * @returns {number}
  */
 export function watchedEnv() {
@@ -33,7 +33,7 @@ export function startView() {
 }
 
 /**
- * Fits the view to the environments that there are, and tells the server.
+ * Fits the view to the server's environments, and sends it.
  * @param {boolean} follow - the camera follows the bodies
  */
 export function meetEnvironments(follow) {
@@ -43,7 +43,7 @@ export function meetEnvironments(follow) {
 }
 
 /**
- * Places the camera.
+ * Moves the camera to a preset.
  * @param {string} preset - its name
  */
 export function lookFrom(preset) {
@@ -52,8 +52,8 @@ export function lookFrom(preset) {
 }
 
 /**
- * Looks at another environment.
- * @param {number} by - how many further
+ * Chooses another environment.
+ * @param {number} by - added to its number
  */
 export function turn(by) {
   view.env_id = (view.env_id + by + server.shown) % server.shown;
@@ -61,7 +61,7 @@ export function turn(by) {
 }
 
 /**
- * Turns a switch over.
+ * Toggles a switch.
  * @param {string} field - of the view
  */
 export function flip(field) {
