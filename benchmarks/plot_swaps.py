@@ -22,7 +22,10 @@ from livegym.utils.signals import StopFlag
 from livegym.weights.candidate import Candidate
 from livegym.weights.sources import candidate_of
 
-BEFORE, SHOWN, AFTER = 25, 20, 60  # control steps: from the swap to the episode's end; shown before and after the swap
+# control steps: from the swap to the episode's end; shown before and after the swap
+BEFORE = 25
+SHOWN = 20
+AFTER = 60
 BLEND_SECONDS = 1.5
 
 

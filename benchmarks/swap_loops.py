@@ -157,7 +157,9 @@ def _loop(
     waits: list[float] | None = None,
 ) -> tuple[list[float], list[float]]:
     """Milliseconds of each control step at 60 Hz, and of the steps that began with a swap."""
-    obs, times, at_swap = world.env.reset()["policy"], [], []
+    obs = world.env.reset()["policy"]
+    times = []
+    at_swap = []
     due = time.perf_counter()
     end = due + seconds + 1.0
     while due < end:

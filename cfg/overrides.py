@@ -34,7 +34,8 @@ def quoted(key: str, text: str) -> str:
 
 def typed_safely(key: str, text: str) -> str:
     """What to type in a shell so that `key` becomes `text`; ~ is expanded, because a shell does not expand it there."""
-    return shlex.quote(quoted(key, os.path.expanduser(text)))
+    text = os.path.expanduser(text)
+    return f"{key}={text}" if PLAIN_PATH.fullmatch(text) else shlex.quote(quoted(key, text))
 
 
 def split(argument: str) -> tuple[str, str, str]:

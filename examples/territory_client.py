@@ -18,9 +18,22 @@ from livegym_client import Client, Decision, LivegymError, Refused
 
 SIDE, FIELDS = 20, 4  # side of the map in chunks; mineral fields, one in each quadrant
 WORKERS, PROTECTORS = 12, 3
-ENERGY, MOST_ENERGY, PRICES, DRAIN = 60.0, 100.0, (5.0, 8.0), 15.0  # prices: energy spawn, combat spawn
-FIELD, REGROWTH, LOAD, STUN = 100, 3, 3, 3  # minerals: most in a field, growth per step, load of a worker; steps
-WALK, REACH, DISRUPTS, USES, FORGOTTEN = 2, 4, 3, 2, 40  # chunks; the last one is in steps
+# prices: energy spawn, combat spawn
+ENERGY = 60.0
+MOST_ENERGY = 100.0
+PRICES = (5.0, 8.0)
+DRAIN = 15.0
+# minerals: most in a field, growth per step, load of a worker; steps
+FIELD = 100
+REGROWTH = 3
+LOAD = 3
+STUN = 3
+# chunks; the last one is in steps
+WALK = 2
+REACH = 4
+DISRUPTS = 3
+USES = 2
+FORGOTTEN = 40
 STEPS = 200  # in an episode
 CENTRES = np.array([[5, 5], [5, 14], [14, 5], [14, 14]])
 PLACES = np.stack(np.divmod(np.arange(SIDE * SIDE), SIDE), 1)  # (400, 2) row and column of each chunk

@@ -101,7 +101,10 @@ class Decider:
 
     def __init__(self, live: LivePolicy, adapter: GateAdapter | None, slots: StreamSlots, spec: PolicySpec) -> None:
         """`live` must act in as many environments as `slots` has slots."""
-        self.live, self.adapter, self.slots, self.spec = live, adapter, slots, spec
+        self.live = live
+        self.adapter = adapter
+        self.slots = slots
+        self.spec = spec
         self._attempt = Attempts("the gate")
         self._obs = torch.zeros(live.num_envs, spec.obs_width)
         self._unsound: int | None = None  # the version whose non-finite actions were logged

@@ -121,7 +121,9 @@ class Decision:
     @classmethod
     def from_plain(cls, values: Mapping[str, Any]) -> Decision:
         """Make a decision from plain values. Raises KeyError, TypeError or ValueError if they are invalid."""
-        proposed, executed, expected = values["proposed"], values["executed"], values["expected"]
+        proposed = values["proposed"]
+        executed = values["executed"]
+        expected = values["expected"]
         return cls(
             stream=str(values["stream"]),
             decision=int(values["decision"]),

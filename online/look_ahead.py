@@ -82,7 +82,9 @@ class LookAhead:
 
         `threshold`: least expected reward of a SEND; None: no limit.
         """
-        self._env, self._horizon, self._threshold = scratch, horizon, threshold
+        self._env = scratch
+        self._horizon = horizon
+        self._threshold = threshold
         scratch.randomizer.draw_at_resets_only()
         self.rows = StateRows(scratch)
         self._success = scratch.success_reason
@@ -145,7 +147,9 @@ class LookAhead:
 
     def _best(self, seen: np.ndarray, action: np.ndarray) -> np.ndarray:
         """Return the best plain action for each row (n, A)."""
-        best, longest, most = action.copy(), np.full(len(seen), -1), np.full(len(seen), -math.inf)
+        best = action.copy()
+        longest = np.full(len(seen), -1)
+        most = np.full(len(seen), -math.inf)
         for candidate in self._candidates(action):
             survived, earned, _ = self._roll(seen, candidate)
             better = (survived > longest) | ((survived == longest) & (earned > most))  # first safe, then good

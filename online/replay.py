@@ -43,7 +43,9 @@ class ReplayWriter:
 
     def __init__(self, path: Path, layout: Layout, capacity: int) -> None:
         """Create or open the file. Raises UserError if that fails, or if the file belongs to another buffer."""
-        self.path, self.layout, self.capacity = path, layout, capacity
+        self.path = path
+        self.layout = layout
+        self.capacity = capacity
         try:
             fresh = not path.exists()
             descriptor = make_file(path, layout, capacity) if fresh else open_file(path, layout, capacity)

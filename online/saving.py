@@ -25,7 +25,9 @@ class CheckpointKeeper:
 
         `best`: the best score so far; None if there is none.
         """
-        self.run, self.spec, self.config = run, spec, config
+        self.run = run
+        self.spec = spec
+        self.config = config
         self.saved = saved
         self.best = best
         self.trouble = ""  # why the last checkpoint could not be written

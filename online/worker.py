@@ -84,7 +84,9 @@ class Worker:
                     f"{usable.path}: the trainer's state in it is invalid ({error!r}). Start a new run from its "
                     f"weights: checkpoint={usable.path}, without resume=true"
                 ) from error
-        self.run, self._heartbeat, self._sent_at = run, heartbeat, 0.0
+        self.run = run
+        self._heartbeat = heartbeat
+        self._sent_at = 0.0
         self._parent = os.getppid()  # it changes when the serving process ends
         self.bus = WeightBus(PUBLISH if config.publishInterval else 0.0)
         served = reader.newest_version  # may be newer than the last checkpoint, after a full disk or a kill

@@ -262,19 +262,16 @@ class _Training:
             "none yet" if saver.best_return is None else f"{saver.best_return:.2f}",
             saver.run.path,
         )
-        if self.stop.requested and saver.saved_version:
-            log.info("to resume: %s", command("resume=true", f"checkpoint={shlex.quote(str(saver.run.path))}"))
-        elif self.stop.requested:
-            log.info("no iteration was completed, so there is nothing to resume.")
+        self._suggest(saver)
         return self.stop.exit_status
 
     def _suggest(self, saver: Saver) -> None:
-        """The commands that a person types next: continue what was stopped, watch and test what was learned."""
+        """The commands that a person types next: resume what was stopped, watch and test what was learned."""
         if not saver.saved_version:
-            log.info("no iteration was finished, so there is nothing to continue from.")
+            log.info("no iteration was completed, so there is nothing to resume.")
             return
         checkpoint = typed_safely("checkpoint", str(saver.run.path))
         if self.stop.requested:
-            log.info("to continue: %s", command("resume=true", checkpoint))
+            log.info("to resume: %s", command("resume=true", checkpoint))
         log.info("to watch it: %s", command("config=test_stream", "testGamesNum=0", checkpoint))
         log.info("to test it: %s", command("config=test", "testGamesNum=25", checkpoint))

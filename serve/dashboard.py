@@ -111,7 +111,9 @@ class Dashboard:
             points = self._points(seq)
             if changed.keys() - {"now", "refreshed"} or points or time.monotonic() - sent >= BEAT:
                 await send(socket, {**greeting, "clock": time.time(), "state": changed, "points": points})
-                known, greeting, sent = status, {}, time.monotonic()
+                known = status
+                greeting = {}
+                sent = time.monotonic()
                 seq = points[-1]["seq"] if points else seq
             await asyncio.sleep(TICK)
 

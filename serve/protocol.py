@@ -37,7 +37,10 @@ class MessageRefused(ValueError):
     def __init__(self, kind: str, message: str, retry_after: float | None = None, **details: str) -> None:
         """`details`: any of field, given, expected."""
         super().__init__(message)
-        self.kind, self.message, self.retry_after, self.details = kind, message, retry_after, details
+        self.kind = kind
+        self.message = message
+        self.retry_after = retry_after
+        self.details = details
         self.id: int | None = None  # id of the message, if it could be read
 
     def about(self, message_id: int | None) -> MessageRefused:

@@ -276,4 +276,4 @@ def _report(run: Run, service: Service) -> None:
         f"{sum(rewards) / len(rewards):.3f}" if rewards else "unknown",
         run.path,
     )
-    log.info("to resume: %s", command("config=continuous", "resume=true", quoted("checkpoint", str(run.path))))
+    log.info("to resume: %s", command("config=continuous", "resume=true", typed_safely("checkpoint", str(run.path))))

@@ -38,7 +38,9 @@ class BuiltIn:
 
         `speed`: simulated seconds per second of real time; 0: as fast as possible.
         """
-        self.env, self.service, self.speed = env, service, speed
+        self.env = env
+        self.service = service
+        self.speed = speed
         self.streams = streams_of(env)
         service.decider.slots.reserve(self.streams)
         self.seconds = 0.0  # duration of the last decisions

@@ -33,7 +33,9 @@ class Status:
         self, fixed: dict[str, Any], service: Service, watchdog: Watchdog, clients: Callable[[], dict[str, int]] = dict
     ) -> None:
         """`fixed`: constant entries (task, run, gate, simulator, speed, capacity); `clients()`: the API's counts."""
-        self._fixed, self._service, self._watchdog = fixed, service, watchdog
+        self._fixed = fixed
+        self._service = service
+        self._watchdog = watchdog
         self._latencies: deque[float] = deque(maxlen=LATENCIES)  # s
         self._marks: deque[tuple[float, int]] = deque()  # (monotonic s, decisions) within the last RATE_S
         self._made: dict[str, Any] = {}
@@ -53,7 +55,9 @@ class Status:
 
     def refresh(self) -> None:
         """Make a new snapshot of the serving side."""
-        service, tally, fixed = self._service, self._service.tally, self._fixed
+        service = self._service
+        tally = self._service.tally
+        fixed = self._fixed
         live, pending = service.decider.live, service.pending
         self._marks.append((time.monotonic(), tally.decisions))
         while self._marks[-1][0] - self._marks[0][0] > RATE_S:

@@ -63,7 +63,6 @@ class ViewerProcesses:
 
     def begin(self, run: Run, learner: Learner, spec: PolicySpec, config: dict[str, Any]) -> None:
         """Starts the requested viewers. A viewer that cannot be started is logged, and training continues."""
-        self._run = run.path
         for name, config_of_it in configs_of(self._config, run).items():
             try:
                 self._running.append(ViewerProcess(name, config_of_it, background=name == "video"))
@@ -77,10 +76,7 @@ class ViewerProcesses:
                 self._running.remove(child)
 
     def end(self, complete: bool) -> None:
-        """Ends the viewers with the training run, and logs how to continue watching."""
-        if self._running and self._run is not None:
-            checkpoint = quoted("checkpoint", str(self._run))
-            log.info("to continue watching: %s", command("config=test_stream", "testGamesNum=0", checkpoint))
+        """Ends the viewers with the training run."""
         for child in self._running:
             child.ask_to_end()
         for child in self._running:

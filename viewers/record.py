@@ -50,7 +50,9 @@ class ClipRecorder(Viewer):
 
     def __init__(self, keys: VideoKeys, controls: Controls, watched: bool) -> None:
         """`watched`: the test is also shown live, so the loop keeps its clock, and pictures may be dropped."""
-        self._keys, self._controls, self._watched = keys, controls, watched
+        self._keys = keys
+        self._controls = controls
+        self._watched = watched
         self._names = itertools.count(1)
         self._reel: Reel | None = None
         self._failed = False  # in an earlier world

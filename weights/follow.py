@@ -27,7 +27,9 @@ class FollowSource:
 
     def __init__(self, files: CheckpointSource, weights: str, interval: float) -> None:
         """`interval`: s between polls of the files. Raises UserError if `weights` is bus and there is no bus."""
-        self._files, self._weights, self._interval = files, weights, interval
+        self._files = files
+        self._weights = weights
+        self._interval = interval
         self._bus: BusSource | None = None
         self._unreadable = ""
         self._refusals: list[SwapEvent] = []

@@ -18,7 +18,9 @@ import time
 import numpy as np
 
 _NUMBERS = {"x86_64": 202, "aarch64": 98, "arm64": 98, "riscv64": 98}
-_WAIT, _WAKE, _EVERYBODY = 0, 1, 2**31 - 1
+_WAIT = 0
+_WAKE = 1
+_EVERYBODY = 2**31 - 1
 PERIOD = 0.001  # s between polls if there is no futex
 
 

@@ -85,7 +85,9 @@ class CheckpointSource:
     def __init__(self, run: Run, follow: str, runs_dir: Path, task: str, follow_latest: bool) -> None:
         """`follow`: newest or best. `follow_latest`: switch to a newer training run of `task` in `runs_dir`."""
         self.run, self.follow = run, follow
-        self._runs_dir, self._task, self._follow_latest = runs_dir, task, follow_latest
+        self._runs_dir = runs_dir
+        self._task = task
+        self._follow_latest = follow_latest
         self._bad: dict[Path, object] = {}  # file that could not be used -> its fingerprint
         self._reported: set[tuple[Path, str]] = set()
         self._refusals: list[SwapEvent] = []

@@ -21,8 +21,12 @@ class BesideHand:
 
     def __init__(self, sim: Simulator, senses: HandSenses, name: str) -> None:
         """`name` is that of its body, its free joint and its geom. Called before `sim.start()`."""
-        self.sim, self.senses, self.name = sim, senses, name
-        self.q, self.body, self.geom = sim.qpos_ids([name]), sim.body_ids([name])[0], sim.geom_ids([name])[0]
+        self.sim = sim
+        self.senses = senses
+        self.name = name
+        self.q = sim.qpos_ids([name])
+        self.body = sim.body_ids([name])[0]
+        self.geom = sim.geom_ids([name])[0]
         sim.require("body_vel_w")
         sim.require_contact(*DISTAL_BODIES, against=name)
         sim.require_contact(*DISTAL_BODIES, PALM, against=GROUND)

@@ -59,7 +59,9 @@ def begin(land: Land, env_ids: Tensor, keys: Tensor, params: TerritoryParams) ->
 
 def laid_out(key: Tensor, params: TerritoryParams) -> Land:
     """The start state of n territories, from their keys (n,)."""
-    n, p, w = len(key), params.protectors, params.workers
+    n = len(key)
+    p = params.protectors
+    w = params.workers
     zero = torch.zeros_like(key)
     drawn = draws.bits(key, zero, LAYOUT + 6 * p + 3 * w)
     field = grid.CENTRES + drawn[:, :8].view(n, 4, 2) % 3 - 1

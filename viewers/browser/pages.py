@@ -84,7 +84,9 @@ class Pages:
             message: dict[str, Any] = {}
             hello = self._hello()
             if hello["scene"] != scene:
-                scene, seq, sent = hello["scene"], 0, {}
+                scene = hello["scene"]
+                seq = 0
+                sent = {}
                 message["hello"] = {**hello, "read_only": self._read_only}
             state = {**self._board.state, "clients": self.open}
             changed = {key: value for key, value in state.items() if sent.get(key, sent) != value}
