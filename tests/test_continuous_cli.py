@@ -226,7 +226,7 @@ def test_a_gymnasium_environment_of_ones_own_is_learned_through_the_socket(tmp_p
             "the raw observations of clients do not have it",
         ),
         (("reloadInterval=0",), "trained versions would never be served"),
-        (("task=Cartpole", "train.network.recurrent.units=8"), "do not say what a recurrent policy remembered"),
+        (("task=Cartpole", "train.network.recurrent.units=8"), "do not contain the state of a recurrent policy"),
         (
             ("task=Cartpole", "simulator=external", "task.noise={cart_position:0.1}"),
             "task.noise={'cart_position': 0.1}",

@@ -57,6 +57,7 @@ ELSEWHERE = {
     "livegym new my_robot": "test_outside_project.py",
     "livegym new plant": "test_new_stream.py",
     "pip install ./clients/python": "test_client_package.py installs the wheel of that folder",
+    "pip install path/to/livegym": "tests/installed.py installs livegym's wheel for the tests of projects",
     "pip install -e path/to/slider": "test_outside_project.py installs such a project",
     "pip install -e .": "test_outside_project.py installs such a project",
     "python -m tools.tasks_page": "test_docs.py compares what it would write",
