@@ -41,8 +41,11 @@ def env_steps(num_envs: int, seconds: float, plan: Plan) -> dict[str, float]:
     return {"per_s": env_rate("ant", num_envs, seconds, plan), "memory_mb": peak_mb()}
 
 
-def ppo_frames(num_envs: int, seconds: float) -> dict[str, float]:
-    """Frames/s of PPO on Ant, without curves and checkpoints, and peak memory."""
+def ppo_frames(num_envs: int, seconds: float, threads: int = 1) -> dict[str, float]:
+    """Frames/s of PPO on Ant, without curves and checkpoints, and peak memory.
+
+    `threads`: threads per tensor operation in an update.
+    """
     import torch
 
     from benchmarks.tasks import make
@@ -54,7 +57,9 @@ def ppo_frames(num_envs: int, seconds: float) -> dict[str, float]:
     torch.set_num_threads(1)
     minibatches = max(1, num_envs * HORIZON // MINIBATCH)
     network = NetworkConfig(units=[256, 128, 64])
-    config = PPOConfig(network=network, horizon_length=HORIZON, num_minibatches=minibatches, mini_epochs=4)
+    config = PPOConfig(
+        network=network, horizon_length=HORIZON, num_minibatches=minibatches, mini_epochs=4, torch_threads=threads
+    )
     seen: list[Iteration] = []
     learner = algorithm_of(config).learner(make("ant", num_envs), config, 10**6, "cpu", StopFlag())
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.cores import core_counts
 from benchmarks.harness import TOY, Side, arguments, begin, measure, present, ratios, run_side, spread, summary
 from benchmarks.tasks import BENCHES, make
 from tests.patience import PATIENCE_S
@@ -57,8 +58,8 @@ def test_a_bench_task_is_the_peers_environment(name):
 
 
 TOYS = [
-    "env_throughput", "hot_swap", "online", "online_soak", "peers", "plot_by_version", "plot_swaps", "ppo_throughput",
-    "reload", "scaling", "soak", "stream", "time_to_solve",
+    "cores", "env_throughput", "hot_swap", "online", "online_soak", "peers", "plot_by_version", "plot_swaps",
+    "ppo_throughput", "reload", "scaling", "soak", "stream", "time_to_solve",
 ]  # fmt: skip
 
 
@@ -86,6 +87,10 @@ def test_a_benchmark_runs_at_toy_size(name):
     done = subprocess.run(command, cwd=BENCHMARKS.parent, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith(TOY)
+
+
+def test_the_curve_over_cores_ends_with_all_of_them():
+    assert [core_counts(n) for n in (1, 2, 6, 8)] == [[1], [1, 2], [1, 2, 4, 6], [1, 2, 4, 8]]
 
 
 def test_a_toy_run_writes_no_figures(tmp_path):
