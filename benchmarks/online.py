@@ -155,8 +155,8 @@ def _plot(curves: dict[str, list[list[float]]], path: Path) -> None:
         axes.fill_between(minutes, np.min(smooth, 0), np.max(smooth, 0), color=line.get_color(), alpha=0.2, linewidth=0)
     axes.set(xlabel="time in minutes (an observation every 15 s, 16 streams)", ylabel="mean reward")
     per_minute = 16 * 60 / 15
-    seen = axes.secondary_xaxis("top", functions=(lambda m: m * per_minute, lambda n: n / per_minute))
-    seen.set_xlabel("observations seen")
+    rate_axis = axes.secondary_xaxis("top", functions=(lambda m: m * per_minute, lambda n: n / per_minute))
+    rate_axis.set_xlabel("observations seen")
     axes.legend(frameon=False)
     axes.grid(alpha=0.3)
     figure.savefig(path, dpi=150)

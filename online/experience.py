@@ -76,7 +76,7 @@ class Layout:
         return np.dtype([*fields, ("spare", np.uint8, (spare,))]) if spare else packed
 
 
-def as_done(action: np.ndarray) -> np.ndarray:
+def clipped(action: np.ndarray) -> np.ndarray:
     """Return a copy of actions (..., A) as they are executed: continuous ones clipped to [-1, 1]."""
     return action.clip(-1.0, 1.0) if action.dtype.kind == "f" else action.copy()
 
@@ -100,7 +100,7 @@ class Decision:
     @property
     def action(self) -> np.ndarray | None:
         """The action (action,) to execute; None: no action."""
-        return None if self.held else as_done(self.executed)
+        return None if self.held else clipped(self.executed)
 
     def to_plain(self) -> dict[str, Any]:
         """Return plain values for strict JSON, as in the protocol's decision answer; `executed` is the `action`."""

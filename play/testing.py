@@ -100,14 +100,14 @@ def _find(session: Session, stop: StopFlag, audience: Audience) -> StartingPolic
             "config=test needs checkpoint=...: latest, best, a run or a .pth (or agent=zero|random to try a task)."
         )
     patient = config.testGamesNum == 0 and config.reloadInterval > 0
-    look = functools.partial(find_policy, config.checkpoint, Path(config.runsDir), session.task)
-    return wait_for_policy(look, patient, stop, audience.wait)
+    find = functools.partial(find_policy, config.checkpoint, Path(config.runsDir), session.task)
+    return wait_for_policy(find, patient, stop, audience.wait)
 
 
 def wait_for_policy(
-    look: Callable[[], StartingPolicy], patient: bool, stop: StopFlag, say: Callable[[str], None]
+    find: Callable[[], StartingPolicy], patient: bool, stop: StopFlag, say: Callable[[str], None]
 ) -> StartingPolicy | None:
-    """The policy that `look` returns, which is a call of `find_policy`; None if the test was stopped.
+    """The policy that `find` returns, which is a call of `find_policy`; None if the test was stopped.
 
     If `patient`, polls until there is a policy, and calls `say` with the reason for the wait. Raises UserError if the
     named checkpoint cannot be used, or does not exist yet and `patient` is False.
@@ -116,7 +116,7 @@ def wait_for_policy(
     logged_at = 0.0
     while not stop.requested:
         try:
-            return look()
+            return find()
         except NothingYet as error:
             if not patient:
                 raise

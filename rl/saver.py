@@ -201,9 +201,9 @@ class Saver:
         prune(self.run.nn, self.policy.keep_last, self.policy.keep_every)
         log.debug("saved %s", path)
         environments = sum(file.stat().st_size for file in self.run.path.glob("env_state_*"))
-        self._look_at_the_room_left(path.stat().st_size + environments)
+        self._warn_if_disk_is_nearly_full(path.stat().st_size + environments)
 
-    def _look_at_the_room_left(self, size: int) -> None:
+    def _warn_if_disk_is_nearly_full(self, size: int) -> None:
         """Warn before the disk is full; once, until there is room again."""
         free = shutil.disk_usage(self.run.nn).free
         scarce = free < SCARCE * size

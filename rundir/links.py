@@ -40,8 +40,8 @@ def point(link: Path, target: Path) -> None:
 
 
 def _relative(link: Path, target: Path) -> str:
-    place = os.path.join(os.path.realpath(target.parent), target.name)
-    return Path(os.path.relpath(place, os.path.realpath(link.parent))).as_posix()
+    resolved = os.path.join(os.path.realpath(target.parent), target.name)
+    return Path(os.path.relpath(resolved, os.path.realpath(link.parent))).as_posix()
 
 
 def _replace_link(link: Path, text: str) -> bool:

@@ -137,7 +137,7 @@ def _pointed_run(runs_dir: Path, task: str | None) -> tuple[Run | None, str]:
 
 
 def _nothing_in(runs_dir: Path, task: str | None, empty: list[Run]) -> NothingYet:
-    place = runs_dir.absolute()
+    folder = runs_dir.absolute()
     if empty:
         nn = empty[0].nn.absolute()
         files = list_checkpoints(empty[0])
@@ -145,12 +145,12 @@ def _nothing_in(runs_dir: Path, task: str | None, empty: list[Run]) -> NothingYe
         return NothingYet(f"checkpoint=latest: {found}. Wait for the first one, or: {_command(task or empty[0].task)}")
     if latest_dangles(runs_dir, "train"):
         return NothingYet(
-            f"checkpoint=latest: the target of {place / 'latest_train'} does not exist, and {place} has no other "
+            f"checkpoint=latest: the target of {folder / 'latest_train'} does not exist, and {folder} has no other "
             f"training run{_of(task)}. Copy the run that it names to this directory, or: {_command(task)}"
         )
     others = sorted({run.task for run in list_runs(runs_dir, TRAINING_KINDS)})
     known = f" (there are runs of: {', '.join(others)})" if others else ""
-    return NothingYet(f"checkpoint=latest: {place} has no training run{_of(task)}{known}. {_train_first(task)}")
+    return NothingYet(f"checkpoint=latest: {folder} has no training run{_of(task)}{known}. {_train_first(task)}")
 
 
 def _of(task: str | None) -> str:

@@ -22,7 +22,7 @@ from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 
 from livegym.online.stream_requests import Answer, Request
-from livegym.utils.locks import held
+from livegym.utils.locks import locked
 
 CAPACITY = 4096
 """Requests that may wait at once."""
@@ -85,7 +85,7 @@ class Inbox:
         """
         asked = Asked(requests)
         asked.future.set_running_or_notify_cancel()  # from here on it cannot be cancelled
-        with held(self._changed, "the inbox"):
+        with locked(self._changed, "the inbox"):
             if self._closed:
                 raise Closed("this server is stopping")
             if self._count + len(requests) > self.capacity:
@@ -101,7 +101,7 @@ class Inbox:
     def take(self, timeout: float) -> list[Asked]:
         """Wait for requests and return all of them, oldest first; an empty list after `timeout` s, or once closed."""
         until = time.monotonic() + timeout
-        with held(self._changed, "the inbox"):
+        with locked(self._changed, "the inbox"):
             while not self._waiting and not self._closed:
                 left = until - time.monotonic()
                 if left <= 0 or not self._changed.wait(left):
@@ -114,7 +114,7 @@ class Inbox:
 
     def close(self) -> None:
         """Fail all unanswered requests and refuse new ones. Any thread may call it, more than once."""
-        with held(self._changed, "the inbox"):
+        with locked(self._changed, "the inbox"):
             self._closed = True
             left = [*self._taken, *self._waiting]
             self._taken, self._count = [], 0

@@ -17,7 +17,7 @@ import numpy as np
 COMPANIONS = {"body_mass": ("body_inertia",)}
 
 
-def write_companions(model: mujoco.MjModel, values: Mapping[str, np.ndarray], asked: set[str], ids: np.ndarray) -> None:
+def write_dependent(model: mujoco.MjModel, values: Mapping[str, np.ndarray], asked: set[str], ids: np.ndarray) -> None:
     """Update the companions of the randomised fields `values`, name -> (N, ...), in environments `ids`.
 
     `asked` names the fields that the caller randomises itself; they stay as the caller wrote them.

@@ -119,12 +119,12 @@ class Task(ABC):
 
         Only reasons that end episodes count; if several hold, the first one counts, as in `Env`.
         """
-        ends = success = torch.zeros_like(next(iter(reasons.values())))
+        terminated = success = torch.zeros_like(next(iter(reasons.values())))
         for name in self.active_reasons:
             if name == self.success_reason:
-                success = reasons[name] & ~ends
-            ends = ends | reasons[name]
-        return success.float(), (ends & ~success).float()
+                success = reasons[name] & ~terminated
+            terminated = terminated | reasons[name]
+        return success.float(), (terminated & ~success).float()
 
     @property
     @abstractmethod

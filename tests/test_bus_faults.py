@@ -157,8 +157,8 @@ class Protocol(RuleBasedStateMachine):
         while True:
             number += 1
             slot = number % 2
-            for place in self.publisher._places:
-                place.view(mapped.buffers[slot]).copy_(weights(number, 8)[place.name])
+            for spec in self.publisher._specs:
+                spec.view(mapped.buffers[slot]).copy_(weights(number, 8)[spec.name])
                 yield
             self.publisher._seal(slot, (number, number, number, 10 * number, 0.0, 0.0))
             yield

@@ -341,7 +341,7 @@ def test_a_seat_for_it_packs_what_it_sees(config):
     settings = config("config=continuous", "task=Cartpole", "gate=lookahead", "seed=0", "online.look_ahead=20")
     adapter = make_gate(settings, 4)
     env = leaning(config)
-    seen = adapter.sees(env)
+    seen = adapter.observe(env)
     assert (seen.shape, seen.dtype, adapter.kind, adapter.what) == (
         (4, adapter.width),
         np.uint8,

@@ -266,7 +266,7 @@ def test_requests_arrive_and_who_says_nonsense_is_told_and_at_last_dropped(pages
             assert line.read(10)
         assert "not JSON" in line.refused[0]
         assert "a binary frame" in line.refused[1]
-        assert pages.controls._asked.pop() == Pause(True)
+        assert pages.controls._requests.pop() == Pause(True)
         with contextlib.suppress(websockets.ConnectionClosed):  # dropped before the last one was said
             for _ in range(REFUSALS):
                 line.say("{}")
@@ -282,4 +282,4 @@ def test_many_requests_at_once_are_too_many(pages):
         while not line.refused:
             assert line.read(10)
         assert line.refused[0] == "too many messages at once"
-    assert len(pages.controls._asked) < 115
+    assert len(pages.controls._requests) < 115

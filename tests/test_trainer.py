@@ -321,10 +321,10 @@ def test_where_nothing_is_sound_it_says_so_until_something_is(tmp_path):
     world = World(tmp_path)
     world.add(50, reward=1e14)
     assert world.trainer.train() is None
-    assert world.trainer.trouble == "all 32 sampled experiences have non-finite or huge numbers"
+    assert world.trainer.problem == "all 32 sampled experiences have non-finite or huge numbers"
     world.add(1000, first=50)
     world.trainer.train()
-    assert world.trainer.trouble == ""
+    assert world.trainer.problem == ""
 
 
 # -- what goes wrong is taken back

@@ -271,7 +271,7 @@ def test_where_somebody_watches_a_stalled_encoder_stalls_nothing(tmp_path, gate,
             writer.add(np.zeros(2))
         assert not gate.is_set()  # they were taken while nothing could be drawn
         gate.set()
-        until(lambda: writer._room._value == QUEUE)
+        until(lambda: writer._free_slots._value == QUEUE)
         writer.add(np.zeros(2))  # step 100
     times = times_of(tmp_path / "a.mp4")
     assert len(times) in (QUEUE + 1, QUEUE + 2)  # one may have been taken off the queue

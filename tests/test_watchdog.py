@@ -18,7 +18,7 @@ from livegym.cfg.typed import as_dict
 from livegym.online.experience import Experience, Verdict
 from livegym.online.gates import layout_of
 from livegym.online.replay import ReplayWriter
-from livegym.online.saving import CheckpointKeeper
+from livegym.online.saving import CheckpointWriter
 from livegym.rl.policy import Policy
 from livegym.rl.spec import PolicySpec
 from livegym.rundir.checkpoint import list_checkpoints, meta_of, newest_usable
@@ -60,8 +60,8 @@ def made(config, tmp_path, monkeypatch):
         settings = config(*SETTINGS, *QUICK, *overrides)
         run = create_run(runs, "Cartpole", "continuous")
         buses.append(bus_file(run.run_id))
-        keeper = CheckpointKeeper(run, SPEC, as_dict(settings), saved=0, best=None)
-        assert keeper.save(first_state(settings, SPEC, None), version=1, trainings=0, added=0, score=None)
+        checkpoints = CheckpointWriter(run, SPEC, as_dict(settings), saved=0, best=None)
+        assert checkpoints.save(first_state(settings, SPEC, None), version=1, trainings=0, added=0, score=None)
         writer = ReplayWriter(run.replay_file, layout_of(SPEC, None), settings.online.buffer_capacity)
         for number in range(100):
             writer.add(experience(number))

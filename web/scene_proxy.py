@@ -182,12 +182,12 @@ async def _first(*pumps: Coroutine[Any, Any, Ending | None]) -> Ending | None:
     """Return the result of the pump that ends first; cancel the others."""
     tasks = [asyncio.create_task(pump) for pump in pumps]
     try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    return done.pop().result()
+    return finished.pop().result()
 
 
 async def _deny(browser: WebSocket) -> None:

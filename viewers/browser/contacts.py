@@ -32,7 +32,7 @@ class Contacts:
         self._radius = POINT * size
         self._longest = LONGEST * size
         self._newton = REACH * size / max(weight, 1e-6)  # m for each N
-        self._room = 0
+        self._capacity = 0
         self._marks: dict[str, viser.BatchedMeshHandle] = {}
         self._visible = False
 
@@ -45,7 +45,7 @@ class Contacts:
         points, forces = self._measure(frame, env_id) if wanted else (np.zeros((0, 3)),) * 2
         points = points + offset
         with self._client.atomic():
-            self._make_room(len(points))
+            self._ensure_capacity(len(points))
             balls = np.full((len(points), 3), self._radius) * view.contacts
             self._put("contacts", points, _turns(np.zeros((len(points), 3))), balls)
             lengths = np.minimum(np.linalg.norm(forces, axis=1) * self._newton, self._longest)
@@ -69,19 +69,19 @@ class Contacts:
                 forces.append(data.contact[index].frame.reshape(3, 3).T @ wrench[:3])
         return np.array(points).reshape(-1, 3), np.array(forces).reshape(-1, 3)
 
-    def _make_room(self, count: int) -> None:
-        if count <= self._room and self._marks:
+    def _ensure_capacity(self, count: int) -> None:
+        if count <= self._capacity and self._marks:
             return
-        self._room = max(ROOM, 2 * count)
+        self._capacity = max(ROOM, 2 * count)
         shaft = trimesh.creation.cylinder(1.0, segment=[[0, 0, 0], [0, 0, 1]], sections=12)
         for name, mesh in (("contacts", trimesh.creation.icosphere(2)), ("forces", shaft)):
             self._marks[name] = self._client.scene.add_batched_meshes_simple(
                 f"{ROOT}/{name}",
                 mesh.vertices,
                 mesh.faces,
-                batched_wxyzs=np.tile(np.array([1.0, 0, 0, 0], np.float32), (self._room, 1)),
-                batched_positions=np.zeros((self._room, 3), np.float32),
-                batched_scales=np.zeros((self._room, 3), np.float32),
+                batched_wxyzs=np.tile(np.array([1.0, 0, 0, 0], np.float32), (self._capacity, 1)),
+                batched_positions=np.zeros((self._capacity, 3), np.float32),
+                batched_scales=np.zeros((self._capacity, 3), np.float32),
                 batched_colors=COLOURS[name],
                 lod="off",
                 cast_shadow=False,
@@ -92,7 +92,7 @@ class Contacts:
         handle, count = self._marks[name], len(places)
         rows = {"batched_positions": places, "batched_wxyzs": turns, "batched_scales": scales}
         for field, values in rows.items():
-            filled = np.zeros((self._room, values.shape[1]), np.float32)
+            filled = np.zeros((self._capacity, values.shape[1]), np.float32)
             filled[:, 0] = field == "batched_wxyzs"
             filled[:count] = values
             setattr(handle, field, filled)
