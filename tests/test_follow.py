@@ -36,10 +36,10 @@ class Training:
 
     def __init__(self, run, units=4, **description):
         first = candidate(1)
-        said = {"run": run.name, "spec": spec_with().to_dict(), **description}
+        metadata = {"run": run.name, "spec": spec_with().to_dict(), **description}
         self.model = first.model
         self.lock = RunLock(run).acquire()
-        self.publisher = Publisher(bus_file(run.run_id), said, shape_hash(spec_with(), first.model), first.model)
+        self.publisher = Publisher(bus_file(run.run_id), metadata, shape_hash(spec_with(), first.model), first.model)
 
     def publish(self, version, bias=None):
         self.model["a2c_network.mu.bias"].fill_(float(version) if bias is None else bias)
@@ -92,7 +92,7 @@ def test_the_same_version_from_a_file_and_from_the_bus_is_taken_once(run, traini
     assert source.poll(found) is None
 
 
-def test_files_take_over_where_the_training_ends_and_the_bus_where_it_goes_on(run, caplog):
+def test_files_take_over_where_the_training_ends_and_the_bus_where_it_continues(run, caplog):
     caplog.set_level(logging.INFO)
     training = Training(run)
     training.publish(2)
@@ -155,7 +155,7 @@ def test_files_by_name_are_followed_although_there_is_a_bus(run, training):
     assert source.poll(acting(run, 1)) is None
 
 
-def test_a_bus_of_another_layout_is_said_once_and_files_are_followed(run, training, caplog):
+def test_a_bus_of_another_layout_is_reported_once_and_files_are_followed(run, training, caplog):
     training.publisher._map.control["layout"][0] = 99
     source = followed(run)
     save(run, 2)
@@ -190,7 +190,7 @@ def test_a_publication_of_another_shape_is_refused_once_with_the_difference(run,
     training.end()
 
 
-def test_after_a_roll_back_following_again_takes_the_newest_one(run, training):
+def test_after_a_rollback_following_again_takes_the_newest_one(run, training):
     live = live_of(acting(run, 1), history=4)
     watcher = Watcher(live, followed(run), queue.SimpleQueue())
     for version in (2, 3):

@@ -115,9 +115,9 @@ def test_counters_keep_what_was_known_of_them_while_it_is_not():
     status = unknown(status)
     assert {key: value for key, value in samples(readings).items() if key[0] in COUNTERS} == before
     steps = PREFIX + "training_steps_total", ()
-    for told, shown in ((900, 900), (850, 900), (None, 900), (899, 900), (901, 901)):  # a checkpoint's is lower
+    for reported, shown in ((900, 900), (850, 900), (None, 900), (899, 900), (901, 901)):  # a checkpoint's is lower
         status = full_status()
-        status["trainer"]["training_steps"] = told
+        status["trainer"]["training_steps"] = reported
         assert samples(readings)[steps] == shown
 
 

@@ -37,7 +37,7 @@ def shown(browser):
         gateway = opened()
         page = shown_at(browser, gateway.url)
         yield SimpleNamespace(script=script, gateway=gateway, page=page, opened=opened, browser=browser)
-        assert [said for said in page.said if not any(word in said for word in EXPECTED_COMPLAINTS)] == []
+        assert [text for text in page.console_errors if not any(word in text for word in EXPECTED_COMPLAINTS)] == []
         page.context.close()
 
 
@@ -46,8 +46,8 @@ def fact(page, card, name):
     return page.locator(f"#{card} dt", has_text=name).first.locator("xpath=following-sibling::dd[1]").text_content()
 
 
-def number(words):
-    return int(words.replace(",", ""))
+def number(text_):
+    return int(text_.replace(",", ""))
 
 
 def pixels(page):
@@ -103,7 +103,7 @@ def test_numbers_that_are_not_known_are_dashes_and_gaps(shown):
 
 
 @pytest.mark.parametrize("state", ["dead", "hung", "given up"])
-def test_a_trainer_that_is_gone_is_said_and_its_age_goes_on(shown, state):
+def test_a_trainer_that_is_gone_is_reported_and_its_age_continues(shown, state):
     page = shown.page
     shown.script.change(trainer={"state": state, "why": "killed by signal 9", "beat_age_s": 14.0})
     wait(page, lambda: text(page, "#trainer-state") == f"trainer: {state}")
@@ -134,7 +134,7 @@ def test_without_a_gate_there_is_no_card_of_it(shown):
     wait(page, lambda: page.is_hidden("#gate"))
 
 
-def test_a_server_that_stops_is_said_at_once_and_one_that_comes_back_is_found(shown):
+def test_a_server_that_stops_is_reported_at_once_and_one_that_comes_back_is_found(shown):
     page, port = shown.page, shown.gateway.port
     shown.gateway.stop()
     wait(page, lambda: text(page, "#connection") == "reconnecting")
@@ -171,7 +171,7 @@ def test_a_server_that_says_nothing_and_a_status_that_nobody_renews_are_told_apa
         page.context.close()
 
 
-def test_a_stream_that_falls_silent_is_said(shown, browser):
+def test_a_stream_that_falls_silent_is_reported(shown, browser):
     script = Script()
     with dashboards(script) as opened, running(script):
         idle = itertools.count(15)
@@ -247,8 +247,8 @@ def test_the_territory_is_drawn_and_changes_with_its_stream_and_with_time(shown)
     page = shown.page
     first = drawn(page)
     assert len(np.unique(first.reshape(-1, 3), axis=0)) > 20
-    words = text(page, "#picture-text")
-    assert "19 workers, 4 protectors, 4 mineral fields; queen at row" in words
+    shown_text = text(page, "#picture-text")
+    assert "19 workers, 4 protectors, 4 mineral fields; queen at row" in shown_text
     page.select_option("#stream", "south")
     wait(page, lambda: "Territory south" in page.get_attribute("#picture-canvas", "aria-label"))
     second = pixels(page)
@@ -257,8 +257,8 @@ def test_the_territory_is_drawn_and_changes_with_its_stream_and_with_time(shown)
     page.click("#streams button:has-text('east')")
     wait(page, lambda: "Territory east" in page.get_attribute("#picture-canvas", "aria-label"))
     assert page.input_value("#stream") == "east"
-    seen = text(page, "#picture-text")
-    wait(page, lambda: text(page, "#picture-text") != seen)  # another decision
+    before = text(page, "#picture-text")
+    wait(page, lambda: text(page, "#picture-text") != before)  # another decision
 
 
 def test_pictures_are_fetched_at_most_twice_a_second_and_only_while_they_are_seen(shown):

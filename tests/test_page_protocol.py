@@ -257,7 +257,7 @@ def test_a_page_is_sent_what_has_changed(pages):
     assert pages.looks[-1] == (line.page, None)
 
 
-def test_requests_arrive_and_who_says_nonsense_is_told_and_at_last_dropped(pages):
+def test_requests_arrive_and_a_client_that_sends_nonsense_is_refused_and_at_last_dropped(pages):
     with Line(pages) as line:
         line.ask("pause", on=True)
         line.say("nonsense")

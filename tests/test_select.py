@@ -64,15 +64,15 @@ def test_without_a_link_the_twin_counts_and_then_the_run_started_last(runs):
 
 
 def test_a_link_to_another_task_or_to_a_test_is_passed_over_with_a_word(runs):
-    mine = new_run(runs, "20250801_000000", versions=(1,))
+    own_run = new_run(runs, "20250801_000000", versions=(1,))
     point_latest(runs, "train", new_run(runs, "20250901_000000", task="Cartpole", versions=(1,)))
     selection = resolve_checkpoint("latest", runs, "Ant")
-    assert selection.run == mine.path
+    assert selection.run == own_run.path
     assert selection.note == "latest_train is a run of Cartpole, so the newest run of Ant is used"
     point_latest(runs, "train", new_run(runs, "20250902_000000", kind="test"))
     selection = resolve_checkpoint("latest", runs, "Ant")
     assert (selection.run, selection.note) == (
-        mine.path,
+        own_run.path,
         "latest_train is not used: Ant_test_20250902_000000 is a test",
     )
 

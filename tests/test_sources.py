@@ -131,7 +131,7 @@ def test_a_copy_under_a_higher_name_is_not_newer_than_what_is_in_it(runs):
     assert source.poll(acting(run, 1)).version == 2
 
 
-def test_following_the_latest_goes_on_in_the_new_run_also_after_a_refusal(runs):
+def test_following_the_latest_continues_in_the_new_run_also_after_a_refusal(runs):
     old, new = create_run(runs, "Counting", "train"), create_run(runs, "Counting", "train")
     save(old, 500), save(new, 1)
     point_latest(runs, "train", new)
