@@ -3,7 +3,7 @@
 Every 45 seconds it causes a fault: the trainer is killed or stopped (it hangs), experiences become non-finite, the gate
 raises, clients vanish, the disk is full, or the wall clock jumps an hour ahead and back. Each sample checks that
 
-- no completed decision is lost (decided = added + waiting + given up + excluded);
+- no completed decision is lost (decided = added + waiting + dropped + excluded);
 - the status is true: in state `training`, the trainer's process is alive and had a recent heartbeat;
 - versions and counts never decrease, and decisions were made.
 

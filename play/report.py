@@ -53,7 +53,7 @@ class Reporter:
         self.note_refusals()
         self.results.note(event)
         log.info(
-            "now acting: version %s, epoch %s, reward in training %s (%s%s)",
+            "now acting: version %s, epoch %s, training score %s (%s%s)",
             event.version,
             event.epoch,
             _number(event.score),

@@ -190,7 +190,7 @@ class _Training:
                     f"which includes them. To continue: maxIterations={completed + 100}"
                 )
             log.info("resumed by: %s", shlex.join(redact_arguments(provenance.argv)))
-            log.info("continuing from %s: iteration %d, version %d", parent.file, completed, version)
+            log.info("continuing from %s: version %d, epoch %d", parent.file, version, completed)
             self._restore_environments(run, parent)
             saver = self._saver(run)
             saver.best_return = best_return
@@ -251,7 +251,7 @@ class _Training:
     def _finish(self, saver: Saver, seconds: float) -> int:
         """Save the last state, log the closing line, and return the exit status."""
         if not saver.save():
-            log.error("the last state (iteration %d) could not be saved in %s", self.learner.epoch, saver.run.nn)
+            log.error("the last state (epoch %d) could not be saved in %s", self.learner.epoch, saver.run.nn)
             return 1
         log.info(
             "%s after %d iterations, %s frames, %.1f s; best mean return %s; %s",
