@@ -1,8 +1,8 @@
 """The latency that continuous training adds to decisions, and the reward that it gains.
 
 - `latency`: ms from observations to decisions, 60 times a second in 4 streams. Training is off, has one update round
-  per second, or has update rounds without a pause (100 %); the latter also in a *thread* of the serving process; or it
-  is *coupled*: an update round in the path of each decision. Budget: p99 with training is at most 1.2 x p99 without.
+  per second, has update rounds without a pause (100 %) in a process or in a *thread* of the serving process, or is
+  *coupled*: an update round in the path of each decision. Budget: p99 with training is at most 1.2 x p99 without.
 - `learning`: mean reward of Territory in 16 streams, with an observation every 15 s: coupled (one gradient step with
   each experience when it arrives, and never again), replay (15 update rounds between two observations), and replay with
   the gate. Time is simulated, so the machine's speed does not matter. Several seeds, with 95 % intervals of the mean

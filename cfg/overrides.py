@@ -33,7 +33,7 @@ def quoted(key: str, text: str) -> str:
 
 
 def typed_safely(key: str, text: str) -> str:
-    """What to type in a shell so that `key` becomes `text`; ~ is expanded, because a shell does not expand it there."""
+    """The argument to type in a shell so that `key` becomes `text`; ~ is expanded, as no shell does there."""
     text = os.path.expanduser(text)
     return f"{key}={text}" if PLAIN_PATH.fullmatch(text) else shlex.quote(quoted(key, text))
 

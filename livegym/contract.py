@@ -98,7 +98,7 @@ def the_time_limit_truncates(task: str) -> None:
 
 
 def a_resumed_state_continues_bit_for_bit(task: str) -> None:
-    """What a task remembers between steps is in its buffers, so a saved state is complete."""
+    """The buffers of a task hold all that it remembers between steps, so a saved state is complete."""
     env = environments(task)
     rollout(env, 20)
     state, rng = env.state_dict(), torch.Generator().manual_seed(1)

@@ -95,7 +95,7 @@ class Decision:
     components: dict[str, float] = field(default_factory=dict)  # terms of `expected`, and the gate's other quantities
     version: int  # version of the policy in the forward pass
     held: bool = False  # blocked without a fallback: no action was executed, so none earned the reward
-    previous: str | None = None  # why the reward of the stream's previous decision was refused; None: it was not
+    previous: str | None = None  # why the reward of the stream's previous decision was refused; None if it was not
 
     @property
     def action(self) -> np.ndarray | None:

@@ -1,4 +1,4 @@
-"""The training of a policy from the replay buffer, in update rounds; `online/worker.py` decides when they run.
+"""Training of a policy from the replay buffer, in update rounds; `online/worker.py` decides when they run.
 
     trainer = Trainer(learner, reader, gate, rule, seed=0)
     report = trainer.train()          # `updates` gradient steps; None if there is too little experience

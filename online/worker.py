@@ -142,7 +142,7 @@ class Worker:
             self._publish()
         if report.rolled_back:
             log.warning(
-                "the training diverged (critic loss %.3g): rolled back to the last good state, learning rate %.2g.",
+                "training diverged (critic loss %.3g): rolled back to the last good state, learning rate %.2g.",
                 report.critic_loss,
                 self.trainer.learning_rate,
             )
@@ -175,7 +175,7 @@ class Worker:
     def score(self) -> float | None:
         """Return the mean of the last rewards, without huge ones; None if there are too few."""
         rewards = self.trainer.reader.last_rewards(KNOWN_REWARDS)
-        rewards = rewards[np.abs(rewards) < HUGE_REWARD]  # one invalid reward could otherwise be the best for ever
+        rewards = rewards[np.abs(rewards) < HUGE_REWARD]  # one invalid reward could otherwise be the best forever
         return float(np.mean(rewards)) if len(rewards) >= ENOUGH_REWARDS else None
 
     def send_heartbeat(self, state: str) -> None:

@@ -42,7 +42,7 @@ class EntryPart:
     name: str
     target: str  # "module:attribute"
     source: str
-    project: Project | None  # a folder that must be made importable first; None: it is installed
+    project: Project | None  # a folder that must be made importable first; None if it is installed
 
 
 @dataclass(frozen=True)

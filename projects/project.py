@@ -157,7 +157,7 @@ def make_importable(project: Project) -> None:
         if folder in [str(Path(path).resolve()) for path in getattr(imported, "__path__", [])]:
             return
         raise UserError(
-            f"{project.source}: its name {package} is also that of a module that is already imported ({imported}). "
+            f"{project.source}: its name {package} is taken by a module that is already imported ({imported}). "
             'Allowed: a name that is not taken. Set it in pyproject.toml: [tool.livegym] name = "my_robot"'
         )
     initial = project.folder / "__init__.py"

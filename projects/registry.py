@@ -36,7 +36,7 @@ MAKE = {
     "gates": "def make(config, size)",
     "simulators": "def make(sim, physics, model, num_envs, decimation, parts)",
 }
-"""What the module of an algorithm, a gate or an engine must have."""
+"""The name that the module of an algorithm, a gate or an engine must define."""
 
 Made = TypeVar("Made")
 

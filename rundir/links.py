@@ -59,7 +59,7 @@ def _replace_link(link: Path, text: str) -> bool:
 
 
 def read_pointer(link: Path) -> Path | None:
-    """The target of `link`, or else of its twin; None if neither target exists.
+    """The target of `link`, or of its twin if the link has none; None if neither target exists.
 
     An absolute target from another machine is looked up beside the link, by its last part.
     """

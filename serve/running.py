@@ -149,7 +149,7 @@ def _check(config: SettledConfig, env: Env) -> None:
     algorithm_of(config.train).actor_critic(spec_of(env), config.train)
     if config.swap == "reset":
         raise UserError(
-            "swap=reset: a live stream may have no episodes, and would then keep the old weights for ever. "
+            "swap=reset: a live stream may have no episodes, and would then keep the old weights forever. "
             "Allowed in config=continuous: now, blend"
         )
     speed = config.playSpeed if config.simulator == "builtin" and config.playSpeed else 1.0

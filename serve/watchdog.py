@@ -89,7 +89,7 @@ class Watchdog:
         self._thread.start()
 
     def start_again(self) -> None:
-        """Start another trainer after the last one was given up; the count of restarts begins anew.
+        """Start another trainer after the last one was given up; the count of restarts begins again at 0.
 
         Raises UserError if the trainer was not given up.
         """
@@ -232,7 +232,7 @@ class Watchdog:
 
 
 def _pass_on(output: IO[str]) -> None:
-    """Log the trainer's output, to its end: a trainer whose pipe is full would block for ever."""
+    """Log the trainer's output, to its end: a trainer whose pipe is full would block forever."""
     level = logging.INFO
     with output as lines:
         for line in lines:

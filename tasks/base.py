@@ -75,7 +75,7 @@ ActionSpec = Union[Box, Discrete, MultiDiscrete]
 
 
 class Task(ABC):
-    """What is learned, as a few short methods over (N, ...) float32 tensors.
+    """A task to learn, as a few short methods over (N, ...) float32 tensors.
 
     `state` is the simulator: its fields are the typed view of the world. For what it must remember between steps (a
     cooldown, the last position), a task allocates a `buffer()`, so that snapshots and resumed runs contain it.
@@ -107,7 +107,7 @@ class Task(ABC):
         self.params = params
 
     def state_dict(self, env_ids: Tensor) -> dict[str, Tensor]:
-        """What the task remembers about environments (n,): buffer -> (n, ...)."""
+        """The task's memory of environments (n,): buffer -> (n, ...)."""
         return rows_of(self.buffers, env_ids)
 
     def load_state_dict(self, state: Mapping[str, Tensor], env_ids: Tensor) -> None:

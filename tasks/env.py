@@ -271,7 +271,7 @@ class Env:
     def set_level(self, level: float) -> None:
         """Set the curriculum's level, 0 to 1; this does nothing without a curriculum.
 
-        Parameters change from the next step on, also in unfinished episodes; start states and drawn values change from
+        Parameters change from the next step on, even in unfinished episodes; start states and drawn values change from
         the next reset on.
         """
         self.curriculum.set_level(level)

@@ -26,7 +26,7 @@ class FinishedEpisodes:
 
 @dataclass
 class EpisodeSummary:
-    """What happened since the last drain. Means are None if there was nothing to average."""
+    """Statistics since the last drain. Means are None if there was nothing to average."""
 
     steps: int = 0
     episodes: int = 0

@@ -66,11 +66,11 @@ def test_a_live_run_is_reported_as_live_and_never_deleted(manage, runs):
     assert not facts_of(run).live
 
 
-def test_a_pinned_run_is_kept_until_the_pin_is_off(manage, runs):
+def test_a_protected_run_is_kept_until_its_protection_is_removed(manage, runs):
     name = names(runs, "train")[1]
     manage(f"runsPin={name}")
-    assert "pinned" in manage()[1]
-    with pytest.raises(UserError, match="pinned"):
+    assert "protected" in manage()[1]
+    with pytest.raises(UserError, match="protected"):
         manage(f"runsDelete={name}")
     manage(f"runsPin={name}")
     assert manage(f"runsDelete={name}")[0] == 0

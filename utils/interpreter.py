@@ -1,4 +1,4 @@
-"""What to do if this Python lacks a library that livegym needs. Imports nothing but the standard library."""
+"""Explains what to do if this Python lacks a library that livegym needs. Imports nothing but the standard library."""
 
 from __future__ import annotations
 

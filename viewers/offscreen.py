@@ -130,8 +130,8 @@ class Painter:
 def default_camera(model: mujoco.MjModel) -> mujoco.MjvCamera:
     """The model's first camera that is fixed in the world or follows a body from outside.
 
-    If the model has none: a camera that follows the only moving body if that body is free, or else a camera that sees
-    the whole model.
+    If the model has none: a camera that follows the only moving body if that body is free; otherwise
+    a camera that sees the whole model.
     """
     onlookers = (model.cam_bodyid == 0) | (model.cam_mode != mujoco.mjtCamLight.mjCAMLIGHT_FIXED)
     if onlookers.any():

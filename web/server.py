@@ -1,6 +1,6 @@
 """uvicorn on a thread of its own, with limits that it lacks.
 
-By itself, uvicorn lets a socket that never sends a request stay open for ever, and its stop waits for clients that do
+By itself, uvicorn lets a socket that never sends a request stay open forever, and its stop waits for clients that do
 not read. Here a connection has `HEAD_S` to send the head of a request, at most `MAX_WAITING` connections may be without
 one (beyond that, the oldest of them is closed), and a stop disconnects all remaining clients after `GRACE_S`.
 """
