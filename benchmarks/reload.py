@@ -114,7 +114,7 @@ class Again:
         return []
 
     def wait(self, timeout: float) -> None:
-        """Returns at once, because there is always a new version."""
+        """Returns immediately, because there is always a new version."""
 
 
 def quantiles(values: list[float]) -> dict[str, float]:

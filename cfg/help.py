@@ -1,6 +1,6 @@
 """The text of `python train.py --help` and `--list-tasks`, generated from the schema and the yaml files.
 
-Help imports no task module, so it prints at once. The list of tasks imports them, and shows more.
+Help imports no task module, so it prints immediately. The list of tasks imports them, and shows more.
 """
 
 from __future__ import annotations

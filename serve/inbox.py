@@ -6,8 +6,8 @@
         asked.answer([decide(request) for request in asked.requests])
     (decision,) = future.result(timeout=5)
 
-The inbox holds at most `capacity` requests; beyond that, `ask` raises Busy at once. `take` returns as soon as a request
-has arrived. Each future is answered exactly once: by the decision loop, or by `close`, even if the loop has taken the
+The inbox holds at most `capacity` requests; beyond that, `ask` raises Busy immediately. `take` returns as soon as a
+request has arrived. Each future is answered exactly once: by the decision loop, or by `close`, even if the loop has taken the
 request and then ended. A future cannot be cancelled, so a client that disconnects has no effect on it.
 """
 
@@ -120,5 +120,5 @@ class Inbox:
             self._taken, self._count = [], 0
             self._waiting.clear()
             self._changed.notify_all()
-        for asked in left:  # outside the lock, because a callback of the future may call `ask` at once
+        for asked in left:  # outside the lock, because a callback of the future may call `ask` immediately
             asked.fail(Closed("this server stopped before it answered"))

@@ -21,7 +21,7 @@ from livegym.sim import model as mj
 from livegym.sim.base import APPLIED, FORCE_FIELDS, Snapshot
 from livegym.sim.model import MjcfModel, Needs, known
 from livegym.sim.named import Named
-from livegym.sim.randomize import COMPANIONS, needs_set_const, write_dependent
+from livegym.sim.randomize import DEPENDENT, needs_set_const, write_dependent
 from livegym.utils.errors import did_you_mean
 
 
@@ -146,7 +146,7 @@ class Engine(Named):
     def randomize(self, field: str) -> Tensor:
         if not self.fields:
             raise RuntimeError("randomize() came before start(): there are no environments yet. Call start() first")
-        for name in (field, *COMPANIONS.get(field, ())):
+        for name in (field, *DEPENDENT.get(field, ())):
             self._expand_once(name)
         self.asked.add(field)
         return self.model_fields[field]

@@ -14,7 +14,8 @@ ROOT = Path(__file__).parent.parent
 TRAINING = (
     "code|copy|curve|data|episode|environment|iteration|loop|mode|process|return|round|run|sample|score|speed|step"
     "|thread"
-)"""Nouns that 'training' describes: the training loop."""
+)
+"""Nouns that 'training' describes, as in: the training loop."""
 HABITS = {
     r"\bRaises\s[^.]*?\bwhere\b": "a condition is 'if', not 'where': Raises UserError if ...",
     r"\bNone where\b": "a condition is 'if', not 'where': None if ...",

@@ -21,7 +21,7 @@ from livegym.play.control_requests import Pause
 from livegym.play.controls import Controls
 from livegym.schema import PhysicsConfig, SimConfig
 from livegym.tasks.build import make_env
-from livegym.viewers.browser.contacts import _turns
+from livegym.viewers.browser.contacts import _rotations
 from livegym.viewers.browser.frames import LatestFrame
 from livegym.viewers.browser.pages import REFUSALS, Pages
 from livegym.viewers.browser.protocol import MAX_MESSAGE, REQUESTS, PageMessageError, ViewSettings, read
@@ -143,10 +143,12 @@ def test_frames_are_as_many_as_asked_for():
 def test_forces_turn_the_shaft_along_them():
     """wxyz by hand: up is none, along x a quarter around y, along y a quarter around -x, down half around x."""
     half = math.sqrt(0.5)
-    turned = _turns(np.array([[0, 0, 2.0], [3.0, 0, 0], [0, 0.5, 0], [0, 0, -1.0], [0, 0, 0]]))
+    turned = _rotations(np.array([[0, 0, 2.0], [3.0, 0, 0], [0, 0.5, 0], [0, 0, -1.0], [0, 0, 0]]))
     expected = [[1, 0, 0, 0], [half, 0, half, 0], [half, -half, 0, 0], [0, 1, 0, 0], [1, 0, 0, 0]]
     assert turned == pytest.approx(np.array(expected), abs=1e-12)
-    for force, quat in zip(([3.0, 0, 0], [1.0, -2.0, 0.5]), _turns(np.array([[3.0, 0, 0], [1, -2, 0.5]])), strict=True):
+    for force, quat in zip(
+        ([3.0, 0, 0], [1.0, -2.0, 0.5]), _rotations(np.array([[3.0, 0, 0], [1, -2, 0.5]])), strict=True
+    ):
         along = np.zeros(3)
         mujoco.mju_rotVecQuat(along, np.array([0.0, 0, 1]), quat)
         assert along == pytest.approx(np.array(force) / np.linalg.norm(force))

@@ -112,7 +112,7 @@ class VideoWriter:
         self._steps += 1
 
     def end(self) -> None:
-        """Closes the clip once its waiting pictures are drawn; returns at once."""
+        """Closes the clip once its waiting pictures are drawn; returns immediately."""
         self._orders.put(_End(self._steps, self._dropped))
         self._steps = self._dropped = 0
 

@@ -49,7 +49,7 @@ BUFFER = 16 * 1024
 CONNECT_S = 5.0
 # viser's page is one file: its workers are blobs, its WebAssembly needs eval, its pictures and fonts are data URLs.
 POLICY = content_policy("'unsafe-eval' blob:", "data: blob:")
-MESSAGES = (200.0, 400.0)  # a second and at once; viser's client sends its camera at 50 Hz
+MESSAGES = (200.0, 400.0)  # a second, and in a burst; viser's client sends its camera at 50 Hz
 ABUSE = (1000.0, 5000.0)
 
 Ending = tuple[int, str]

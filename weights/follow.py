@@ -93,7 +93,7 @@ class FollowSource:
         if over is not None:
             log.info("%s: following %s from now on.", over, "nothing" if self._weights == "bus" else "files")
             self._bus = None
-            self._looked_at_files = 0.0  # poll the files at once: the run's last checkpoint is there already
+            self._looked_at_files = 0.0  # poll the files immediately: the run's last checkpoint is there already
         if self._bus is None:
             self._connect()
 
