@@ -7,8 +7,8 @@
     (decision,) = future.result(timeout=5)
 
 The inbox holds at most `capacity` requests; beyond that, `ask` raises Busy immediately. `take` returns as soon as a
-request has arrived. Each future is answered exactly once: by the decision loop, or by `close`, even if the loop has taken the
-request and then ended. A future cannot be cancelled, so a client that disconnects has no effect on it.
+request has arrived. Each future is answered exactly once: by the decision loop, or by `close`, even if the loop has
+taken the request and then ended. A future cannot be cancelled, so a client that disconnects has no effect on it.
 """
 
 from __future__ import annotations
