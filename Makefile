@@ -14,7 +14,7 @@ RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 # Errors are shown, and only those: setuptools warns at length of any editable installation.
 PIP := PYTHONWARNINGS=ignore $(RUN) -m pip --quiet --disable-pip-version-check
-ROOMS := $(patsubst %/__init__.py,%,$(filter-out livegym/% tests/% benchmarks/% tools/%,$(wildcard */__init__.py)))
+PACKAGES := $(patsubst %/__init__.py,%,$(filter-out livegym/% tests/% benchmarks/% tools/%,$(wildcard */__init__.py)))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup train watch test test-slow test-slow-shared test-slow-alone check types farm format bench docs clean
@@ -53,7 +53,7 @@ types: $(READY) farm
 # Tools that read code without running it do not follow `livegym.__path__`, so this builds the package as installed.
 farm:
 	rm -rf .types && mkdir -p .types/livegym
-	@for part in livegym/*.py $(ROOMS) train.py; do \
+	@for part in livegym/*.py $(PACKAGES) train.py; do \
 	  ln -s "$(CURDIR)/$$part" .types/livegym/; done
 
 format: $(READY)

@@ -1,6 +1,6 @@
 """The package: what it needs and its optional parts. Exact versions that CI ran are in constraints.txt.
 
-The rooms lie at the top of the checkout and are imported as `livegym.<room>`; `package_dir` puts them there.
+The packages lie at the top of the checkout and are imported as `livegym.<package>`; `package_dir` puts them there.
 """
 
 import re
@@ -10,7 +10,7 @@ from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
-ROOMS = (
+PACKAGES = (
     "utils", "projects", "schema", "rundir", "sim", "tasks", "cfg", "rl", "weights", "live", "play", "web", "online",
     "serve", "viewers",
 )  # fmt: skip
@@ -18,7 +18,7 @@ VERSION = re.search(r'__version__ = "(.+)"', (HERE / "livegym" / "__init__.py").
 
 
 class BuildPy(build_py):
-    """Puts train.py, which lies beside the rooms in a checkout, into the package."""
+    """Puts train.py, which lies beside the packages in a checkout, into the package."""
 
     def find_package_modules(self, package, package_dir):
         found = super().find_package_modules(package, package_dir)
@@ -26,9 +26,9 @@ class BuildPy(build_py):
 
 
 def packages():
-    """`livegym`, and each room with the packages in it."""
-    rooms = [[room, *(f"{room}.{inner}" for inner in find_packages(room))] for room in ROOMS]
-    return ["livegym", *(f"livegym.{name}" for names in rooms for name in names)]
+    """`livegym`, and each package with its subpackages."""
+    nested = [[package, *(f"{package}.{inner}" for inner in find_packages(package))] for package in PACKAGES]
+    return ["livegym", *(f"livegym.{name}" for names in nested for name in names)]
 
 
 setup(
@@ -42,7 +42,7 @@ setup(
     keywords="reinforcement-learning robotics mujoco ppo hydra simulation",
     python_requires=">=3.11",
     cmdclass={"build_py": BuildPy},
-    package_dir={"livegym": "livegym", **{f"livegym.{room}": room for room in ROOMS}},
+    package_dir={"livegym": "livegym", **{f"livegym.{package}": package for package in PACKAGES}},
     packages=packages(),
     entry_points={"console_scripts": ["livegym = livegym.train:main"]},
     package_data={

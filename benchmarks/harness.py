@@ -210,7 +210,7 @@ def _short(sides: dict[str, dict[str, float]]) -> str:
     return ", ".join(f"{name} {next(iter(metrics.values())):,.4g}" for name, metrics in sides.items())
 
 
-def held_by(pid: int) -> dict[str, float]:
+def resources_of(pid: int) -> dict[str, float]:
     """Resources of a process: `memory_mb`, `files`, `threads`. Raises OSError or KeyError if it has ended."""
     folder = Path("/proc") / str(pid)
     status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())

@@ -67,7 +67,7 @@ def costs(size: str, repeats: int) -> dict[str, float]:
             for number in range(2, repeats + 2):
                 given = (world.weights, number, number, number, None)
                 timed("publish", lambda given=given: publisher.publish(*given))
-                timed("adopt", watcher.look)
+                timed("adopt", watcher.poll)
                 timed("exchange", live.adopt)
                 if live.acting.version != number:
                     raise RuntimeError(f"version {number} was not adopted")

@@ -1,8 +1,8 @@
 """The latency that continuous training adds to decisions, and the reward that it gains.
 
 - `latency`: ms from observations to decisions, 60 times a second in 4 streams. Training is off, has one update round
-  per second, or has update rounds without a pause (100 %); the latter also in a *thread* of the serving process; or it
-  is *coupled*: an update round in the path of each decision. Budget: p99 with training is at most 1.2 x p99 without.
+  per second, has update rounds without a pause (100 %) in a process or in a *thread* of the serving process, or is
+  *coupled*: an update round in the path of each decision. Budget: p99 with training is at most 1.2 x p99 without.
 - `learning`: mean reward of Territory in 16 streams, with an observation every 15 s: coupled (one gradient step with
   each experience when it arrives, and never again), replay (15 update rounds between two observations), and replay with
   the gate. Time is simulated, so the machine's speed does not matter. Several seeds, with 95 % intervals of the mean
@@ -155,8 +155,8 @@ def _plot(curves: dict[str, list[list[float]]], path: Path) -> None:
         axes.fill_between(minutes, np.min(smooth, 0), np.max(smooth, 0), color=line.get_color(), alpha=0.2, linewidth=0)
     axes.set(xlabel="time in minutes (an observation every 15 s, 16 streams)", ylabel="mean reward")
     per_minute = 16 * 60 / 15
-    seen = axes.secondary_xaxis("top", functions=(lambda m: m * per_minute, lambda n: n / per_minute))
-    seen.set_xlabel("observations seen")
+    rate_axis = axes.secondary_xaxis("top", functions=(lambda m: m * per_minute, lambda n: n / per_minute))
+    rate_axis.set_xlabel("observations seen")
     axes.legend(frameon=False)
     axes.grid(alpha=0.3)
     figure.savefig(path, dpi=150)

@@ -29,7 +29,7 @@ from livegym.live.transition import SwapRule
 from livegym.online.decider import Decider, StreamSlots
 from livegym.online.gates import layout_of, make_gate
 from livegym.online.replay import ALL, ReplayReader
-from livegym.online.saving import CheckpointKeeper
+from livegym.online.saving import CheckpointWriter
 from livegym.online.service import Service
 from livegym.online.service_state import ServiceState
 from livegym.online.trainer import Trainer, rule_of
@@ -67,7 +67,7 @@ class World:
         self.env = make_env(c.task, c.sim, c.physics, c.numEnvs or 4, c.seed or 0)
         self.spec = spec_of(self.env)
         self.run = create_run(folder, c.task.name, "continuous")
-        CheckpointKeeper(self.run, self.spec, as_dict(c), 0, None).save(first_state(c, self.spec, None), 1, 0, 0, None)
+        CheckpointWriter(self.run, self.spec, as_dict(c), 0, None).save(first_state(c, self.spec, None), 1, 0, 0, None)
         self.adapter = make_gate(c, self.env.num_envs)
         self.layout = layout_of(self.spec, self.adapter)
 
@@ -119,22 +119,22 @@ def latency(side: str, task: str, seconds: float, filled: int) -> dict[str, floa
     `filled` steps are made first, so that there is data to train on.
     """
     interval = {"1 Hz": 1.0}.get(side, 0.0)
-    with world(f"task={task}", f"online.training_interval={interval}") as w, contextlib.ExitStack() as ends:
-        ends.enter_context(RunLock(w.run))
+    with world(f"task={task}", f"online.training_interval={interval}") as w, contextlib.ExitStack() as resources:
+        resources.enter_context(RunLock(w.run))
         live = w.live(64)
         watcher, simulator = w.watcher(live), w.serve(live)
         for _ in range(filled):
             simulator.step(0.0)
-        ends.enter_context(watcher)
+        resources.enter_context(watcher)
         coupled = w.trainer() if side == "coupled" else None
         if side in ("1 Hz", "100 %"):
             watchdog = Watchdog(w.run, w.config)
             watchdog.start()
-            ends.callback(watchdog.stop)
+            resources.callback(watchdog.stop)
             while watchdog.reading()["state"] != "training":
                 time.sleep(0.1)
         if side == "thread":
-            ends.enter_context(_in_a_thread(w.trainer()))
+            resources.enter_context(_in_a_thread(w.trainer()))
         return _paced(simulator, coupled, live, w, seconds)
 
 

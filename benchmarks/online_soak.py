@@ -3,7 +3,7 @@
 Every 45 seconds it causes a fault: the trainer is killed or stopped (it hangs), experiences become non-finite, the gate
 raises, clients vanish, the disk is full, or the wall clock jumps an hour ahead and back. Each sample checks that
 
-- no completed decision is lost (decided = added + waiting + given up + excluded);
+- no completed decision is lost (decided = added + waiting + dropped + excluded);
 - the status is true: in state `training`, the trainer's process is alive and had a recent heartbeat;
 - versions and counts never decrease, and decisions were made.
 
@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import ROOT, arguments, begin, free_port, held_by, report
+from benchmarks.harness import ROOT, arguments, begin, free_port, report, resources_of
 from livegym.online.experience import Layout
 from livegym.online.ring import HEADER, MappedRing, checks_of, factors_of
 
@@ -46,12 +46,12 @@ class Plan:
 
     period: float = 45.0  # between two faults
     lasts: float = 10.0  # until a fault is undone
-    look: float = 5.0  # between two samples
+    interval: float = 5.0  # between two samples
     hang: float = 10.0  # after which a trainer without a heartbeat is restarted
 
 
 FULL = Plan()
-PLANS = {"full": FULL, "quick": FULL, "toy": Plan(period=4.0, lasts=1.5, look=0.5, hang=5.0)}
+PLANS = {"full": FULL, "quick": FULL, "toy": Plan(period=4.0, lasts=1.5, interval=0.5, hang=5.0)}
 MINUTES = {"quick": 6.0, "toy": 0.45}  # the toy causes each of the seven faults once
 MOST_MB = 40.0  # growth of either process, from the end of the first third to the end
 MOST_MORE = 3  # growth in threads or files
@@ -126,7 +126,7 @@ class Soak:
             cwd=folder, stdout=self.log, stderr=subprocess.STDOUT, env=self._environment(),
         )  # fmt: skip
         self.looks: list[dict[str, Any]] = []
-        self.troubles: list[str] = []
+        self.problems: list[str] = []
         self.clients: list[subprocess.Popen[str]] = []
 
     def _environment(self) -> dict[str, str]:
@@ -150,7 +150,7 @@ class Soak:
                 pass
             time.sleep(0.5)
 
-    def look(self, fault: str) -> None:
+    def sample(self, fault: str) -> None:
         """Takes one sample, and records what is wrong in it."""
         found = self.status()
         trainer = found["trainer"]
@@ -164,9 +164,9 @@ class Soak:
             self._expect(not still, f"the trainer's state is {trainer['state']}, but its process is dead", fault)
         self._expect(trainer["state"] != "given up", "the trainer was given up", fault)
         age = trainer["beat_age_s"]
-        late = trainer["state"] in ("training", "waiting") and age > self.plan.hang + self.plan.look
-        trouble = f"the trainer's state is {trainer['state']}, but its last heartbeat is {age} s old"
-        self._expect(not late, trouble, fault)
+        late = trainer["state"] in ("training", "waiting") and age > self.plan.hang + self.plan.interval
+        problem = f"the trainer's state is {trainer['state']}, but its last heartbeat is {age} s old"
+        self._expect(not late, problem, fault)
         if self.looks:
             before = self.looks[-1]
             for name, was, now in (
@@ -181,31 +181,31 @@ class Soak:
             "decisions": decisions["total"], "reward": found["rewards"]["mean"], "restarts": trainer["restarts"],
             "state": trainer["state"], "rollbacks": trainer.get("rollbacks"), "broken": trainer.get("broken_rows"),
             "agreement": trainer.get("agreement"), "p99": decisions["latency_ms"]["p99"],
-            "gate_failures": decisions["gate_failures"], **held(self.process.pid, ""),
-            **(held(trainer["pid"], "trainer_") if alive else {}),
+            "gate_failures": decisions["gate_failures"], **resources_if_alive(self.process.pid, ""),
+            **(resources_if_alive(trainer["pid"], "trainer_") if alive else {}),
         })  # fmt: skip
 
     def look_back(self) -> None:
         """Records what was wrong over the whole run."""
-        looks = self.looks
-        third = len(looks) // 3
+        samples = self.looks
+        third = len(samples) // 3
         rewards = [
             statistics.fmean([look["reward"] for look in part if look["reward"] is not None])
-            for part in (looks[:third], looks[-third:])
+            for part in (samples[:third], samples[-third:])
         ]
         change = f"the mean reward fell from {rewards[0]:.3f} to {rewards[1]:.3f}"
         self._expect(rewards[1] >= LEAST_REWARD * rewards[0], change, "all")
-        newer = looks[-1]["version"] > looks[third]["version"]
+        newer = samples[-1]["version"] > samples[third]["version"]
         self._expect(newer, "the last two thirds of the run had no new version", "all")
         for what, most in (("mb", MOST_MB), ("trainer_mb", MOST_MB), ("threads", MOST_MORE), ("files", MOST_MORE)):
-            values = [look[what] for look in looks[third:] if look.get(what) is not None]
+            values = [look[what] for look in samples[third:] if look.get(what) is not None]
             grown = statistics.median(values[-5:]) - statistics.median(values[:5])
             self._expect(grown <= most, f"{what} grew by {grown:.1f}", "all")
 
-    def _expect(self, holds: bool, trouble: str, fault: str) -> None:
+    def _expect(self, holds: bool, problem: str, fault: str) -> None:
         if not holds:
-            self.troubles.append(f"{trouble} (after: {fault})")
-            print(self.troubles[-1], file=sys.stderr)
+            self.problems.append(f"{problem} (after: {fault})")
+            print(self.problems[-1], file=sys.stderr)
 
     # the faults; each returns a function that undoes it
 
@@ -278,11 +278,11 @@ class Soak:
             undo, begun = fault(), time.monotonic()
             undone = False
             while time.monotonic() < begun + self.plan.period:
-                time.sleep(self.plan.look)
+                time.sleep(self.plan.interval)
                 if not undone and time.monotonic() > begun + self.plan.lasts:
                     undo()
                     undone = True
-                self.look(name)
+                self.sample(name)
 
     def end(self) -> int:
         """Stops the run as Ctrl+C does; returns its exit status."""
@@ -302,7 +302,7 @@ def _poison(path: Path) -> None:
     """Sets the rewards of the newest rows to NaN, and updates their checksums."""
     head = np.fromfile(path, HEADER, 1)[0]
     capacity = int(head["capacity"])
-    layouts = (Layout(28, 2, True, seen) for seen in itertools.count())
+    layouts = (Layout(28, 2, True, width) for width in itertools.count())
     layout = next(layout for layout in layouts if layout.dtype().itemsize >= head["row_bytes"])
     with path.open("r+b") as file:
         mapped = MappedRing(file.fileno(), layout, capacity)
@@ -314,17 +314,17 @@ def _poison(path: Path) -> None:
             mapped.rows["check"][slot] = checks_of(words, factors_of(words.shape[1]))[0]
 
 
-def held(pid: int, prefix: str) -> dict[str, float]:
+def resources_if_alive(pid: int, prefix: str) -> dict[str, float]:
     """Resources of a process, with `prefix` before their names; empty if it has ended."""
     try:
-        return {f"{prefix}{name.removeprefix('memory_')}": value for name, value in held_by(pid).items()}
+        return {f"{prefix}{name.removeprefix('memory_')}": value for name, value in resources_of(pid).items()}
     except (OSError, KeyError):  # it has just ended
         return {}
 
 
-def slope(looks: list[dict[str, Any]], what: str) -> float:
+def slope(samples: list[dict[str, Any]], what: str) -> float:
     """Change per hour over the last two thirds of the samples."""
-    points = [(look["t"], look[what]) for look in looks[len(looks) // 3 :] if look.get(what) is not None]
+    points = [(sample["t"], sample[what]) for sample in samples[len(samples) // 3 :] if sample.get(what) is not None]
     return 3600 * statistics.linear_regression(*zip(*points, strict=True)).slope
 
 
@@ -346,35 +346,35 @@ def main() -> None:
             soak.wait()
             soak.torment(time.monotonic() + 60 * minutes, counts)
             soak.wait()
-            time.sleep(plan.look)
-            soak.look("the end")
+            time.sleep(plan.interval)
+            soak.sample("the end")
             if options.effort != "toy":
                 soak.look_back()
         finally:
             status = soak.end()
     _print(options, soak, counts, status, minutes)
-    failed = soak.troubles if options.effort != "toy" else []  # a toy run is too short for these checks
+    failed = soak.problems if options.effort != "toy" else []  # a toy run is too short for these checks
     raise SystemExit(1 if failed or status else 0)
 
 
 def _print(options: Any, soak: Soak, counts: dict[str, int], status: int, minutes: float) -> None:
-    looks = soak.looks
+    samples = soak.looks
     table = [["what", "first", "last", "change per hour"]]
-    figures: dict[str, Any] = {"minutes": minutes, "faults": counts, "troubles": soak.troubles, "exit": status}
+    figures: dict[str, Any] = {"minutes": minutes, "faults": counts, "troubles": soak.problems, "exit": status}
     for what in ("mb", "threads", "files", "trainer_mb", "p99"):
-        values = [look[what] for look in looks if look.get(what) is not None]
-        table.append([what, f"{values[0]:,.1f}", f"{values[-1]:,.1f}", f"{slope(looks, what):+,.2f}"])
-        figures[f"{what}_per_h"] = slope(looks, what)
-    third = len(looks) // 3
-    for name, part in (("first third", looks[:third]), ("last third", looks[-third:])):
+        values = [look[what] for look in samples if look.get(what) is not None]
+        table.append([what, f"{values[0]:,.1f}", f"{values[-1]:,.1f}", f"{slope(samples, what):+,.2f}"])
+        figures[f"{what}_per_h"] = slope(samples, what)
+    third = len(samples) // 3
+    for name, part in (("first third", samples[:third]), ("last third", samples[-third:])):
         rewards = [look["reward"] for look in part if look["reward"] is not None]
         figures[f"reward {name}"] = statistics.fmean(rewards)
         table.append([f"mean reward, {name}", f"{statistics.fmean(rewards):.3f}", "", ""])
     for what in ("version", "decisions", "restarts", "rollbacks", "broken", "gate_failures"):
-        table.append([what, str(looks[0][what]), str(looks[-1][what]), ""])
-        figures[what] = looks[-1][what]
+        table.append([what, str(samples[0][what]), str(samples[-1][what]), ""])
+        figures[what] = samples[-1][what]
     table += [[f"fault: {name}", str(count), "", ""] for name, count in counts.items()]
-    table.append(["failed checks", str(len(soak.troubles)), "", ""])
+    table.append(["failed checks", str(len(soak.problems)), "", ""])
     report(options, table, figures)
 
 

@@ -35,20 +35,20 @@ def actions(old: Candidate, new: Candidate, rule: str) -> tuple[list[float], flo
     world = build_world(with_run_config(session, old.config, None, []), old)
     live, env = world.actor, world.env
     assert isinstance(live, LivePolicy)
-    at, seen = env.max_length - BEFORE, []
+    at, recorded = env.max_length - BEFORE, []
     obs = env.reset()["policy"]
     for step in range(at + AFTER):
         if step == at:
             live.prepare(new)
         live.adopt()
         action = live.act(obs)
-        seen.append(float(action[0, 0].clamp(-1, 1)))
+        recorded.append(float(action[0, 0].clamp(-1, 1)))
         made = env.step(action)
         if made.ended is not None:
             live.forget(made.ended.env_ids)
         obs = made.obs["policy"]
     env.sim.close()
-    return seen[at - SHOWN :], env.sim.control_dt
+    return recorded[at - SHOWN :], env.sim.control_dt
 
 
 def main() -> None:

@@ -99,7 +99,7 @@ class Again:
     def __init__(self, files: list[Path]) -> None:
         self.files, self.count = files, 0
 
-    def look(self, acting: Candidate) -> Candidate:
+    def poll(self, acting: Candidate) -> Candidate:
         """The next file, read and verified as usual."""
         self.count += 1
         start = time.perf_counter()
@@ -114,7 +114,7 @@ class Again:
         return []
 
     def wait(self, timeout: float) -> None:
-        """Returns at once, because there is always a new version."""
+        """Returns immediately, because there is always a new version."""
 
 
 def quantiles(values: list[float]) -> dict[str, float]:
@@ -158,7 +158,7 @@ def file_to_action(size: str, count: int) -> dict[str, float]:
         for version in range(2, count + 2):
             world.write(version)
             start = time.perf_counter()
-            watcher.look()
+            watcher.poll()
             if live.adopt() is None:
                 raise RuntimeError(f"version {version} was not adopted")
             live.act(obs)
@@ -174,7 +174,7 @@ def memory(count: int) -> dict[str, float]:
         live, early = world.live(files[0]), 0.0
         watcher = Watcher(live, Again(files), queue.SimpleQueue())
         for reload in range(1, count + 1):
-            watcher.look()
+            watcher.poll()
             live.adopt()
             if reload == count // 10:
                 early = resident()

@@ -60,16 +60,19 @@ def ppo_frames(num_envs: int, seconds: float, threads: int = 1) -> dict[str, flo
     config = PPOConfig(
         network=network, horizon_length=HORIZON, num_minibatches=minibatches, mini_epochs=4, torch_threads=threads
     )
-    seen: list[Iteration] = []
+    iterations: list[Iteration] = []
     learner = algorithm_of(config).learner(make("ant", num_envs), config, 10**6, "cpu", StopFlag())
 
     def on_iteration(iteration: Iteration) -> None:
-        seen.append(iteration)
-        if len(seen) > 2 and sum(i.seconds for i in seen[1:]) > seconds:
+        iterations.append(iteration)
+        if len(iterations) > 2 and sum(i.seconds for i in iterations[1:]) > seconds:
             learner.max_iterations = learner.epoch  # ends training after this iteration
 
     learner.train(on_iteration)
-    return {"per_s": sum(i.frames for i in seen[1:]) / sum(i.seconds for i in seen[1:]), "memory_mb": peak_mb()}
+    return {
+        "per_s": sum(i.frames for i in iterations[1:]) / sum(i.seconds for i in iterations[1:]),
+        "memory_mb": peak_mb(),
+    }
 
 
 def start_up(poll: float) -> dict[str, float]:

@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.harness import ROOT, arguments, begin, held_by, report
+from benchmarks.harness import ROOT, arguments, begin, report, resources_of
 
 TRAIN = [sys.executable, str(ROOT / "train.py")]
 TRAINING = ["config=train_headless", "task=Ant", "numEnvs=256", "maxIterations=1000000", "saveInterval=2"]
@@ -46,11 +46,11 @@ class Watched:
             self.process = subprocess.Popen([*TRAIN, *given], cwd=cwd, stdout=out, stderr=subprocess.STDOUT)
         self.samples: list[Sample] = []
 
-    def look(self, seconds: float) -> None:
+    def sample(self, seconds: float) -> None:
         """Takes one sample. Raises RuntimeError with the end of its output if the process has ended."""
         if self.process.poll() is not None:
             raise RuntimeError(f"{self.log.stem} ended with {self.process.returncode}:\n{self.log.read_text()[-2000:]}")
-        self.samples.append(Sample(seconds, **held_by(self.process.pid)))
+        self.samples.append(Sample(seconds, **resources_of(self.process.pid)))
 
     def slope(self, what: str) -> float:
         """Change of `what` per hour over the last two thirds of the samples."""
@@ -71,7 +71,7 @@ def soak(minutes: float, period: float, cwd: Path) -> dict[str, Watched]:
     sides = {"training": Watched(TRAINING, cwd, "training")}
     try:
         while not list(cwd.glob("runs/latest_train/nn/*.pth")):
-            sides["training"].look(time.monotonic() - begun)
+            sides["training"].sample(time.monotonic() - begun)
             time.sleep(1)
         sides["test"] = Watched(TEST, cwd, "test")
         sides["training"].samples.clear()
@@ -79,7 +79,7 @@ def soak(minutes: float, period: float, cwd: Path) -> dict[str, Watched]:
         while time.monotonic() - begun < 60 * minutes:
             time.sleep(period)
             for side in sides.values():
-                side.look(time.monotonic() - begun)
+                side.sample(time.monotonic() - begun)
     finally:
         for side in sides.values():
             side.end()

@@ -5,7 +5,7 @@ the protocol of a browser and do nothing else, so that their own cost is not cou
 
 - `page`: the two WebSockets of an open page, for the 3D scene and the state, with the compression of browsers;
 - `mjpeg`: the peer, `/stream` of the same server, 640x480, quality 80, which tools and old browsers read;
-- `nobody`: the server without a client, whose cost is that of playing.
+- `unwatched`: the server without a client, whose cost is that of playing.
 
 Bytes are counted on the wire. A CPU draws fewer than 30 pictures per second, so the result of MJPEG is also scaled to
 30. The training run is Ant; its frames/s are measured alone, beside a server without a client, beside a server with a
@@ -57,7 +57,7 @@ PLAYED = {
     "Ant": ["task=Ant", "agent=random"],
     "BlindGrasping": [f"checkpoint={KEPT}"],
 }
-CLIENTS = ("nobody", "page", "mjpeg")
+CLIENTS = ("unwatched", "page", "mjpeg")
 METRICS = {"cpu": "cores in use", "kB_s": "kB/s", "updates_s": "updates/s", "real_time": "real time"}
 
 
@@ -222,7 +222,7 @@ def _beside(what: str, folder: Path) -> Iterator[None]:
         yield
         return
     with Server(PLAYED["Ant"], folder) as server:
-        if what == "nobody":
+        if what == "unwatched":
             yield
             return
         command = [sys.executable, "-m", "benchmarks.stream", "--side", f"reader:{server.port}"]
@@ -245,7 +245,7 @@ def main() -> None:
         print(json.dumps(_side(options.side, options.task, PLANS[options.effort])))
         return
     begin(options)
-    table: list[list[str]] = [["", "nobody", "page", "mjpeg"]]
+    table: list[list[str]] = [["", "unwatched", "page", "mjpeg"]]
     figures: dict[str, float] = {}
     for task in some(options, list(PLAYED)):
         _served(options, task, table, figures)
@@ -280,7 +280,7 @@ def _served(options: argparse.Namespace, task: str, table: list[list[str]], figu
 
 
 def _trained(options: argparse.Namespace, table: list[list[str]], figures: dict[str, float]) -> None:
-    sides = ("train_alone", "train_nobody", "train_page", "train_clips")
+    sides = ("train_alone", "train_unwatched", "train_page", "train_clips")
     rounds = _sides(options, sides)
     found = summary(rounds, "frames_s")
     alone, *beside = (str(found[name]) for name in sides)

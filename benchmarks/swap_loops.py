@@ -59,13 +59,13 @@ def _write(file: Path, count: int, begin: Any) -> None:
 
 def _read(kind: type[BusReader], file: Path, out: Any) -> None:
     reader = kind(file)
-    seen = 0
+    last_number = 0
     torn = 0
     whole = 0
     while not reader.ended:
-        found: Publication | None = reader.read(seen)
+        found: Publication | None = reader.read(last_number)
         if found is not None:
-            seen = found.number
+            last_number = found.number
             ok = is_whole(found.model, float(found.number))
             torn, whole = torn + (not ok), whole + ok
     out.put((torn, whole, reader.overtaken))

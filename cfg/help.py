@@ -1,6 +1,6 @@
 """The text of `python train.py --help` and `--list-tasks`, generated from the schema and the yaml files.
 
-Help imports no task module, so it prints at once. The list of tasks imports them, and shows more.
+Help imports no task module, so it prints immediately. The list of tasks imports them, and shows more.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ EXAMPLES = (
 
 
 def help_text(width: int | None = None, arguments: Sequence[str] = ()) -> str:
-    """What `--help` prints, wrapped to `width` columns (the terminal's if None).
+    """The text of `--help`, wrapped to `width` columns (the terminal's if None).
 
     If `task=<Task>` is among the `arguments`, it includes the parameters of that task; with `train=` or
     `train.algorithm=`, the keys of that algorithm. Raises UserError for an unknown task or algorithm.
@@ -180,7 +180,7 @@ def _table(title: str, rows: Sequence[tuple[str, str]], width: int) -> str:
 
 
 def tasks_text(width: int | None = None) -> str:
-    """What `--list-tasks` prints: name, description, action spec, control rate and episode length of each task."""
+    """The text of `--list-tasks`: name, description, action spec, control rate and episode length of each task."""
     rows = [(name, _about(name)) for name in TASKS]
     tables = [_table("Tasks", rows, width or _terminal())]
     if registry.broken():

@@ -33,7 +33,7 @@ def quoted(key: str, text: str) -> str:
 
 
 def typed_safely(key: str, text: str) -> str:
-    """What to type in a shell so that `key` becomes `text`; ~ is expanded, because a shell does not expand it there."""
+    """The argument to type in a shell so that `key` becomes `text`; ~ is expanded, as no shell does there."""
     text = os.path.expanduser(text)
     return f"{key}={text}" if PLAIN_PATH.fullmatch(text) else shlex.quote(quoted(key, text))
 
@@ -70,7 +70,7 @@ def parse(arguments: Sequence[str], loader: ConfigLoader | None = None) -> list[
     """
     parser = OverridesParser.create(config_loader=loader)
     parsed: list[Override] = []
-    seen: dict[str, str] = {}
+    first_typed: dict[str, str] = {}
     for argument in arguments:
         _refuse_shape(argument)
         try:
@@ -78,12 +78,12 @@ def parse(arguments: Sequence[str], loader: ConfigLoader | None = None) -> list[
         except HydraException as error:
             raise _malformed(argument) from error
         _refuse_kind(override, argument)
-        if override.key_or_group in seen:
+        if override.key_or_group in first_typed:
             raise UserError(
-                f"{argument}: {override.key_or_group} is given twice, first as {seen[override.key_or_group]}. "
+                f"{argument}: {override.key_or_group} is given twice, first as {first_typed[override.key_or_group]}. "
                 f"Keep one of them; to run both, type -m {override.key_or_group}=<one>,<other>"
             )
-        seen[override.key_or_group] = argument
+        first_typed[override.key_or_group] = argument
         parsed.append(override)
     return parsed
 

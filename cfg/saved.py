@@ -95,10 +95,10 @@ def resumed_config(config: RootConfig, saved: dict[str, Any], given: Iterable[st
     files = [key.path for key in Schema().keys(TASKS[name].Params, "task.params.").values() if key.doc.file]
     free = (*SESSION, *files)  # a file may have been moved since
     for path in given:
-        mine, theirs = (_identity(part, path, given) for part in (session, saved))
-        if path not in free and mine != theirs:
+        session_value, run_value = (_identity(part, path, given) for part in (session, saved))
+        if path not in free and session_value != run_value:
             raise UserError(
-                f"{path}={_shown(mine)} contradicts the run, which has {_shown(theirs)}: "
+                f"{path}={_shown(session_value)} contradicts the run, which has {_shown(run_value)}: "
                 f"resume=true continues it exactly. "
                 f"Leave {path} out, or start a new run from these weights: leave resume=true out."
             )

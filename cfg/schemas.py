@@ -1,4 +1,4 @@
-"""What Hydra reads besides livegym's yaml files: the schema, the nodes made from it on demand, other projects' yaml.
+"""Sources of Hydra besides livegym's yaml files: the schema, nodes made from it on demand, other projects' yaml.
 
     register()                      # before Hydra composes
     node_of("Ant")                  # TaskConfig with Ant's parameters

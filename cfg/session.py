@@ -1,4 +1,4 @@
-"""What one command line asks for: its configuration, and which keys of it were typed.
+"""One command line as a session: its configuration, and which keys of it were typed.
 
 session = Session(config, provenance)
 session.gives("reloadInterval")                    # typed, not a default

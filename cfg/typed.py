@@ -99,7 +99,7 @@ def is_secret(name: str) -> bool:
 
 
 def redacted(content: Any) -> Any:
-    """A copy in which the values of secret keys are hidden, also in lists of `key=value` texts."""
+    """A copy in which the values of secret keys are hidden, even in lists of `key=value` texts."""
     if isinstance(content, dict):
         return {k: REDACTED if is_secret(str(k)) and v is not None else redacted(v) for k, v in content.items()}
     if isinstance(content, list):

@@ -84,8 +84,8 @@ def _require(schema: Schema, cls: type, content: dict[str, Any], prefix: str) ->
             _require(schema, inner, value, f"{key.path}.")
         entry = section(value_hint(key.hint))
         if entry is not None:
-            for name, held in value.items():
-                _require(schema, entry, held, f"{key.path}.{name}.")
+            for name, entry_content in value.items():
+                _require(schema, entry, entry_content, f"{key.path}.{name}.")
 
 
 def _check_noise(content: dict[str, Any], schema: Schema) -> None:

@@ -94,31 +94,31 @@ class Territory:
 
     def step(self, chunk: int, kind: int) -> bool:
         """Spawn on a chunk, with type 0 (energy) or 1 (combat); return whether the episode ends."""
-        place, left = PLACES[chunk], self.energy - PRICES[kind]
-        rests = kind == 0 and (place == self.queen).all()
+        position, left = PLACES[chunk], self.energy - PRICES[kind]
+        rests = kind == 0 and (position == self.queen).all()
         spawned = left >= 0 and not rests
-        near = np.sqrt(np.square(self.protectors() - place).sum(1).min())
+        near = np.sqrt(np.square(self.protectors() - position).sum(1).min())
         lived = bool(spawned and self.rng.random() < survival(near))
         self.survived = float(lived)
         self.energy = left if spawned else self.energy
         self.stunned = np.maximum(self.stunned - 1, 0)
         if lived and kind == 0:
-            self._drain(place)
+            self._drain(position)
         if lived and kind == 1:
-            hit = (apart(self.worker, place) <= DISRUPTS) & (self.stunned == 0)
+            hit = (apart(self.worker, position) <= DISRUPTS) & (self.stunned == 0)
             self.loaded[hit], self.stunned[hit] = 0, STUN
         self.age = np.minimum(self.age + 1, FORGOTTEN)
         if spawned:
-            self.age[apart(PLACES, place).reshape(SIDE, SIDE) <= USES] = 0
+            self.age[apart(PLACES, position).reshape(SIDE, SIDE) <= USES] = 0
         self._work()
         self.minerals = np.minimum(self.minerals + REGROWTH, FIELD)
         self.at = (self.at + self.pace) % (2 * self.sides.sum(1))
         self.count += 1
         return self.count >= STEPS or self.energy < PRICES[0]
 
-    def _drain(self, place: np.ndarray) -> None:
+    def _drain(self, position: np.ndarray) -> None:
         """Turn minerals of the fields in reach into energy, more from closer ones; whole minerals are removed."""
-        in_reach = self.minerals * np.clip(1 - apart(self.field, place) / REACH, 0, None)
+        in_reach = self.minerals * np.clip(1 - apart(self.field, position) / REACH, 0, None)
         gain = min(in_reach.sum(), MOST_ENERGY - self.energy, DRAIN)
         self.energy += gain
         self.minerals = self.minerals - np.rint(in_reach * min(gain / max(in_reach.sum(), 1.0), 1.0)).astype(int)

@@ -254,7 +254,7 @@ class LivePolicy:
         else:
             self._transition.begin(leaving, rule)
             taken = self._transition.taken()
-            self._end_where_done()
+            self._end_if_finished()
         self._note_acting(taken)
         self._remember(ready)
         return SwapEvent.of(self.acting, accepted=True, reason=reason)
@@ -263,8 +263,8 @@ class LivePolicy:
         if acting.kept is not None:
             self.history.add(acting.kept)
 
-    def _end_where_done(self) -> None:
-        if self._transition.done:
+    def _end_if_finished(self) -> None:
+        if self._transition.finished:
             self._end_transition()
 
     def _end_transition(self) -> None:
@@ -299,7 +299,7 @@ class LivePolicy:
         obs = obs.to(self.device)
         distribution = self._acting.slot.think(obs)
         action = self._transition.act(obs, distribution, self._choose)
-        self._end_where_done()
+        self._end_if_finished()
         self._transition.stepped()
         self._note_acting(self._joining)
         self._joining = []
@@ -315,5 +315,5 @@ class LivePolicy:
             self._joining = self._joining + joining
         else:
             self._note_acting(joined)
-            self._end_where_done()
+            self._end_if_finished()
         self.pool.forget(env_ids, self.label)

@@ -40,8 +40,8 @@ def mixed_mode(old: Distribution, new: Distribution, alpha: Tensor) -> Tensor:
 def mixed_sample(old: Distribution, new: Distribution, alpha: Tensor, rng: torch.Generator) -> Tensor:
     """A sample from the mixture, drawn from `rng` alone; alpha (N,) is the probability that the new policy acts."""
     by_new = torch.rand(alpha.shape, generator=rng, device=alpha.device) < alpha
-    mine, theirs = new.sample(rng), old.sample(rng)
-    return torch.where(by_new.reshape(-1, *[1] * (mine.ndim - 1)), mine, theirs)
+    new_sample, old_sample = new.sample(rng), old.sample(rng)
+    return torch.where(by_new.reshape(-1, *[1] * (new_sample.ndim - 1)), new_sample, old_sample)
 
 
 class Chooser:
@@ -80,7 +80,7 @@ class Transition:
         return self.leaving is not None and self._how == "blend"
 
     @property
-    def done(self) -> bool:
+    def finished(self) -> bool:
         """Whether the version that is leaving no longer acts in any environment."""
         return self.leaving is not None and bool((self._alpha >= 1.0).all())
 

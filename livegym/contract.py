@@ -59,11 +59,11 @@ def random_action(env: Env, rng: torch.Generator) -> Tensor:
 def rollout(env: Env, steps: int) -> list[Tensor]:
     """Policy observations and rewards of random actions: the first observation, then two tensors a step."""
     rng = torch.Generator().manual_seed(7)
-    seen = [env.reset()["policy"]]
+    results = [env.reset()["policy"]]
     for _ in range(steps):
         step = env.step(random_action(env, rng))
-        seen += [step.obs["policy"], step.reward]
-    return seen
+        results += [step.obs["policy"], step.reward]
+    return results
 
 
 def values_are_finite_float32(task: str) -> None:
@@ -97,8 +97,8 @@ def the_time_limit_truncates(task: str) -> None:
     _hold(not step.terminated.any(), f"{task}: terminated though no reason is active")
 
 
-def a_resumed_state_goes_on_bit_for_bit(task: str) -> None:
-    """What a task remembers between steps is in its buffers, so a saved state is complete."""
+def a_resumed_state_continues_bit_for_bit(task: str) -> None:
+    """The buffers of a task hold all that it remembers between steps, so a saved state is complete."""
     env = environments(task)
     rollout(env, 20)
     state, rng = env.state_dict(), torch.Generator().manual_seed(1)
@@ -113,7 +113,7 @@ def a_resumed_state_goes_on_bit_for_bit(task: str) -> None:
         _hold(torch.equal(a.obs["policy"], b.obs["policy"]), f"{task}: observations differ after a resume")
 
 
-def a_subset_goes_on_alone_as_among_others(task: str) -> None:
+def a_subset_continues_alone_as_among_others(task: str) -> None:
     """No environment reads another's state."""
     env = environments(task, noise={})  # noise is drawn for all environments at once
     rollout(env, 5)
@@ -143,8 +143,8 @@ CHECKS: tuple[Callable[[str], None], ...] = (
     values_are_finite_float32,
     equal_seeds_give_equal_rollouts,
     the_time_limit_truncates,
-    a_resumed_state_goes_on_bit_for_bit,
-    a_subset_goes_on_alone_as_among_others,
+    a_resumed_state_continues_bit_for_bit,
+    a_subset_continues_alone_as_among_others,
     it_keeps_to_its_side,
 )
 """All checks, each a function of a task's name."""

@@ -26,7 +26,7 @@ class LastAnswer:
     """The last request and answer of one stream."""
 
     sequence: int | None  # the highest sequence number so far
-    answer: Decision | None  # the answer to it; None: it ended an episode
+    answer: Decision | None  # the answer to it; None if it ended an episode
     raw: np.ndarray | None  # (R,) the raw observation, from which the next one's reward is computed
 
 

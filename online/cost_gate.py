@@ -1,14 +1,14 @@
 """The cost-function gate: judges an action by the reward that the task expects of it, before it is executed.
 
     gate = CostGate(task, config.task.rewards, threshold=0.5)
-    judgement = gate.evaluate(seen, action, confidence)      # seen (n, task.raw_width), packed raw observations
+    judgement = gate.evaluate(raw, action, confidence)       # raw (n, task.raw_width), packed raw observations
 
 The expected reward comes from the task (`CostTask.expect`): the expectation of its own reward terms, with the same
 weights, so that it agrees with the mean of the actual rewards. The verdict is SEND if the action would have an effect,
 its chance of success is high enough and its expected reward is at least the threshold; otherwise it is WAIT, and the
 task's fallback action is executed.
 
-The judgement depends on `seen` and `action` alone, so a later re-evaluation gives the same result.
+The judgement depends on `observation` and `action` alone, so a later re-evaluation gives the same result.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ class CostGate:
         if missing:
             raise UserError(f"rewards: no weight for {', '.join(missing)}. Needed: one for each of {', '.join(known)}.")
 
-    def evaluate(self, seen: np.ndarray, action: np.ndarray, confidence: np.ndarray) -> Judgement:
+    def evaluate(self, observation: np.ndarray, action: np.ndarray, confidence: np.ndarray) -> Judgement:
         """Packed raw observations (n, S) and actions (n, A) -> verdict, expected reward, weighted terms, fallback.
 
         Raises ValueError for wrong shapes, non-finite values, and out-of-range discrete actions.
         """
-        raw, chosen = self._read(seen), self._read_action(action, len(seen))
+        raw, chosen = self._read(observation), self._read_action(action, len(observation))
         found = self._task.expect(raw, chosen)
         components = {name: self._weights[name] * value for name, value in found.terms.items()}
         expected = torch.stack(list(components.values())).sum(0)
@@ -78,10 +78,10 @@ class CostGate:
             fallback=found.fallback.numpy(),
         )
 
-    def _read(self, seen: np.ndarray) -> dict[str, Tensor]:
-        if not np.isfinite(seen).all():
+    def _read(self, observation: np.ndarray) -> dict[str, Tensor]:
+        if not np.isfinite(observation).all():
             raise ValueError("the gate's input has non-finite numbers; allowed: finite numbers only")
-        return self._task.unpack(torch.from_numpy(np.array(seen, dtype=np.float32)))
+        return self._task.unpack(torch.from_numpy(np.array(observation, dtype=np.float32)))
 
     def _read_action(self, action: np.ndarray, n: int) -> Tensor:
         width = self._task.action_spec.width

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from livegym.live.swap import LivePolicy
-from livegym.online.experience import Experience, Verdict, as_done
+from livegym.online.experience import Experience, Verdict, clipped
 from livegym.online.gate import Judgement, check_judgement
 from livegym.online.gates import GateAdapter
 from livegym.rl.distribution import Distribution
@@ -58,21 +58,21 @@ class StreamSlots:
         self._idle = idle
         self._reserved: set[str] = set()
         # Stream -> its slot and the s of its last request, the least recent stream first.
-        self._held: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self._assigned: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._assigned)
 
     @property
     def streams(self) -> list[str]:
         """The streams that have a slot."""
-        return list(self._held)
+        return list(self._assigned)
 
     def of(self, stream: str, now: float) -> int:
         """Return the stream's slot; assign one if it has none. Raises NoFreeSlot."""
-        slot = self._held[stream][0] if stream in self._held else self._take(now)
-        self._held[stream] = (slot, now)
-        self._held.move_to_end(stream)
+        slot = self._assigned[stream][0] if stream in self._assigned else self._take(now)
+        self._assigned[stream] = (slot, now)
+        self._assigned.move_to_end(stream)
         return slot
 
     def reserve(self, streams: Sequence[str]) -> None:
@@ -81,18 +81,18 @@ class StreamSlots:
             self._reserved.add(stream)
             self.of(stream, 0.0)
 
-    def held(self, streams: Sequence[str]) -> list[int]:
+    def assigned(self, streams: Sequence[str]) -> list[int]:
         """Return the slots of those of `streams` that have one."""
-        return [self._held[stream][0] for stream in streams if stream in self._held]
+        return [self._assigned[stream][0] for stream in streams if stream in self._assigned]
 
     def _take(self, now: float) -> int:
         if self._free:
             return self._free.pop()
-        others = ((stream, *held) for stream, held in self._held.items() if stream not in self._reserved)
-        oldest, slot, seen = next(others, ("", 0, now))
-        if not oldest or now - seen < self._idle:
-            raise NoFreeSlot(f"{len(self._held)} streams are served already, which is the limit")
-        del self._held[oldest]
+        others = ((stream, *assigned) for stream, assigned in self._assigned.items() if stream not in self._reserved)
+        oldest, slot, last_request = next(others, ("", 0, now))
+        if not oldest or now - last_request < self._idle:
+            raise NoFreeSlot(f"{len(self._assigned)} streams are served already, which is the limit")
+        del self._assigned[oldest]
         return slot
 
 
@@ -136,7 +136,7 @@ class Decider:
         log_prob[~sound] = 0.0
         confidence[~sound] = 0.0
         judgement = self._judge(observations, proposed, confidence.numpy().copy())
-        executed, held = _executed(proposed, judgement, gated=self.adapter is not None)
+        executed, blocked = _executed(proposed, judgement, gated=self.adapter is not None)
         forced = torch.from_numpy((executed != proposed).any(1))
         executed_log_prob = log_prob
         if forced.any():  # rare, and needs a second evaluation of the distribution
@@ -151,7 +151,7 @@ class Decider:
                 proposed=proposed[i], executed=executed[i],
                 log_prob=float(log_prob[i]), executed_log_prob=float(executed_log_prob[i]),
                 confidence=float(confidence[i]), verdict=verdict, expected=expected, components=components,
-                seen=observation.seen, version=version, time=now, clock=clock, held=bool(held[i] or not sound[i]),
+                seen=observation.seen, version=version, time=now, clock=clock, held=bool(blocked[i] or not sound[i]),
                 intervened=intervened or failed or not sound[i],
             ))  # fmt: skip
         return made
@@ -166,7 +166,7 @@ class Decider:
 
     def forget(self, streams: Sequence[str]) -> None:
         """Tell the live policy that the episodes of these streams have ended."""
-        slots = self.slots.held(streams)
+        slots = self.slots.assigned(streams)
         if slots:
             self.live.forget(torch.tensor(slots))
         self.live.take_changes()  # dropped: a continuous run does not report which version acts in which stream
@@ -176,11 +176,11 @@ class Decider:
     ) -> Judgement | None:
         if self.adapter is None:
             return None
-        seen, found = np.stack([observation.seen for observation in observations]), list[Judgement]()
+        gate_obs, found = np.stack([observation.seen for observation in observations]), list[Judgement]()
         gate = self.adapter.gate
 
         def judge() -> None:
-            judgement = gate.evaluate(seen, as_done(proposed), confidence)  # copies, so the gate cannot change ours
+            judgement = gate.evaluate(gate_obs, clipped(proposed), confidence)  # copies, so the gate cannot change ours
             check_judgement(judgement, len(observations), self.spec.action)
             found.append(judgement)
 
@@ -203,9 +203,9 @@ def _log_prob_of_forced(
     """
     if executed.dtype.kind != "f":
         return torch.zeros(len(executed))
-    done = action.clone()
-    done[rows.to(done.device)] = torch.from_numpy(executed).to(done).reshape(len(executed), *done.shape[1:])
-    return distribution.log_prob(done).cpu()[rows]
+    forced = action.clone()
+    forced[rows.to(forced.device)] = torch.from_numpy(executed).to(forced).reshape(len(executed), *forced.shape[1:])
+    return distribution.log_prob(forced).cpu()[rows]
 
 
 def _executed(proposed: np.ndarray, judgement: Judgement | None, gated: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -218,7 +218,7 @@ def _executed(proposed: np.ndarray, judgement: Judgement | None, gated: bool) ->
     waits = np.asarray(judgement.verdict) == Verdict.WAIT
     if judgement.fallback is None:
         return proposed, waits
-    instead = as_done(np.asarray(judgement.fallback))
+    instead = clipped(np.asarray(judgement.fallback))
     return np.where(waits[:, None], instead, proposed).astype(proposed.dtype), np.zeros(n, bool)
 
 

@@ -1,4 +1,4 @@
-"""Detects divergence of the training, provides the state to roll back to, and adapts the learning rate.
+"""Detects that training diverges, provides the state to roll back to, and adapts the learning rate.
 
     watch = DivergenceDetector(factor=20.0, good=GoodState(state, learned_until))
     if watch.detect(critic_loss, broken=False):
@@ -6,10 +6,10 @@
     else:
         watch.succeeded(number, lambda: GoodState(...))
 
-The training has diverged if three update rounds in a row were not finite, or if the critic's loss is far beyond the
+Training has diverged if three update rounds in a row were not finite, or if the critic's loss is far beyond the
 median of the last hundred. The trainer then rolls back to the last good state and halves the learning rate, which is
 doubled again after each `STABLE` rounds without a divergence. A state is good once `BURN_IN` further rounds have
-succeeded, because the newest state may already be bad. If the training diverges even at the least learning rate, it is
+succeeded, because the newest state may already be bad. If training diverges even at the least learning rate, it is
 stuck.
 """
 

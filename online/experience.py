@@ -76,7 +76,7 @@ class Layout:
         return np.dtype([*fields, ("spare", np.uint8, (spare,))]) if spare else packed
 
 
-def as_done(action: np.ndarray) -> np.ndarray:
+def clipped(action: np.ndarray) -> np.ndarray:
     """Return a copy of actions (..., A) as they are executed: continuous ones clipped to [-1, 1]."""
     return action.clip(-1.0, 1.0) if action.dtype.kind == "f" else action.copy()
 
@@ -95,12 +95,12 @@ class Decision:
     components: dict[str, float] = field(default_factory=dict)  # terms of `expected`, and the gate's other quantities
     version: int  # version of the policy in the forward pass
     held: bool = False  # blocked without a fallback: no action was executed, so none earned the reward
-    previous: str | None = None  # why the reward of the stream's previous decision was refused; None: it was not
+    previous: str | None = None  # why the reward of the stream's previous decision was refused; None if it was not
 
     @property
     def action(self) -> np.ndarray | None:
         """The action (action,) to execute; None: no action."""
-        return None if self.held else as_done(self.executed)
+        return None if self.held else clipped(self.executed)
 
     def to_plain(self) -> dict[str, Any]:
         """Return plain values for strict JSON, as in the protocol's decision answer; `executed` is the `action`."""

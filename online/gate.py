@@ -1,11 +1,11 @@
 """The gate: decides whether a proposed action is sent, and is re-evaluated when that experience is trained on.
 
-    judgement = gate.evaluate(seen, action, confidence)
+    judgement = gate.evaluate(observation, action, confidence)
     judgement.verdict            # (n,) SEND or WAIT
 
-`seen` is the gate's observation. It is stored with each experience, so that a re-evaluation refers to the same moment:
-the raw observation for a cost function, the environment's state for a look-ahead. A gate must be deterministic: equal
-inputs give equal verdicts until its rules change. The fraction of verdicts that are unchanged is a metric (agreement).
+`observation` is what the gate sees: the raw observation for a cost function, the environment's state for a look-ahead.
+It is stored with each experience, so that a re-evaluation refers to the same moment. A gate must be deterministic:
+equal inputs give equal verdicts until its rules change. The fraction of unchanged verdicts is a metric (agreement).
 """
 
 from __future__ import annotations
@@ -37,8 +37,11 @@ class Gate(Protocol):
 
     name: str
 
-    def evaluate(self, seen: np.ndarray, action: np.ndarray, confidence: np.ndarray) -> Judgement:
-        """Judge n actions: `seen` (n, S), `action` (n, A) as it would be executed, `confidence` (n,) in [0, 1]."""
+    def evaluate(self, observation: np.ndarray, action: np.ndarray, confidence: np.ndarray) -> Judgement:
+        """Judge n actions.
+
+        `observation` (n, S); `action` (n, A) as it would be executed; `confidence` (n,) in [0, 1].
+        """
 
 
 def check_judgement(judgement: Judgement, n: int, action: ActionSpec) -> None:
@@ -64,5 +67,5 @@ def check_choices(actions: np.ndarray, spec: ActionSpec) -> None:
         return
     wrong = ~((actions >= 0) & (actions < np.array(spec.choices)) & (actions == np.floor(actions))).all(1)
     if wrong.any():
-        shown, ends = actions[wrong][0].tolist(), ", ".join(f"0 to {size - 1}" for size in spec.choices)
-        raise ValueError(f"action {shown} is out of range; allowed: whole numbers, {ends}")
+        shown, allowed = actions[wrong][0].tolist(), ", ".join(f"0 to {size - 1}" for size in spec.choices)
+        raise ValueError(f"action {shown} is out of range; allowed: whole numbers, {allowed}")

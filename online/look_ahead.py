@@ -35,19 +35,19 @@ class StateRows:
     def __init__(self, env: Env) -> None:
         self._env = env
         self._template = env.state_dict(torch.tensor([0], device=env.sim.device))
-        self._places = _tensors(self._template)
-        self.width = sum(value.numel() * value.element_size() for _, _, value in self._places)
+        self._tensors = _tensors(self._template)
+        self.width = sum(value.numel() * value.element_size() for _, _, value in self._tensors)
 
     def pack(self, state: dict[str, Any]) -> np.ndarray:
         """Pack the `Env.state_dict` of n environments into rows (n, width) uint8."""
-        parts = [_bytes_of(state[part] if name == "" else state[part][name]) for part, name, _ in self._places]
+        parts = [_bytes_of(state[part] if name == "" else state[part][name]) for part, name, _ in self._tensors]
         return np.concatenate(parts, axis=1)
 
     def unpack(self, rows: np.ndarray) -> dict[str, Any]:
         """Unpack rows (n, width) uint8 into a state for `Env.load_state_dict`, with this environment's generator."""
         state = {key: dict(value) if isinstance(value, dict) else value for key, value in self._template.items()}
         at = 0
-        for part, name, like in self._places:
+        for part, name, like in self._tensors:
             size = like.numel() * like.element_size()
             raw = rows[:, at : at + size].copy()  # a copy even of one row: torch, unlike numpy, checks its stride
             value = torch.from_numpy(raw).view(like.dtype if like.dtype != torch.bool else torch.uint8)
@@ -89,10 +89,10 @@ class LookAhead:
         self.rows = StateRows(scratch)
         self._success = scratch.success_reason
 
-    def evaluate(self, seen: np.ndarray, action: np.ndarray, confidence: np.ndarray) -> Judgement:
-        """Judge actions (n, A) in the states `seen` (n, width), packed by `StateRows`."""
-        parts = [self._evaluate(seen[i : i + self._env.num_envs], action[i : i + self._env.num_envs])
-                 for i in range(0, len(seen), self._env.num_envs)]  # fmt: skip
+    def evaluate(self, observation: np.ndarray, action: np.ndarray, confidence: np.ndarray) -> Judgement:
+        """Judge actions (n, A) in the states `observation` (n, width), packed by `StateRows`."""
+        parts = [self._evaluate(observation[i : i + self._env.num_envs], action[i : i + self._env.num_envs])
+                 for i in range(0, len(observation), self._env.num_envs)]  # fmt: skip
         return Judgement(
             verdict=np.concatenate([part.verdict for part in parts]),
             expected=np.concatenate([part.expected for part in parts]),
@@ -100,8 +100,8 @@ class LookAhead:
             fallback=np.concatenate([p.fallback for p in parts if p.fallback is not None]),
         )
 
-    def _evaluate(self, seen: np.ndarray, action: np.ndarray) -> Judgement:
-        survived, _, terms = self._roll(seen, action)
+    def _evaluate(self, observation: np.ndarray, action: np.ndarray) -> Judgement:
+        survived, _, terms = self._roll(observation, action)
         expected = terms.sum(1)
         waits = survived < self._horizon
         if self._threshold is not None:
@@ -111,13 +111,13 @@ class LookAhead:
         verdict = np.where(waits, Verdict.WAIT, Verdict.SEND).astype(np.int8)
         fallback = action.copy()
         if waits.any():
-            fallback[waits] = self._best(seen[waits], action[waits])
+            fallback[waits] = self._best(observation[waits], action[waits])
         return Judgement(verdict, expected.astype(np.float32), components, fallback)
 
-    def _roll(self, seen: np.ndarray, action: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _roll(self, observation: np.ndarray, action: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return steps without failure (n,), their total reward (n,), and the first step's weighted terms (n, T)."""
-        env, n = self._env, len(seen)
-        env.load_state_dict(self.rows.unpack(seen), torch.arange(n, device=env.sim.device))
+        env, n = self._env, len(observation)
+        env.load_state_dict(self.rows.unpack(observation), torch.arange(n, device=env.sim.device))
         held = env.zero_action()
         held[:n] = torch.from_numpy(action.copy()).reshape(held[:n].shape).to(held)
         alive = torch.ones(n, dtype=torch.bool)
@@ -145,13 +145,13 @@ class LookAhead:
                     success[env_id] = self._env.reason_names[reason] == self._success
         return success
 
-    def _best(self, seen: np.ndarray, action: np.ndarray) -> np.ndarray:
+    def _best(self, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
         """Return the best plain action for each row (n, A)."""
         best = action.copy()
-        longest = np.full(len(seen), -1)
-        most = np.full(len(seen), -math.inf)
+        longest = np.full(len(observation), -1)
+        most = np.full(len(observation), -math.inf)
         for candidate in self._candidates(action):
-            survived, earned, _ = self._roll(seen, candidate)
+            survived, earned, _ = self._roll(observation, candidate)
             better = (survived > longest) | ((survived == longest) & (earned > most))  # first safe, then good
             best[better] = candidate[better]
             longest[better] = survived[better]

@@ -31,7 +31,7 @@ class TrainingSamples:
     action: np.ndarray  # (k, A)
     log_prob: np.ndarray  # (k,) log-probability under the policy that acted
     reward: np.ndarray  # (k,)
-    ends: np.ndarray  # (k,) bool: no next state is valued; always true for blocked actions
+    terminal: np.ndarray  # (k,) bool: no next state is valued; always true for blocked actions
     gated: int  # rows with a verdict that was re-evaluated
     agreed: int  # those of them whose verdict is unchanged
 
@@ -62,10 +62,10 @@ def combine(rows: np.ndarray, judgement: Judgement | None, rule: OnlineConfig) -
             penalty[~agrees] = rule.disagreement_penalty
     reward[waited] = weakened(actual[waited], rule.wait_multiplier)
     learned = agrees | (rule.on_disagreement == "penalty")
-    done = learned & ~rows["held"] & (~waited | rule.train_on_wait)
+    executed = learned & ~rows["held"] & (~waited | rule.train_on_wait)
     blocked = learned & waited & rule.train_on_blocked & np.isfinite(expected)
     parts = [
-        (done, rows["executed"], rows["executed_log_prob"], reward - penalty),
+        (executed, rows["executed"], rows["executed_log_prob"], reward - penalty),
         (blocked, rows["proposed"], rows["log_prob"], weakened(expected, rule.wait_multiplier) - penalty),
     ]
     return TrainingSamples(
@@ -73,7 +73,7 @@ def combine(rows: np.ndarray, judgement: Judgement | None, rule: OnlineConfig) -
         action=np.concatenate([action[mask] for mask, action, *_ in parts]),
         log_prob=np.concatenate([log_prob[mask] for mask, _, log_prob, _ in parts]),
         reward=np.concatenate([value[mask] for mask, *_, value in parts]),
-        ends=np.concatenate([rows["done"][done], np.ones(int(blocked.sum()), bool)]),
+        terminal=np.concatenate([rows["done"][executed], np.ones(int(blocked.sum()), bool)]),
         gated=0 if judgement is None else int((sent | waited).sum()),
         agreed=0 if judgement is None else int((agrees & (sent | waited)).sum()),
     )

@@ -17,7 +17,7 @@ from livegym.rundir.run import Run, point_latest
 log = logging.getLogger(__name__)
 
 
-class CheckpointKeeper:
+class CheckpointWriter:
     """Writes one run's checkpoints."""
 
     def __init__(self, run: Run, spec: PolicySpec, config: dict[str, Any], saved: int, best: float | None) -> None:
@@ -30,7 +30,7 @@ class CheckpointKeeper:
         self.config = config
         self.saved = saved
         self.best = best
-        self.trouble = ""  # why the last checkpoint could not be written
+        self.problem = ""  # why the last checkpoint could not be written
 
     def save(self, state: dict[str, Any], version: int, trainings: int, added: int, score: float | None) -> bool:
         """Write a checkpoint unless this version has one; return False if that failed.
@@ -53,12 +53,12 @@ class CheckpointKeeper:
         try:
             path = write_checkpoint(self.run.nn, {**state, "config": self.config, "spec": self.spec.to_dict()}, meta)
         except (OSError, CheckpointError) as error:
-            if not self.trouble:
+            if not self.problem:
                 message = "version %d was not saved: %s. Training continues; the last checkpoint stays."
                 log.warning(message, version, error)
-            self.trouble = f"checkpoint not written: {error}"
+            self.problem = f"checkpoint not written: {error}"
             return False
-        self.trouble = ""
+        self.problem = ""
         self.saved = version
         self._tidy(path, score if better else None)
         return True

@@ -20,7 +20,7 @@ import numpy as np
 
 from livegym.online.decider import Decider, NoFreeSlot, StreamObservation
 from livegym.online.episodes import Episodes
-from livegym.online.experience import Experience, Verdict, as_done
+from livegym.online.experience import Experience, Verdict, clipped
 from livegym.online.gates import GateInput
 from livegym.online.pending import RewardError
 from livegym.online.service_state import STREAMS, ServiceState
@@ -126,7 +126,7 @@ class Service:
                 answers[i] = known[0]
                 continue
             why = self._complete(request, obs)
-            if request.ends:
+            if request.ends_episode:
                 self.end([request.stream])
                 self.answer_cache.note(request, None)
             else:
@@ -174,7 +174,7 @@ class Service:
 
     def _make_room(self, request: Observed, clock: float) -> None:
         """Assign a slot to the stream before its observation is used. Raises Refusal if there is none."""
-        if request.ends:
+        if request.ends_episode:
             return
         try:
             self.decider.slots.of(request.stream, clock)
@@ -201,7 +201,7 @@ class Service:
         before = self.answer_cache.raw_of(request.stream)
         if self._reward_of is None or last.held or request.raw is None or before is None or last.next_obs is not None:
             return None
-        reward, terms = self._reward_of(before, as_done(last.executed), request.raw)
+        reward, terms = self._reward_of(before, clipped(last.executed), request.raw)
         self.tally.terms.append(terms)
         return reward
 
@@ -223,6 +223,6 @@ class Service:
         adapter = self.decider.adapter
         if adapter is None:
             return StreamObservation(request.stream, obs, np.zeros(0, np.float32), request.raw)
-        seen = request.raw if adapter.what is GateInput.RAW else obs
-        assert seen is not None, "_check refuses clients without raw rows: GateAdapter.for_clients"
-        return StreamObservation(request.stream, obs, seen, request.raw)
+        gate_obs = request.raw if adapter.what is GateInput.RAW else obs
+        assert gate_obs is not None, "_check refuses clients without raw rows: GateAdapter.for_clients"
+        return StreamObservation(request.stream, obs, gate_obs, request.raw)

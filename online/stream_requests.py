@@ -30,7 +30,7 @@ class Observed:
     truncated: bool = False  # a time limit truncated the episode; this observation's value is bootstrapped
 
     @property
-    def ends(self) -> bool:
+    def ends_episode(self) -> bool:
         """Whether it is the last observation of its episode."""
         return self.done or self.truncated
 

@@ -1,4 +1,4 @@
-"""The training of a policy from the replay buffer, in update rounds; `online/worker.py` decides when they run.
+"""Training of a policy from the replay buffer, in update rounds; `online/worker.py` decides when they run.
 
     trainer = Trainer(learner, reader, gate, rule, seed=0)
     report = trainer.train()          # `updates` gradient steps; None if there is too little experience
@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from livegym.online.divergence import DivergenceDetector, GoodState
-from livegym.online.experience import Verdict, as_done
+from livegym.online.experience import Verdict, clipped
 from livegym.online.gate import Gate, Judgement, check_judgement
 from livegym.online.replay import ReplayReader, Sieve
 from livegym.online.rewards import TrainingSamples, combine
@@ -81,7 +81,7 @@ class Trainer:
         self.rng = np.random.default_rng(seed)
         self.counts = Counts()
         self.recent: deque[UpdateReport] = deque(maxlen=WINDOW)
-        self.trouble = ""  # why no update is made although there is enough experience
+        self.problem = ""  # why no update is made although there is enough experience
         self.agreements: deque[tuple[int, int]] = deque(maxlen=WINDOW)  # gated, agreed; even of rounds without a step
         self.divergence = DivergenceDetector(rule.divergence_factor, self._good_state())
 
@@ -131,7 +131,7 @@ class Trainer:
         rows, weights = self.reader.sample(self.rule.batch_size, self.rng, self.sieve)
         sound = _sound(rows)
         problem = f"all {len(rows)} sampled experiences have non-finite or huge numbers"
-        self.trouble = "" if sound.any() or not len(rows) else problem
+        self.problem = "" if sound.any() or not len(rows) else problem
         rows, weights = rows[sound], weights[sound]
         samples = combine(rows, self._judge(rows), self.rule)
         if len(samples) < self.rule.min_batch_size:
@@ -144,7 +144,7 @@ class Trainer:
     def _judge(self, rows: np.ndarray) -> Judgement | None:
         if self.gate is None or not len(rows):
             return None
-        judgement = self.gate.evaluate(rows["seen"].copy(), as_done(rows["proposed"]), rows["confidence"])
+        judgement = self.gate.evaluate(rows["seen"].copy(), clipped(rows["proposed"]), rows["confidence"])
         check_judgement(judgement, len(rows), self.learner.spec.action)
         return judgement
 
@@ -160,7 +160,7 @@ class Trainer:
             log_prob=floats(samples.log_prob),
             reward=floats(samples.reward),
             next_obs=floats(chosen["next_obs"]),
-            done=torch.from_numpy(samples.ends),
+            done=torch.from_numpy(samples.terminal),
             weight=floats(weights[samples.index]),
         )
 

@@ -27,7 +27,7 @@ import torch
 from livegym.cfg.typed import as_dict
 from livegym.online.gates import layout_of, make_gate
 from livegym.online.replay import ReplayReader
-from livegym.online.saving import CheckpointKeeper
+from livegym.online.saving import CheckpointWriter
 from livegym.online.trainer import HUGE_REWARD, WINDOW, Trainer, rule_of
 from livegym.rl.actor_critic import ActorCritic
 from livegym.rl.algorithm import algorithm_of
@@ -91,9 +91,9 @@ class Worker:
         self.bus = WeightBus(PUBLISH if config.publishInterval else 0.0)
         served = reader.newest_version  # may be newer than the last checkpoint, after a full disk or a kill
         self.version = max(meta.version, highest_version(run), self.bus.highest_version(run), after, served)
-        self.keeper = CheckpointKeeper(run, spec, as_dict(config), meta.version, meta.best_score)
+        self.checkpoints = CheckpointWriter(run, spec, as_dict(config), meta.version, meta.best_score)
         self.failures = 0
-        self.trouble = ""  # why the trainer gave up
+        self.problem = ""  # why the trainer gave up
         self._busy: deque[tuple[float, float]] = deque(maxlen=WINDOW)  # begin and end of each round, in monotonic s
         self._saved_at = self._began_at = self.version
         self.bus.open(run, spec, as_dict(config), learner.weights(), after=self.version)
@@ -118,10 +118,10 @@ class Worker:
 
     def _gives_up(self) -> bool:
         if self.failures >= FAILURES:
-            self.trouble = f"{FAILURES} update rounds in a row failed; the log has the reason"
+            self.problem = f"{FAILURES} update rounds in a row failed; the log has the reason"
         elif self.trainer.divergence.stuck:
-            self.trouble = "it diverges even at the least learning rate: check rewards, observations and gate"
-        return bool(self.trouble)
+            self.problem = "it diverges even at the least learning rate: check rewards, observations and gate"
+        return bool(self.problem)
 
     def _rest(self, stop: StopFlag, due: float) -> None:
         while not stop.requested and (left := due - time.monotonic()) > 0:
@@ -142,7 +142,7 @@ class Worker:
             self._publish()
         if report.rolled_back:
             log.warning(
-                "the training diverged (critic loss %.3g): rolled back to the last good state, learning rate %.2g.",
+                "training diverged (critic loss %.3g): rolled back to the last good state, learning rate %.2g.",
                 report.critic_loss,
                 self.trainer.learning_rate,
             )
@@ -168,14 +168,14 @@ class Worker:
         if os.getppid() != self._parent and lock_holder(self.run.path) is not None:
             log.warning("another process has resumed the run; version %d of this trainer is not saved.", self.version)
             return False
-        return self.keeper.save(
+        return self.checkpoints.save(
             self.trainer.state(), self.version, counts.trainings, self.trainer.reader.added, self.score()
         )
 
     def score(self) -> float | None:
         """Return the mean of the last rewards, without huge ones; None if there are too few."""
         rewards = self.trainer.reader.last_rewards(KNOWN_REWARDS)
-        rewards = rewards[np.abs(rewards) < HUGE_REWARD]  # one invalid reward could otherwise be the best for ever
+        rewards = rewards[np.abs(rewards) < HUGE_REWARD]  # one invalid reward could otherwise be the best forever
         return float(np.mean(rewards)) if len(rewards) >= ENOUGH_REWARDS else None
 
     def send_heartbeat(self, state: str) -> None:
@@ -196,7 +196,7 @@ class Worker:
         per_second, busy = self._pace()
         return {
             "state": state,
-            "why": self.trouble or trainer.trouble or self.keeper.trouble,
+            "why": self.problem or trainer.problem or self.checkpoints.problem,
             "training_steps": counts.trainings,
             "total_batches_trained": counts.batches,
             "average_batch_size": _mean([report.samples for report in recent]),
@@ -214,7 +214,7 @@ class Worker:
             "skipped_batches": counts.skipped,
             "broken_rows": counts.broken,
             "expired": trainer.expired(),
-            "saved": self.keeper.saved,
+            "saved": self.checkpoints.saved,
         }
 
     def _pace(self) -> tuple[float | None, float | None]:

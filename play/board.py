@@ -143,14 +143,14 @@ class BoardWriter(Listener):
             self._shown_at = now
             self._snapshot(player)
 
-    def _add_episodes(self, ends: FinishedEpisodes, player: Player) -> None:
-        for index, env_id in enumerate(ends.env_ids.tolist()):
+    def _add_episodes(self, episodes: FinishedEpisodes, player: Player) -> None:
+        for index, env_id in enumerate(episodes.env_ids.tolist()):
             values = {
                 "t": round(time.time(), 2),
                 "env": env_id,
-                "return": round(float(ends.returns[index]), 4),
-                "length": int(ends.lengths[index]),
-                "reason": self._env.reason_names[int(ends.reasons[index])],
+                "return": round(float(episodes.returns[index]), 4),
+                "length": int(episodes.lengths[index]),
+                "reason": self._env.reason_names[int(episodes.reasons[index])],
                 "label": self._results.played_by.get(env_id, self._labels[env_id]),
                 "counts": player.counts(env_id),
             }

@@ -245,10 +245,10 @@ def _compare_or_end(now: Situation, _: int) -> ControlRequest | str:
         return EndCompare()
     policy = now.policy
     labels = [kept["label"] for kept in policy["history"]] if policy is not None else []
-    place = labels.index(policy["label"]) if policy is not None and policy["label"] in labels else 0
-    if place == 0:
+    index = labels.index(policy["label"]) if policy is not None and policy["label"] in labels else 0
+    if index == 0:
         return "there is no earlier version to compare with"
-    return Compare(labels[place], labels[place - 1])
+    return Compare(labels[index], labels[index - 1])
 
 
 CONTROLS = (

@@ -60,8 +60,8 @@ class Controls(LoopControl):
         self.comparing: tuple[Label, Label] | None = None  # versions in (even, odd) environments
         self.pushes = Pushes()
         self.notices: deque[tuple[int, str]] = deque(maxlen=NOTICES)  # (number, text) for users, the newest last
-        self._said = 0
-        self._asked: deque[ControlRequest] = deque()
+        self._notice_count = 0
+        self._requests: deque[ControlRequest] = deque()
         self._wake = threading.Event()
         self._steps = 0  # steps that are still to be made while paused
         self._due_at = time.monotonic()
@@ -70,9 +70,9 @@ class Controls(LoopControl):
 
     def ask(self, request: ControlRequest) -> bool:
         """Append a request. Returns False if too many wait already; then this one is dropped."""
-        if len(self._asked) >= QUEUED:
+        if len(self._requests) >= QUEUED:
             return False
-        self._asked.append(request)
+        self._requests.append(request)
         self._wake.set()
         return True
 
@@ -81,8 +81,8 @@ class Controls(LoopControl):
     def say(self, text: str) -> None:
         """Show a notice to the viewers, and log it."""
         log.info("%s", text)
-        self._said += 1
-        self.notices.append((self._said, text))
+        self._notice_count += 1
+        self.notices.append((self._notice_count, text))
 
     def begin(self) -> None:
         """Forget pushes and comparison, which belong to the previous environments."""
@@ -93,8 +93,8 @@ class Controls(LoopControl):
     def obey(self, player: Player) -> None:
         """Carry out the requests since the last call. If one is impossible, a notice says why."""
         self._wake.clear()
-        for _ in range(len(self._asked)):
-            request = self._asked.popleft()
+        for _ in range(len(self._requests)):
+            request = self._requests.popleft()
             try:
                 request.carry_out(self, player)
             except UserError as error:

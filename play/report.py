@@ -33,7 +33,7 @@ class Reporter:
         self.results, self.file = results, file
         self.refusals: queue.SimpleQueue[SwapEvent] = queue.SimpleQueue()
         self._endless = endless
-        self._told = time.monotonic()
+        self._reported_at = time.monotonic()
 
     def begin(self, env: Env, live: LivePolicy | None) -> Listener:
         """A listener that counts the episodes of `env`. They are played by `live`; None: by a scripted agent.
@@ -53,7 +53,7 @@ class Reporter:
         self.note_refusals()
         self.results.note(event)
         log.info(
-            "now acting: version %s, epoch %s, reward in training %s (%s%s)",
+            "now acting: version %s, epoch %s, training score %s (%s%s)",
             event.version,
             event.epoch,
             _number(event.score),
@@ -61,11 +61,11 @@ class Reporter:
             f", loaded in {event.load_ms:.3g} ms" if event.load_ms else "",
         )
 
-    def tell(self, acting: Label) -> None:
+    def report(self, acting: Label) -> None:
         """Log a summary of an endless test every `REPORT_INTERVAL` s; `acting`: the version."""
-        if not self._endless or time.monotonic() - self._told < REPORT_INTERVAL:
+        if not self._endless or time.monotonic() - self._reported_at < REPORT_INTERVAL:
             return
-        self._told = time.monotonic()
+        self._reported_at = time.monotonic()
         if not self.results.by_version:
             log.info("no episode has ended yet")
             return
@@ -163,16 +163,16 @@ class _Counting(Listener):
         self._reporter.note_refusals()
         if step.ended is not None:
             self._count(step.ended, player)
-        self._reporter.tell(self._acting)
+        self._reporter.report(self._acting)
 
-    def _count(self, ends: FinishedEpisodes, player: Player) -> None:
-        for index, env_id in enumerate(ends.env_ids.tolist()):
-            versions, version = self._trace.close(env_id, int(ends.lengths[index]))
+    def _count(self, episodes: FinishedEpisodes, player: Player) -> None:
+        for index, env_id in enumerate(episodes.env_ids.tolist()):
+            versions, version = self._trace.close(env_id, int(episodes.lengths[index]))
             self._results.note_player(env_id, version)
             if player.counts(env_id):
-                self._results.add(ends, index, versions, version)
+                self._results.add(episodes, index, versions, version)
                 if self._live is not None:
-                    self._live.history.note(version, float(ends.returns[index]))
+                    self._live.history.note(version, float(episodes.returns[index]))
 
 
 def _in_order(item: tuple[Label, object]) -> tuple[str, int]:

@@ -39,8 +39,8 @@ class VersionTrace:
         """The versions of an ended episode in order, and the one that acted longest. A new episode begins."""
         trace = self._versions[env_id]
         steps: Counter[Label] = Counter()
-        ends = [start for _, start in trace[1:]] + [length]
-        for (version, start), end in zip(trace, ends, strict=True):
+        stops = [start for _, start in trace[1:]] + [length]
+        for (version, start), end in zip(trace, stops, strict=True):
             steps[version] += end - start
         versions = list(dict.fromkeys(version for version, _ in trace))
         self._versions[env_id] = [(trace[-1][0], 0)]
@@ -78,11 +78,11 @@ class Results:
         """Record that an episode ended in this environment, in which `version` acted longest."""
         self.played_by[env_id] = version
 
-    def add(self, ends: FinishedEpisodes, index: int, versions: list[Label], version: Label) -> None:
-        """Count the ended episode at `index` of `ends`; `version` acted longest in it."""
-        value, length = float(ends.returns[index]), int(ends.lengths[index])
-        reason = self.reason_names[int(ends.reasons[index])]
-        env_id = int(ends.env_ids[index])
+    def add(self, finished: FinishedEpisodes, index: int, versions: list[Label], version: Label) -> None:
+        """Count the ended episode at `index` of `finished`; `version` acted longest in it."""
+        value, length = float(finished.returns[index]), int(finished.lengths[index])
+        reason = self.reason_names[int(finished.reasons[index])]
+        env_id = int(finished.env_ids[index])
         self.episodes.append({"return": value, "length": length, "reason": reason, "env": env_id, "versions": versions})
         self.returns.add(value)
         self.lengths.add(length)

@@ -53,7 +53,7 @@ class StartingPolicy:
 
 
 def run_test(session: Session, stop: StopFlag, audience: Audience) -> int:
-    """Test a policy. Returns the exit status, which is 0 also after Ctrl+C.
+    """Test a policy. Returns the exit status, which is 0 even after Ctrl+C.
 
     The session's keys inside `task.` are applied to the run's configuration. The audience is closed at the end. Raises
     UserError if nothing can be tested.
@@ -100,14 +100,14 @@ def _find(session: Session, stop: StopFlag, audience: Audience) -> StartingPolic
             "config=test needs checkpoint=...: latest, best, a run or a .pth (or agent=zero|random to try a task)."
         )
     patient = config.testGamesNum == 0 and config.reloadInterval > 0
-    look = functools.partial(find_policy, config.checkpoint, Path(config.runsDir), session.task)
-    return wait_for_policy(look, patient, stop, audience.wait)
+    find = functools.partial(find_policy, config.checkpoint, Path(config.runsDir), session.task)
+    return wait_for_policy(find, patient, stop, audience.wait)
 
 
 def wait_for_policy(
-    look: Callable[[], StartingPolicy], patient: bool, stop: StopFlag, say: Callable[[str], None]
+    find: Callable[[], StartingPolicy], patient: bool, stop: StopFlag, say: Callable[[str], None]
 ) -> StartingPolicy | None:
-    """The policy that `look` returns, which is a call of `find_policy`; None if the test was stopped.
+    """The policy that `find` returns, which is a call of `find_policy`; None if the test was stopped.
 
     If `patient`, polls until there is a policy, and calls `say` with the reason for the wait. Raises UserError if the
     named checkpoint cannot be used, or does not exist yet and `patient` is False.
@@ -116,7 +116,7 @@ def wait_for_policy(
     logged_at = 0.0
     while not stop.requested:
         try:
-            return look()
+            return find()
         except NothingYet as error:
             if not patient:
                 raise
@@ -152,7 +152,7 @@ def _header(config: SettledConfig, found: StartingPolicy | None, level: float) -
 
 
 def _source(config: SettledConfig, found: StartingPolicy | None) -> FollowSource | None:
-    """The source of newer weights; None if the checkpoint is pinned, or following is switched off.
+    """The source of newer weights; None if the checkpoint is a named file, or following is switched off.
 
     Raises UserError for `weights=bus` if there is no weight bus.
     """
@@ -161,8 +161,8 @@ def _source(config: SettledConfig, found: StartingPolicy | None) -> FollowSource
         _check_bus_is_meant(config, selection)
     if selection is None:
         return None
-    if selection.pinned:
-        log.info("checkpoint=%s names one file, which is pinned: newer weights are not followed.", config.checkpoint)
+    if selection.fixed:
+        log.info("checkpoint=%s names one file, so no newer weights are adopted.", config.checkpoint)
     if selection.run is None or selection.follow is None or config.reloadInterval == 0:
         return None
     run = open_run(selection.run)
@@ -194,7 +194,7 @@ def _check_bus_is_meant(config: SettledConfig, selection: Selection | None) -> N
 class Following:
     """The source of newer weights, and the function that builds a world for a version that does not fit.
 
-    `source` None: nothing is followed. `build_for` None: versions that do not fit are refused.
+    `source` is None if nothing is followed, and `build_for` is None if versions that do not fit are refused.
     """
 
     source: FollowSource | None

@@ -59,9 +59,9 @@ class Watcher:
         self._thread = threading.Thread(target=self._watch, name="weights-watcher", daemon=True)
         self._turn_before = sys.getswitchinterval()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Poll once: prepare a newer version if there is one."""
-        candidate = self._source.look(self._live.newest)
+        candidate = self._source.poll(self._live.newest)
         for refusal in self._source.refusals():
             self._refusals.put(refusal)
         if candidate is not None:
@@ -98,7 +98,7 @@ class Watcher:
     def _watch(self) -> None:
         while not self._end.is_set() and self.successor is None:
             try:
-                self.look()
+                self.poll()
                 self._end.wait(REST)
                 self._source.wait(SLICE)
             except Exception:  # if the thread died silently, the test would never follow again

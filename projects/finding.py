@@ -42,7 +42,7 @@ class EntryPart:
     name: str
     target: str  # "module:attribute"
     source: str
-    project: Project | None  # a folder that must be made importable first; None: it is installed
+    project: Project | None  # a folder that must be made importable first; None if it is installed
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def _installed(point: EntryPoint) -> Project:
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         raise UserError(f"there is no package {package}. Install it again.")
-    folders = [Path(place) for place in spec.submodule_search_locations]
+    folders = [Path(path) for path in spec.submodule_search_locations]
     folder = next((folder for folder in folders if (folder / "cfg").is_dir()), None)
     if folder is None:
         raise UserError(f"there is no cfg/ in {', '.join(map(str, folders))}. Its wheel must contain its yaml files.")
@@ -113,10 +113,10 @@ def _installed(point: EntryPoint) -> Project:
 
 def _points(kind: str) -> Iterator[EntryPoint]:
     """Installed entry points of a kind, each once: one distribution may be on the path twice."""
-    seen = set()
+    yielded = set()
     for point in entry_points(group=f"livegym.{kind}"):
-        if (point.name, point.value) not in seen:
-            seen.add((point.name, point.value))
+        if (point.name, point.value) not in yielded:
+            yielded.add((point.name, point.value))
             yield point
 
 

@@ -14,7 +14,7 @@ VALUES = ("true", "false", "yes", "no", "on", "off", "null", "none", "nan", "inf
 def fault_of_package(name: str) -> str:
     """Why a package cannot have this name; '' if it can."""
     if not name.isidentifier():
-        return "has other characters than letters, digits and _, or begins with a digit"
+        return "has characters other than letters, digits and _, or begins with a digit"
     if keyword.iskeyword(name):
         return "is a keyword of Python"
     if name == "livegym" or name in sys.stdlib_module_names:
@@ -30,7 +30,7 @@ def fault_of_task(name: str) -> str:
 
 
 def is_library(name: str) -> bool:
-    """Whether an installed library has this name: a project would hide it. An installed project is not a library."""
+    """Whether an installed library, which a project would hide, has this name. An installed project is no library."""
     places = [entry for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")]
     spec = PathFinder.find_spec(name, places)
     if spec is None:

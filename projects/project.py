@@ -154,10 +154,10 @@ def make_importable(project: Project) -> None:
     package, folder = project.name, str(project.folder)
     imported = sys.modules.get(package)
     if imported is not None:
-        if folder in [str(Path(place).resolve()) for place in getattr(imported, "__path__", [])]:
+        if folder in [str(Path(path).resolve()) for path in getattr(imported, "__path__", [])]:
             return
         raise UserError(
-            f"{project.source}: its name {package} is also that of a module that is already imported ({imported}). "
+            f"{project.source}: its name {package} is taken by a module that is already imported ({imported}). "
             'Allowed: a name that is not taken. Set it in pyproject.toml: [tool.livegym] name = "my_robot"'
         )
     initial = project.folder / "__init__.py"

@@ -36,7 +36,7 @@ MAKE = {
     "gates": "def make(config, size)",
     "simulators": "def make(sim, physics, model, num_envs, decimation, parts)",
 }
-"""What the module of an algorithm, a gate or an engine must have."""
+"""The name that the module of an algorithm, a gate or an engine must define."""
 
 Made = TypeVar("Made")
 
@@ -209,7 +209,7 @@ def part(kind: str, name: str) -> Part:
     if len(found) == 1:
         return found[0]
     if found:
-        raise _twice(f"{KEY[kind]}={name}", [_place(one) for one in found])
+        raise _twice(f"{KEY[kind]}={name}", [_location(one) for one in found])
     if kind == "tasks":
         raise _no_such_task(name)
     raise not_one_of(KEY[kind], name, names(kind))
@@ -249,13 +249,13 @@ def refuse_twice(group: str, name: str) -> None:
         raise _twice(f"{group}={name}", [str(path) for path in files])
 
 
-def _twice(typed: str, places: Iterable[str]) -> UserError:
+def _twice(typed: str, locations: Iterable[str]) -> UserError:
     return UserError(
-        f"{typed}: defined twice, in {' and in '.join(places)}. Allowed: one definition. Rename one, or remove one."
+        f"{typed}: defined twice, in {' and in '.join(locations)}. Allowed: one definition. Rename one, or remove one."
     )
 
 
-def _place(one: Part) -> str:
+def _location(one: Part) -> str:
     return f"{one.where} ({one.source})" if one.where is not None else f"{one.target} ({one.source})"
 
 

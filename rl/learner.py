@@ -25,7 +25,7 @@ from livegym.tasks.env import Env
 from livegym.tasks.stats import EpisodeSummary
 from livegym.utils.signals import StopFlag
 
-PATIENCE = 5.0  # s that a stop waits for the running iteration, before that is abandoned
+PATIENCE = 5.0  # s that a stop waits for the running iteration before it abandons it
 NEEDED = ("model", "epoch", "frame", "learner")  # keys that every learner's state must have
 
 
@@ -149,11 +149,11 @@ class Learner(ABC):
         """The inverse of `state`, already checked. Also has `epoch` and `frame`, if the algorithm counts for itself."""
 
     def note_best_return(self, state: dict[str, Any], best_return: float | None) -> None:
-        """Store the best mean return in a captured state; None: no episode has ended."""
+        """Store the best mean return in a captured state; None if no episode has ended."""
         state["learner"]["best_return"] = best_return
 
     def environment_state(self) -> dict[str, Any]:
-        """The environments in the middle of their episodes, and the learner's state of them. Not all is copied."""
+        """The state of the environments and their running episodes. Its tensors may be shared, not copied."""
         return {"env": self.env.state_dict()}
 
     def load_environment_state(self, state: dict[str, Any]) -> None:

@@ -144,7 +144,7 @@ class Saver:
         """Log one warning while writes keep failing."""
         log.log(
             logging.DEBUG if self._failing else logging.WARNING,
-            "checkpoint of iteration %d not written: %s. Training continues, and the last checkpoint stays; "
+            "checkpoint of epoch %d not written: %s. Training continues, and the last checkpoint stays; "
             "the next one is tried when it is due.",
             it.epoch,
             error,
@@ -157,7 +157,7 @@ class Saver:
         given = [f"task={self.spec.task}", *([f"checkpoint={last.path}"] if last else [])]
         given += [self.learner.remedy] if self.learner.remedy else []
         return UserError(
-            f"the policy has diverged by iteration {it.epoch}: {error}. Training cannot continue from there. "
+            f"the policy has diverged by epoch {it.epoch}: {error}. Training cannot continue from there. "
             f"Start again from before the divergence: {command(*given)}",
             exit_code=1,
         )
@@ -201,9 +201,9 @@ class Saver:
         prune(self.run.nn, self.policy.keep_last, self.policy.keep_every)
         log.debug("saved %s", path)
         environments = sum(file.stat().st_size for file in self.run.path.glob("env_state_*"))
-        self._look_at_the_room_left(path.stat().st_size + environments)
+        self._warn_if_disk_is_nearly_full(path.stat().st_size + environments)
 
-    def _look_at_the_room_left(self, size: int) -> None:
+    def _warn_if_disk_is_nearly_full(self, size: int) -> None:
         """Warn before the disk is full; once, until there is room again."""
         free = shutil.disk_usage(self.run.nn).free
         scarce = free < SCARCE * size

@@ -100,34 +100,36 @@ def shape_hash(spec: PolicySpec, model: Mapping[str, Tensor]) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 
-def difference(mine: PolicySpec, my_shapes: Shapes, other: PolicySpec | None, other_shapes: Shapes) -> str | None:
-    """One line on how `other` differs from `mine`; None if their policies are interchangeable."""
+def difference(
+    expected: PolicySpec, expected_shapes: Shapes, other: PolicySpec | None, other_shapes: Shapes
+) -> str | None:
+    """One line on how `other` differs from `expected`; None if their policies are interchangeable."""
     if other is not None:
-        if other.task != mine.task:
-            return f"its task is {other.task}, expected {mine.task}"
-        if other.action != mine.action:
-            return f"its action is {other.action}, expected {mine.action}"
-        if abs(other.control_dt - mine.control_dt) > 1e-9:
-            return f"its control step is {other.control_dt:g} s, expected {mine.control_dt:g} s"
-        if other.observations != mine.observations:
-            return f"its observation is {_blocks(other.observations)}, expected {_blocks(mine.observations)}"
-    return shape_difference(my_shapes, other_shapes)
+        if other.task != expected.task:
+            return f"its task is {other.task}, expected {expected.task}"
+        if other.action != expected.action:
+            return f"its action is {other.action}, expected {expected.action}"
+        if abs(other.control_dt - expected.control_dt) > 1e-9:
+            return f"its control step is {other.control_dt:g} s, expected {expected.control_dt:g} s"
+        if other.observations != expected.observations:
+            return f"its observation is {_blocks(other.observations)}, expected {_blocks(expected.observations)}"
+    return shape_difference(expected_shapes, other_shapes)
 
 
-def shape_difference(my_shapes: Shapes, other_shapes: Shapes) -> str | None:
+def shape_difference(expected_shapes: Shapes, other_shapes: Shapes) -> str | None:
     """One line on how the parameters differ; None if names, shapes and dtypes are the same."""
-    missing = [name for name in my_shapes if name not in other_shapes]
-    extra = [name for name in other_shapes if name not in my_shapes]
+    missing = [name for name in expected_shapes if name not in other_shapes]
+    extra = [name for name in other_shapes if name not in expected_shapes]
     if missing or extra:
         return "; ".join(
             f"{word} {', '.join(names[:3])}{', ...' if len(names) > 3 else ''}"
             for word, names in (("it lacks", missing), ("it has the additional parameters", extra))
             if names
         )
-    for name, (dtype, shape) in my_shapes.items():
+    for name, (dtype, shape) in expected_shapes.items():
         if other_shapes[name] != (dtype, shape):
-            theirs = other_shapes[name]
-            return f"{name} is {theirs[0]}{list(theirs[1])}, expected {dtype}{list(shape)}"
+            other = other_shapes[name]
+            return f"{name} is {other[0]}{list(other[1])}, expected {dtype}{list(shape)}"
     return None
 
 

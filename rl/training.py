@@ -93,13 +93,13 @@ class Parent:
         """Raises UserError if task, algorithm, observation, action or control step of the weights differ."""
         if not self.state.get("spec"):
             return  # a plain rl_games file: only shapes can be checked
-        theirs = PolicySpec.from_dict(self.state["spec"])
-        if theirs.task != spec.task:
+        saved = PolicySpec.from_dict(self.state["spec"])
+        if saved.task != spec.task:
             raise UserError(
-                f"{self.file} is a checkpoint of task {theirs.task}, but this run trains {spec.task}. "
-                f"Add task={theirs.task}, or choose a checkpoint of {spec.task}."
+                f"{self.file} is a checkpoint of task {saved.task}, but this run trains {spec.task}. "
+                f"Add task={saved.task}, or choose a checkpoint of {spec.task}."
             )
-        differs = difference(spec, {}, theirs, {})
+        differs = difference(spec, {}, saved, {})
         if differs is not None:
             raise UserError(f"{self.file} does not fit: {differs}.")
         algorithm = algorithm_in(self.state.get("config"))
@@ -183,14 +183,14 @@ class _Training:
             published = (observer.highest_version(run) for observer in self.observers)
             version = max(parent.version or 0, highest_version(run), *published)
             best_return = restore_learner(self.learner, parent.state, version)
-            done, total = self.learner.epoch, self.learner.max_iterations
-            if done >= total:
+            completed, total = self.learner.epoch, self.learner.max_iterations
+            if completed >= total:
                 raise UserError(
-                    f"{run.path} has completed {done} iterations, and maxIterations={total} is the total, "
-                    f"which includes them. To continue: maxIterations={done + 100}"
+                    f"{run.path} has completed {completed} iterations, and maxIterations={total} is the total, "
+                    f"which includes them. To continue: maxIterations={completed + 100}"
                 )
             log.info("resumed by: %s", shlex.join(redact_arguments(provenance.argv)))
-            log.info("continuing from %s: iteration %d, version %d", parent.file, done, version)
+            log.info("continuing from %s: version %d, epoch %d", parent.file, version, completed)
             self._restore_environments(run, parent)
             saver = self._saver(run)
             saver.best_return = best_return
@@ -221,11 +221,11 @@ class _Training:
         def end(observer: TrainingObserver) -> None:
             observer.end(complete)  # its value at the time of the call
 
-        with contextlib.ExitStack() as ends:
-            ends.callback(writer.close)
+        with contextlib.ExitStack() as resources:
+            resources.callback(writer.close)
             for observer in self.observers:
                 observer.begin(saver.run, self.learner, saver.spec, saver.config)
-                ends.callback(end, observer)
+                resources.callback(end, observer)
             with Progress(title, self.learner.max_iterations, saver.age, self.env.success_reason, console) as progress:
                 complete = self._iterate(saver, writer, progress)
             return self._finish(saver, time.monotonic() - start)
@@ -251,7 +251,7 @@ class _Training:
     def _finish(self, saver: Saver, seconds: float) -> int:
         """Save the last state, log the closing line, and return the exit status."""
         if not saver.save():
-            log.error("the last state (iteration %d) could not be saved in %s", self.learner.epoch, saver.run.nn)
+            log.error("the last state (epoch %d) could not be saved in %s", self.learner.epoch, saver.run.nn)
             return 1
         log.info(
             "%s after %d iterations, %s frames, %.1f s; best mean return %s; %s",

@@ -1,1 +1,1 @@
-"""What a run keeps on disk: its directory, its lock, its links, its checkpoints, and how a checkpoint is chosen."""
+"""The files of a run: its directory, its lock, its links, its checkpoints, and how a checkpoint is chosen."""

@@ -40,8 +40,8 @@ def point(link: Path, target: Path) -> None:
 
 
 def _relative(link: Path, target: Path) -> str:
-    place = os.path.join(os.path.realpath(target.parent), target.name)
-    return Path(os.path.relpath(place, os.path.realpath(link.parent))).as_posix()
+    resolved = os.path.join(os.path.realpath(target.parent), target.name)
+    return Path(os.path.relpath(resolved, os.path.realpath(link.parent))).as_posix()
 
 
 def _replace_link(link: Path, text: str) -> bool:
@@ -59,7 +59,7 @@ def _replace_link(link: Path, text: str) -> bool:
 
 
 def read_pointer(link: Path) -> Path | None:
-    """The target of `link`, or else of its twin; None if neither target exists.
+    """The target of `link`, or of its twin if the link has none; None if neither target exists.
 
     An absolute target from another machine is looked up beside the link, by its last part.
     """

@@ -82,7 +82,7 @@ def _numbers(path: Path) -> tuple[int, int]:
 
 
 def _numbers_outside(path: Path) -> tuple[int, int] | None:
-    """(version, epoch) according to the name, or else the sidecar."""
+    """(version, epoch) according to the name; if the name has none, according to the sidecar."""
     own = NAME.fullmatch(path.name)
     if own:
         return int(own["version"]), int(own["epoch"])

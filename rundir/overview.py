@@ -1,12 +1,13 @@
-"""`config=runs`: lists the runs in a table, plots their curves, and pins or deletes runs.
+"""`config=runs`: lists the runs in a table, plots their curves, and protects or deletes runs.
 
     python train.py config=runs                                  # a table, newest first
     python train.py config=runs runsSelect=Ant runsPlot=ant.png  # their curves in one picture
     python train.py config=runs runsPin=Ant_train_20260102_120008
     python train.py config=runs runsDelete=Ant_train_20260102_120008
 
-A run that is live (a process holds its lock) or pinned is never deleted. A run is renamed before it is deleted, so that
-no reader follows a partly deleted directory; then `latest_train` is pointed at the newest run that is left.
+A run that is live (a process holds its lock) or protected (`runsPin`) is never deleted. A run is renamed before it is
+deleted, so that no reader follows a partly deleted directory; then `latest_train` is pointed at the newest run that is
+left.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Facts:
 
     run: Run
     live: bool
-    pinned: bool
+    protected: bool
     checkpoints: int
     version: int
     best_score: float | None
@@ -50,7 +51,7 @@ def facts_of(run: Run) -> Facts:
     return Facts(
         run=run,
         live=lock_holder(run) is not None,
-        pinned=run.pin_file.exists(),
+        protected=run.pin_file.exists(),
         checkpoints=len(entries),
         version=highest_version(run),
         best_score=_best_score(entries[0].path) if entries else None,
@@ -128,7 +129,7 @@ def runs_table(facts: list[Facts], runs_dir: Path) -> Table:
     for name in ("age", "version", "files", "best", "size"):  # short: eighty columns hold a row
         table.add_column(name, justify="right", no_wrap=True)
     for f in facts:
-        state = ", ".join(name for name, holds in (("live", f.live), ("pinned", f.pinned)) if holds)
+        state = ", ".join(name for name, holds in (("live", f.live), ("protected", f.protected)) if holds)
         best = "–" if f.best_score is None else f"{f.best_score:.2f}"
         facts_shown = (_age(f.run), str(f.version or "–"), str(f.checkpoints), best, _mebibytes(f.bytes))
         table.add_row(f.run.name, f.run.task, state, *facts_shown)
@@ -150,13 +151,13 @@ def _mebibytes(size: int) -> str:
 
 
 def _pin(run: Run) -> int:
-    """Pins a run, or unpins it if it is pinned."""
+    """Protects a run from deletion, or removes its protection."""
     if run.pin_file.exists():
         run.pin_file.unlink()
-        log.info("%s is no longer pinned.", run.name)
+        log.info("%s is no longer protected from deletion.", run.name)
     else:
         run.pin_file.touch()
-        log.info("%s is pinned: it will not be deleted.", run.name)
+        log.info("%s is protected from deletion.", run.name)
     return 0
 
 
@@ -165,7 +166,7 @@ def _delete(run: Run, runs_dir: Path) -> int:
     if holder is not None:
         raise UserError(f"runsDelete={run.name}: it is live, written by {holder}. Stop that process first.")
     if run.pin_file.exists():
-        raise UserError(f"runsDelete={run.name}: it is pinned. Unpin it first: runsPin={run.name}")
+        raise UserError(f"runsDelete={run.name}: it is protected. Remove its protection first: runsPin={run.name}")
     size = sum(_size(file) for file in run.path.rglob("*"))
     pointed = {kind: read_latest(runs_dir, kind) for kind in ("train", "test")}
     doomed = run.path.with_name(f".deleting.{run.name}")

@@ -123,8 +123,8 @@ def _git(code: Path, *arguments: str) -> str:
     # Inside a git hook GIT_DIR names another repository.
     environment = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")} | {"LC_ALL": "C"}
     command = ["git", "--no-optional-locks", "-C", str(code), *arguments]
-    done = subprocess.run(command, capture_output=True, timeout=GIT_TIMEOUT_S, env=environment, check=True)
-    return done.stdout.decode("utf-8", "replace")
+    finished = subprocess.run(command, capture_output=True, timeout=GIT_TIMEOUT_S, env=environment, check=True)
+    return finished.stdout.decode("utf-8", "replace")
 
 
 def _reason(error: Exception) -> str:

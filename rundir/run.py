@@ -262,7 +262,7 @@ def unpoint_latest(runs_dir: Path, kind: str) -> None:
 
 
 def read_latest(runs_dir: Path, kind: str) -> Path | None:
-    """The run directory that `latest_train` or `latest_test`, or else its twin, points to; None if there is none."""
+    """The run directory that `latest_train` or `latest_test` (a link, or its twin) names; None if there is none."""
     pointer = _latest(runs_dir, kind)
     for path in (read_pointer(pointer), pointer):
         if path is not None and path.is_dir():  # the pointer itself may be a directory copied by a link-following tool

@@ -197,6 +197,6 @@ def _tensors_in(content: Any, budget: int) -> Iterator[torch.Tensor]:
 def _check_values(content: Any, sizes: _Sizes) -> None:
     # A tensor of stride 0 can claim any size, and the first operation on it could then use up the memory.
     for tensor in _tensors_in(content, budget=100 * sizes.program):
-        claimed, held = tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes()
-        if claimed > held or held > sizes.largest:
-            raise CheckpointError(f"has a tensor that claims {claimed} bytes, but stores {held}")
+        claimed, stored = tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes()
+        if claimed > stored or stored > sizes.largest:
+            raise CheckpointError(f"has a tensor that claims {claimed} bytes, but stores {stored}")

@@ -1,11 +1,11 @@
 """The meaning of `checkpoint=<selector>`.
 
     resolve_checkpoint("latest", Path("runs"), "Ant")
-    # Selection(run=runs/Ant_train_20250801_095943, file=.../nn/Ant_v7_ep7.pth, pinned=False, follow="newest", note="")
+    # Selection(run=runs/Ant_train_20250801_095943, file=.../nn/Ant_v7_ep7.pth, fixed=False, follow="newest", note="")
 
 | selector | meaning |
 | --- | --- |
-| latest, latest_train | newest checkpoint of the training run that `latest_train` names, or else of the newest run |
+| latest, latest_train | newest checkpoint of the run that `latest_train` names; if there is none, of the newest run |
 | best | best checkpoint of the same run |
 | latest_test | the checkpoint that the latest test used |
 | a run directory, or a unique part of a run's name | newest checkpoint of that run |
@@ -45,7 +45,7 @@ class Selection:
 
     run: Path | None  # None for a lone file
     file: Path
-    pinned: bool  # the user named the file: never replace it by another
+    fixed: bool  # the user named the file: never replace it by another
     follow: str | None  # newest, best or None
     note: str = ""  # what the user should know about the choice
 
@@ -87,7 +87,7 @@ def read_selected(selector: str, runs_dir: Path, task: str | None = None) -> tup
         try:
             return selection, read_checkpoint(selection.file)
         except CheckpointError:
-            if selection.pinned:
+            if selection.fixed:
                 raise
     selection = resolve_checkpoint(selector, runs_dir, task)
     return selection, read_checkpoint(selection.file)
@@ -137,7 +137,7 @@ def _pointed_run(runs_dir: Path, task: str | None) -> tuple[Run | None, str]:
 
 
 def _nothing_in(runs_dir: Path, task: str | None, empty: list[Run]) -> NothingYet:
-    place = runs_dir.absolute()
+    folder = runs_dir.absolute()
     if empty:
         nn = empty[0].nn.absolute()
         files = list_checkpoints(empty[0])
@@ -145,12 +145,12 @@ def _nothing_in(runs_dir: Path, task: str | None, empty: list[Run]) -> NothingYe
         return NothingYet(f"checkpoint=latest: {found}. Wait for the first one, or: {_command(task or empty[0].task)}")
     if latest_dangles(runs_dir, "train"):
         return NothingYet(
-            f"checkpoint=latest: the target of {place / 'latest_train'} does not exist, and {place} has no other "
+            f"checkpoint=latest: the target of {folder / 'latest_train'} does not exist, and {folder} has no other "
             f"training run{_of(task)}. Copy the run that it names to this directory, or: {_command(task)}"
         )
     others = sorted({run.task for run in list_runs(runs_dir, TRAINING_KINDS)})
     known = f" (there are runs of: {', '.join(others)})" if others else ""
-    return NothingYet(f"checkpoint=latest: {place} has no training run{_of(task)}{known}. {_train_first(task)}")
+    return NothingYet(f"checkpoint=latest: {folder} has no training run{_of(task)}{known}. {_train_first(task)}")
 
 
 def _of(task: str | None) -> str:

@@ -50,7 +50,7 @@ class PhysicsConfig:
 
 @dataclass
 class MainKeys:
-    """What is trained or tested, and how."""
+    """The task, the algorithm, the physics, and how they are used."""
 
     task: TaskConfig = MISSING
     train: TrainConfig = MISSING
@@ -238,8 +238,8 @@ class MainKeys:
         example="runsPlot=curves.png",
     )
     runsTag: str = key("rewards/step", "curve to plot, by its TensorBoard name", mode="runs")
-    runsPin: Optional[str] = key(None, "pin a run against deletion, or unpin it if it is pinned", mode="runs")
-    runsDelete: Optional[str] = key(None, "delete a run; a live or pinned run is never deleted", mode="runs")
+    runsPin: Optional[str] = key(None, "protect a run from deletion, or remove its protection", mode="runs")
+    runsDelete: Optional[str] = key(None, "delete a run; a live or protected run is never deleted", mode="runs")
     gate: str = key(
         "auto",
         "gate that may veto actions in continuous training: cost (the task's cost function), lookahead (a copy of "

@@ -152,10 +152,10 @@ class Schema:
         if not right:
             missing = path[len(where) :].lstrip(".").split(".")[0]
             hint = did_you_mean(missing, names).replace("mean ", f"mean {where}." if where else "mean ")
-        place = f"in {where}" if where else "at the root"
+        scope = f"in {where}" if where else "at the root"
         return UserError(
             f"{typed or path}: there is no such key.{hint}\n"
-            f"Allowed {place}: {', '.join(names) or 'nothing'}. All keys: {command('--help')}"
+            f"Allowed {scope}: {', '.join(names) or 'nothing'}. All keys: {command('--help')}"
         )
 
     def right_path(self, path: str, where: str, siblings: Iterable[str]) -> str:

@@ -26,10 +26,10 @@ class OnlineConfig:
         None, "maximum age of an experience to learn from, in time served; null: any", unit="s", above=0
     )
     pending_ttl_s: float = key(
-        120.0, "time that a decision waits for its reward before it is given up", unit="s", above=0
+        120.0, "time that a decision waits for its reward before it is dropped", unit="s", above=0
     )
     pending_capacity: int = key(
-        10_000, "number of decisions that may wait for a reward at once; beyond it, the oldest is given up", low=1
+        10_000, "number of decisions that may wait for a reward at once; beyond it, the oldest is dropped", low=1
     )
     max_streams: int = key(
         64, "number of streams that are served at once, including the simulator's", low=1, high=65536

@@ -1,4 +1,4 @@
-"""What is learned: the keys of `task.*`."""
+"""The task: the keys of `task.*`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class CurriculumConfig:
 
 @dataclass
 class TaskConfig:
-    """What is learned. Each task's yaml sets these keys; `params` has the type of the task's own dataclass."""
+    """The task that is learned. Each task's yaml sets these keys; `params` has the type of the task's own dataclass."""
 
     name: str = key(MISSING, "name of the task")
     num_envs: int = key(MISSING, "number of environments in training if numEnvs is not given", low=1)

@@ -29,7 +29,7 @@ class TrainConfig:
         example="train.algorithm=ppo",
     )
     max_iterations: int = key(1000, "training iterations if maxIterations is not given", low=1)
-    games_to_track: int = key(100, "episodes over which the reported mean reward is taken", low=1)
+    games_to_track: int = key(100, "last episodes over which the mean training return is taken", low=1)
     torch_threads: int = key(
         1, "threads per tensor operation in an update: 2 is faster if two cores are idle, slower if one is busy", low=1
     )

@@ -50,7 +50,7 @@ class PageKeys:
 
 @dataclass
 class VideoKeys:
-    """What is recorded on video."""
+    """Recording of videos."""
 
     videoRecord: bool = key(False, "record a video into the run's videos/; set by config=test_record")
     videoEpisodes: int = key(1, "episodes per video file", low=1)

@@ -8,7 +8,7 @@ times a second; the next message is made only when the page has accepted the las
 server's time, and at least one is sent each second. So a page can distinguish a silent server from a status that is no
 longer refreshed, and shows the age of its numbers in both cases.
 
-`read` and `points` are called on the server's event loop and must return at once; pictures and `control` may block,
+`read` and `points` are called on the server's event loop and must return immediately; pictures and `control` may block,
 because they run in threads.
 """
 
@@ -37,7 +37,7 @@ PICTURE = "picture.js"  # the path from which pages load the task's module
 TICK = 0.25  # s between polls for changes
 BEAT = 1.0  # s after which a page gets a message even if nothing has changed
 CONTROL_S = 5.0  # s within which a request is answered
-MESSAGES = (5.0, 20.0)  # messages a second, and at once: no person clicks faster
+MESSAGES = (5.0, 20.0)  # messages a second, and in a burst: no person clicks faster
 MAX_MESSAGE = 1000  # characters
 MAX_NAME = 256  # characters of a stream's name or a version's label
 READ_ONLY = "this page is read-only (streamReadOnly)"

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 CAPACITY = 600
-PLACES = {
+PATHS = {
     "loss": ("trainer", "loss"),
     "agreement": ("trainer", "agreement"),
     "send_rate": ("decisions", "send_rate"),
@@ -31,7 +31,7 @@ PLACES = {
 """Name of a number in a point -> its path in the status."""
 
 Point = dict[str, Any]
-"""`seq`, `t` in s since 1970, and the numbers of `PLACES`; an unknown number is null."""
+"""`seq`, `t` in s since 1970, and the numbers of `PATHS`; an unknown number is null."""
 
 
 class Points:
@@ -42,18 +42,18 @@ class Points:
         self._kept: tuple[Point, ...] = ()
 
     def add(self, values: Mapping[str, Any]) -> None:
-        """Add a point made of `t` and the numbers of `PLACES`; a missing or non-finite number becomes null.
+        """Add a point made of `t` and the numbers of `PATHS`; a missing or non-finite number becomes null.
 
         Raises:
-            ValueError: a name is neither `t` nor in `PLACES`.
+            ValueError: a name is neither `t` nor in `PATHS`.
         """
-        unknown = set(values) - {"t", *PLACES}
+        unknown = set(values) - {"t", *PATHS}
         if unknown:
-            raise ValueError(f"a point cannot have {sorted(unknown)}. Allowed: t, {', '.join(PLACES)}")
+            raise ValueError(f"a point cannot have {sorted(unknown)}. Allowed: t, {', '.join(PATHS)}")
         kept = self._kept
         seq = kept[-1]["seq"] + 1 if kept else 1
         point = {"seq": seq, "t": round(values.get("t", time.time()), 2)}
-        point |= {name: _finite(values.get(name)) for name in PLACES}
+        point |= {name: _finite(values.get(name)) for name in PATHS}
         room = self.capacity - 1
         self._kept = (*kept[max(0, len(kept) - room) :], point)
 
@@ -68,13 +68,13 @@ class Points:
 def point_of(status: Mapping[str, Any]) -> Point:
     """Make a point from a status."""
     point: Point = {} if status.get("now") is None else {"t": status["now"]}
-    return point | {name: look_up(status, place) for name, place in PLACES.items()}
+    return point | {name: look_up(status, path) for name, path in PATHS.items()}
 
 
-def look_up(status: Mapping[str, Any], place: tuple[str, ...]) -> Any:
+def look_up(status: Mapping[str, Any], path: tuple[str, ...]) -> Any:
     """Return the value at a path of the status; None if there is none."""
     found: Any = status
-    for name in place:
+    for name in path:
         found = found.get(name) if isinstance(found, Mapping) else None
     return found
 

@@ -6,9 +6,9 @@
         asked.answer([decide(request) for request in asked.requests])
     (decision,) = future.result(timeout=5)
 
-The inbox holds at most `capacity` requests; beyond that, `ask` raises Busy at once. `take` returns as soon as a request
-has arrived. Each future is answered exactly once: by the decision loop, or by `close`, even if the loop has taken the
-request and then ended. A future cannot be cancelled, so a client that disconnects has no effect on it.
+The inbox holds at most `capacity` requests; beyond that, `ask` raises Busy immediately. `take` returns as soon as a
+request has arrived. Each future is answered exactly once: by the decision loop, or by `close`, even if the loop has
+taken the request and then ended. A future cannot be cancelled, so a client that disconnects has no effect on it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 
 from livegym.online.stream_requests import Answer, Request
-from livegym.utils.locks import held
+from livegym.utils.locks import locked
 
 CAPACITY = 4096
 """Requests that may wait at once."""
@@ -85,7 +85,7 @@ class Inbox:
         """
         asked = Asked(requests)
         asked.future.set_running_or_notify_cancel()  # from here on it cannot be cancelled
-        with held(self._changed, "the inbox"):
+        with locked(self._changed, "the inbox"):
             if self._closed:
                 raise Closed("this server is stopping")
             if self._count + len(requests) > self.capacity:
@@ -101,7 +101,7 @@ class Inbox:
     def take(self, timeout: float) -> list[Asked]:
         """Wait for requests and return all of them, oldest first; an empty list after `timeout` s, or once closed."""
         until = time.monotonic() + timeout
-        with held(self._changed, "the inbox"):
+        with locked(self._changed, "the inbox"):
             while not self._waiting and not self._closed:
                 left = until - time.monotonic()
                 if left <= 0 or not self._changed.wait(left):
@@ -114,11 +114,11 @@ class Inbox:
 
     def close(self) -> None:
         """Fail all unanswered requests and refuse new ones. Any thread may call it, more than once."""
-        with held(self._changed, "the inbox"):
+        with locked(self._changed, "the inbox"):
             self._closed = True
             left = [*self._taken, *self._waiting]
             self._taken, self._count = [], 0
             self._waiting.clear()
             self._changed.notify_all()
-        for asked in left:  # outside the lock, because a callback of the future may call `ask` at once
+        for asked in left:  # outside the lock, because a callback of the future may call `ask` immediately
             asked.fail(Closed("this server stopped before it answered"))

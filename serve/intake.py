@@ -63,8 +63,8 @@ class Intake:
         try:
             return self._inbox.ask(message.requests)
         except Busy as error:
-            message = f"The server is busy: {error}. Nothing was accepted; resend it in {RETRY_S:g} s."
-            raise MessageRefused("busy", message, RETRY_S) from None
+            text = f"The server is busy: {error}. Nothing was accepted; resend it in {RETRY_S:g} s."
+            raise MessageRefused("busy", text, RETRY_S) from None
         except Closed:
             raise _closing() from None
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from livegym.rl.scalars import ScalarWriter
 from livegym.serve.history import look_up
-from livegym.utils.locks import held
+from livegym.utils.locks import locked
 from livegym.web.metrics import Reading
 
 PREFIX = "livegym_online_"
@@ -36,15 +36,15 @@ MS = 1e-3
 
 @dataclass(frozen=True)
 class Number:
-    """One number of the status. If the last part of its place is `*`, it stands for all numbers at that place."""
+    """One number of the status. If the last part of its path is `*`, it stands for all numbers at that path."""
 
-    place: str  # path in the status, parts joined by dots
+    path: str  # path in the status, parts joined by dots
     name: str  # name in /metrics, without the prefix; a name that ends in _total is a counter
     tag: str | None  # tag in TensorBoard, without `online/`; None: no curve
     unit: str
     meaning: str
     label: str | None = None  # name of the label that distinguishes the numbers of one name
-    value: str | None = None  # value of the label, unless the place ends in `*`
+    value: str | None = None  # value of the label, unless the path ends in `*`
     scale: float = 1.0  # factor from the status to /metrics: Prometheus uses seconds
     group: str = ""  # common meaning of the numbers of one name, if there are several
 
@@ -54,8 +54,8 @@ class Number:
         return "counter" if self.name.endswith("_total") else "gauge"
 
     def detect(self, status: Mapping[str, Any]) -> Iterator[tuple[str | None, float | None]]:
-        """Yield (value of the label, number or None) for each number at the place."""
-        *parents, last = self.place.split(".")
+        """Yield (value of the label, number or None) for each number at the path."""
+        *parents, last = self.path.split(".")
         if last != "*":
             yield self.value, _number(look_up(status, (*parents, last)))
             return
@@ -65,9 +65,9 @@ class Number:
 
 
 def _latency(of: str, which: str) -> Number:
-    place, name = f"decisions.latency_ms.{of}", "decision_latency_seconds"
+    path, name = f"decisions.latency_ms.{of}", "decision_latency_seconds"
     group = "time from an observation's arrival to its answer, over the last decisions"
-    return Number(place, name, f"latency_ms/{of}", "ms (/metrics: s)", f"{which} {group}", "of", of, MS, group)
+    return Number(path, name, f"latency_ms/{of}", "ms (/metrics: s)", f"{which} {group}", "of", of, MS, group)
 
 
 def _verdict(key: str, meaning: str) -> Number:
@@ -204,7 +204,7 @@ class Readings:
         """Return the current readings."""
         status = self._read()
         found: dict[str, tuple[Number, list[tuple[dict[str, str], float]]]] = {}
-        with held(self._lock, "the last counts"):
+        with locked(self._lock, "the last counts"):
             for number in NUMBERS:
                 samples = found.setdefault(number.name, (number, []))[1]
                 samples += self._samples(number, status)
@@ -265,8 +265,8 @@ class Curves:
         self._writer.close()
 
     def _add(self, number: Number, tag: str, status: Mapping[str, Any]) -> None:
-        place = ("trainer", "training_steps") if number.place.startswith("trainer.") else ("buffer", "added")
-        step = _number(look_up(status, place))
+        path = ("trainer", "training_steps") if number.path.startswith("trainer.") else ("buffer", "added")
+        step = _number(look_up(status, path))
         for key, value in number.detect(status):
             name = "online/" + tag.replace("*", key or "")
             if step is not None and value is not None and self._last.get(name) != (int(step), value):
@@ -288,5 +288,5 @@ def table() -> str:
     for number in NUMBERS:
         label = "" if number.label is None else f'{{{number.label}="{number.value or "..."}"}}'
         tag = "" if number.tag is None else f"`online/{number.tag}`"
-        lines.append(f"| `{number.place}` | `{number.name}{label}` | {tag} | {number.unit} | {number.meaning} |")
+        lines.append(f"| `{number.path}` | `{number.name}{label}` | {tag} | {number.unit} | {number.meaning} |")
     return "\n".join(lines) + "\n"

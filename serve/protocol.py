@@ -134,40 +134,40 @@ class Reader:
     def _explained(self, errors: list[ErrorDetails]) -> MessageRefused:
         """Return the refusal for the first error that pydantic found."""
         error = errors[0]
-        kind, place = error["type"], list(error["loc"])
-        if place and place[0] in ("observe", "reward"):  # the type of the message, not a field
-            place = place[1:]
-        where = ".".join(map(str, place)) or "message"
+        kind, location = error["type"], list(error["loc"])
+        if location and location[0] in ("observe", "reward"):  # the type of the message, not a field
+            location = location[1:]
+        where = ".".join(map(str, location)) or "message"
         given = _shown(error["input"])
         if kind == "json_invalid":
             return _refused("malformed", "message", "text", f"JSON ({error['ctx']['error']})")
         if kind in ("union_tag_not_found", "union_tag_invalid"):
             tag = error.get("ctx", {}).get("tag")
             return _refused("malformed", "type", "nothing" if tag is None else _shown(tag), '"observe" or "reward"')
-        if not place or place == ["v"]:
-            wanted = str(VERSION) if place else "an object"
+        if not location or location == ["v"]:
+            wanted = str(VERSION) if location else "an object"
             return _refused("malformed", where, "nothing" if kind == "missing" else given, wanted)
         if kind == "missing":
-            other = {"raw": "obs", "obs": "raw"}.get(str(place[-1]))
+            other = {"raw": "obs", "obs": "raw"}.get(str(location[-1]))
             if any(e["type"] == "extra_forbidden" and e["loc"][-1] == other for e in errors):
-                return _refused("invalid", where, other or "", f"{place[-1]}, which this task takes")
+                return _refused("invalid", where, other or "", f"{location[-1]}, which this task takes")
             return _refused("invalid", where, "nothing", "a value")
         if kind == "extra_forbidden":
-            names = self._names.get(next((p for p in reversed(place[:-1]) if isinstance(p, str)), ""), [])
-            near = did_you_mean(str(place[-1]), names).strip()
+            names = self._names.get(next((p for p in reversed(location[:-1]) if isinstance(p, str)), ""), [])
+            near = did_you_mean(str(location[-1]), names).strip()
             return _refused("invalid", where, "an unknown field", f"one of {', '.join(names)}", near)
-        if place in (["observations"], ["rewards"]) and kind == "too_long":
+        if location in (["observations"], ["rewards"]) and kind == "too_long":
             return _refused("oversized", where, given, f"1 to {MAX_ITEMS}", "Send several messages.")
-        return _refused("invalid", where, given, self._expected(error, place))
+        return _refused("invalid", where, given, self._expected(error, location))
 
-    def _expected(self, error: ErrorDetails, place: list[int | str]) -> str:
+    def _expected(self, error: ErrorDetails, location: list[int | str]) -> str:
         kind, raw = error["type"], self.description.raw_fields
-        field = raw.get(str(place[3])) if len(place) > 3 and place[2] == "raw" else None
+        field = raw.get(str(location[3])) if len(location) > 3 and location[2] == "raw" else None
         if field is not None and (kind in ("too_short", "too_long", "list_type", "float_type")):
             return f"{_shape(field.shape)}, shape {list(field.shape)}"
         if field is not None and kind != "finite_number":
             return f"a number from {field.low:g} to {field.high:g}"
-        if place[2:3] == ["obs"] and len(place) == 3:
+        if location[2:3] == ["obs"] and len(location) == 3:
             return f"a list of {self.description.spec.obs_width} numbers"
         if kind == "string_pattern_mismatch":
             return f"letters, digits, '_', '.' and '-', at most 64 ({NAME})"
@@ -222,9 +222,9 @@ def _repeated(names: list[str]) -> str | None:
     return next((name for i, name in enumerate(names) if name in names[:i]), None)
 
 
-def _names_in(schema: type[BaseModel], place: str = "") -> dict[str, list[str]]:
+def _names_in(schema: type[BaseModel], location: str = "") -> dict[str, list[str]]:
     """Return, for each field that holds objects, the field names that these may have; '' stands for the message."""
-    found = {place: [field.alias or name for name, field in schema.model_fields.items()]}
+    found = {location: [field.alias or name for name, field in schema.model_fields.items()]}
     for name, field in schema.model_fields.items():
         inner = getattr(field.annotation, "__args__", (field.annotation,))[0]
         if isinstance(inner, type) and issubclass(inner, BaseModel):

@@ -26,7 +26,7 @@ from livegym.live.transition import SwapRule
 from livegym.online.decider import Decider, StreamSlots
 from livegym.online.experience import Layout
 from livegym.online.gates import GateAdapter, gate_of, layout_of, make_gate
-from livegym.online.saving import CheckpointKeeper
+from livegym.online.saving import CheckpointWriter
 from livegym.online.service import Service
 from livegym.online.service_state import ServiceState
 from livegym.play.watch import Watcher
@@ -80,8 +80,8 @@ def run_continuous(config: SettledConfig, provenance: Provenance, stop: StopFlag
     torch.set_num_threads(1)  # a forward pass has few rows; more threads would contend with the trainer
     count = config.numEnvs if config.simulator == "builtin" else 1
     env = make_env(config.task, config.sim, config.physics, count, config.seed)
-    with contextlib.ExitStack() as ends:
-        ends.callback(env.sim.close)
+    with contextlib.ExitStack() as resources:
+        resources.callback(env.sim.close)
         if config.simulator == "external":
             check_external(env)
         _check(config, env)
@@ -90,9 +90,9 @@ def run_continuous(config: SettledConfig, provenance: Provenance, stop: StopFlag
             log.info("stopped before the run was created.")
             return 0
         if config.resume and parent is not None and parent.run is not None:
-            run, memory = _resume(plan, parent.run, ends)
+            run, memory = _resume(plan, parent.run, resources)
         else:
-            run, memory = _begin(plan, provenance, parent, ends)
+            run, memory = _begin(plan, provenance, parent, resources)
         return _serve(plan, run, memory, stop)
 
 
@@ -149,7 +149,7 @@ def _check(config: SettledConfig, env: Env) -> None:
     algorithm_of(config.train).actor_critic(spec_of(env), config.train)
     if config.swap == "reset":
         raise UserError(
-            "swap=reset: a live stream may have no episodes, and would then keep the old weights for ever. "
+            "swap=reset: a live stream may have no episodes, and would then keep the old weights forever. "
             "Allowed in config=continuous: now, blend"
         )
     speed = config.playSpeed if config.simulator == "builtin" and config.playSpeed else 1.0
@@ -183,17 +183,17 @@ def first_state(config: SettledConfig, spec: PolicySpec, parent: Parent | None) 
     return learner.state()
 
 
-def _resume(plan: _Plan, run: Run, ends: contextlib.ExitStack) -> tuple[Run, ServiceState]:
+def _resume(plan: _Plan, run: Run, resources: contextlib.ExitStack) -> tuple[Run, ServiceState]:
     """Open an existing run and lock it until the end. Raises UserError if another process has the lock."""
-    ends.enter_context(RunLock(run))
-    ends.enter_context(file_log(run.log_file))
+    resources.enter_context(RunLock(run))
+    resources.enter_context(file_log(run.log_file))
     clean_temporaries(run.nn)
     log.info("resuming %s", run.path)
     return run, ServiceState(run, plan.layout, plan.config.online)
 
 
 def _begin(
-    plan: _Plan, provenance: Provenance, parent: Parent | None, ends: contextlib.ExitStack
+    plan: _Plan, provenance: Provenance, parent: Parent | None, resources: contextlib.ExitStack
 ) -> tuple[Run, ServiceState]:
     """Create a run with its buffer and a first checkpoint, and lock it until the end.
 
@@ -204,16 +204,17 @@ def _begin(
     run = begin_run(Path(config.runsDir), config.task.name, "continuous", provenance)
     try:
         memory = ServiceState(run, plan.layout, config.online)
-        keeper = CheckpointKeeper(run, spec, as_dict(config), saved=0, best=None)
-        if not keeper.save(first, version=1, trainings=0, added=0, score=None):
+        checkpoints = CheckpointWriter(run, spec, as_dict(config), saved=0, best=None)
+        if not checkpoints.save(first, version=1, trainings=0, added=0, score=None):
             raise UserError(
-                f"{run.path}: {keeper.trouble}. Free disk space, or choose another directory: runsDir=...", exit_code=1
+                f"{run.path}: {checkpoints.problem}. Free disk space, or choose another directory: runsDir=...",
+                exit_code=1,
             )
     except UserError:
         shutil.rmtree(run.path, ignore_errors=True)
         raise
-    ends.enter_context(RunLock(run))
-    ends.enter_context(file_log(run.log_file))
+    resources.enter_context(RunLock(run))
+    resources.enter_context(file_log(run.log_file))
     if parent is not None:
         origin = {"file": str(parent.file.absolute()), "run_id": parent.run.run_id if parent.run else None}
         atomic_write_text(run.parent_file, strict_json({**origin, "version": parent.version}))
@@ -242,8 +243,8 @@ def _serve(plan: _Plan, run: Run, memory: ServiceState, stop: StopFlag) -> int:
     slots = max(online.max_streams, env.num_envs)
     own = streams_of(env) if config.simulator == "builtin" else []
     address, inbox = address_of(config), Inbox()
-    with contextlib.ExitStack() as ends:
-        ends.callback(lambda: memory.save(without=frozenset(own)))
+    with contextlib.ExitStack() as resources:
+        resources.callback(lambda: memory.save(without=frozenset(own)))
         live = live_policy(run, lambda: plan.policy(slots), plan.rule, config.seed)
         watcher = Watcher(live, plan.source(run), queue.SimpleQueue())
         decider = Decider(live, plan.adapter, StreamSlots(slots, online.pending_ttl_s), plan.spec)
@@ -256,13 +257,13 @@ def _serve(plan: _Plan, run: Run, memory: ServiceState, stop: StopFlag) -> int:
         log.info("continuous training of %s, gate %s; %s", facts["task"], facts["gate"], run.path)
         pictures, control = pictures_of(env.task, service.tally), control_of(live, watchdog)
         dashboard = Dashboard(status.reading, loop.points.since, pictures, control, address.access)
-        ends.enter_context(served(address, api, dashboard, status.reading))
-        ends.callback(inbox.close)
+        resources.enter_context(served(address, api, dashboard, status.reading))
+        resources.callback(inbox.close)
         watchdog.start()
-        ends.callback(watchdog.stop)
-        ends.enter_context(watcher)
+        resources.callback(watchdog.stop)
+        resources.enter_context(watcher)
         curves = Curves(run.summaries, max(service.writer.added, live.newest.epoch))
-        loop.run(stop, ends.enter_context(contextlib.closing(curves)))
+        loop.run(stop, resources.enter_context(contextlib.closing(curves)))
     _report(run, service)
     return 0
 

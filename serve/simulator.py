@@ -56,11 +56,11 @@ class BuiltIn:
         """Make one control step of every environment."""
         env, service = self.env, self.service
         adapter = service.decider.adapter
-        seen = adapter.sees(env) if adapter is not None else self._nothing
+        gate_obs = adapter.observe(env) if adapter is not None else self._nothing
         obs = self._obs["policy"].cpu().numpy()
         raw = raw_rows(env) if isinstance(env.task, StreamTask) else None
         observations = [
-            StreamObservation(stream, obs[i], seen[i], None if raw is None else raw[i])
+            StreamObservation(stream, obs[i], gate_obs[i], None if raw is None else raw[i])
             for i, stream in enumerate(self.streams)
         ]
         start = time.perf_counter()
@@ -74,9 +74,9 @@ class BuiltIn:
     def _action(self, made: list[Experience]) -> torch.Tensor:
         action = self.env.zero_action()
         rows = np.stack([decision.executed for decision in made])
-        done = torch.tensor([not decision.held for decision in made], device=action.device)
+        unblocked = torch.tensor([not decision.held for decision in made], device=action.device)
         executed = torch.from_numpy(rows).to(action).reshape(action.shape)
-        action[done] = executed[done]
+        action[unblocked] = executed[unblocked]
         return action
 
     def _complete(self, made: list[Experience], step: Step) -> None:

@@ -22,7 +22,7 @@ from livegym.weights.candidate import Candidate
 LATENCIES = 2000  # last decisions whose latencies are kept
 STREAMS_SHOWN = 100
 RATE_S = 60.0  # s over which the decision rate is computed: some streams ask only four times a minute
-UNKNOWN = {number.place.removeprefix("trainer."): None for number in NUMBERS if number.place.startswith("trainer.")}
+UNKNOWN = {number.path.removeprefix("trainer."): None for number in NUMBERS if number.path.startswith("trainer.")}
 """The trainer's numbers before it has reported any: all are unknown."""
 
 

@@ -38,10 +38,10 @@ log = logging.getLogger(__name__)
 
 POLL_S = 0.1  # s between polls of process and heartbeat
 WITHIN = 600.0  # s in which restarts are counted
-PAUSE = 1.0  # s before a restart, doubled by each one of the last ten minutes
+PAUSE = 1.0  # s before a restart; doubled for each restart in the last ten minutes
 LONGEST_PAUSE = 30.0
 CLOSING = 15.0  # s that a trainer gets to save and end
-STARTING = 60.0  # s until the first heartbeat, at most; the trainer loads its libraries first
+STARTING = 60.0  # s, the longest time to the first heartbeat: the trainer loads its libraries first
 LINE = 65536  # bytes of one read
 LOGGED = re.compile(r"\d\d:\d\d:\d\d (DEBUG|INFO|WARNING|ERROR|CRITICAL) (.*)")  # a line that `utils.log` wrote
 MOMENTARY = ("loss", "entropy", "training_steps_per_second", "training_utilization", "agreement")
@@ -89,12 +89,14 @@ class Watchdog:
         self._thread.start()
 
     def start_again(self) -> None:
-        """Start another trainer after the last one was given up; the count of restarts begins anew.
+        """Start another trainer after the watchdog has given up; the count of restarts begins again at 0.
 
-        Raises UserError if the trainer was not given up.
+        Raises UserError if the watchdog has not given up.
         """
         if self._state != "given up":
-            raise UserError(f"the trainer is {self._state}: only a trainer that was given up can be started by hand")
+            raise UserError(
+                f"the trainer is {self._state}: another one can be started by hand only after the watchdog has given up"
+            )
         self._again.set()
 
     def stop(self) -> None:
@@ -116,10 +118,10 @@ class Watchdog:
 
     def _watch(self) -> None:
         while not self._end.is_set():
-            if not attempt("supervising the trainer", self._look):
+            if not attempt("supervising the trainer", self._poll):
                 self._end.wait(PAUSE)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         self._listen(POLL_S)
         process = self._process
         if self._state == "given up" and self._again.is_set():
@@ -232,7 +234,7 @@ class Watchdog:
 
 
 def _pass_on(output: IO[str]) -> None:
-    """Log the trainer's output, to its end: a trainer whose pipe is full would block for ever."""
+    """Log the trainer's output, to its end: a trainer whose pipe is full would block forever."""
     level = logging.INFO
     with output as lines:
         for line in lines:

@@ -21,7 +21,7 @@ from livegym.sim import model as mj
 from livegym.sim.base import APPLIED, FORCE_FIELDS, Snapshot
 from livegym.sim.model import MjcfModel, Needs, known
 from livegym.sim.named import Named
-from livegym.sim.randomize import COMPANIONS, needs_set_const, write_companions
+from livegym.sim.randomize import DEPENDENT, needs_set_const, write_dependent
 from livegym.utils.errors import did_you_mean
 
 
@@ -146,7 +146,7 @@ class Engine(Named):
     def randomize(self, field: str) -> Tensor:
         if not self.fields:
             raise RuntimeError("randomize() came before start(): there are no environments yet. Call start() first")
-        for name in (field, *COMPANIONS.get(field, ())):
+        for name in (field, *DEPENDENT.get(field, ())):
             self._expand_once(name)
         self.asked.add(field)
         return self.model_fields[field]
@@ -166,7 +166,7 @@ class Engine(Named):
     def apply_randomization(self, env_ids: Tensor) -> None:
         ids = self._ids(env_ids)
         values = {name: tensor.numpy() for name, tensor in self.model_fields.items()}
-        write_companions(self.world.model, values, self.asked, ids)
+        write_dependent(self.world.model, values, self.asked, ids)
         self._take_over(ids)
 
     def _take_over(self, ids: np.ndarray) -> None:

@@ -63,7 +63,7 @@ Contact = tuple[str, "str | None"]
 
 @dataclass
 class Needs:
-    """What will be read from a simulator, as collected by `require` and `require_contact`."""
+    """The names and fields that will be read from a simulator, as collected by `require` and `require_contact`."""
 
     fields: set[str] = field(default_factory=set)
     sensors: list[str] = field(default_factory=list)  # names in the user's model

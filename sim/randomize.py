@@ -1,6 +1,6 @@
-"""Update what depends on model fields that differ between environments.
+"""Updates the model fields that depend on fields which differ between environments.
 
-MuJoCo's mj_setConst derives most of it, among others the bounding volumes (`geom_rbound`, `geom_aabb`, `bvh_aabb`) by
+MuJoCo's mj_setConst derives most of it, including the bounding volumes (`geom_rbound`, `geom_aabb`, `bvh_aabb`) by
 which collisions are found. Without them, a geom with a new `geom_size` rests at the wrong height or falls through
 others. It costs a forward pass, so it runs only if a field that it reads was randomised. It does not derive inertia.
 For a given shape, inertia is proportional to the mass, so it is scaled here if only the mass is randomised.
@@ -14,11 +14,11 @@ import mujoco
 import numpy as np
 
 # field -> fields that are written together with it, unless they are randomised themselves
-COMPANIONS = {"body_mass": ("body_inertia",)}
+DEPENDENT = {"body_mass": ("body_inertia",)}
 
 
-def write_companions(model: mujoco.MjModel, values: Mapping[str, np.ndarray], asked: set[str], ids: np.ndarray) -> None:
-    """Update the companions of the randomised fields `values`, name -> (N, ...), in environments `ids`.
+def write_dependent(model: mujoco.MjModel, values: Mapping[str, np.ndarray], asked: set[str], ids: np.ndarray) -> None:
+    """Update the fields that depend on randomised fields `values`, name -> (N, ...), in environments `ids`.
 
     `asked` names the fields that the caller randomises itself; they stay as the caller wrote them.
     """

@@ -1,4 +1,4 @@
-"""What is learned: the Task contract (`base`), the order of a step (`env`), and one module for each task.
+"""The tasks: the Task contract (`base`), the order of a step (`env`), and one module for each task.
 
     TASKS["Ant"]          # the class; its module is imported now
     list(TASKS)           # the names, livegym's and those of outside projects; nothing is imported

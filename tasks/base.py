@@ -75,7 +75,7 @@ ActionSpec = Union[Box, Discrete, MultiDiscrete]
 
 
 class Task(ABC):
-    """What is learned, as a few short methods over (N, ...) float32 tensors.
+    """A task to learn, as a few short methods over (N, ...) float32 tensors.
 
     `state` is the simulator: its fields are the typed view of the world. For what it must remember between steps (a
     cooldown, the last position), a task allocates a `buffer()`, so that snapshots and resumed runs contain it.
@@ -107,7 +107,7 @@ class Task(ABC):
         self.params = params
 
     def state_dict(self, env_ids: Tensor) -> dict[str, Tensor]:
-        """What the task remembers about environments (n,): buffer -> (n, ...)."""
+        """The task's memory of environments (n,): buffer -> (n, ...)."""
         return rows_of(self.buffers, env_ids)
 
     def load_state_dict(self, state: Mapping[str, Tensor], env_ids: Tensor) -> None:
@@ -119,12 +119,12 @@ class Task(ABC):
 
         Only reasons that end episodes count; if several hold, the first one counts, as in `Env`.
         """
-        ends = success = torch.zeros_like(next(iter(reasons.values())))
+        terminated = success = torch.zeros_like(next(iter(reasons.values())))
         for name in self.active_reasons:
             if name == self.success_reason:
-                success = reasons[name] & ~ends
-            ends = ends | reasons[name]
-        return success.float(), (ends & ~success).float()
+                success = reasons[name] & ~terminated
+            terminated = terminated | reasons[name]
+        return success.float(), (terminated & ~success).float()
 
     @property
     @abstractmethod

@@ -202,10 +202,10 @@ class Env:
         reasons = table[ended_ids].int().argmax(1)  # the first that holds
         metrics = {n: v[ended_ids] for n, v in self.task.episode_metrics(self.sim).items()}
         sound = ~table[ended_ids, 0]  # metrics of a non-finite state mean nothing
-        ends = self.stats.end(ended_ids, self.episode_length[ended_ids], reasons, metrics, sound)
-        self._judge(ends)
+        episodes = self.stats.end(ended_ids, self.episode_length[ended_ids], reasons, metrics, sound)
+        self._judge(episodes)
         self._reset_envs(ended_ids)
-        return Step(self._renewed(final_obs, ended_ids), reward, terminated, truncated, final_obs, ends, weighted)
+        return Step(self._renewed(final_obs, ended_ids), reward, terminated, truncated, final_obs, episodes, weighted)
 
     def drain_report(self) -> EpisodeSummary:
         """Statistics since the last call."""
@@ -261,17 +261,17 @@ class Env:
             raise ValueError(f"a state of {n} environments does not fit {len(ids)} of {self.num_envs}")
         return ids
 
-    def _judge(self, ends: FinishedEpisodes) -> None:
+    def _judge(self, episodes: FinishedEpisodes) -> None:
         """Report finished episodes to the curriculum; a new level changes the task's parameters."""
         if self.success_reason is not None:
-            success = ends.reasons == self.reasons.names.index(self.success_reason)
-            if self.curriculum.ended(ends.env_ids, success):
+            success = episodes.reasons == self.reasons.names.index(self.success_reason)
+            if self.curriculum.ended(episodes.env_ids, success):
                 self.task.go_by(self.curriculum.params())
 
     def set_level(self, level: float) -> None:
         """Set the curriculum's level, 0 to 1; this does nothing without a curriculum.
 
-        Parameters change from the next step on, also in unfinished episodes; start states and drawn values change from
+        Parameters change from the next step on, even in unfinished episodes; start states and drawn values change from
         the next reset on.
         """
         self.curriculum.set_level(level)

@@ -48,9 +48,9 @@ def check_fits(state: Mapping[str, Any], here: Mapping[str, Any]) -> None:
     if state["model"] != here["model"]:
         raise ValueError("the state belongs to another model: the MJCF has changed since, or physics= differs")
     for part in ("task", "env"):
-        theirs, mine = _row_shapes(state[part]), _row_shapes(here[part])
-        if theirs != mine:
-            raise ValueError(f"the state does not fit: its {part} buffers are {theirs}, here they are {mine}")
+        saved, own = _row_shapes(state[part]), _row_shapes(here[part])
+        if saved != own:
+            raise ValueError(f"the state does not fit: its {part} buffers are {saved}, here they are {own}")
 
 
 def _row_shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:

@@ -93,11 +93,11 @@ class Observations:
     ) -> dict[str, Tensor]:
         groups = {}
         for group, names in self.layout.groups.items():
-            parts = [self._seen(name, now, rows) if group == POLICY else blocks[name] for name in names]
+            parts = [self._delayed(name, now, rows) if group == POLICY else blocks[name] for name in names]
             groups[group] = torch.cat(parts, dim=1)
         return groups
 
-    def _seen(self, name: str, now: Mapping[str, Tensor], rows: Tensor | slice) -> Tensor:
+    def _delayed(self, name: str, now: Mapping[str, Tensor], rows: Tensor | slice) -> Tensor:
         if name not in self.past:
             return now[name]
         return self.past[name].last(self.history.get(name, 1), self.delay.get(name, 0))[rows]

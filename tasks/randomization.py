@@ -162,10 +162,10 @@ class Inertia:
 
 def _refuse_twice(terms: list[Term]) -> None:
     """Raises UserError if two entries set the same quantity of an object: the second would overwrite the first."""
-    seen: dict[tuple[str, str], str] = {}
+    drawn_by: dict[tuple[str, str], str] = {}
     for term in terms:
         for name in term.objects:
-            other = seen.setdefault((term.config.what, name), term.path)
+            other = drawn_by.setdefault((term.config.what, name), term.path)
             if other != term.path:
                 raise UserError(
                     f"{term.path}: {term.config.what} {f'of {name} ' if name else ''}is already drawn by {other}. "

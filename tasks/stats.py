@@ -26,7 +26,7 @@ class FinishedEpisodes:
 
 @dataclass
 class EpisodeSummary:
-    """What happened since the last drain. Means are None if there was nothing to average."""
+    """Statistics since the last drain. Means are None if there was nothing to average."""
 
     steps: int = 0
     episodes: int = 0
@@ -95,13 +95,13 @@ class EpisodeStats:
             self._metric_sums[index] += metrics[name][sound].double().sum().cpu()
         self._metric_episodes += int(sound.sum())
         terms = self.episode_terms[env_ids].cpu()
-        ends = FinishedEpisodes(env_ids.cpu(), terms.sum(1), lengths.cpu(), reasons.cpu())
+        episodes = FinishedEpisodes(env_ids.cpu(), terms.sum(1), lengths.cpu(), reasons.cpu())
         self.episode_terms[env_ids] = 0.0
         self._ended_terms += terms.sum(0)
-        self._reason_counts += torch.bincount(ends.reasons, minlength=len(self.reason_names))
+        self._reason_counts += torch.bincount(episodes.reasons, minlength=len(self.reason_names))
         self._episodes += len(env_ids)
-        self._length_sum += int(ends.lengths.sum())
-        return ends
+        self._length_sum += int(episodes.lengths.sum())
+        return episodes
 
     def drain(self, unstable: int) -> EpisodeSummary:
         """Return the report since the last drain, and reset the sums."""

@@ -46,7 +46,7 @@ class RawField:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What to expect of n actions before they are applied."""
+    """The expected outcome of n actions, before they are applied."""
 
     terms: dict[str, Tensor]  # name -> (n,), expected values of the terms of `stream_reward`, unweighted
     possible: Tensor  # (n,) bool: the action can be applied and would do something
@@ -59,7 +59,7 @@ class StreamTask(Task):
 
     own_dynamics = True
     picture_script: str | None = None
-    """The JavaScript module that draws `picture` on the dashboard; None: there are no pictures.
+    """The JavaScript module that draws `picture` on the dashboard; None if there are no pictures.
 
     The path is relative to the folder of the task's own module, and must stay inside that folder. docs/new-stream.md
     describes what the module exports.
@@ -71,7 +71,7 @@ class StreamTask(Task):
 
     @abstractmethod
     def raw(self, state: Simulator) -> dict[str, Tensor]:
-        """What an outside source would send now: name -> (N, *shape) float32, read-only."""
+        """The raw observation that an outside source would send now: name -> (N, *shape) float32, read-only."""
 
     @abstractmethod
     def features(self, raw: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -90,8 +90,8 @@ class ObservationLayout:
         for name, value in blocks.items():
             check_shape("observation block", name, value, num_envs, dims=2)
         widths = {name: value.shape[1] for name, value in blocks.items()}
-        seen = {g: tuple(names) for g, names in groups.items() if names and g != "unused"}
-        return cls(widths, seen, dict(history))
+        observed = {g: tuple(names) for g, names in groups.items() if names and g != "unused"}
+        return cls(widths, observed, dict(history))
 
     def width(self, group: str) -> int:
         """Columns of a group; 0 if it has no blocks."""

@@ -61,7 +61,7 @@ class FakeLoop:
         self.streams: dict[str, Stream] = {}
         self.decided: dict[int, float] = {}  # decision -> its action
         self.rewards: dict[int, float] = {}  # decision -> its reward
-        self.ends: list[tuple[bool, bool]] = []  # done and truncated of the last observations of episodes
+        self.ended_episodes: list[tuple[bool, bool]] = []  # done and truncated of the last observations of episodes
         self.batches: list[int] = []  # requests that came together
         self.go = threading.Event()  # cleared: the thread thinks
         self.go.set()
@@ -90,29 +90,29 @@ class FakeLoop:
         except Refusal as refusal:
             return refusal
 
-    def _decide(self, seen: Observed) -> Decision | None:
-        if seen.stream not in self.streams and len(self.streams) >= self.max_streams:
+    def _decide(self, observed: Observed) -> Decision | None:
+        if observed.stream not in self.streams and len(self.streams) >= self.max_streams:
             raise Refusal("too_many_streams", f"{self.max_streams} streams are served")
-        stream = self.streams.setdefault(seen.stream, Stream())
-        if seen.sequence is not None and seen.sequence <= stream.sequence:
-            if seen.sequence == stream.sequence:
+        stream = self.streams.setdefault(observed.stream, Stream())
+        if observed.sequence is not None and observed.sequence <= stream.sequence:
+            if observed.sequence == stream.sequence:
                 return stream.answer
-            raise Refusal("out_of_order", f"sequence {seen.sequence} after {stream.sequence}")
+            raise Refusal("out_of_order", f"sequence {observed.sequence} after {stream.sequence}")
         previous = None
-        if seen.reward is not None and stream.answer is not None:
-            previous = self._join(stream, stream.answer.decision, seen.reward)
-        stream.sequence = stream.sequence if seen.sequence is None else seen.sequence
-        self.ends += [(seen.done, seen.truncated)] if seen.ends else []
-        stream.answer = None if seen.ends else self._decision(seen, previous)
-        stream.open += [] if seen.ends else [stream.answer.decision]
+        if observed.reward is not None and stream.answer is not None:
+            previous = self._join(stream, stream.answer.decision, observed.reward)
+        stream.sequence = stream.sequence if observed.sequence is None else observed.sequence
+        self.ended_episodes += [(observed.done, observed.truncated)] if observed.ended_episodes else []
+        stream.answer = None if observed.ended_episodes else self._decision(observed, previous)
+        stream.open += [] if observed.ended_episodes else [stream.answer.decision]
         return stream.answer
 
-    def _decision(self, seen: Observed, previous: str | None) -> Decision:
-        row = seen.obs if seen.obs is not None else seen.raw
+    def _decision(self, observed: Observed, previous: str | None) -> Decision:
+        row = observed.obs if observed.obs is not None else observed.raw
         number, action = len(self.decided) + 1, 2 * float(np.sum(row, dtype=np.float64))
         self.decided[number] = action
         parts = {"double": action, "count": float(row.size)}
-        return decision_of(seen.stream, number, action, Unbounded, components=parts, previous=previous)
+        return decision_of(observed.stream, number, action, Unbounded, components=parts, previous=previous)
 
     def _join(self, stream: Stream, decision: int, reward: float) -> str | None:
         if decision in self.rewards:

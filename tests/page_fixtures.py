@@ -221,15 +221,15 @@ def new_page(browser):
     """An empty page with cookies of its own."""
     page = browser.new_context(viewport=SIZE, color_scheme="light").new_page()
     page.set_default_timeout(1000 * PATIENCE_S)  # ms
-    page.said = []
-    page.on("console", lambda m: page.said.append(m.text) if m.type == "error" else None)
-    page.on("pageerror", lambda error: page.said.append(f"pageerror: {error}"))
+    page.console_errors = []
+    page.on("console", lambda m: page.console_errors.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: page.console_errors.append(f"pageerror: {error}"))
     return page
 
 
 def wait(page, holds, what=lambda: "") -> None:
     """Lets the browser run until `holds()`."""
-    until(holds, lambda: f"{what()}; the console: {page.said}", pause=lambda: page.wait_for_timeout(100))
+    until(holds, lambda: f"{what()}; the console: {page.console_errors}", pause=lambda: page.wait_for_timeout(100))
 
 
 def wait_scene(page) -> None:

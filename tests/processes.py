@@ -58,9 +58,9 @@ class Running:
     def text(self) -> str:
         return self.log.read_text()
 
-    def wait_for(self, words: str, count: int = 1) -> None:
+    def wait_for(self, text: str, count: int = 1) -> None:
         """Waits until `words` stand `count` times in the output."""
-        until(lambda: self.text.count(words) >= count, lambda: f"no {words!r} x {count} in:\n{self.text}", self.process)
+        until(lambda: self.text.count(text) >= count, lambda: f"no {text!r} x {count} in:\n{self.text}", self.process)
 
     def end(self, signum: int = signal.SIGINT) -> int:
         """Sends a signal and returns the exit status."""

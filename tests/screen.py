@@ -27,10 +27,10 @@ class Screen:
         with os.fdopen(reads) as numbers:
             self.name = f":{numbers.readline().strip()}"
 
-    def do(self, *words: str) -> str:
+    def do(self, *arguments: str) -> str:
         """Keys and mouse, as `xdotool` has them."""
         env = {**os.environ, "DISPLAY": self.name}
-        return subprocess.run(["xdotool", *words], env=env, check=True, capture_output=True, text=True).stdout
+        return subprocess.run(["xdotool", *arguments], env=env, check=True, capture_output=True, text=True).stdout
 
     def picture(self) -> np.ndarray:
         """(height, width, 3) of the window."""

@@ -108,12 +108,12 @@ def finite(learner: ActorCritic) -> bool:
 
 def test_a_box_by_hand():
     """Two normals: mean 1, sigma 2 at 3 (one sigma off), and mean 0, sigma 1 at 0."""
-    said = Distribution(torch.tensor([[1.0, 0.0]]), torch.tensor([[math.log(2.0), 0.0]]), (), False, ())
+    distribution = Distribution(torch.tensor([[1.0, 0.0]]), torch.tensor([[math.log(2.0), 0.0]]), (), False, ())
     action, constant = torch.tensor([[3.0, 0.0]]), 0.5 * math.log(2 * math.pi)
-    assert said.log_prob(action).item() == pytest.approx(-0.5 - math.log(2.0) - 2 * constant)
-    assert said.entropy().item() == pytest.approx(math.log(2.0) + 2 * constant + 1.0)
-    assert said.confidence(said.log_prob(action)).item() == pytest.approx(math.exp(-0.5))
-    assert said.confidence(said.log_prob(said.mode())).item() == 1.0
+    assert distribution.log_prob(action).item() == pytest.approx(-0.5 - math.log(2.0) - 2 * constant)
+    assert distribution.entropy().item() == pytest.approx(math.log(2.0) + 2 * constant + 1.0)
+    assert distribution.confidence(distribution.log_prob(action)).item() == pytest.approx(math.exp(-0.5))
+    assert distribution.confidence(distribution.log_prob(distribution.mode())).item() == 1.0
 
 
 def test_choices_by_hand():
@@ -135,9 +135,9 @@ def test_choices_by_hand():
 def test_all_three_agree_with_torchs_own_distributions():
     rng = torch.Generator().manual_seed(0)
     mean, log_std, action = (torch.randn(50, 3, generator=rng) for _ in range(3))
-    said, theirs = Distribution(mean, log_std, (), False, ()), Independent(Normal(mean, log_std.exp()), 1)
-    torch.testing.assert_close(said.log_prob(action), theirs.log_prob(action))
-    torch.testing.assert_close(said.entropy(), theirs.entropy())
+    distribution, reference = Distribution(mean, log_std, (), False, ()), Independent(Normal(mean, log_std.exp()), 1)
+    torch.testing.assert_close(distribution.log_prob(action), reference.log_prob(action))
+    torch.testing.assert_close(distribution.entropy(), reference.entropy())
     logits = (3 * torch.randn(50, 4, generator=rng), 3 * torch.randn(50, 2, generator=rng))
     choices = torch.stack([torch.randint(size, (50,), generator=rng) for size in (4, 2)], 1)
     parts = [Categorical(logits=x) for x in logits]
@@ -435,8 +435,8 @@ def test_its_model_is_one_that_acts(action):
     policy = Policy(spec_of(action), train_of(), 16, "cpu")
     policy.load(learner.model_state(), learner.spec)
     batch = random_batch(action)
-    said = policy(batch.obs).log_prob(batch.action)
-    outcome = learner.update(Transitions(**{**vars(batch), "log_prob": said}))
+    log_prob = policy(batch.obs).log_prob(batch.action)
+    outcome = learner.update(Transitions(**{**vars(batch), "log_prob": log_prob}))
     assert outcome.ratio == pytest.approx(1.0, abs=1e-6)  # it would do the same
 
 
@@ -493,24 +493,30 @@ def test_it_learns_a_contextual_bandit_from_what_older_policies_did(action):
 
     def act(n=64):
         obs = 2 * torch.randint(2, (n, 2), generator=rng).float() - 1
-        said = policy(obs)
-        chosen = said.sample(rng)
+        distribution = policy(obs)
+        chosen = distribution.sample(rng)
         rows = chosen.reshape(n, -1)
-        return obs, said, rows
+        return obs, distribution, rows
 
     def score() -> float:
         policy.copy(learner.model_state())
-        obs, said, _ = act()
-        return bandit_reward(obs, said.mode().reshape(len(obs), -1), action).mean().item()
+        obs, distribution, _ = act()
+        return bandit_reward(obs, distribution.mode().reshape(len(obs), -1), action).mean().item()
 
     before = score()
     for step in range(400):
         if step % 10 == 0:
             policy.copy(learner.model_state())
-            obs, said, rows = act()
+            obs, distribution, rows = act()
             reward = bandit_reward(obs, rows, action)
             batch = Transitions(
-                obs, rows, said.log_prob(rows), reward, torch.zeros_like(obs), torch.zeros(64).bool(), torch.ones(64)
+                obs,
+                rows,
+                distribution.log_prob(rows),
+                reward,
+                torch.zeros_like(obs),
+                torch.zeros(64).bool(),
+                torch.ones(64),
             )
             learner.normalise(obs, reward)
         assert learner.update(batch).finite

@@ -35,7 +35,7 @@ def edited(path: Path, *changes: tuple[str, str]) -> str:
     return str(path)
 
 
-def test_a_hand_of_ones_own_takes_our_hands_place(copy, config):
+def test_a_hand_of_your_own_takes_our_hands_place(copy, config):
     asset = edited(copy, ('<geom name="palm" type="box" size="0.046', '<geom name="palm" type="box" size="0.06'))
     c = config("task=BlindGrasping", "task.curriculum=null")
     task = dataclasses.replace(c.task, params=dataclasses.replace(c.task.params, asset=asset))

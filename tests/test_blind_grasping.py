@@ -29,7 +29,7 @@ def make(config):
     return build
 
 
-def ends_of(env: Env, act, steps: int) -> tuple[Counter, list[int]]:
+def endings_of(env: Env, act, steps: int) -> tuple[Counter, list[int]]:
     """Why and after how many steps episodes ended: one pass over so many steps with `act(env)`."""
     reasons, lengths = Counter(), []
     for _ in range(steps):
@@ -60,7 +60,7 @@ def test_stages_go_forwards_one_at_a_time_and_the_last_is_not_left():
 
 def test_a_scripted_policy_succeeds_from_the_full_range_of_starts(make):
     env = make(num_envs=48)
-    reasons, _ = ends_of(env, action, 260)
+    reasons, _ = endings_of(env, action, 260)
     assert reasons["success"] / reasons.total() >= 0.75
     assert not reasons["hit_ground"] + reasons["pre_grasp_failed"]
     report = env.drain_report()
@@ -83,20 +83,20 @@ def test_starts_are_within_their_ranges_and_everywhere_in_them(make):
 
 
 def test_waiting_fails_before_the_grasp_after_four_seconds(make):
-    reasons, lengths = ends_of(make(), still, 205)
+    reasons, lengths = endings_of(make(), still, 205)
     assert reasons == {"pre_grasp_failed": 2}
     assert lengths == [200, 200]  # 4 s
 
 
 def test_an_open_hand_above_the_box_fails_to_touch_after_three_seconds(make):
     env = make(easy_start=1.0)
-    reasons, lengths = ends_of(env, still, 160)
+    reasons, lengths = endings_of(env, still, 160)
     assert reasons == {"contact_failed": 2}
     assert all(150 <= length <= 154 for length in lengths)  # 3 s, after a few steps in the pre-grasp
 
 
 def test_a_hand_that_is_driven_into_the_ground_has_hit_it(make):
-    reasons, _ = ends_of(make(), lambda env: control(env, base_z=-1.0), 60)
+    reasons, _ = endings_of(make(), lambda env: control(env, base_z=-1.0), 60)
     assert set(reasons) == {"hit_ground"}
 
 
@@ -117,7 +117,7 @@ def test_letting_go_loses_the_grasp(make):
     let_go = env.task.hand.targets.clone()
     let_go[:, 6:] = open_hand()
     at = env.episode_length[0].item()
-    reasons, lengths = ends_of(env, lambda env: towards(env, let_go), 60)
+    reasons, lengths = endings_of(env, lambda env: towards(env, let_go), 60)
     assert reasons == {"grasp_lost": 1}
     assert 25 <= lengths[0] - at <= 50  # the hand opens, and half a second
 
@@ -141,9 +141,9 @@ def test_the_policy_does_not_see_the_box(make):
     qpos[:, other.task.box.q[:2]] += torch.tensor([0.05, -0.04])
     other.sim.reset(torch.arange(4), qpos, torch.zeros_like(other.sim.qvel))
     for _ in range(20):
-        mine, theirs = env.step(control(env, base_z=0.5)), other.step(control(other, base_z=0.5))
-        assert torch.equal(mine.obs["policy"], theirs.obs["policy"])
-    assert not torch.equal(mine.obs["privileged"], theirs.obs["privileged"])
+        step, other_step = env.step(control(env, base_z=0.5)), other.step(control(other, base_z=0.5))
+        assert torch.equal(step.obs["policy"], other_step.obs["policy"])
+    assert not torch.equal(step.obs["privileged"], other_step.obs["privileged"])
 
 
 def test_a_gripped_box_is_felt_by_the_fingers_that_hold_it(make):
@@ -179,7 +179,7 @@ def test_only_reasons_that_end_an_episode_are_paid_for_and_once(make, config):
         env.step(still(env))
     assert env.drain_report().term_step_mean["failure"] == 0.0
     env = make(num_envs=2)
-    ends_of(env, still, 205)
+    endings_of(env, still, 205)
     assert env.drain_report().term_episode_mean["failure"] == pytest.approx(-5.0)
 
 

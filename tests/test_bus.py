@@ -87,7 +87,7 @@ def test_closing_twice_leaves_other_files_alone(file):
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         (lambda data: b"", "cannot be opened"),
         (lambda data: data[:100], "too short"),
@@ -102,15 +102,15 @@ def test_closing_twice_leaves_other_files_alone(file):
         (lambda data: data.replace(b"[3, 5]", b"[9e99]"), "has no valid description of its arrays"),
     ],
 )
-def test_what_cannot_be_read_is_said(file, change, words):
+def test_what_cannot_be_read_is_reported(file, change, message):
     with publisher_of(file):
         data = file.read_bytes()
     file.write_bytes(change(data))
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=message):
         BusReader(file)
 
 
-def test_where_there_is_none_it_says_so(file):
+def test_a_missing_one_is_reported(file):
     with pytest.raises(UserError, match="cannot be opened"):
         BusReader(file)
 

@@ -95,20 +95,20 @@ def _die_while_making(file: Path, line: int) -> None:
 
 
 def test_a_bus_is_there_complete_or_not_at_all(tmp_path):
-    context, line, seen = multiprocessing.get_context("fork"), 0, set()
+    context, line, last_number = multiprocessing.get_context("fork"), 0, set()
     while True:
         line += 1
         file = tmp_path / f"livegym.{line}"
         child = context.Process(target=_die_while_making, args=(file, line))
         child.start()
         child.join()
-        seen.add(file.exists())
+        last_number.add(file.exists())
         if file.exists():
             assert BusReader(file).read(0) is None
         publish_module.remove_left_overs(tmp_path / "livegym.*", older_than=0.0)
         if child.exitcode == 0:
             break
-    assert seen == {True, False}
+    assert last_number == {True, False}
     assert line > 15
     assert list(tmp_path.iterdir()) == []  # also what was only half made
 
@@ -149,7 +149,7 @@ class Protocol(RuleBasedStateMachine):
         self.published = 0
         self.plan: list[int] = []
         self.reader = self.reader_class(self.publisher.file, self._pause)
-        self.seen = 0
+        self.last_number = 0
 
     def _write(self):
         """Publication after publication, in the very order of `Publisher.publish`."""
@@ -157,8 +157,8 @@ class Protocol(RuleBasedStateMachine):
         while True:
             number += 1
             slot = number % 2
-            for place in self.publisher._places:
-                place.view(mapped.buffers[slot]).copy_(weights(number, 8)[place.name])
+            for spec in self.publisher._specs:
+                spec.view(mapped.buffers[slot]).copy_(weights(number, 8)[spec.name])
                 yield
             self.publisher._seal(slot, (number, number, number, 10 * number, 0.0, 0.0))
             yield
@@ -173,23 +173,23 @@ class Protocol(RuleBasedStateMachine):
             next(self.steps)
 
     @rule(steps=st.integers(1, 8))
-    def the_writer_goes_on(self, steps: int) -> None:
+    def the_writer_continues(self, steps: int) -> None:
         for _ in range(steps):
             next(self.steps)
 
     @precondition(lambda self: self.published > 0)
     @rule(plan=st.lists(st.integers(0, 14), max_size=12))
-    def a_reader_looks_while_the_writer_goes_on(self, plan: list[int]) -> None:
+    def a_reader_polls_while_the_writer_continues(self, plan: list[int]) -> None:
         before, self.plan = self.published, plan
-        found = self.reader.read(self.seen)
+        found = self.reader.read(self.last_number)
         self.plan = []
         if found is None:
-            assert self.seen >= before  # nothing was new; a hundred attempts outlast every plan
+            assert self.last_number >= before  # nothing was new; a hundred attempts outlast every plan
             return
         assert is_whole(found)
         assert before <= found.number <= self.published + 1  # flipped, but not counted yet, is whole already
-        assert found.number > self.seen
-        self.seen = found.number
+        assert found.number > self.last_number
+        self.last_number = found.number
 
     @invariant()
     def what_was_counted_can_be_read(self) -> None:
@@ -211,7 +211,7 @@ TestProtocol = Protocol.TestCase
 TestProtocol.settings = settings(max_examples=100, stateful_step_count=20, deadline=None)
 
 
-def test_without_the_check_the_machine_finds_a_torn_vector():
+def test_without_the_check_the_machine_finds_a_partial_vector():
     from hypothesis.stateful import run_state_machine_as_test
 
     with pytest.raises(AssertionError):
@@ -232,12 +232,12 @@ def _write_hard(file: Path, count: int, size: int, ready) -> None:
 
 
 def _read_hard(kind: type[BusReader], file: Path, out) -> None:
-    reader, seen, whole, torn = kind(file), 0, 0, 0
+    reader, last_number, whole, torn = kind(file), 0, 0, 0
     while not reader.ended:
-        found = reader.read(seen)
+        found = reader.read(last_number)
         if found is not None:
-            assert found.number >= seen
-            seen = found.number
+            assert found.number >= last_number
+            last_number = found.number
             whole, torn = whole + is_whole(found), torn + (not is_whole(found))
     out.put((whole, torn, reader.overtaken))
 

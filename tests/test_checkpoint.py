@@ -106,8 +106,8 @@ def test_a_full_disk_leaves_nothing_behind(small_disk, fill):
     nn = small_disk / "nn"
     nn.mkdir()
     size = len(as_bytes(state())) + 4096
-    room = os.statvfs(small_disk).f_bavail * 4096 - (0 if fill == "everything" else size // 4096 * 4096)
-    (small_disk / "other").write_bytes(bytes(room))
+    free_bytes = os.statvfs(small_disk).f_bavail * 4096 - (0 if fill == "everything" else size // 4096 * 4096)
+    (small_disk / "other").write_bytes(bytes(free_bytes))
     with pytest.raises(OSError, match="No space"):
         save(small_disk, 7)
     assert os.listdir(nn) == []
@@ -232,17 +232,17 @@ def test_a_link_is_read_with_its_targets_sidecar(run):
 
 def test_a_new_file_beside_an_old_sidecar_is_refused_until_either_changes(run):
     path = save(run, 7)
-    mine = (path.read_bytes(), sidecar_of(path).read_bytes())
+    ours = (path.read_bytes(), sidecar_of(path).read_bytes())
     (run / "other" / "nn").mkdir(parents=True)
-    theirs = save(run / "other", 7, value=2.0)
-    path.write_bytes(theirs.read_bytes())
+    other = save(run / "other", 7, value=2.0)
+    path.write_bytes(other.read_bytes())
     with pytest.raises(CheckpointError, match=r"does not match its sidecar \(still being copied\?\)"):
         read_checkpoint(path)
     before = checkpoint_fingerprint(path)
-    shutil.copy(sidecar_of(theirs), sidecar_of(path))
+    shutil.copy(sidecar_of(other), sidecar_of(path))
     assert checkpoint_fingerprint(path) != before
     assert read_checkpoint(path)["model"]["a2c_network.mu.weight"][0, 0] == 2.0
-    for cut in (b"", b"{", mine[1][:50], b"null", b'{"bytes": 1}', b"\xff"):
+    for cut in (b"", b"{", ours[1][:50], b"null", b'{"bytes": 1}', b"\xff"):
         sidecar_of(path).write_bytes(cut)
         with pytest.raises(CheckpointError, match="does not match its sidecar"):
             read_checkpoint(path)

@@ -27,12 +27,12 @@ class Recorder:
     """A job that remembers its configurations; `fails` may raise or return a status."""
 
     def __init__(self, fails=lambda cfg: None):
-        self.seen: list[DictConfig] = []
+        self.configs: list[DictConfig] = []
         self.explicit: list[list[str]] = []
         self.fails = fails
 
     def __call__(self, cfg: DictConfig) -> int | None:
-        self.seen.append(cfg)
+        self.configs.append(cfg)
         self.explicit.append(cli.explicit_overrides())
         return self.fails(cfg)
 
@@ -148,7 +148,7 @@ def test_a_mistake_is_explained_and_leaves_nothing_behind(run, capfd, tmp_path, 
     job = Recorder()
     assert run(*arguments, job=job) == 2
     text = capfd.readouterr().err
-    assert not job.seen
+    assert not job.configs
     assert "Traceback" not in text
     assert 1 <= len(text.strip().splitlines()) <= 3
     for needle in needles:
@@ -172,7 +172,7 @@ GOOD = [
 def test_a_good_command_line_runs_once_and_hydra_makes_nothing(run, tmp_path, arguments):
     job = Recorder()
     assert run(*arguments, job=job) == 0
-    assert len(job.seen) == 1
+    assert len(job.configs) == 1
     assert job.explicit[0] == [a for a in arguments if not a.startswith("hydra.")]
     assert not list(tmp_path.iterdir())
 
@@ -189,14 +189,14 @@ def test_a_path_typed_as_the_message_says_arrives_unchanged(path):
 def test_digits_in_a_run_name_stay_as_typed(run):
     job = Recorder()
     assert run("checkpoint=20250801_095943", job=job) == 0
-    assert job.seen[0].checkpoint == "20250801_095943"
+    assert job.configs[0].checkpoint == "20250801_095943"
     assert job.explicit == [["checkpoint=20250801_095943"]]
 
 
 def test_sweep_runs_each_job_in_the_directory_where_it_was_typed(run, tmp_path):
     job = Recorder(lambda cfg: Path(f"here_{cfg.seed}").touch())
     assert run("seed=1,2,3", "-m", "task=Ant", "hydra.job.chdir=true", job=job) == 0
-    assert [c.seed for c in job.seen] == [1, 2, 3]
+    assert [c.seed for c in job.configs] == [1, 2, 3]
     assert job.explicit[1] == ["seed=2", "task=Ant"]
     assert {p.name for p in tmp_path.iterdir()} == {"runs", "here_1", "here_2", "here_3"}
     assert [p.name for p in (tmp_path / "runs").rglob("*") if p.is_file()] == ["multirun.yaml"]
@@ -211,26 +211,26 @@ def _two_fails(error):
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "said"),
+    ("error", "status", "message"),
     [
         (UserError("no such run"), 2, "no such run"),
         (ZeroDivisionError("bug"), 1, "Traceback"),
         (SystemExit(3), 3, "sys.exit(3)"),
     ],
 )
-def test_a_failing_job_does_not_end_the_sweep(run, capfd, error, status, said):
+def test_a_failing_job_does_not_end_the_sweep(run, capfd, error, status, message):
     job = Recorder(_two_fails(error))
     assert run("-m", "seed=1,2,3", job=job) == status
-    assert [c.seed for c in job.seen] == [1, 2, 3]
+    assert [c.seed for c in job.configs] == [1, 2, 3]
     text = capfd.readouterr().err
-    assert said in text
+    assert message in text
     assert "1 of 3 jobs failed:\n  seed=2: exit status" in text
 
 
 def test_a_size_that_does_not_fit_fails_its_own_job_only(run, capfd):
     job = Recorder()
     assert run("-m", "numEnvs=7,8", "train.num_minibatches=64", job=job) == 2
-    assert [c.numEnvs for c in job.seen] == [8]
+    assert [c.numEnvs for c in job.configs] == [8]
     assert "numEnvs=7 train.num_minibatches=64: exit status 2" in capfd.readouterr().err
 
 
@@ -243,7 +243,7 @@ def test_ctrl_c_ends_the_sweep(run, capfd, stop):
 
     job = Recorder(fails)
     assert run("-m", "seed=1,2,3", job=job) == 130
-    assert [c.seed for c in job.seen] == [1, 2]
+    assert [c.seed for c in job.configs] == [1, 2]
     assert "seed=2: exit status 130" in capfd.readouterr().err
 
 
@@ -272,9 +272,11 @@ def test_keys_without_effect_in_this_mode_are_named(run, capfd):
 
 
 def test_explicit_keys(run):
-    seen = []
-    assert run("++seed=1", "task=Ant", job=lambda cfg: seen.extend(map(cli.is_explicit, ("seed", "task", "sim")))) == 0
-    assert seen == [True, True, False]
+    configs = []
+    assert (
+        run("++seed=1", "task=Ant", job=lambda cfg: configs.extend(map(cli.is_explicit, ("seed", "task", "sim")))) == 0
+    )
+    assert configs == [True, True, False]
     assert cli.explicit_overrides() == []
 
 

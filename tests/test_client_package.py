@@ -70,15 +70,15 @@ def test_its_wheel_works_where_there_is_no_livegym(tmp_path):
     with Running(tmp_path, "config=continuous", "task=Cartpole", "simulator=external", "streamPort=0") as server:
         server.wait_for("dashboard at")
         url = re.search(r"dashboard at (\S+)", server.text)[1]
-        said = subprocess.run(
+        finished = subprocess.run(
             [*alone, example.replace("http://127.0.0.1:58080/", url)],
             capture_output=True, text=True, cwd=tmp_path, timeout=PATIENCE_S,
         )  # fmt: skip
-        assert re.fullmatch(r"\[-?[\d.e-]+\] \d+\n", said.stdout), said.stderr
+        assert re.fullmatch(r"\[-?[\d.e-]+\] \d+\n", finished.stdout), finished.stderr
         assert server.end() == 0
 
 
-class Told:
+class GivenChance:
     """The chance in a step of the example: whether its spawn lives is told, new errands do not matter yet."""
 
     lives = False
@@ -105,14 +105,14 @@ def test_the_examples_territory_is_livegyms(config):
     typed = config("task=Territory", "numEnvs=1")
     env = make_env(typed.task, typed.sim, typed.physics, 1, 0)
     env.reset()
-    theirs = territory_client.Territory(np.random.default_rng(0))
-    theirs.rng = Told()
+    example = territory_client.Territory(np.random.default_rng(0))
+    example.rng = GivenChance()
     draw = np.random.default_rng(1)
     lived = []
     for _ in range(150):
         action = (int(draw.integers(400)), int(draw.integers(2)))
         raw = env.task.raw(env.sim)
-        copied(env.task.land, raw, theirs)
+        copied(env.task.land, raw, example)
         chances = costs.outlook(raw, torch.tensor([action]), env.task.params)
         near = float(costs.nearest_protector(raw, torch.tensor([action[0]])))
         assert abs(territory_client.survival(near) - float(chances.survival[0])) < 1e-5
@@ -120,9 +120,9 @@ def test_the_examples_territory_is_livegyms(config):
         if result.terminated[0] or result.truncated[0]:  # its map is a new one already
             continue
         ours = {name: value[0].numpy() for name, value in env.task.raw(env.sim).items()}
-        theirs.rng.lives = bool(ours["survived"])
-        theirs.step(*action)
-        for name, value in theirs.raw().items():
+        example.rng.lives = bool(ours["survived"])
+        example.step(*action)
+        for name, value in example.raw().items():
             assert np.allclose(value, ours[name], atol=1e-4), name
         lived.append(float(ours["survived"]))
     assert 5 < sum(lived) < len(lived) - 5

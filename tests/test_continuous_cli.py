@@ -51,7 +51,7 @@ def gone(pid: int) -> bool:
 
 
 @pytest.mark.slow
-def test_it_serves_learns_stops_goes_on_and_can_be_watched(tmp_path):
+def test_it_serves_learns_stops_continues_and_can_be_watched(tmp_path):
     with Serving(tmp_path, *TERRITORY) as first:
         before = first.until(lambda s: trains(s) and s["serving"]["version"] > 5)
         assert before["buffer"]["lost"] == 0
@@ -80,29 +80,29 @@ def test_it_serves_learns_stops_goes_on_and_can_be_watched(tmp_path):
 
 
 @pytest.mark.slow
-def test_curves_go_on_over_a_resume_also_where_there_are_more_trainings_than_experiences(tmp_path):
+def test_curves_continue_over_a_resume_also_where_there_are_more_trainings_than_experiences(tmp_path):
     slow = ("config=continuous", "task=Territory", "playSpeed=60", "streamPort=0", "online.training_interval=0")
     with Serving(tmp_path, *slow) as first:
-        told = first.until(lambda s: trains(s) and s["trainer"]["training_steps"] > 2 * s["buffer"]["added"] + 200)
+        status = first.until(lambda s: trains(s) and s["trainer"]["training_steps"] > 2 * s["buffer"]["added"] + 200)
         assert first.end() == 0
     (made,) = runs(tmp_path, "continuous")
     before = scalars(made / "summaries", "online/loss")
-    assert before[-1][0] > told["buffer"]["added"]
+    assert before[-1][0] > status["buffer"]["added"]
     with Serving(tmp_path, *slow[:1], "resume=true", "checkpoint=latest", *slow[2:]) as second:
-        second.until(lambda s: trains(s) and s["trainer"]["training_steps"] > told["trainer"]["training_steps"])
+        second.until(lambda s: trains(s) and s["trainer"]["training_steps"] > status["trainer"]["training_steps"])
         until(lambda: scalars(made / "summaries", "online/loss")[-1][0] > before[-1][0], process=second.process)
         assert second.end() == 0
     assert scalars(made / "summaries", "online/loss")[: len(before)] == before
 
 
 @pytest.mark.slow
-def test_a_trainer_that_is_killed_or_hangs_is_replaced_and_versions_go_on(tmp_path):
+def test_a_trainer_that_is_killed_or_hangs_is_replaced_and_versions_continue(tmp_path):
     with Serving(tmp_path, *TERRITORY, "online.hang_timeout_s=5", "online.checkpoint_versions=5") as serving:
         killed = serving.until(lambda s: trains(s) and s["trainer"]["saved"] > 5)
         os.kill(killed["trainer"]["pid"], signal.SIGKILL)
-        told = serving.until(lambda s: s["trainer"]["state"] != "training")["trainer"]
-        assert told["state"] in ("dead", "starting")
-        assert told["loss"] is told["training_utilization"] is None
+        status = serving.until(lambda s: s["trainer"]["state"] != "training")["trainer"]
+        assert status["state"] in ("dead", "starting")
+        assert status["loss"] is status["training_utilization"] is None
         again = serving.until(lambda s: trains(s) and s["serving"]["version"] > killed["serving"]["version"])
         assert (again["trainer"]["restarts"], again["trainer"]["pid"] != killed["trainer"]["pid"]) == (1, True)
         os.kill(again["trainer"]["pid"], signal.SIGSTOP)
@@ -141,7 +141,7 @@ def test_a_robot_is_learned_with_and_without_a_shield(tmp_path, gate):
 
 
 @pytest.mark.slow
-def test_weights_of_an_ordinary_training_are_gone_on_with_and_a_training_with_theirs(tmp_path):
+def test_weights_of_an_ordinary_training_run_are_continued_from_and_a_training_run_with_theirs(tmp_path):
     assert run(tmp_path, "config=train_headless", "task=Territory", "numEnvs=32", "maxIterations=2").returncode == 0
     with Serving(tmp_path, *TERRITORY, "checkpoint=latest") as serving:
         serving.until(lambda s: trains(s) and s["serving"]["version"] > 2)
@@ -181,8 +181,8 @@ def test_territories_of_another_process_are_learned_from_over_its_death_and_a_re
         assert learned["buffer"]["refused"] == dict.fromkeys(("late", "duplicate", "unknown", "invalid"), 0)
         assert set(learned["rewards"]["components"]) >= {"survival", "location"}
         second = example("territory_client.py", serving, "--streams", "3", "--steps", "40", "--seed", "1")
-        said, _ = second.communicate(timeout=PATIENCE_S)
-        assert (second.returncode, " lived" in said) == (0, True), said
+        output, _ = second.communicate(timeout=PATIENCE_S)
+        assert (second.returncode, " lived" in output) == (0, True), output
         after = serving.until(lambda s: s["buffer"]["added"] > learned["buffer"]["added"] + 100)
         assert (after["buffer"]["lost"], sorted(after["streams"])) == (0, [f"territory-{i}" for i in range(3)])
         assert serving.end() == 0
@@ -196,7 +196,7 @@ def test_territories_of_another_process_are_learned_from_over_its_death_and_a_re
 
 
 @pytest.mark.slow
-def test_a_gymnasium_environment_of_ones_own_is_learned_through_the_socket(tmp_path):
+def test_a_gymnasium_environment_of_your_own_is_learned_through_the_socket(tmp_path):
     given = ("config=continuous", "task=Cartpole", "simulator=external", "streamPort=0", "online.training_interval=0.1")
     with Serving(tmp_path, *given) as serving:
         serving.wait_for("dashboard at")
@@ -209,7 +209,7 @@ def test_a_gymnasium_environment_of_ones_own_is_learned_through_the_socket(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("given", "message"),
     [
         (("gate=cost", "task=Cartpole"), "task Cartpole has no cost function. Allowed: lookahead"),
         (("gate=lookahead", "task=Cartpole", "simulator=external"), "gate=lookahead needs the state of the simulator"),
@@ -238,12 +238,12 @@ def test_a_gymnasium_environment_of_ones_own_is_learned_through_the_socket(tmp_p
         (("streamToken=short", "streamBindAll=true"), "characters are too few"),
     ],
 )
-def test_a_mistake_is_explained_and_leaves_nothing_behind(given, words, tmp_path, monkeypatch, capfd):
+def test_a_mistake_is_explained_and_leaves_nothing_behind(given, message, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     task = () if any(override.startswith("task=") for override in given) else ("task=Territory",)
     monkeypatch.setattr(sys, "argv", ["train.py", "config=continuous", "streamPort=0", *task, *given])
     assert cli.run(train.job) == 2
-    said = capfd.readouterr().err
-    assert words in said
-    assert "Traceback" not in said
+    output = capfd.readouterr().err
+    assert message in output
+    assert "Traceback" not in output
     assert not list(tmp_path.glob("runs/*"))

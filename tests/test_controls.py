@@ -87,7 +87,7 @@ def test_a_single_step_pauses_a_loop_that_runs():
     assert (script.steps, controls.paused) == (4, True)
 
 
-def test_going_on_after_a_pause_does_not_catch_up():
+def test_resuming_after_a_pause_does_not_catch_up():
     controls = Controls(speed=1.0)
     controls.pause(True)
     controls._due_at -= 100.0  # as if it had stood for a long time
@@ -137,19 +137,19 @@ def test_restarting_one_environment_leaves_the_others_and_its_episode_does_not_c
 
 def test_the_policy_sees_the_first_observation_of_a_restarted_episode():
     env = counting_env(num_envs=2, length=50)
-    seen = []
+    observed = []
 
     class Looks(ScriptedActor):
         def act(self, obs):
-            seen.append(obs[:, 1].tolist())
+            observed.append(obs[:, 1].tolist())
             return super().act(obs)
 
     play(env, {2: [Restart(None)]}, steps=3, actor=Looks(env, "zero", 0))
-    assert seen == [[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]]
+    assert observed == [[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]]
 
 
 @pytest.mark.parametrize(
-    ("request_", "words"),
+    ("request_", "message"),
     [
         (Restart(2), "environment 2 does not exist; allowed: 0 to 1"),
         (Restart(-1), "environment -1"),
@@ -163,10 +163,10 @@ def test_the_policy_sees_the_first_observation_of_a_restarted_episode():
         (Push(0, "torso", (1, 0, 0), 1e9), "for 0 to 60"),
     ],
 )
-def test_what_cannot_be_done_is_said_and_the_loop_goes_on(request_, words):
+def test_what_cannot_be_done_is_reported_and_the_loop_continues(request_, message):
     script, _, controls = play(counting_env(num_envs=2, length=50), {1: [request_]}, steps=4)
     assert script.steps == 4
-    assert words in controls.notices[-1][1]
+    assert message in controls.notices[-1][1]
 
 
 def test_requests_beyond_any_person_are_refused_and_not_kept():
@@ -278,11 +278,11 @@ def test_a_push_moves_a_body_for_its_time_and_the_episode_does_not_count():
             applied.append(env.sim.xfrc_applied[1, :, 2].sum().item())
             self.counts = [player.counts(0), player.counts(1)]
 
-    sees = GateInput()
+    observe = GateInput()
     push = Push(1, "torso", (0.0, 0.0, 10.0), 2 * env.sim.control_dt)
-    play(env, {2: [push]}, steps=6, listeners=[sees])
+    play(env, {2: [push]}, steps=6, listeners=[observe])
     assert applied == [0.0, 0.0, 10.0, 10.0, 0.0, 0.0]
-    assert sees.counts == [True, False]
+    assert observe.counts == [True, False]
     assert env.sim.qpos[1, 2] > env.sim.qpos[0, 2] + 0.001
     env.sim.close()
 
@@ -362,10 +362,10 @@ def test_the_board_tells_of_a_refused_version_once():
     play(env, {}, steps=3, controls=controls, listeners=[writer])
     results.note(SwapEvent.of(candidate(8), accepted=False, reason="not finite"))
     play(env, {}, steps=3, controls=controls, listeners=[writer])
-    told = [
+    refusals = [
         (values["version"], values["label"], values["reason"]) for _, kind, values in board.since(0) if kind == "swap"
     ]
-    assert told == [(7, None, "of another shape"), (8, None, "not finite")]
+    assert refusals == [(7, None, "of another shape"), (8, None, "not finite")]
 
 
 def test_the_board_of_a_scripted_agent_has_no_policy():

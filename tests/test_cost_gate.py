@@ -22,7 +22,7 @@ TASK = Territory(TerritoryParams())  # bound to no simulator
 ENERGY, COMBAT = 0, 1
 
 
-def seen(n: int = 1, **values: float) -> np.ndarray:
+def raw_row(n: int = 1, **values: float) -> np.ndarray:
     """Rows of one map: queen at (10, 10), 50 energy, all chunks new, 60 minerals at (5, 5), a protector at (5, 10)."""
     raw = TASK.unpack(torch.zeros(n, TASK.raw_width))
     raw["queen"][:], raw["energy"][:], raw["age"][:] = 10, 50, 40
@@ -47,7 +47,7 @@ CHANCE = (1 - exp(-1.5)) / (1 - exp(-3))  # 5 chunks from a protector: 0.8176
 
 
 def test_the_expected_reward_is_the_sum_of_its_named_components_by_hand():
-    judgement = judge(seen(), at(5, 5))
+    judgement = judge(raw_row(), at(5, 5))
     components = {name: float(value[0]) for name, value in judgement.components.items()}
     by_hand = {
         "survival": 2 * CHANCE - 1,
@@ -65,12 +65,12 @@ def test_the_expected_reward_is_the_sum_of_its_named_components_by_hand():
 @pytest.mark.parametrize(
     ("row", "action", "verdict"),
     [
-        (seen(), at(5, 5, COMBAT), Verdict.SEND),
-        (seen(), at(5, 9), Verdict.WAIT),  # beside a protector
-        (seen(), at(10, 10), Verdict.WAIT),  # rest is no spawn
-        (seen(), at(10, 10, COMBAT), Verdict.SEND),  # as far from the protector as the minerals are, and more
-        (seen(energy=7.0), at(5, 5, COMBAT), Verdict.WAIT),  # too dear
-        (seen(energy=8.0), at(5, 5, COMBAT), Verdict.SEND),
+        (raw_row(), at(5, 5, COMBAT), Verdict.SEND),
+        (raw_row(), at(5, 9), Verdict.WAIT),  # beside a protector
+        (raw_row(), at(10, 10), Verdict.WAIT),  # rest is no spawn
+        (raw_row(), at(10, 10, COMBAT), Verdict.SEND),  # as far from the protector as the minerals are, and more
+        (raw_row(energy=7.0), at(5, 5, COMBAT), Verdict.WAIT),  # too dear
+        (raw_row(energy=8.0), at(5, 5, COMBAT), Verdict.SEND),
     ],
 )
 def test_it_sends_what_is_worth_it_safe_and_paid_for(row, action, verdict):
@@ -79,16 +79,16 @@ def test_it_sends_what_is_worth_it_safe_and_paid_for(row, action, verdict):
 
 
 def test_threshold_and_least_chance_are_limits_of_their_own():
-    expected = float(judge(seen(), at(5, 5)).expected[0])
+    expected = float(judge(raw_row(), at(5, 5)).expected[0])
     verdicts = [
-        judge(seen(), at(5, 5), threshold=threshold, least_chance=least).verdict[0]
+        judge(raw_row(), at(5, 5), threshold=threshold, least_chance=least).verdict[0]
         for threshold, least in ((expected, 0.5), (expected + 1e-3, 0.5), (-9.0, CHANCE - 1e-3), (-9.0, CHANCE + 1e-3))
     ]
     assert verdicts == [Verdict.SEND, Verdict.WAIT, Verdict.SEND, Verdict.WAIT]
 
 
 def test_after_a_wait_the_queen_rests_on_her_own_chunk_which_is_worth_nothing():
-    row = np.concatenate([seen(), seen(queen=3.0)])
+    row = np.concatenate([raw_row(), raw_row(queen=3.0)])
     judgement = judge(row, at(5, 9), at(5, 9))
     assert judgement.fallback.tolist() == [[10 * 20 + 10, ENERGY], [3 * 20 + 3, ENERGY]]
     rest = judge(row, *map(tuple, judgement.fallback.tolist()))
@@ -116,7 +116,7 @@ def test_it_says_the_same_of_the_same_alone_and_among_others_and_whatever_the_co
 
 
 def test_it_changes_nothing_of_what_it_is_given():
-    row, action = seen(), np.array([at(5, 5)])
+    row, action = raw_row(), np.array([at(5, 5)])
     kept = row.copy()
     CostGate(TASK, WEIGHTS, 0.5).evaluate(row, action, np.ones(1))
     assert np.array_equal(row, kept)
@@ -128,25 +128,25 @@ def test_it_changes_nothing_of_what_it_is_given():
 @pytest.mark.parametrize("action", [(400, 0), (-1, 0), (0, 2), (0.5, 0), (float("nan"), 0)])
 def test_a_choice_that_there_is_not_is_refused(action):
     with pytest.raises(ValueError, match=r"is out of range; allowed: whole numbers, 0 to 399, 0 to 1"):
-        judge(seen(), action)
+        judge(raw_row(), action)
 
 
 @pytest.mark.parametrize(
-    ("row", "actions", "words"),
+    ("row", "actions", "message"),
     [
-        (seen()[:, :-1], [at(0, 0)], r"allowed: \(n, 1604\)"),
-        (seen(), [at(0, 0)] * 2, r"allowed: \(1, 2\)"),
-        (seen(), [(1, 2, 3)], r"allowed: \(1, 2\)"),
-        (seen(energy=float("nan")), [at(0, 0)], "non-finite"),
+        (raw_row()[:, :-1], [at(0, 0)], r"allowed: \(n, 1604\)"),
+        (raw_row(), [at(0, 0)] * 2, r"allowed: \(1, 2\)"),
+        (raw_row(), [(1, 2, 3)], r"allowed: \(1, 2\)"),
+        (raw_row(energy=float("nan")), [at(0, 0)], "non-finite"),
     ],
 )
-def test_what_it_cannot_read_is_refused(row, actions, words):
-    with pytest.raises(ValueError, match=words):
+def test_what_it_cannot_read_is_refused(row, actions, message):
+    with pytest.raises(ValueError, match=message):
         judge(row, *actions)
 
 
 @pytest.mark.parametrize(
-    ("weights", "options", "words"),
+    ("weights", "options", "message"),
     [
         ({**WEIGHTS, "surival": 1.0}, {"threshold": 0.5}, r"rewards.surival.*Did you mean survival"),
         ({"survival": 1.0}, {"threshold": 0.5}, "no weight for location"),
@@ -154,8 +154,8 @@ def test_what_it_cannot_read_is_refused(row, actions, words):
         (WEIGHTS, {"threshold": 0.5, "least_chance": 50}, "least_chance is 50"),
     ],
 )
-def test_a_gate_that_makes_no_sense_is_refused(weights, options, words):
-    with pytest.raises(UserError, match=words):
+def test_a_gate_that_makes_no_sense_is_refused(weights, options, message):
+    with pytest.raises(UserError, match=message):
         CostGate(TASK, weights, **options)
 
 

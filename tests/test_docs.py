@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent
 TEXT = OUT.read_text()
 MAP = (ROOT / "docs" / "architecture.md").read_text()
 DOWNWARDS = [layer for layer in reversed(LAYERS) if layer != "livegym"]
-"""The rooms and `train.py`, the highest first."""
+"""The packages and `train.py`, the highest first."""
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def test_the_page_of_the_hand_tasks_is_what_the_code_says(written):
     assert written == TEXT, "run: python -m tools.tasks_page"
 
 
-def test_it_has_every_name_that_a_hand_of_ones_own_needs():
+def test_it_has_every_name_that_a_hand_of_your_own_needs():
     needed = {*names.JOINTS, *names.CONTROLS, *names.TIP_SITES, *names.PAD_SITES, *names.DISTAL_BODIES, "palm", "grasp"}
     assert [name for name in sorted(needed) if name not in TEXT] == []
 
@@ -53,17 +53,17 @@ def test_documents_are_at_most_120_columns_wide_but_for_tables():
     assert wide == []
 
 
-def test_the_map_has_every_room_in_the_order_of_the_layers():
-    table = MAP.partition("## Rooms\n")[2].partition("\n## ")[0]
-    rooms = re.findall(r"^\| `(\w+)(?:/|\.py)` \|", table, re.MULTILINE)
-    assert rooms == DOWNWARDS
+def test_the_map_has_every_package_in_the_order_of_the_layers():
+    table = MAP.partition("## Packages\n")[2].partition("\n## ")[0]
+    packages = re.findall(r"^\| `(\w+)(?:/|\.py)` \|", table, re.MULTILINE)
+    assert packages == DOWNWARDS
 
 
-def test_the_picture_has_every_room_in_the_order_of_the_layers():
-    assert list(architecture_picture.ROOMS) == DOWNWARDS
+def test_the_picture_has_every_package_in_the_order_of_the_layers():
+    assert list(architecture_picture.PACKAGES) == DOWNWARDS
     drawn = architecture_picture.picture()
     assert drawn == architecture_picture.OUT.read_text(), "run: python -m tools.architecture_picture"
-    assert {room for way in architecture_picture.WAYS for room in way.stops} <= set(DOWNWARDS)
+    assert {package for flow in architecture_picture.FLOWS for package in flow.stops} <= set(DOWNWARDS)
 
 
 def test_every_file_that_the_map_names_exists():

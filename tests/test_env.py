@@ -74,7 +74,7 @@ def test_actions_are_clipped_before_the_task_sees_them():
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "parts"),
     [
         ({"rewards": {"alive": 1.0, "stepnumber": 1.0}}, ["reward term", "stepnumber", "step_number"]),
         ({"rewards": {"alive": 1.0}}, ["reward term", "step_number", "rewards"]),
@@ -87,10 +87,10 @@ def test_actions_are_clipped_before_the_task_sees_them():
         ({"episode_length_s": 0.01}, ["episode_length_s", "0.1"]),
     ],
 )
-def test_names_that_do_not_fit_are_refused_with_both_sides(changes, words):
+def test_names_that_do_not_fit_are_refused_with_both_sides(changes, parts):
     with pytest.raises(UserError) as error:
         counting_env(**changes)
-    assert all(word in str(error.value) for word in words), str(error.value)
+    assert all(part in str(error.value) for part in parts), str(error.value)
 
 
 @pytest.mark.parametrize("method", ["observe", "reward", "terminate"])
@@ -216,7 +216,7 @@ def test_success_means_nothing_where_the_yaml_switches_its_reason_off():
     assert counting_env(task=Succeeding, terminations={"failed": False}).success_reason is None
 
 
-def test_a_state_goes_on_bit_for_bit_also_in_a_smaller_env():
+def test_a_state_continues_bit_for_bit_also_in_a_smaller_env():
     env = counting_env(num_envs=4, length=6, noise={"step": 0.1})
     env.reset()
     for _ in range(3):

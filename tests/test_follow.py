@@ -36,10 +36,10 @@ class Training:
 
     def __init__(self, run, units=4, **description):
         first = candidate(1)
-        said = {"run": run.name, "spec": spec_with().to_dict(), **description}
+        metadata = {"run": run.name, "spec": spec_with().to_dict(), **description}
         self.model = first.model
         self.lock = RunLock(run).acquire()
-        self.publisher = Publisher(bus_file(run.run_id), said, shape_hash(spec_with(), first.model), first.model)
+        self.publisher = Publisher(bus_file(run.run_id), metadata, shape_hash(spec_with(), first.model), first.model)
 
     def publish(self, version, bias=None):
         self.model["a2c_network.mu.bias"].fill_(float(version) if bias is None else bias)
@@ -72,40 +72,40 @@ def test_a_run_that_is_live_here_is_followed_on_its_bus(run, training, caplog):
     source = followed(run)
     assert source.kind == "bus"
     assert caplog.text.count("following it on the weight bus") == 1
-    assert source.look(acting(run, 1)) is None
+    assert source.poll(acting(run, 1)) is None
     training.publish(2)
-    found = source.look(acting(run, 1))
+    found = source.poll(acting(run, 1))
     assert (found.version, found.source, found.run, found.run_id) == (2, "bus", run.name, run.run_id)
     assert (found.score, found.file, found.name) == (1.5, None, "version 2 on the weight bus")
-    assert source.look(found) is None
+    assert source.poll(found) is None
 
 
 def test_the_same_version_from_a_file_and_from_the_bus_is_taken_once(run, training):
     training.publish(3)
     source = followed(run)
-    assert source.look(acting(run, 3)) is None
-    assert source.look(acting(run, 4)) is None  # a file is newer than what was published last
+    assert source.poll(acting(run, 3)) is None
+    assert source.poll(acting(run, 4)) is None  # a file is newer than what was published last
     training.publish(5)
-    found = source.look(acting(run, 4))
+    found = source.poll(acting(run, 4))
     assert found.version == 5
     save(run, 5)
-    assert source.look(found) is None
+    assert source.poll(found) is None
 
 
-def test_files_take_over_where_the_training_ends_and_the_bus_where_it_goes_on(run, caplog):
+def test_files_take_over_where_the_training_ends_and_the_bus_where_it_continues(run, caplog):
     caplog.set_level(logging.INFO)
     training = Training(run)
     training.publish(2)
     source = followed(run)
-    second = source.look(acting(run, 1))
+    second = source.poll(acting(run, 1))
     training.end()
     save(run, 3)
-    third = source.look(second)
+    third = source.poll(second)
     assert (third.version, third.source, source.kind) == (3, "files", "files")
     assert caplog.text.count("the training run has ended") == 1
     resumed = Training(run)
     resumed.publish(4)
-    assert source.look(third).source == "bus"
+    assert source.poll(third).source == "bus"
     assert caplog.text.count("following it on the weight bus") == 2
     resumed.end()
 
@@ -116,7 +116,7 @@ def test_what_was_published_last_is_taken_before_the_bus_is_left(run):
     source = followed(run)
     training.publish(3)
     training.end()
-    assert source.look(acting(run, 1)).version == 3
+    assert source.poll(acting(run, 1)).version == 3
     assert source.kind == "files"
 
 
@@ -125,12 +125,12 @@ def test_another_writers_version_is_newer_whatever_its_number(run):
     first = Training(run)
     first.publish(7)
     source = followed(run)
-    seventh = source.look(acting(run, 1))
+    seventh = source.poll(acting(run, 1))
     assert seventh.version == 7
     first.end()
     again = Training(run)
     again.publish(6)
-    assert source.look(seventh).version == 6
+    assert source.poll(seventh).version == 6
     again.end()
 
 
@@ -152,27 +152,27 @@ def test_files_by_name_are_followed_although_there_is_a_bus(run, training):
     source = followed(run, "files")
     training.publish(9)
     assert source.kind == "files"
-    assert source.look(acting(run, 1)) is None
+    assert source.poll(acting(run, 1)) is None
 
 
-def test_a_bus_of_another_layout_is_said_once_and_files_are_followed(run, training, caplog):
+def test_a_bus_of_another_layout_is_reported_once_and_files_are_followed(run, training, caplog):
     training.publisher._map.control["layout"][0] = 99
     source = followed(run)
     save(run, 2)
-    assert source.look(acting(run, 1)).source == "files"
-    source.look(acting(run, 2))
+    assert source.poll(acting(run, 1)).source == "files"
+    source.poll(acting(run, 2))
     assert caplog.text.count("has layout 99") == 1
 
 
 def test_weights_that_are_not_finite_are_refused_once_and_the_next_are_taken(run, training, caplog):
     source = followed(run)
     training.publish(2, bias=float("nan"))
-    assert source.look(acting(run, 1)) is None
-    assert source.look(acting(run, 1)) is None
+    assert source.poll(acting(run, 1)) is None
+    assert source.poll(acting(run, 1)) is None
     assert caplog.text.count("NaN or Infinity in a2c_network.mu.bias") == 1
     assert [event.source for event in source.refusals()] == ["bus"]
     training.publish(3)
-    assert source.look(acting(run, 1)).version == 3
+    assert source.poll(acting(run, 1)).version == 3
 
 
 def test_a_publication_of_another_shape_is_refused_once_with_the_difference(run, caplog):
@@ -182,7 +182,7 @@ def test_a_publication_of_another_shape_is_refused_once_with_the_difference(run,
     watcher = Watcher(live, followed(run), events)
     for version in (2, 3, 4):
         training.publish(version)
-        watcher.look()
+        watcher.poll()
     assert live.adopt() is None
     assert "speed 1" in events.get().reason
     assert events.empty()
@@ -190,21 +190,21 @@ def test_a_publication_of_another_shape_is_refused_once_with_the_difference(run,
     training.end()
 
 
-def test_after_a_roll_back_following_again_takes_the_newest_one(run, training):
+def test_after_a_rollback_following_again_takes_the_newest_one(run, training):
     live = live_of(acting(run, 1), history=4)
     watcher = Watcher(live, followed(run), queue.SimpleQueue())
     for version in (2, 3):
         training.publish(version)
-        watcher.look()
+        watcher.poll()
         live.adopt()
     live.rollback()
     assert live.adopt().version == 2
-    watcher.look()
+    watcher.poll()
     assert live.adopt() is None
     live.follow()
     assert live.adopt().version == 3
     assert live.act(OBS).flatten().tolist() == [3.0, 3.0]
-    watcher.look()
+    watcher.poll()
     assert live.adopt() is None
 
 

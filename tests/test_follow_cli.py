@@ -277,7 +277,7 @@ def test_scp_brings_newer_weights(trained, tmp_path, ssh_server):
         assert test.end() == 0
 
 
-def test_a_named_file_is_pinned_and_an_interval_of_zero_looks_never(trained, tmp_path):
+def test_a_named_file_is_never_replaced_and_an_interval_of_zero_polls_never(trained, tmp_path):
     path, later = copy_without_checkpoints(trained, tmp_path)
     first = path / "nn" / "Cartpole_v1_ep1.pth"
     for choice in (f"checkpoint={first}", "checkpoint=latest"):

@@ -60,7 +60,7 @@ def test_a_module_without_the_class(project):
     assert "Traceback" not in str(error.value)
 
 
-def test_of_a_syntax_error_the_place_is_told_and_no_traceback(project):
+def test_a_syntax_error_is_reported_with_its_line_and_without_a_traceback(project):
     (project / "tasks" / "mine.py").write_text("class Mine(:\n")
     with pytest.raises(UserError, match=r"(?s)mine\.py\", line 1.*class Mine\(:.*task=Mine: .*SyntaxError") as error:
         compose(["task=Mine"])
@@ -68,7 +68,7 @@ def test_of_a_syntax_error_the_place_is_told_and_no_traceback(project):
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("code", "message"),
     [
         ("import sys\nsys.exit(0)", r"cannot be loaded \(SystemExit: 0\)"),
         ("class Odd(BaseException): ...\nraise Odd('x')", r"cannot be loaded \(.*Odd: x\)"),
@@ -77,24 +77,24 @@ def test_of_a_syntax_error_the_place_is_told_and_no_traceback(project):
         ("from livegym.tasks.base import Task\nclass Mine(Task): ...", "lacks action_spec, bind, .*, terminate"),
     ],
 )
-def test_code_that_is_no_task(project, code, words):
+def test_code_that_is_no_task(project, code, message):
     (project / "tasks" / "mine.py").write_text(f"{code}\n")
-    with pytest.raises(UserError, match=rf"task=Mine: mine\.tasks\.mine:Mine of .*{words}"):
+    with pytest.raises(UserError, match=rf"task=Mine: mine\.tasks\.mine:Mine of .*{message}"):
         compose(["task=Mine"])
 
 
 @pytest.mark.parametrize(
-    ("params", "words"),
+    ("params", "message"),
     [
         ("Params = dict", "has Params = <class 'dict'>. Allowed: Params = <a frozen dataclass"),
         ("", "has no Params. Allowed: Params = <a frozen dataclass"),
         ("@dataclass\n    class Params:\n        x: Nothing = 1", "types cannot be read .NameError: .*Nothing"),
     ],
 )
-def test_a_task_without_parameters_that_can_be_read(project, params, words):
+def test_a_task_without_parameters_that_can_be_read(project, params, message):
     file = project / "tasks" / "mine.py"
     file.write_text(file.read_text().replace("    Params = MineParams\n", f"    {params}\n"))
-    with pytest.raises(UserError, match=rf"task=Mine: .*{words}"):
+    with pytest.raises(UserError, match=rf"task=Mine: .*{message}"):
         compose(["task=Mine"])
 
 
@@ -116,23 +116,23 @@ MAKES = [
 ]
 
 
-@pytest.mark.parametrize(("code", "words"), MAKES, ids=lambda value: value[:20])
-def test_a_gate_that_cannot_be_made(project, code, words):
+@pytest.mark.parametrize(("code", "message"), MAKES, ids=lambda value: value[:20])
+def test_a_gate_that_cannot_be_made(project, code, message):
     (project / "gates").mkdir()
     (project / "gates" / "wary.py").write_text(f"{code}\n")
     registry.use(str(project))
     config = settled(dataclasses.replace(to_typed(compose(["task=Mine", "gate=wary"])), seed=0, numEnvs=4))
-    with pytest.raises(UserError, match=rf"(?s)gate=wary: .*{words}"):
+    with pytest.raises(UserError, match=rf"(?s)gate=wary: .*{message}"):
         make_gate(config, 4)
 
 
-@pytest.mark.parametrize(("code", "words"), MAKES, ids=lambda value: value[:20])
-def test_an_engine_that_cannot_be_made(project, code, words):
+@pytest.mark.parametrize(("code", "message"), MAKES, ids=lambda value: value[:20])
+def test_an_engine_that_cannot_be_made(project, code, message):
     (project / "simulators").mkdir()
     (project / "simulators" / "exact.py").write_text(f"{code}\n")
     registry.use(str(project))
     config = to_typed(compose(["task=Mine", "sim.engine=exact"]))
-    with pytest.raises(UserError, match=rf"(?s)sim\.engine=exact: .*{words}"):
+    with pytest.raises(UserError, match=rf"(?s)sim\.engine=exact: .*{message}"):
         make_env(config.task, config.sim, config.physics, 4, 0)
 
 
@@ -176,7 +176,7 @@ def test_a_file_that_hides_a_library_is_named(project):
         compose(["task=Mine"])
 
 
-def test_code_that_fails_is_told_with_its_traceback(project):
+def test_code_that_fails_is_reported_with_its_traceback(project):
     (project / "tasks" / "mine.py").write_text("1 / 0\n")
     with pytest.raises(UserError, match=r"(?s)mine\.py.*line 1.*task=Mine: .*ZeroDivisionError: division by zero"):
         compose(["task=Mine"])
@@ -248,23 +248,23 @@ PYPROJECTS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "words"), PYPROJECTS, ids=[text[:60] for text, _ in PYPROJECTS])
-def test_a_pyproject_that_says_nonsense(project, text, words):
+@pytest.mark.parametrize(("text", "message"), PYPROJECTS, ids=[text[:60] for text, _ in PYPROJECTS])
+def test_a_pyproject_that_says_nonsense(project, text, message):
     (project / "pyproject.toml").write_text(text)
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=message):
         registry.use(str(project))
     with contextlib.chdir(project):
-        with pytest.raises(UserError, match=words):
+        with pytest.raises(UserError, match=message):
             registry.use(None)
         assert new.new_project("okay").is_dir()  # which has nothing to do with this project
 
 
 def test_from_below_a_project_its_folder_is_pointed_at_and_nothing_of_it_is_loaded(project):
     (project / "tasks" / "mine.py").write_text("1 / 0\n")
-    words = r"task=Mine: unknown\. .*mine is a project: .*add projectDir=/.*/mine"
+    message = r"task=Mine: unknown\. .*mine is a project: .*add projectDir=/.*/mine"
     with contextlib.chdir(project / "tasks"):
         registry.use(None)
-        with pytest.raises(UserError, match=words):
+        with pytest.raises(UserError, match=message):
             compose(["task=Mine"])
 
 

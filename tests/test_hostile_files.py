@@ -75,13 +75,13 @@ def test_every_broken_file_is_refused_in_one_line_with_its_name(run):
 
 
 @pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4, 5])
-@pytest.mark.parametrize("place", ["archive", "bare", "inside"])
-def test_hostile_pickles_are_not_run(run, protocol, place):
+@pytest.mark.parametrize("position", ["archive", "bare", "inside"])
+def test_hostile_pickles_are_not_run(run, protocol, position):
     marker = run / "marker"
     attack = Shell(f"touch {marker}")
     bare = pickle.dumps(attack, protocol=protocol)
     inside = pickle.dumps({**state(), "model": {"w": attack}}, protocol=protocol)
-    data = bare if place == "bare" else with_pickle(bare if place == "archive" else inside)
+    data = bare if position == "bare" else with_pickle(bare if position == "archive" else inside)
     path = put(run, "Ant.pth", data)
     with pytest.raises(CheckpointError):
         read_checkpoint(path)

@@ -33,13 +33,13 @@ LAYERS = [
     "train",
 ]
 """Lowest first. A module may import its own layer and lower ones; nothing imports upwards."""
-ROOMS = [layer for layer in LAYERS if layer not in ("livegym", "train")]
+PACKAGES = [layer for layer in LAYERS if layer not in ("livegym", "train")]
 MODULES = [
     *sorted((ROOT / "livegym").glob("*.py")),
-    *sorted(p for room in ROOMS for p in (ROOT / room).rglob("*.py") if "template" not in p.parts),
+    *sorted(p for package in PACKAGES for p in (ROOT / package).rglob("*.py") if "template" not in p.parts),
     ROOT / "train.py",
 ]
-PAGES = sorted(p for room in ROOMS for kind in ("js", "css") for p in (ROOT / room).rglob(f"*.{kind}"))
+PAGES = sorted(p for package in PACKAGES for kind in ("js", "css") for p in (ROOT / package).rglob(f"*.{kind}"))
 """What browsers run: the pages' files, and the tasks' pictures."""
 CLIENT = sorted((ROOT / "clients").rglob("*.py"))
 
@@ -64,8 +64,8 @@ def layer_of(imported: str) -> int | None:
     package, _, module = imported.partition(".")
     if package != "livegym":
         return None
-    room = module.partition(".")[0]
-    return LAYERS.index(room) if room in LAYERS else 0
+    package = module.partition(".")[0]
+    return LAYERS.index(package) if package in LAYERS else 0
 
 
 def tree_of(path: Path) -> ast.Module:
@@ -93,10 +93,12 @@ def length(node: ast.AST) -> int:
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_imports_go_one_way(path):
     name = name_of(path)
-    mine = len(LAYERS) if name in ABOVE else LAYERS.index(name.partition(".")[0])
+    own_layer = len(LAYERS) if name in ABOVE else LAYERS.index(name.partition(".")[0])
     for imported in imports(tree_of(path)):
-        theirs = layer_of(imported)
-        assert theirs is None or theirs <= mine, f"{name_of(path)} imports {imported}, which is above it"
+        imported_layer = layer_of(imported)
+        assert imported_layer is None or imported_layer <= own_layer, (
+            f"{name_of(path)} imports {imported}, which is above it"
+        )
 
 
 def test_no_file_imports_itself_through_others():
@@ -121,7 +123,7 @@ def test_our_modules_are_imported_by_their_one_name():
     for name in tracked.stdout.split():
         if (ROOT / name).exists():
             for imported in imports(tree_of(ROOT / name)):
-                assert imported.partition(".")[0] not in (*ROOMS, "train"), f"{name}: write livegym.{imported}"
+                assert imported.partition(".")[0] not in (*PACKAGES, "train"), f"{name}: write livegym.{imported}"
 
 
 def test_only_one_folder_knows_rl_games():
@@ -188,13 +190,13 @@ def crowded_lines(source: str) -> list[int]:
     for number, line in enumerate(without_text(source).splitlines(), 1):
         declares = re.match(r"\s*(?:export )?(?:const|let|var) ", line) is not None
         depth = len(brackets)
-        for place, sign in enumerate(line):
-            ends = sign == ";" and brackets[-1:] != ["("]
+        for index, sign in enumerate(line):
+            end_of_statement = sign == ";" and brackets[-1:] != ["("]
             if sign in pairs.values():
                 brackets.append(sign)
             elif sign in pairs:
                 assert brackets.pop() == pairs[sign], f"line {number}: brackets that do not match"
-            if ends and line[place + 1 :].strip(" });,"):
+            if end_of_statement and line[index + 1 :].strip(" });,"):
                 crowded.add(number)
             if declares and sign == "," and len(brackets) == depth:
                 crowded.add(number)

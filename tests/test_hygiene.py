@@ -72,7 +72,7 @@ def test_what_cannot_be_logged_is_a_fault():
     handler = logging.StreamHandler(stream)
     stream.close()
     handler.handle(logging.LogRecord("late", logging.WARNING, "", 0, "last words", None, None))
-    (said,) = hygiene._unlogged
+    (message,) = hygiene._unlogged
     hygiene._unlogged.clear()
-    assert "late: 'last words' could not be logged" in said
-    assert "closed file" in said
+    assert "late: 'last words' could not be logged" in message
+    assert "closed file" in message

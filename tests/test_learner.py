@@ -30,22 +30,24 @@ def begun(run, learner, interval=1e-9) -> BusObserver:
 def test_each_iteration_is_published_as_the_agent_has_it(run):
     learner = learner_of(iterations=3)
     observer = begun(run, learner)
-    reader, seen = BusReader(bus_file(run.run_id)), []
+    reader, publications = BusReader(bus_file(run.run_id)), []
     assert reader.description["config"] == {"numEnvs": 2}
     assert reader.shape_hash == shape_hash(spec_of(counting_env()), learner.policy_state())
 
     def after(it):
         observer.after_iteration(it)
-        found = reader.read(len(seen))
+        found = reader.read(len(publications))
         state = learner.policy_state()
         assert all(torch.equal(found.model[name], value) for name, value in state.items())
-        seen.append((found.version, found.frame, found.model["running_mean_std.count"].item()))
+        publications.append((found.version, found.frame, found.model["running_mean_std.count"].item()))
 
     learner.train(after)
     observer.end(complete=True)
-    assert [version for version, _, _ in seen] == [1, 2, 3]
-    assert [frame for _, frame, _ in seen] == sorted(frame for _, frame, _ in seen)
-    assert seen[0][2] < seen[1][2] < seen[2][2]  # the normaliser that is bound anew by each update, not an old one
+    assert [version for version, _, _ in publications] == [1, 2, 3]
+    assert [frame for _, frame, _ in publications] == sorted(frame for _, frame, _ in publications)
+    assert (
+        publications[0][2] < publications[1][2] < publications[2][2]
+    )  # the normaliser that is bound anew by each update, not an old one
     assert reader.ended
 
 
@@ -93,7 +95,7 @@ def test_weights_that_are_not_finite_are_not_published(run):
     assert reader.count == 1
 
 
-def test_without_memory_for_a_bus_training_goes_on_and_says_so(run, caplog, monkeypatch):
+def test_without_memory_for_a_bus_training_continues_with_a_warning(run, caplog, monkeypatch):
     monkeypatch.setattr("livegym.weights.learner.bus_file", lambda run_id: run.path / "nowhere" / run_id)
     learner = learner_of(iterations=1)
     observer = begun(run, learner)

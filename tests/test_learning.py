@@ -40,9 +40,9 @@ def with_spec(spec):
 
 
 def trained(learner):
-    seen = []
-    learner.train(seen.append)
-    return seen
+    iterations = []
+    learner.train(iterations.append)
+    return iterations
 
 
 @pytest.mark.parametrize("spec", [Box(1), Box(3), Discrete(4), MultiDiscrete((2, 3))])
@@ -102,8 +102,8 @@ def test_with_bootstrapping_a_constant_reward_is_worth_its_endless_sum():
     train = dataclasses.replace(
         TINY, gamma=0.9, learning_rate=3e-3, lr_schedule="constant", mini_epochs=8, horizon_length=16
     )
-    sees = ObservationGroups(["episode", "step"])
-    learner = learner_of(train, iterations=150, num_envs=16, length=20, observations=sees)
+    observe = ObservationGroups(["episode", "step"])
+    learner = learner_of(train, iterations=150, num_envs=16, length=20, observations=observe)
     trained(learner)
     learner.agent.set_eval()
     assert learner.agent.get_values(learner.agent.obs).mean().item() == pytest.approx(10.0, rel=0.1)
@@ -164,14 +164,14 @@ def test_weights_without_a_learner_state_cannot_be_resumed():
 def test_a_stop_ends_after_the_iteration():
     stop = StopFlag()
     learner = learner_of(stop=stop)
-    seen = []
+    iterations = []
 
     def on_iteration(it):
-        seen.append(it.version)
+        iterations.append(it.version)
         stop.request(2)
 
     learner.train(on_iteration)
-    assert seen == [1]
+    assert iterations == [1]
     assert stop.exit_status == 130
 
 

@@ -72,7 +72,7 @@ def test_a_prepared_version_acts_only_after_it_was_adopted():
 
 
 @pytest.mark.parametrize(
-    ("other", "words"),
+    ("other", "parts"),
     [
         (spec_with(observations=(("episode", 1), ("step", 1), ("speed", 2))), ["observation", "speed 2", "2 columns"]),
         (spec_with(observations=(("step", 1), ("episode", 1))), ["observation", "step 1, episode 1"]),
@@ -80,11 +80,11 @@ def test_a_prepared_version_acts_only_after_it_was_adopted():
         (spec_with(task="Other"), ["Other", "Counting"]),
     ],
 )
-def test_what_does_not_fit_is_refused_in_one_line_and_the_old_policy_goes_on(other, words):
+def test_what_does_not_fit_is_refused_in_one_line_and_the_old_policy_continues(other, parts):
     live = live_of(candidate(1, bias=0.25))
     with pytest.raises(UserError) as error:
         live.prepare(candidate(2, other, bias=1.0))
-    assert all(word in str(error.value) for word in words), str(error.value)
+    assert all(part in str(error.value) for part in parts), str(error.value)
     assert "\n" not in str(error.value)
     assert live.adopt() is None
     assert live.act(OBS).flatten().tolist() == [0.25, 0.25]
@@ -134,7 +134,7 @@ def test_acting_changes_neither_the_observation_nor_the_normaliser():
     assert all(torch.equal(before[k], v) for k, v in live._acting.slot.policy.state().items())
 
 
-def test_memory_goes_on_over_a_swap_and_is_forgotten_at_an_episodes_start():
+def test_memory_continues_over_a_swap_and_is_forgotten_at_an_episodes_start():
     spec = spec_with()
     live = live_of(candidate(1, spec, RECURRENT), RECURRENT, spec=spec)
     live.act(OBS)

@@ -85,7 +85,7 @@ def test_a_state_goes_into_bytes_and_back_to_the_last_bit(config, task, count):
 
 
 @pytest.mark.parametrize("task", ["Cartpole", "Ant", "Territory"])
-def test_another_environment_goes_on_from_them_exactly(config, task):
+def test_another_environment_continues_from_them_exactly(config, task):
     env, other = moved(env_of(config, task, 4)), moved(env_of(config, task, 3, seed=5), steps=7)
     packed = StateRows(env).pack(env.state_dict())
     ids = torch.tensor([2, 1])
@@ -93,9 +93,9 @@ def test_another_environment_goes_on_from_them_exactly(config, task):
     rng = np.random.default_rng(1)
     for _ in range(5):
         action = some_action(env, rng)
-        theirs = other.zero_action()
-        theirs[ids] = action[[3, 1]]
-        one, two = env.step(action), other.step(theirs)
+        other_zero = other.zero_action()
+        other_zero[ids] = action[[3, 1]]
+        one, two = env.step(action), other.step(other_zero)
         assert torch.equal(one.reward[[3, 1]], two.reward[ids])
         assert torch.equal(one.final_obs["policy"][[3, 1]], two.final_obs["policy"][ids])
 
@@ -104,10 +104,10 @@ def test_what_the_gate_was_shown_is_not_changed_by_looking(config):
     env = moved(env_of(config, "Cartpole", 3))
     gate = LookAhead(env_of(config, "Cartpole", 2), 10, None)
     before = env.state_dict()
-    seen, action = gate.rows.pack(before), rows_of(env.zero_action())
-    copies = seen.copy(), action.copy()
-    gate.evaluate(seen, action, np.ones(3))
-    assert (seen == copies[0]).all()
+    states, action = gate.rows.pack(before), rows_of(env.zero_action())
+    copies = states.copy(), action.copy()
+    gate.evaluate(states, action, np.ones(3))
+    assert (states == copies[0]).all()
     assert (action == copies[1]).all()
     assert same(before, env.state_dict())
 
@@ -194,16 +194,16 @@ def test_the_fallback_is_the_best_of_nothing_half_and_the_opposite(config):
 def test_the_same_is_always_judged_the_same_whoever_is_beside_it(config, shoved):
     """With pushes at random moments, of which those have begun that have."""
     gate = LookAhead(env_of(config, "Cartpole", 3, shoved=shoved), 8, None)
-    seen = gate.rows.pack(leaning(config, 4, shoved=shoved).state_dict())
+    states = gate.rows.pack(leaning(config, 4, shoved=shoved).state_dict())
     action = np.array([[-1.0], [1.0], [-0.3], [0.2]], np.float32)
-    first = gate.evaluate(seen, action, np.ones(4))
+    first = gate.evaluate(states, action, np.ones(4))
     others = moved(env_of(config, "Cartpole", 4, seed=3, shoved=shoved))
     gate.evaluate(gate.rows.pack(others.state_dict()), -action, np.zeros(4))
-    again = gate.evaluate(seen, action, np.ones(4))
-    alone = gate.evaluate(seen[2:3], action[2:3], np.ones(1))
-    backwards = gate.evaluate(seen[::-1], action[::-1], np.ones(4))
+    again = gate.evaluate(states, action, np.ones(4))
+    alone = gate.evaluate(states[2:3], action[2:3], np.ones(1))
+    backwards = gate.evaluate(states[::-1], action[::-1], np.ones(4))
     larger = env_of(config, "Cartpole", 8, seed=77, shoved=shoved)
-    other = LookAhead(larger, 8, None).evaluate(seen, action, np.ones(4))
+    other = LookAhead(larger, 8, None).evaluate(states, action, np.ones(4))
     assert set(first.verdict.tolist()) == {SEND, WAIT}
     for i in range(4):
         assert same_judgement(first, i, again, i)
@@ -337,18 +337,18 @@ def test_more_rows_than_scratch_environments_are_judged_all():
 # -- as it is configured
 
 
-def test_a_seat_for_it_packs_what_it_sees(config):
+def test_its_adapter_packs_what_it_sees(config):
     settings = config("config=continuous", "task=Cartpole", "gate=lookahead", "seed=0", "online.look_ahead=20")
     adapter = make_gate(settings, 4)
     env = leaning(config)
-    seen = adapter.sees(env)
-    assert (seen.shape, seen.dtype, adapter.kind, adapter.what) == (
+    states = adapter.observe(env)
+    assert (states.shape, states.dtype, adapter.kind, adapter.what) == (
         (4, adapter.width),
         np.uint8,
         "uint8",
         GateInput.STATE,
     )
-    judgement = adapter.gate.evaluate(seen, np.full((4, 1), -1.0, np.float32), np.ones(4))
+    judgement = adapter.gate.evaluate(states, np.full((4, 1), -1.0, np.float32), np.ones(4))
     assert judgement.verdict.tolist() == [WAIT] * 4
 
 

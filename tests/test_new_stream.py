@@ -104,6 +104,6 @@ def test_its_picture_is_drawn_on_the_dashboard_of_a_project_that_is_named(follow
         box = page.locator("#picture-canvas").bounding_box()
         assert box["width"] / box["height"] == pytest.approx(1.5, rel=0.02)
         assert colours(pixels(page, "#picture-canvas")) >= 3  # water, mark, and the card behind
-        assert page.said == []
+        assert page.console_errors == []
         page.context.close()
         assert serving.end() == 0

@@ -119,17 +119,17 @@ def test_its_model_opens_and_its_last_states_can_be_recorded(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("engine", "model", "words"),
+    ("engine", "model", "parts"),
     [
         ("none", "ant.xml", ["sim=none", "ant.xml", "Allowed: mujoco, reference"]),
         ("mujoco", NoModel(1.0, 1), ["sim=mujoco", "Allowed: none"]),
         ("non", NoModel(1.0, 1), ["sim.engine=non", "Did you mean none?"]),
     ],
 )
-def test_an_engine_that_does_not_fit_is_refused(engine, model, words):
+def test_an_engine_that_does_not_fit_is_refused(engine, model, parts):
     with pytest.raises(UserError) as error:
         create(SimConfig(engine=engine), PhysicsConfig(), model, 1, 1)
-    assert all(word in str(error.value) for word in words)
+    assert all(part in str(error.value) for part in parts)
 
 
 def test_physics_settings_are_refused_where_there_is_no_physics():
@@ -164,7 +164,7 @@ def test_a_runs_task_brings_its_engine_along(config):
 
 
 @pytest.mark.parametrize(
-    ("typed", "words"),
+    ("typed", "parts"),
     [
         ("sim=reference", ["sim=reference", "Allowed: none"]),
         ("physics=fast", ["physics.integrator=euler"]),
@@ -172,8 +172,8 @@ def test_a_runs_task_brings_its_engine_along(config):
         ("viewer=true", ["viewer=true"]),
     ],
 )
-def test_what_a_run_without_bodies_cannot_have_is_refused_in_its_test(config, typed, words):
+def test_what_a_run_without_bodies_cannot_have_is_refused_in_its_test(config, typed, parts):
     saved = as_dict(config("task=Territory", "numEnvs=8"))
     with pytest.raises(UserError) as error:
         with_run_config(config("config=test", "checkpoint=x", typed), saved, None, [typed])
-    assert all(word in str(error.value) for word in words)
+    assert all(part in str(error.value) for part in parts)

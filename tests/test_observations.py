@@ -18,15 +18,15 @@ def act(env, value: float = 0.0):
     return env.step(torch.full((env.num_envs, 1), value))
 
 
-def seen(env, steps: int, group: str = "policy") -> list[list[float]]:
+def observed(env, steps: int, group: str = "policy") -> list[list[float]]:
     """What environment 0 sees at reset and after each step."""
     return [env.reset()[group][0].tolist()] + [act(env).obs[group][0].tolist() for _ in range(steps)]
 
 
 def test_a_late_block_is_seen_late_by_the_policy_only():
     env = counting_env(length=100, delay={"step": 2}, **STEP)
-    assert [row[0] for row in seen(env, 5)] == [0, 0, 0, 1, 2, 3]  # before its start the past is as the start
-    assert [row[1] for row in seen(env, 5, "privileged")] == [0, 1, 2, 3, 4, 5]
+    assert [row[0] for row in observed(env, 5)] == [0, 0, 0, 1, 2, 3]  # before its start the past is as the start
+    assert [row[1] for row in observed(env, 5, "privileged")] == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_history_is_oldest_first_and_widens_the_observation():
@@ -34,17 +34,17 @@ def test_a_history_is_oldest_first_and_widens_the_observation():
     assert env.layout.width("policy") == 3
     assert env.layout.describe("policy") == [("step", 3)]
     assert env.layout.describe("privileged") == [("episode", 1), ("step", 1)]
-    assert seen(env, 4) == [[0, 0, 0], [0, 0, 1], [0, 1, 2], [1, 2, 3], [2, 3, 4]]
+    assert observed(env, 4) == [[0, 0, 0], [0, 0, 1], [0, 1, 2], [1, 2, 3], [2, 3, 4]]
 
 
 def test_a_late_history():
     env = counting_env(length=100, history={"step": 2}, delay={"step": 1}, **STEP)
-    assert seen(env, 4) == [[0, 0], [0, 0], [0, 1], [1, 2], [2, 3]]
+    assert observed(env, 4) == [[0, 0], [0, 0], [0, 1], [1, 2], [2, 3]]
 
 
 def test_the_past_ends_with_the_episode_and_the_last_observation_still_has_it():
     env = counting_env(length=3, history={"step": 2}, delay={"step": 1}, **STEP)
-    seen(env, 2)
+    observed(env, 2)
     step = act(env)
     assert step.final_obs["policy"].tolist() == [[1, 2], [1, 2]]
     assert step.obs["policy"].tolist() == [[0, 0], [0, 0]]
@@ -82,7 +82,7 @@ def test_late_actions_act_late_and_an_episode_begins_without_any():
     assert env.sim.qvel[0, 0].item() == pytest.approx(start)
 
 
-def test_what_is_remembered_goes_on_in_another_env():
+def test_what_is_remembered_continues_in_another_env():
     changes = {"length": 50, "history": {"step": 2}, "delay": {"step": 3}, "randomization": LATE_ACTIONS, **STEP}
     env, other = counting_env(**changes), counting_env(seed=9, **changes)
     env.reset()
@@ -96,7 +96,7 @@ def test_what_is_remembered_goes_on_in_another_env():
 
 def test_the_episode_time_is_every_tasks_to_name():
     env = counting_env(length=4, observations=ObservationGroups(policy=["episode_time"], unused=["episode", "step"]))
-    assert [row[0] for row in seen(env, 4)] == [0.0, 0.25, 0.5, 0.75, 0.0]
+    assert [row[0] for row in observed(env, 4)] == [0.0, 0.25, 0.5, 0.75, 0.0]
 
 
 @pytest.mark.parametrize("key", ["noise", "delay", "history"])

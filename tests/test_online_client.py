@@ -69,10 +69,10 @@ def test_several_streams_are_asked_for_together(serve):
     with Client(served.address) as client:
         outcomes = client.decide_all({name: [i, 0, 0, 0] for i, name in enumerate("abcd")})
         last = {name: [0, 0, 0, 0] for name in "abc"}
-        ends = client.decide_all(last, rewards={"b": 2.0}, done=["a"], truncated=["a", "c"])
+        ended_episodes = client.decide_all(last, rewards={"b": 2.0}, done=["a"], truncated=["a", "c"])
     assert [outcomes[name].action for name in "abc"] == [[0.0], [2.0], [4.0]]
     assert outcomes["d"].kind == "too_many_streams"
-    assert (ends["a"], ends["c"]) == (None, None)
+    assert (ended_episodes["a"], ended_episodes["c"]) == (None, None)
     assert served.loop.rewards == {2: 2.0}
     assert served.loop.batches == [4, 3]
 
@@ -247,7 +247,7 @@ class Counting(gymnasium.Env):
     action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
 
     def __init__(self):
-        self.count, self.seen, self.episode = 0, [], 0
+        self.count, self.actions, self.episode = 0, [], 0
 
     def reset(self, *, seed=None, options=None):
         self.count, self.seed = 0, seed
@@ -257,9 +257,9 @@ class Counting(gymnasium.Env):
     def step(self, action):
         assert action.dtype == np.float32
         self.count += 1
-        self.seen.append(float(action[0]))
-        ends = [self.count == 5 and self.episode % 2 == which for which in (1, 0)]
-        return np.full(4, self.count, np.float32), float(action[0]), *ends, {}
+        self.actions.append(float(action[0]))
+        ended_episodes = [self.count == 5 and self.episode % 2 == which for which in (1, 0)]
+        return np.full(4, self.count, np.float32), float(action[0]), *ended_episodes, {}
 
 
 def test_a_runner_drives_an_environment_and_rewards_each_decision(serve):
@@ -270,9 +270,9 @@ def test_a_runner_drives_an_environment_and_rewards_each_decision(serve):
         first = runner.run(1)
         assert env.seed == 3
         rewards = first + runner.run(11)
-    assert rewards == env.seen == [0, 8, 16, 24, 32, 0, 8, 16, 24, 32, 0, 8]
+    assert rewards == env.actions == [0, 8, 16, 24, 32, 0, 8, 16, 24, 32, 0, 8]
     assert runner.episodes == 2
-    assert served.loop.ends == [(True, False), (False, True)]
+    assert served.loop.ended_episodes == [(True, False), (False, True)]
     assert len(served.loop.rewards) == 11  # the last one's comes with the next observation
     assert all(served.loop.decided[number] == value for number, value in served.loop.rewards.items())
 
@@ -284,16 +284,16 @@ def test_a_runner_says_what_does_not_fit(serve, monkeypatch):
             Runner(gymnasium.make("CartPole-v1"), client, "a")
         real = client.decide
 
-        def held(*given, **named):
+        def blocked(*given, **named):
             decision = real(*given, **named)
             return None if decision is None else dataclasses.replace(decision, executed=None)
 
-        monkeypatch.setattr(client, "decide", held)
+        monkeypatch.setattr(client, "decide", blocked)
         with pytest.raises(ValueError, match=r"returned no action, because the gate blocked it\. Set Runner"):
             Runner(Counting(), client, "a").run(1)
         env = Counting()
         Runner(env, client, "b", idle=np.zeros(1, np.float32)).run(2)
-        assert env.seen == [0.0, 0.0]
+        assert env.actions == [0.0, 0.0]
 
 
 def test_the_examples_cart_pole_is_livegyms(config):
@@ -306,10 +306,10 @@ def test_the_examples_cart_pole_is_livegyms(config):
     ours._state = start.copy()
     for step in range(20):
         push = 0.02 if step % 7 < 3 else -0.02
-        theirs = env.step(env.zero_action() + push).final_obs["policy"][0].numpy()
-        mine, *_ = ours.step(np.array([push], np.float32))
-    assert np.allclose(mine, theirs, rtol=0.05, atol=0.01)
-    assert np.abs(theirs - start).max() > 0.1  # it moved
+        expected_obs = env.step(env.zero_action() + push).final_obs["policy"][0].numpy()
+        own_obs, *_ = ours.step(np.array([push], np.float32))
+    assert np.allclose(own_obs, expected_obs, rtol=0.05, atol=0.01)
+    assert np.abs(expected_obs - start).max() > 0.1  # it moved
 
 
 def test_the_example_learns_in_a_process_of_its_own(serve):

@@ -113,7 +113,7 @@ def test_numbers_that_are_not_finite_become_null_and_numpy_plain(script, opened)
         assert "NaN" not in client.get("/metrics").text
 
 
-def test_orders_are_handed_on_and_the_reason_of_a_refusal_is_told(script, opened):
+def test_requests_are_passed_on_and_the_reason_of_a_refusal_is_reported(script, opened):
     with Line(opened()) as line:
         assert line.ask("pin") is None
         assert line.ask("rollback", version=39) is None

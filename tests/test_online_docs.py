@@ -100,4 +100,4 @@ def test_the_page_of_the_api_sends_a_message(serve, open_page):
     page.wait_for_selector(".live-responses-table")
     assert '"type": "decision"' in page.inner_text(".live-responses-table")
     assert served.loop.decided == {1: 8.0}
-    assert page.said == []
+    assert page.console_errors == []

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from livegym.serve.history import CAPACITY, PLACES, Points, point_of
+from livegym.serve.history import CAPACITY, PATHS, Points, point_of
 from livegym.serve.metrics import EVERY, EVERY_LATER, LATER, NUMBERS, PREFIX, STATES, Curves, Readings, table
 from livegym.utils.files import strict_json
 from livegym.web.metrics import registry_of, text_of
@@ -88,13 +88,13 @@ def test_every_number_of_the_status_is_in_the_list_or_no_number_to_follow():
 
     def places(status, before=""):
         for name, value in status.items():
-            place = f"{before}{name}"
-            if isinstance(value, dict) and place not in ("buffer.refused", "rewards.components"):
-                yield from places(value, f"{place}.")
-            elif isinstance(value, (int, float, dict)) and place not in left:
-                yield f"{place}.*" if isinstance(value, dict) else place
+            path = f"{before}{name}"
+            if isinstance(value, dict) and path not in ("buffer.refused", "rewards.components"):
+                yield from places(value, f"{path}.")
+            elif isinstance(value, (int, float, dict)) and path not in left:
+                yield f"{path}.*" if isinstance(value, dict) else path
 
-    assert set(places(full_status())) == {number.place for number in NUMBERS}
+    assert set(places(full_status())) == {number.path for number in NUMBERS}
 
 
 def test_what_is_not_known_or_not_finite_is_left_out():
@@ -115,9 +115,9 @@ def test_counters_keep_what_was_known_of_them_while_it_is_not():
     status = unknown(status)
     assert {key: value for key, value in samples(readings).items() if key[0] in COUNTERS} == before
     steps = PREFIX + "training_steps_total", ()
-    for told, shown in ((900, 900), (850, 900), (None, 900), (899, 900), (901, 901)):  # a checkpoint's is lower
+    for reported, shown in ((900, 900), (850, 900), (None, 900), (899, 900), (901, 901)):  # a checkpoint's is lower
         status = full_status()
-        status["trainer"]["training_steps"] = told
+        status["trainer"]["training_steps"] = reported
         assert samples(readings)[steps] == shown
 
 
@@ -172,7 +172,7 @@ def test_points_have_numbers_in_order_and_null_for_what_is_not_known():
     assert [(p["seq"], p["loss"]) for p in points.since(0)] == [(2, None), (3, None), (4, 0.123457)]
     assert [p["seq"] for p in points.since(3)] == [4]
     assert points.since(4) == points.since(99) == []
-    assert set(points.since(3)[0]) == {"seq", "t", *PLACES}
+    assert set(points.since(3)[0]) == {"seq", "t", *PATHS}
     assert points.since(3)[0]["t"] == 5.0
     with pytest.raises(ValueError, match=r"cannot have \['los'\]\. Allowed: t, loss"):
         points.add({"los": 1.0})
@@ -226,5 +226,5 @@ def test_who_reads_while_points_are_added_sees_no_gap():
 
 def test_the_table_of_the_document_is_what_the_code_says():
     written = table()
-    assert all(f"`{number.place}`" in written for number in NUMBERS)
+    assert all(f"`{number.path}`" in written for number in NUMBERS)
     assert written in DOCUMENT.read_text(), "put what serve.metrics.table() returns into docs/continuous.md"

@@ -1,4 +1,4 @@
-"""The page of a continuous run in a real browser: numbers that change, troubles that are said, orders, the picture."""
+"""The page of a continuous run in a real browser: numbers that change, faults that are shown, requests, the picture."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def shown(browser):
         gateway = opened()
         page = shown_at(browser, gateway.url)
         yield SimpleNamespace(script=script, gateway=gateway, page=page, opened=opened, browser=browser)
-        assert [said for said in page.said if not any(word in said for word in EXPECTED_COMPLAINTS)] == []
+        assert [text for text in page.console_errors if not any(word in text for word in EXPECTED_COMPLAINTS)] == []
         page.context.close()
 
 
@@ -46,8 +46,8 @@ def fact(page, card, name):
     return page.locator(f"#{card} dt", has_text=name).first.locator("xpath=following-sibling::dd[1]").text_content()
 
 
-def number(words):
-    return int(words.replace(",", ""))
+def number(text_):
+    return int(text_.replace(",", ""))
 
 
 def pixels(page):
@@ -78,7 +78,7 @@ def test_numbers_appear_change_and_grow_old(shown):
     wait(page, lambda: number(fact(page, "decisions", "made")) > before + 3)
     age = int(text(page, "#serving").split()[3])
     wait(page, lambda: int(text(page, "#serving").split()[3]) > age + 1)
-    assert page.is_hidden("#troubles")
+    assert page.is_hidden("#faults")
     assert page.get_attribute("body", "data-fresh") == "yes"
 
 
@@ -103,17 +103,17 @@ def test_numbers_that_are_not_known_are_dashes_and_gaps(shown):
 
 
 @pytest.mark.parametrize("state", ["dead", "hung", "given up"])
-def test_a_trainer_that_is_gone_is_said_and_its_age_goes_on(shown, state):
+def test_a_trainer_that_is_gone_is_reported_and_its_age_continues(shown, state):
     page = shown.page
     shown.script.change(trainer={"state": state, "why": "killed by signal 9", "beat_age_s": 14.0})
     wait(page, lambda: text(page, "#trainer-state") == f"trainer: {state}")
-    assert "killed by signal 9" in text(page, "#troubles")
-    assert "Version 41 continues to decide" in text(page, "#troubles")
+    assert "killed by signal 9" in text(page, "#faults")
+    assert "Version 41 continues to decide" in text(page, "#faults")
     assert state in text(page, "#spoken")
     assert "stale" in page.get_attribute("#trainer", "class")
     assert page.get_attribute("body", "data-fresh") == "yes"  # what decides is alive
     shown.script.change(trainer={"state": "training", "why": ""})
-    wait(page, lambda: page.is_hidden("#troubles"))
+    wait(page, lambda: page.is_hidden("#faults"))
 
 
 def test_a_trainer_that_was_given_up_is_started_again_by_a_button(shown):
@@ -134,14 +134,14 @@ def test_without_a_gate_there_is_no_card_of_it(shown):
     wait(page, lambda: page.is_hidden("#gate"))
 
 
-def test_a_server_that_stops_is_said_at_once_and_one_that_comes_back_is_found(shown):
+def test_a_server_that_stops_is_reported_at_once_and_one_that_comes_back_is_found(shown):
     page, port = shown.page, shown.gateway.port
     shown.gateway.stop()
     wait(page, lambda: text(page, "#connection") == "reconnecting")
     assert page.get_attribute("body", "data-fresh") == "no"
-    assert "No connection to the server" in text(page, "#troubles")
+    assert "No connection to the server" in text(page, "#faults")
     assert float(page.locator("#trainer").evaluate("e => getComputedStyle(e).opacity")) < 0.7
-    wait(page, lambda: "5 s old" in text(page, "#troubles"), lambda: text(page, "#troubles"))
+    wait(page, lambda: "5 s old" in text(page, "#faults"), lambda: text(page, "#faults"))
     page.click("#pin")
     assert "not connected" in text(page, "#notice")
     shown.script.change(serving={"version": 77, "age_s": 1.0})
@@ -149,7 +149,7 @@ def test_a_server_that_stops_is_said_at_once_and_one_that_comes_back_is_found(sh
     wait(page, lambda: text(page, "#connection") == "live")
     wait(page, lambda: "version 77" in text(page, "#serving"))
     assert page.get_attribute("body", "data-fresh") == "yes"
-    assert page.is_hidden("#troubles")
+    assert page.is_hidden("#faults")
     assert shown.script.asked == []
 
 
@@ -158,11 +158,11 @@ def test_a_server_that_says_nothing_and_a_status_that_nobody_renews_are_told_apa
     with dashboards(script) as opened:
         gateway = opened()
         page = shown_at(browser, gateway.url)  # nobody changes the status
-        wait(page, lambda: "the decision loop is not responding" in text(page, "#troubles"))
+        wait(page, lambda: "the decision loop is not responding" in text(page, "#faults"))
         assert text(page, "#connection") == "live"
         assert page.get_attribute("body", "data-fresh") == "no"
         monkeypatch.setattr("livegym.serve.dashboard.BEAT", 1e9)
-        wait(page, lambda: "connected but sends nothing" in text(page, "#troubles"))
+        wait(page, lambda: "connected but sends nothing" in text(page, "#faults"))
         assert text(page, "#connection") == "no data"
         wait(page, lambda: text(page, "#connection") == "reconnecting" or gateway.dashboard.open != 1)
         monkeypatch.setattr("livegym.serve.dashboard.BEAT", 1.0)
@@ -171,13 +171,13 @@ def test_a_server_that_says_nothing_and_a_status_that_nobody_renews_are_told_apa
         page.context.close()
 
 
-def test_a_stream_that_falls_silent_is_said(shown, browser):
+def test_a_stream_that_falls_silent_is_reported(shown, browser):
     script = Script()
     with dashboards(script) as opened, running(script):
         idle = itertools.count(15)
         script.step = lambda number: script.change(decisions={"idle_s": next(idle) / 4 + 15})  # nobody asks it anything
         page = shown_at(browser, opened().url)
-        wait(page, lambda: "No observation has come for" in text(page, "#troubles"))
+        wait(page, lambda: "No observation has come for" in text(page, "#faults"))
         assert page.get_attribute("body", "data-fresh") == "yes"
         assert "none for" in text(page, "#idle")
         page.context.close()
@@ -247,8 +247,8 @@ def test_the_territory_is_drawn_and_changes_with_its_stream_and_with_time(shown)
     page = shown.page
     first = drawn(page)
     assert len(np.unique(first.reshape(-1, 3), axis=0)) > 20
-    words = text(page, "#picture-text")
-    assert "19 workers, 4 protectors, 4 mineral fields; queen at row" in words
+    shown_text = text(page, "#picture-text")
+    assert "19 workers, 4 protectors, 4 mineral fields; queen at row" in shown_text
     page.select_option("#stream", "south")
     wait(page, lambda: "Territory south" in page.get_attribute("#picture-canvas", "aria-label"))
     second = pixels(page)
@@ -257,8 +257,8 @@ def test_the_territory_is_drawn_and_changes_with_its_stream_and_with_time(shown)
     page.click("#streams button:has-text('east')")
     wait(page, lambda: "Territory east" in page.get_attribute("#picture-canvas", "aria-label"))
     assert page.input_value("#stream") == "east"
-    seen = text(page, "#picture-text")
-    wait(page, lambda: text(page, "#picture-text") != seen)  # another decision
+    before = text(page, "#picture-text")
+    wait(page, lambda: text(page, "#picture-text") != before)  # another decision
 
 
 def test_pictures_are_fetched_at_most_twice_a_second_and_only_while_they_are_seen(shown):
@@ -289,7 +289,7 @@ def test_text_of_the_server_is_text(shown):
         rewards={"components": {HOSTILE: 1.0}}, buffer={"refused": {HOSTILE: 1}}, serving={"history": [HOSTILE]},
     )  # fmt: skip
     wait(page, lambda: text(page, "#task") == HOSTILE)
-    wait(page, lambda: HOSTILE in text(page, "#troubles"))
+    wait(page, lambda: HOSTILE in text(page, "#faults"))
     for place in ("#run", "#trainer-why", "#streams", "#components", "#refused", "#versions"):
         assert HOSTILE in text(page, place)
     assert page.locator("img").count() == 0

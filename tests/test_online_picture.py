@@ -92,23 +92,23 @@ def opened_at(browser, url):
 
 @pytest.mark.slow
 @needs_chromium
-@pytest.mark.parametrize(("source", "words"), BAD.values(), ids=BAD)
-def test_a_picture_that_fails_is_said_and_the_page_goes_on(browser, tmp_path, source, words):
+@pytest.mark.parametrize(("source", "message"), BAD.values(), ids=BAD)
+def test_a_picture_that_fails_is_reported_and_the_page_continues(browser, tmp_path, source, message):
     script, module = Script(), tmp_path / "picture.js"
     module.write_text(source)
     with dashboards(script) as opened, running(script):
         page = opened_at(browser, opened(drawn_by=module).url)
         wait(page, lambda: page.is_visible("#notice"))
-        assert words in text(page, "#notice")
+        assert message in text(page, "#notice")
         assert text(page, "#picture-text").startswith("No picture: ")
         assert page.is_visible("#picture-text")
-        assert any("pageerror" not in said for said in page.said)  # for whoever writes the picture
+        assert any("pageerror" not in text for text in page.console_errors)  # for whoever writes the picture
         before = text(page, "#decisions")
         wait(page, lambda: text(page, "#decisions") != before)
         page.click("#theme")
         page.click("#pin")
         wait(page, lambda: script.asked == [{"do": "pin", "version": None}])
-        assert not any(said.startswith("pageerror") for said in page.said)
+        assert not any(text.startswith("pageerror") for text in page.console_errors)
         page.context.close()
 
 

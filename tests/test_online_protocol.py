@@ -26,7 +26,7 @@ PLAIN, RAW = Reader(Description(SPEC)), Reader(Description(SPEC, GRID))
 MINERALS = [[0, 0.5, 1], [0.25, 0, 0]]
 
 
-def seen(**fields):
+def observe_message(**fields):
     return json.dumps({"v": 1, "type": "observe", "observations": [{"stream": "a", "obs": [1, 2, 3, 4], **fields}]})
 
 
@@ -42,7 +42,7 @@ def refusal(reader, text):
 
 
 def test_an_observation_is_a_row_of_float32():
-    (request,) = PLAIN.read(seen(sequence=3, reward=-0.5, done=True)).requests
+    (request,) = PLAIN.read(observe_message(sequence=3, reward=-0.5, done=True)).requests
     assert isinstance(request, Observed)
     assert (request.stream, request.raw, request.sequence, request.reward, request.done) == ("a", None, 3, -0.5, True)
     assert request.obs.dtype == np.float32
@@ -74,30 +74,30 @@ WRONG = {
     "a list": ("[]", "malformed", "message", "a list of 0"),
     "no type": ('{"v":1}', "malformed", "type", "nothing"),
     "another type": ('{"v":1,"type":"stop"}', "malformed", "type", '"stop"'),
-    "another version": (seen().replace('"v": 1', '"v": 2'), "malformed", "v", "2"),
-    "no version": (seen().replace('"v": 1, ', ""), "malformed", "v", "nothing"),
-    "nested deeply": (seen(obs="X").replace('"X"', "[" * 20_000), "malformed", "message", "text"),
-    "too short": (seen(obs=[1, 2, 3]), "invalid", "observations.0.obs", "a list of 3"),
-    "too long": (seen(obs=[0] * 5), "invalid", "observations.0.obs", "a list of 5"),
-    "nested": (seen(obs=[[1], 2, 3, 4]), "invalid", "observations.0.obs.0", "a list of 1"),
-    "NaN": (seen(obs=[1, math.nan, 3, 4]), "invalid", "observations.0.obs.1", "NaN"),
-    "Infinity": (seen(obs=[-math.inf, 2, 3, 4]), "invalid", "observations.0.obs.0", "Infinity"),
-    "1e999": (seen(obs=[0, 0, 0, 5]).replace("5", "1e999"), "invalid", "observations.0.obs.3", "Infinity"),
-    "beyond float32": (seen(obs=[0, 0, 0, 1e39]), "invalid", "observations.0.obs.3", "1e+39"),
-    "of many digits": (seen(obs=[0, 0, 0, 10**400]), "invalid", "observations.0.obs.3", f"1{'0' * 59}..."),
-    "a text": (seen(obs=["1", 2, 3, 4]), "invalid", "observations.0.obs.0", '"1"'),
-    "true": (seen(obs=[True, 2, 3, 4]), "invalid", "observations.0.obs.0", "true"),
-    "null": (seen(obs=[None, 2, 3, 4]), "invalid", "observations.0.obs.0", "null"),
-    "an object": (seen(obs={}), "invalid", "observations.0.obs", "an object"),
-    "NaN as reward": (seen(reward=math.nan), "invalid", "observations.0.reward", "NaN"),
-    "a fraction": (seen(sequence=1.5), "invalid", "observations.0.sequence", "1.5"),
-    "below 0": (seen(sequence=-1), "invalid", "observations.0.sequence", "-1"),
-    "inexact": (seen(sequence=2**53), "invalid", "observations.0.sequence", str(2**53)),
-    "a path": (seen(stream="../a"), "invalid", "observations.0.stream", '"../a"'),
-    "a line's end": (seen(stream="a\n"), "invalid", "observations.0.stream", r'"a\n"'),
-    "no name": (seen(stream=""), "invalid", "observations.0.stream", '""'),
-    "a word for a truth": (seen(done="yes"), "invalid", "observations.0.done", '"yes"'),
-    "raw": (seen(raw={}), "invalid", "observations.0.raw", "an unknown field"),
+    "another version": (observe_message().replace('"v": 1', '"v": 2'), "malformed", "v", "2"),
+    "no version": (observe_message().replace('"v": 1, ', ""), "malformed", "v", "nothing"),
+    "nested deeply": (observe_message(obs="X").replace('"X"', "[" * 20_000), "malformed", "message", "text"),
+    "too short": (observe_message(obs=[1, 2, 3]), "invalid", "observations.0.obs", "a list of 3"),
+    "too long": (observe_message(obs=[0] * 5), "invalid", "observations.0.obs", "a list of 5"),
+    "nested": (observe_message(obs=[[1], 2, 3, 4]), "invalid", "observations.0.obs.0", "a list of 1"),
+    "NaN": (observe_message(obs=[1, math.nan, 3, 4]), "invalid", "observations.0.obs.1", "NaN"),
+    "Infinity": (observe_message(obs=[-math.inf, 2, 3, 4]), "invalid", "observations.0.obs.0", "Infinity"),
+    "1e999": (observe_message(obs=[0, 0, 0, 5]).replace("5", "1e999"), "invalid", "observations.0.obs.3", "Infinity"),
+    "beyond float32": (observe_message(obs=[0, 0, 0, 1e39]), "invalid", "observations.0.obs.3", "1e+39"),
+    "of many digits": (observe_message(obs=[0, 0, 0, 10**400]), "invalid", "observations.0.obs.3", f"1{'0' * 59}..."),
+    "a text": (observe_message(obs=["1", 2, 3, 4]), "invalid", "observations.0.obs.0", '"1"'),
+    "true": (observe_message(obs=[True, 2, 3, 4]), "invalid", "observations.0.obs.0", "true"),
+    "null": (observe_message(obs=[None, 2, 3, 4]), "invalid", "observations.0.obs.0", "null"),
+    "an object": (observe_message(obs={}), "invalid", "observations.0.obs", "an object"),
+    "NaN as reward": (observe_message(reward=math.nan), "invalid", "observations.0.reward", "NaN"),
+    "a fraction": (observe_message(sequence=1.5), "invalid", "observations.0.sequence", "1.5"),
+    "below 0": (observe_message(sequence=-1), "invalid", "observations.0.sequence", "-1"),
+    "inexact": (observe_message(sequence=2**53), "invalid", "observations.0.sequence", str(2**53)),
+    "a path": (observe_message(stream="../a"), "invalid", "observations.0.stream", '"../a"'),
+    "a line's end": (observe_message(stream="a\n"), "invalid", "observations.0.stream", r'"a\n"'),
+    "no name": (observe_message(stream=""), "invalid", "observations.0.stream", '""'),
+    "a word for a truth": (observe_message(done="yes"), "invalid", "observations.0.done", '"yes"'),
+    "raw": (observe_message(raw={}), "invalid", "observations.0.raw", "an unknown field"),
 }
 
 
@@ -133,7 +133,7 @@ def test_raw_fields_are_held_to_shape_and_range(name):
 
 
 def test_a_near_name_is_suggested():
-    assert "Did you mean reward?" in refusal(PLAIN, seen(rewrad=1)).message
+    assert "Did you mean reward?" in refusal(PLAIN, observe_message(rewrad=1)).message
     assert "Did you mean energy?" in refusal(RAW, raw(enery=1)).message
 
 
@@ -220,13 +220,13 @@ def test_answers_are_strict_json_in_order():
 def test_a_decision_is_answered_alike_after_a_restart_in_the_words_that_are_documented(action, held):
     """Also its bytes: a choice is a whole number, and what was drawn is told within its bounds."""
     made = decision_of("a", 1, 0.0, proposed=action, executed=action, held=held, components={"survival": 0.1})
-    (said,) = answers_of([Observed("a")], [made])
-    assert set(said) == set(DecisionAnswer.model_fields)
+    (answer,) = answers_of([Observed("a")], [made])
+    assert set(answer) == set(DecisionAnswer.model_fields)
     done = [np.float32(0.1).item(), 1.0] if action.dtype.kind == "f" else [3, 399]
-    assert said["executed"] == (None if held else done)
+    assert answer["executed"] == (None if held else done)
     kept = json.loads(json.dumps(made.to_plain()))
     (again,) = answers_of([Observed("a")], [Decision.from_plain(kept)])
-    assert text_of(1, [again]) == text_of(1, [said])
+    assert text_of(1, [again]) == text_of(1, [answer])
 
 
 def test_the_description_says_what_to_send():

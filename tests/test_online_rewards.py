@@ -153,7 +153,7 @@ def test_a_fallback_that_is_no_choice_is_named():
 
 
 @pytest.mark.parametrize(
-    ("broken", "words"),
+    ("broken", "message"),
     [
         (Judgement(np.array([SEND]), np.zeros(2), {}), "verdict"),
         (Judgement(np.array([SEND, OFF]), np.zeros(2), {}), "verdict"),
@@ -164,6 +164,6 @@ def test_a_fallback_that_is_no_choice_is_named():
         (Judgement(np.array([SEND, WAIT]), np.zeros(2), {}, np.full((2, 2), math.nan)), "fallback"),
     ],
 )
-def test_an_answer_of_a_gate_that_is_none_is_named(broken, words):
-    with pytest.raises(ValueError, match=words):
+def test_an_answer_of_a_gate_that_is_none_is_named(broken, message):
+    with pytest.raises(ValueError, match=message):
         check_judgement(broken, 2, Box(2))

@@ -386,7 +386,7 @@ class TestLeaving:
         gc.collect()
         assert complaints(caplog) == []
 
-    def test_at_the_end_everybody_is_told(self, serve):
+    def test_at_the_end_all_clients_are_notified(self, serve):
         served = serve()
 
         async def drive():
@@ -463,7 +463,7 @@ class TestSlowDecisions:
         assert found.json()["answers"][0]["decision"] == 1
         assert len(served.loop.decided) == 1
 
-    def test_a_loop_that_fails_says_so_and_goes_on(self, serve, caplog):
+    def test_a_loop_that_fails_reports_it_and_continues(self, serve, caplog):
         served = serve()
         served.inbox.ask = failing
         with served.http() as http:
@@ -549,7 +549,7 @@ class TestLimits:
         assert sent < 100_000
         assert served.inbox.most_waiting <= connection.UNANSWERED + 1
 
-    def test_a_full_inbox_is_told_and_nothing_is_taken(self, serve):
+    def test_a_full_inbox_is_reported_and_nothing_is_accepted(self, serve):
         served = serve(capacity=2)
 
         async def drive():

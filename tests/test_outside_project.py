@@ -1,4 +1,4 @@
-"""A project of somebody else's: made by `livegym new`, beside folders with our rooms' names, installed and not."""
+"""A project of somebody else's: made by `livegym new`, beside folders with our packages' names, installed and not."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def wheels(tmp_path_factory) -> dict[str, Path]:
 
 
 def lab(folder: Path) -> Path:
-    """A folder of somebody's, with modules that are named like our rooms and must never be imported."""
+    """A folder of somebody's, with modules that are named like our packages and must never be imported."""
     for name in SHADOWS:
         (folder / name).mkdir(parents=True)
         (folder / name / "__init__.py").write_text(BOOM)

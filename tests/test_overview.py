@@ -20,17 +20,17 @@ from tests.checkpoint_samples import new_run
 @pytest.fixture
 def runs(tmp_path):
     """Two trainings with checkpoints and curves, and a test."""
-    place = tmp_path / "runs"
-    old = new_run(place, "20260101_000000", versions=(1, 2))
-    new = new_run(place, "20260102_000000", versions=(7,))
-    create_run(place, "Ant", "test")
-    point_latest(place, "train", new)
+    folder = tmp_path / "runs"
+    old = new_run(folder, "20260101_000000", versions=(1, 2))
+    new = new_run(folder, "20260102_000000", versions=(7,))
+    create_run(folder, "Ant", "test")
+    point_latest(folder, "train", new)
     for run, slope in ((old, 1.0), (new, 2.0)):
         writer = ScalarWriter(run.summaries)
         for frame in range(10):
             writer.add_scalar("rewards/step", slope * frame, 100 * frame)
         writer.close()
-    return place
+    return folder
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_the_table_tells_of_every_run(manage, runs):
     assert "1 runs" in text
 
 
-def test_a_live_run_is_told_as_live_and_never_deleted(manage, runs):
+def test_a_live_run_is_reported_as_live_and_never_deleted(manage, runs):
     run = list_runs(runs, "train")[0]
     with RunLock(run):
         assert facts_of(run).live
@@ -66,11 +66,11 @@ def test_a_live_run_is_told_as_live_and_never_deleted(manage, runs):
     assert not facts_of(run).live
 
 
-def test_a_pinned_run_is_kept_until_the_pin_is_off(manage, runs):
+def test_a_protected_run_is_kept_until_its_protection_is_removed(manage, runs):
     name = names(runs, "train")[1]
     manage(f"runsPin={name}")
-    assert "pinned" in manage()[1]
-    with pytest.raises(UserError, match="pinned"):
+    assert "protected" in manage()[1]
+    with pytest.raises(UserError, match="protected"):
         manage(f"runsDelete={name}")
     manage(f"runsPin={name}")
     assert manage(f"runsDelete={name}")[0] == 0
@@ -89,8 +89,8 @@ def test_deleting_the_latest_run_points_latest_at_the_one_before_and_then_at_not
 
 def test_an_ambiguous_or_unknown_name_deletes_nothing(manage, runs):
     before = names(runs)
-    for name, words in (("Ant_train", "matches 2 runs"), ("Nope", "no such run")):
-        with pytest.raises(UserError, match=words):
+    for name, message in (("Ant_train", "matches 2 runs"), ("Nope", "no such run")):
+        with pytest.raises(UserError, match=message):
             manage(f"runsDelete={name}")
     assert names(runs) == before
     exact = find_run(list_runs(runs), "runsPin", before[0])
@@ -109,7 +109,7 @@ def test_curves_of_the_chosen_runs_are_drawn(manage, runs, tmp_path):
         manage("runsPlot=curves")
 
 
-def test_a_selection_of_nothing_is_told_as_such(manage, runs):
+def test_a_selection_of_nothing_is_reported_as_such(manage, runs):
     for extra in ([], ["runsPlot=curves.png"]):
         with pytest.raises(UserError, match=f"runsSelect=Antt_train: no run.*{names(runs)[0]}"):
             manage("runsSelect=Antt_train", *extra)
@@ -123,6 +123,6 @@ def test_a_row_of_the_table_fits_eighty_columns(runs):
         assert re.search(rf"^ ?{name} .*MiB *$", out.getvalue(), re.MULTILINE), out.getvalue()
 
 
-def test_without_a_runs_directory_it_says_so(config, tmp_path):
+def test_without_a_runs_directory_it_reports_it(config, tmp_path):
     with pytest.raises(UserError, match="there is no directory"):
         manage_runs(config("config=runs", f"runsDir={tmp_path / 'none'}"), None, Console(file=io.StringIO()))

@@ -42,7 +42,7 @@ def watched(tmp_path_factory, browser):
         wait_scene(page)
         with Line(server) as line:
             yield SimpleNamespace(server=server, page=page, line=line)
-        assert page.said == []
+        assert page.console_errors == []
         page.context.close()
 
 
@@ -182,7 +182,7 @@ def test_episodes_are_plotted_and_one_with_a_push_does_not_count(fresh):
     assert "no swap yet" in text(page, "#plot-swaps")
 
 
-def test_a_push_on_no_such_environment_is_said_on_every_page(fresh):
+def test_a_push_on_no_such_environment_is_reported_on_every_page(fresh):
     fresh.line.ask("push", env_id=99, body="pole", force=[1.0, 0.0, 0.0], seconds=0.1)
     wait(fresh.page, lambda: "environment 99" in text(fresh.page, "#notice"))
     assert fresh.page.is_visible("#notice")
@@ -227,4 +227,4 @@ def test_a_grasp_shows_its_contacts_and_their_forces(tmp_path, open_page):
         points = at_rest(page)
         page.keyboard.press("v")
         wait(page, lambda: change(points, picture(page)) > 0)
-        assert page.said == []
+        assert page.console_errors == []

@@ -61,7 +61,7 @@ def _playing(server):
     pause(server, False)
 
 
-def goes_on(server, line, frames):
+def continues(server, line, frames):
     """The test plays in real time and both of a client's connections get what is new."""
     for _ in range(5):
         assert frames.recv(20)
@@ -100,7 +100,7 @@ def test_clients_that_never_read_hold_up_nobody(server):
         frames = stack.enter_context(contextlib.closing(scene_client(server)))
         until(lambda: watched(server) == (5, 5))
         for _ in range(3):
-            goes_on(server, line, frames)
+            continues(server, line, frames)
     until(lambda: watched(server) == (0, 0))
 
 
@@ -110,14 +110,14 @@ def test_a_browser_that_is_stopped_holds_up_nobody_and_one_that_is_killed_is_gon
         with Line(server) as line, contextlib.closing(scene_client(server)) as frames:
             alone.send(signal.SIGSTOP)
             for _ in range(3):
-                goes_on(server, line, frames)
+                continues(server, line, frames)
             alone.send(signal.SIGKILL)
             until(lambda: watched(server) == (1, 1), lambda: str(watched(server)))
-            goes_on(server, line, frames)
+            continues(server, line, frames)
     until(lambda: watched(server) == (0, 0))
 
 
-def held(server):
+def resources(server):
     """(threads, open files) of the server."""
     process = Path(f"/proc/{server.process.pid}")
     threads = int((process / "status").read_text().partition("Threads:")[2].split()[0])
@@ -144,8 +144,8 @@ def test_fifty_clients_are_all_served_and_leave_nothing(server):
     crowd(server)  # pools of threads grow to their size
     pause(server, False)
     until(lambda: watched(server) == (0, 0))
-    threads, files = held(server)
+    threads, files = resources(server)
     crowd(server)
     few = 5
-    until(lambda: held(server)[1] <= files + few, lambda: str(held(server)))
-    assert held(server)[0] <= threads + few
+    until(lambda: resources(server)[1] <= files + few, lambda: str(resources(server)))
+    assert resources(server)[0] <= threads + few

@@ -38,7 +38,7 @@ def ends_well(server, cwd, status=None, signum=signal.SIGINT):
         assert word not in server.text
 
 
-def test_a_taken_port_is_told_and_the_address_names_the_next(tmp_path):
+def test_a_taken_port_is_reported_and_the_address_names_the_next(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
         with Served(tmp_path, *CARTS, f"streamPort={port}") as server:
@@ -48,7 +48,7 @@ def test_a_taken_port_is_told_and_the_address_names_the_next(tmp_path):
             ends_well(server, tmp_path)
 
 
-def test_a_page_left_open_goes_on_with_the_next_test_at_its_port(tmp_path, open_page):
+def test_a_page_left_open_continues_with_the_next_test_at_its_port(tmp_path, open_page):
     """It knew a scene by its number alone, which another test counts from 1 as well."""
     with Served(tmp_path, *CARTS, name="first") as server:
         paused(server)
@@ -92,7 +92,7 @@ def test_a_page_shows_what_is_waited_for_and_comes_alive_with_a_training(tmp_pat
         page.click("#env-next")
         assert text(page, "#env") == "env 1"
         assert server.stats()["refused_messages"] == 0
-        assert page.said == []
+        assert page.console_errors == []
 
 
 def test_a_test_that_ends_by_itself_lets_its_page_go(tmp_path, open_page):

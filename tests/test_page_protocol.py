@@ -21,7 +21,7 @@ from livegym.play.control_requests import Pause
 from livegym.play.controls import Controls
 from livegym.schema import PhysicsConfig, SimConfig
 from livegym.tasks.build import make_env
-from livegym.viewers.browser.contacts import _turns
+from livegym.viewers.browser.contacts import _rotations
 from livegym.viewers.browser.frames import LatestFrame
 from livegym.viewers.browser.pages import REFUSALS, Pages
 from livegym.viewers.browser.protocol import MAX_MESSAGE, REQUESTS, PageMessageError, ViewSettings, read
@@ -143,10 +143,12 @@ def test_frames_are_as_many_as_asked_for():
 def test_forces_turn_the_shaft_along_them():
     """wxyz by hand: up is none, along x a quarter around y, along y a quarter around -x, down half around x."""
     half = math.sqrt(0.5)
-    turned = _turns(np.array([[0, 0, 2.0], [3.0, 0, 0], [0, 0.5, 0], [0, 0, -1.0], [0, 0, 0]]))
+    turned = _rotations(np.array([[0, 0, 2.0], [3.0, 0, 0], [0, 0.5, 0], [0, 0, -1.0], [0, 0, 0]]))
     expected = [[1, 0, 0, 0], [half, 0, half, 0], [half, -half, 0, 0], [0, 1, 0, 0], [1, 0, 0, 0]]
     assert turned == pytest.approx(np.array(expected), abs=1e-12)
-    for force, quat in zip(([3.0, 0, 0], [1.0, -2.0, 0.5]), _turns(np.array([[3.0, 0, 0], [1, -2, 0.5]])), strict=True):
+    for force, quat in zip(
+        ([3.0, 0, 0], [1.0, -2.0, 0.5]), _rotations(np.array([[3.0, 0, 0], [1, -2, 0.5]])), strict=True
+    ):
         along = np.zeros(3)
         mujoco.mju_rotVecQuat(along, np.array([0.0, 0, 1]), quat)
         assert along == pytest.approx(np.array(force) / np.linalg.norm(force))
@@ -257,7 +259,7 @@ def test_a_page_is_sent_what_has_changed(pages):
     assert pages.looks[-1] == (line.page, None)
 
 
-def test_requests_arrive_and_who_says_nonsense_is_told_and_at_last_dropped(pages):
+def test_requests_arrive_and_a_client_that_sends_nonsense_is_refused_and_at_last_dropped(pages):
     with Line(pages) as line:
         line.ask("pause", on=True)
         line.say("nonsense")
@@ -266,7 +268,7 @@ def test_requests_arrive_and_who_says_nonsense_is_told_and_at_last_dropped(pages
             assert line.read(10)
         assert "not JSON" in line.refused[0]
         assert "a binary frame" in line.refused[1]
-        assert pages.controls._asked.pop() == Pause(True)
+        assert pages.controls._requests.pop() == Pause(True)
         with contextlib.suppress(websockets.ConnectionClosed):  # dropped before the last one was said
             for _ in range(REFUSALS):
                 line.say("{}")
@@ -282,4 +284,4 @@ def test_many_requests_at_once_are_too_many(pages):
         while not line.refused:
             assert line.read(10)
         assert line.refused[0] == "too many messages at once"
-    assert len(pages.controls._asked) < 115
+    assert len(pages.controls._requests) < 115

@@ -41,11 +41,11 @@ def test_an_order_is_refused_where_there_are_no_controls(pages, what):
     text = json.dumps({"do": what, **ORDERS[what]})
     if not read_only:
         made._do("page", text, TokenBucket(1, 1))
-        assert [type(asked) for asked in controls._asked] == [REQUESTS[what]]
+        assert [type(asked) for asked in controls._requests] == [REQUESTS[what]]
         return
     with pytest.raises(PageMessageError, match="only shows"):
         made._do("page", text, TokenBucket(1, 1))
-    assert not controls._asked
+    assert not controls._requests
 
 
 def test_everybody_may_choose_how_to_see(pages):

@@ -25,7 +25,7 @@ def beside(tmp_path_factory, browser):
         with Line(server) as line:
             line.until(lambda state: state.get("policy"))
             yield SimpleNamespace(page=page, line=line)
-        assert page.said == []
+        assert page.console_errors == []
         page.context.close()
 
 
@@ -38,7 +38,7 @@ def label(page, element):
     return int(page.locator(f"{element} option:checked").text_content())
 
 
-def test_swaps_are_told_and_marked(beside):
+def test_swaps_are_reported_and_marked(beside):
     page, line = beside.page, beside.line
     first = acting(line)
     line.until(lambda state: state["policy"]["version"] > first)
@@ -48,7 +48,7 @@ def test_swaps_are_told_and_marked(beside):
     assert page.locator("#versions tbody tr.acting").count() == 1
 
 
-def test_a_pinned_version_stays_while_the_training_goes_on(beside):
+def test_a_pinned_version_stays_while_the_training_continues(beside):
     page, line = beside.page, beside.line
     page.click("#pin")
     line.until(lambda state: state["policy"]["pinned"])

@@ -52,7 +52,7 @@ def test_a_table_of_runs_that_nobody_reads_ends_as_well(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_training_goes_on_without_its_reader(tmp_path):
+def test_a_training_continues_without_its_reader(tmp_path):
     assert read_nothing(tmp_path, *SMALL, "maxIterations=3", error=True)[0] == 0
     assert "finished after 3 iterations" in (tmp_path / "runs" / "latest_train" / "train.log").read_text()
     tested = ("config=test", "checkpoint=latest", "testGamesNum=2")

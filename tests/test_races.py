@@ -118,7 +118,7 @@ def test_a_run_begun_on_a_clock_that_was_ahead_does_not_hide_what_came_after_it(
 
 
 @pytest.mark.skipif(shutil.which("faketime") is None, reason="needs faketime")
-def test_a_resume_on_a_clock_an_hour_behind_goes_on_and_is_followed(tmp_path):
+def test_a_resume_on_a_clock_an_hour_behind_continues_and_is_followed(tmp_path):
     done = run(tmp_path, *SMALL, "maxIterations=5", "saveFrequency=1")
     assert done.returncode == 0, done.stdout
     with Running(tmp_path, *ENDLESS) as test:

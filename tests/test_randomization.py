@@ -155,7 +155,7 @@ def test_what_the_model_cannot_have_randomised_is_refused(model, entry, message,
         randomized(model, tmp_path, m={"range": [0.5, 2.0], **entry})
 
 
-def test_an_interval_draws_anew_while_the_episode_goes_on(tmp_path):
+def test_an_interval_draws_anew_while_the_episode_continues(tmp_path):
     entry = {"what": "damping", "names": ["hinge"], "range": [0.5, 2.0], "interval_s": [0.02, 0.02]}
     model = PENDULUM.replace('axis="0 1 0"/>', 'axis="0 1 0" damping="1"/>')
     sim, randomizer, rng = randomized(model, tmp_path, d=entry)  # a control step is 4 ms

@@ -187,8 +187,8 @@ def trained(tmp_path_factory):
 @pytest.fixture
 def newest(trained, command):
     """Each command finds the fixture's run that it is about as the newest, whichever ran before."""
-    goes_on = {"config=continuous", "resume=true"} <= set(command.split())
-    run = min((trained / "runs").glob("Territory_continuous_*" if goes_on else "Cartpole_train_*"))
+    continues = {"config=continuous", "resume=true"} <= set(command.split())
+    run = min((trained / "runs").glob("Territory_continuous_*" if continues else "Cartpole_train_*"))
     latest = trained / "runs" / "latest_train"
     latest.unlink()
     latest.symlink_to(run.name)

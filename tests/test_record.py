@@ -110,11 +110,11 @@ def test_a_clip_is_named_by_the_version_that_acts():
 
 
 @pytest.mark.parametrize(
-    ("override", "envs", "words"),
+    ("override", "envs", "message"),
     [("videoEnv=2", 2, "videoEnv=2: unknown. Allowed: 0 to 1"), ("videoEnv=null", 17, "at most 16")],
 )
-def test_what_cannot_be_recorded_is_refused_before_anything_is_begun(override, envs, words):
-    with pytest.raises(UserError, match=words):
+def test_what_cannot_be_recorded_is_refused_before_anything_is_begun(override, envs, message):
+    with pytest.raises(UserError, match=message):
         check_recording(config_of(override, envs=envs), envs)
 
 
@@ -193,13 +193,13 @@ def test_what_draws_nothing_needs_no_opengl(tmp_path, arguments):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("preset", "words"), [("test_record", "MUJOCO_GL=nonsense"), ("test_viewer", "config=test_stream")]
+    ("preset", "message"), [("test_record", "MUJOCO_GL=nonsense"), ("test_viewer", "config=test_stream")]
 )
-def test_what_cannot_be_shown_is_refused_before_a_directory_is_made(tmp_path, preset, words):
+def test_what_cannot_be_shown_is_refused_before_a_directory_is_made(tmp_path, preset, message):
     env = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
     done = run(tmp_path, f"config={preset}", *CART[:2], env={**env, "MUJOCO_GL": "nonsense"})
     assert done.returncode == 2
-    assert words in done.stdout
+    assert message in done.stdout
     assert not (tmp_path / "runs").exists()
 
 
@@ -260,7 +260,7 @@ def test_a_training_makes_clips_of_its_policy_on_its_way(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_companion_that_fails_is_said_and_the_training_goes_on(tmp_path):
+def test_a_companion_that_fails_is_reported_and_the_training_continues(tmp_path):
     with Running(tmp_path, *LIVE[:-1], "streamPort=0", "playSpeed=1") as training:
         training.wait_for("watch: watch at")
         (child,) = companions_of(training.process.pid)

@@ -105,7 +105,7 @@ def test_batches_that_wrap_are_as_a_deque_has_them(file):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "words"),
+    ("wrong", "message"),
     [
         (pending(1), "is not complete yet"),
         (replace(complete(1), next_obs=None), "is not complete yet"),
@@ -114,9 +114,9 @@ def test_batches_that_wrap_are_as_a_deque_has_them(file):
         (complete(1, seen=np.zeros(0, np.float32)), "has shapes"),
     ],
 )
-def test_what_is_no_whole_experience_is_refused(file, wrong, words):
+def test_what_is_no_whole_experience_is_refused(file, wrong, message):
     writer, _ = both(file)
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=message):
         writer.add(wrong)
     assert len(writer) == writer.added == 0
 
@@ -184,7 +184,7 @@ def test_one_verdict_can_be_left_out(file):
     assert decisions(reader.sample(50, np.random.default_rng(0), Sieve(without=Verdict.WAIT))[0]) == [0, 2, 4]
 
 
-def test_the_file_goes_on_as_it_was(file):
+def test_the_file_continues_as_it_was(file):
     writer, _ = both(file, 8)
     for decision in range(11):
         writer.add(complete(decision, stream="ab"[decision % 2]))
@@ -224,12 +224,12 @@ def test_another_file_is_refused(file, content):
         ReplayWriter(file, LAYOUT, 8)
 
 
-def test_a_missing_file_is_told(file):
+def test_a_missing_file_is_reported(file):
     with pytest.raises(UserError, match="cannot be read"):
         ReplayReader(file, LAYOUT, 8)
 
 
-def test_a_full_disk_says_so_at_the_start_and_leaves_nothing(small_disk):
+def test_a_full_disk_reports_it_at_the_start_and_leaves_nothing(small_disk):
     capacity = 20_000_000 // LAYOUT.dtype().itemsize
     with pytest.raises(UserError, match=r"takes [\d.,]+ MB. Free disk space.*online.buffer_capacity"):
         ReplayWriter(small_disk / "replay.bin", LAYOUT, 50 * capacity)
@@ -272,7 +272,7 @@ def test_rows_are_whole_while_another_process_writes_over_them(file):
 
 
 @pytest.mark.slow
-def test_ten_million_samples_hold_no_mixture_and_copies_were_torn_meanwhile(file):
+def test_ten_million_samples_hold_no_mixture_although_copies_were_torn(file):
     wrong, partial = sampled_beside_a_writer(file, 64, 10_000_000)
     assert wrong == 0
     assert partial > 0  # the race was there
@@ -287,7 +287,7 @@ def test_a_header_that_makes_no_sense_is_refused(file, field, value):
         ReplayWriter(file, LAYOUT, 8)
 
 
-def test_a_file_that_was_cut_off_says_so(file):
+def test_a_file_that_was_cut_off_reports_it(file):
     both(file, 8)
     os.truncate(file, 5000)
     with pytest.raises(UserError, match=r"is truncated: 5000 bytes of \d+\. Move it away"):

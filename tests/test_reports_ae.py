@@ -92,14 +92,14 @@ def test_a_learner_that_is_not_whole_is_not_resumed_and_nothing_is_changed(chang
     assert all(torch.equal(value, before[name]) for name, value in learner.agent.model.state_dict().items())
 
 
-@pytest.mark.parametrize("place", ["assymetric_vf_nets", "optimizer", "assymetric_vf_optimizer"])
-def test_no_part_of_a_learner_may_be_saved_with_nan(place):
+@pytest.mark.parametrize("folder", ["assymetric_vf_nets", "optimizer", "assymetric_vf_optimizer"])
+def test_no_part_of_a_learner_may_be_saved_with_nan(folder):
     """A8: the critic or the optimizer would ruin the policy in the iteration after."""
     state = _learned(observations=PRIVILEGED)
     assert not_finite(state) is None
-    tensors = state[place]["state"][0] if "optimizer" in place else state[place]
+    tensors = state[folder]["state"][0] if "optimizer" in folder else state[folder]
     next(value for value in tensors.values() if value.ndim).fill_(math.nan)
-    assert place in not_finite(state)
+    assert folder in not_finite(state)
 
 
 def test_a_new_run_takes_the_critic_along(caplog):

@@ -135,7 +135,7 @@ def test_any_number_of_environments_trains(num_envs):
 
 
 @pytest.mark.parametrize("close", [True, False])
-def test_curves_of_a_run_that_goes_on_from_an_earlier_step_never_go_back(tmp_path, close):
+def test_curves_of_a_run_that_continues_from_an_earlier_step_never_go_back(tmp_path, close):
     """Q3: a crash at 15, a resume from 10 into the same directory."""
     first = ScalarWriter(tmp_path)
     for step in range(1, 16):

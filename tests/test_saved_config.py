@@ -39,16 +39,16 @@ def test_task_keys_of_the_command_line_apply_last(session, saved):
 
 
 @pytest.mark.parametrize(
-    ("task", "overrides", "words"),
+    ("task", "overrides", "parts"),
     [
         ("Cartpole", [], ["task=Cartpole", "Ant"]),
         (None, ["train.learning_rate=1"], ["train.learning_rate=1", "run"]),
     ],
 )
-def test_what_contradicts_a_test_is_refused(session, saved, task, overrides, words):
+def test_what_contradicts_a_test_is_refused(session, saved, task, overrides, parts):
     with pytest.raises(UserError) as error:
         with_run_config(session, saved, task, overrides)
-    assert all(word in str(error.value) for word in words)
+    assert all(part in str(error.value) for part in parts)
 
 
 def test_a_session_knows_what_was_typed_and_applies_it_to_a_run(config, saved):
@@ -116,7 +116,7 @@ def test_the_same_value_is_no_contradiction_also_where_an_old_run_lacks_the_key(
     assert resumed.train.gamma == 0.99
 
 
-def test_what_a_resumed_run_no_longer_knows_is_said(config, saved, caplog):
+def test_what_a_resumed_run_no_longer_knows_is_reported(config, saved, caplog):
     saved["oldRootKey"] = 1
     resumed_config(config(), saved, [])
     assert "oldRootKey" in caplog.text

@@ -117,7 +117,7 @@ def test_a_diverged_policy_ends_training_and_names_the_last_good_checkpoint(savi
     it = s.learner.iterate()
     with torch.no_grad():
         next(iter(s.learner.agent.model.parameters())).fill_(float("nan"))
-    with pytest.raises(UserError, match=r"diverged by iteration 2.*checkpoint=.*Counting_v1_ep1.pth") as error:
+    with pytest.raises(UserError, match=r"diverged by epoch 2.*checkpoint=.*Counting_v1_ep1.pth") as error:
         s.saver.after_iteration(it)
     assert error.value.exit_code == 1
     assert s.saved == [1]

@@ -190,7 +190,7 @@ def test_it_trains_is_tested_and_its_keys_are_in_the_run(lab, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_resumed_training_goes_on_bit_for_bit(lab, tmp_path):
+def test_a_resumed_training_continues_bit_for_bit(lab, tmp_path):
     assert run(tmp_path, *TRAIN, "maxIterations=4").returncode == 0
     assert run(tmp_path, *TRAIN, "maxIterations=2").returncode == 0
     whole, begun = runs(tmp_path)

@@ -48,7 +48,7 @@ def test_latest_is_the_run_of_the_link_and_its_newest_checkpoint(runs):
         selection = resolve_checkpoint(selector, runs, "Ant")
         assert selection.run == runs / "Ant_train_20250801_095943"
         assert selection.file == selection.run / "nn" / "Ant_v10_ep10.pth"
-        assert (selection.pinned, selection.follow, selection.note) == (False, "newest", "")
+        assert (selection.fixed, selection.follow, selection.note) == (False, "newest", "")
 
 
 def test_without_a_link_the_twin_counts_and_then_the_run_started_last(runs):
@@ -64,15 +64,15 @@ def test_without_a_link_the_twin_counts_and_then_the_run_started_last(runs):
 
 
 def test_a_link_to_another_task_or_to_a_test_is_passed_over_with_a_word(runs):
-    mine = new_run(runs, "20250801_000000", versions=(1,))
+    own_run = new_run(runs, "20250801_000000", versions=(1,))
     point_latest(runs, "train", new_run(runs, "20250901_000000", task="Cartpole", versions=(1,)))
     selection = resolve_checkpoint("latest", runs, "Ant")
-    assert selection.run == mine.path
+    assert selection.run == own_run.path
     assert selection.note == "latest_train is a run of Cartpole, so the newest run of Ant is used"
     point_latest(runs, "train", new_run(runs, "20250902_000000", kind="test"))
     selection = resolve_checkpoint("latest", runs, "Ant")
     assert (selection.run, selection.note) == (
-        mine.path,
+        own_run.path,
         "latest_train is not used: Ant_test_20250902_000000 is a test",
     )
 
@@ -149,7 +149,7 @@ def test_best_is_another_file_than_latest_and_is_followed(runs):
     paths = [save(run.path, version, reward=reward) for version, reward in ((1, 5.0), (2, 1.0))]
     set_best(run.nn, paths[0])
     best, latest = (resolve_checkpoint(selector, runs, "Ant") for selector in ("best", "latest"))
-    assert (best.file.name, best.follow, best.pinned) == ("Ant_v1_ep1.pth", "best", False)
+    assert (best.file.name, best.follow, best.fixed) == ("Ant_v1_ep1.pth", "best", False)
     assert (latest.file.name, latest.follow) == ("Ant_v2_ep2.pth", "newest")
 
 
@@ -182,7 +182,7 @@ def test_latest_test_is_the_checkpoint_that_the_test_used(runs):
         point_latest(runs, "test", finished_test(runs, "20250802_000000", recorded))
         selection = resolve_checkpoint("latest_test", runs)
         assert selection.file.resolve() == file.resolve()
-        assert (selection.pinned, selection.follow) == (True, None)
+        assert (selection.fixed, selection.follow) == (True, None)
     assert selection.run == run.path
 
 
@@ -211,7 +211,7 @@ def test_a_run_directory_can_be_named_in_many_ways(runs, tmp_path):
         selection = resolve_checkpoint(name, runs)
         assert selection.run.resolve() == run.path.resolve(), name
         assert selection.run.name == run.name
-        assert (selection.file.name, selection.pinned, selection.follow) == ("Ant_v1_ep1.pth", False, "newest")
+        assert (selection.file.name, selection.fixed, selection.follow) == ("Ant_v1_ep1.pth", False, "newest")
 
 
 def test_a_part_of_several_names_is_an_error_that_lists_them(runs):
@@ -257,10 +257,10 @@ def test_a_named_run_is_not_passed_over(runs):
 # -- a file
 
 
-def test_a_named_file_is_pinned(runs):
+def test_a_named_file_is_never_replaced(runs):
     run = new_run(runs, "20250801_000000", versions=(1, 2))
     selection = resolve_checkpoint("runs/Ant_train_20250801_000000/nn/Ant_v1_ep1.pth", runs)
-    assert (selection.file.name, selection.pinned, selection.follow) == ("Ant_v1_ep1.pth", True, None)
+    assert (selection.file.name, selection.fixed, selection.follow) == ("Ant_v1_ep1.pth", True, None)
     assert selection.run == run.path
     lone = Path(shutil.copy(selection.file, "lone.pth"))
     assert (resolve_checkpoint("lone.pth", runs).file, resolve_checkpoint("lone.pth", runs).run) == (lone, None)
@@ -271,7 +271,7 @@ def test_best_pth_is_pinned_to_the_file_that_it_is_now(runs):
     set_best(run.nn, run.nn / "Ant_v1_ep1.pth")
     for _ in range(2):
         selection = resolve_checkpoint(str(run.nn / "best.pth"), runs)
-        assert (selection.file.name, selection.pinned) == ("Ant_v1_ep1.pth", True)
+        assert (selection.file.name, selection.fixed) == ("Ant_v1_ep1.pth", True)
         (run.nn / "best.pth").unlink(missing_ok=True)  # a copy without links has the twin
 
 

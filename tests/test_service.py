@@ -73,13 +73,13 @@ class Setting:
         self.service = Service(decider, self.memory, own=own)
 
     def ask(self, *requests, clock=0.0):
-        return [told(answer) for answer in self.service.answer(list(requests), clock)]
+        return [reported(answer) for answer in self.service.answer(list(requests), clock)]
 
     def rows(self):
         return ReplayReader(self.run.replay_file, self.layout, self.online.buffer_capacity).fresh(0)
 
 
-def told(answer):
+def reported(answer):
     """What a client is told: of a decision its plain values."""
     return SimpleNamespace(**answer.to_plain()) if isinstance(answer, Decision) else answer
 
@@ -141,7 +141,7 @@ def test_a_choice_that_the_gate_has_done_is_certain_whatever_the_policy_says(con
     assert found == {Verdict.SEND, Verdict.WAIT}
 
 
-def test_a_policy_that_proposes_no_number_does_nothing_and_is_told_of_once(setting, caplog):
+def test_a_policy_that_proposes_no_number_does_nothing_and_is_reported_once(setting, caplog):
     here = setting(Sign(), bias=math.nan)
     answers = here.ask(seen("a", 1), seen("b", 1)) + here.ask(seen("a", 2))
     for answer in answers:
@@ -225,7 +225,7 @@ def test_a_reward_that_makes_no_sense_is_refused(setting, reward, kind):
     assert (answer.kind, len(here.memory.pending)) == (kind, 1)
 
 
-def test_a_reward_for_nothing_is_told(setting):
+def test_a_reward_for_nothing_is_reported(setting):
     (answer,) = setting().ask(seen("a", 1, reward=1.0))
     assert answer.previous == "the stream has no pending decision to which this reward belongs"
 
@@ -270,7 +270,7 @@ def test_a_time_limit_ends_an_episode_and_is_no_end_for_what_is_learned(setting)
     assert [(*row["obs"][:1], *row["next_obs"][:1], row["done"]) for row in rows] == [(1, 2, False), (3, 4, True)]
 
 
-def test_returns_and_lengths_of_each_streams_episodes_are_told(setting):
+def test_returns_and_lengths_of_each_streams_episodes_are_reported(setting):
     """a earns 1 + 2 and 4; an end that follows nothing is none; a late reward counts in the next one."""
     here = setting()
     episodes = here.service.tally.episodes
@@ -407,7 +407,7 @@ def test_an_end_that_was_noted_before_a_stop_is_not_noted_twice(setting):
         '[{"stream": "a", "sequence": Infinity, "answer": null, "raw": null}]',
     ],
 )
-def test_answers_that_cannot_be_read_are_left_and_said_so(setting, caplog, content):
+def test_answers_that_cannot_be_read_are_left_with_a_report(setting, caplog, content):
     here = setting()
     here.run.answers_file.write_text(content)
     here.begin()
@@ -558,7 +558,7 @@ def test_whoever_finds_no_room_changes_nothing_and_takes_nothing_from_those_besi
 
 
 @pytest.mark.parametrize("content", [b"", b"\x93NUMPY\x01\x00v\x00{'descr': [(", b"\x93NUMPY", b"something else"])
-def test_open_decisions_that_cannot_be_read_are_given_up_and_said_so(setting, caplog, content):
+def test_open_decisions_that_cannot_be_read_are_given_up_with_a_report(setting, caplog, content):
     here = setting()
     here.ask(seen("a", 1))
     here.memory.save()
@@ -568,7 +568,7 @@ def test_open_decisions_that_cannot_be_read_are_given_up_and_said_so(setting, ca
     assert (len(here.memory.pending), here.run.pending_file.exists()) == (0, False)
 
 
-def test_without_its_buffer_a_run_gives_no_id_twice_and_its_clock_goes_on(setting):
+def test_without_its_buffer_a_run_gives_no_id_twice_and_its_clock_continues(setting):
     here = setting()
     here.memory.writer.tell(500.0)
     here.begin()

@@ -131,7 +131,7 @@ def test_partial_reset_leaves_the_others_bit_identical(engine, tmp_path):
     assert differing(readings(other), readings(sim), [0, 2]) == []
 
 
-def test_a_reset_environment_goes_on_like_a_new_one(engine, tmp_path):
+def test_a_reset_environment_continues_like_a_new_one(engine, tmp_path):
     sim, new = make_busy(tmp_path, engine=engine), make_busy(tmp_path, engine=engine)
     drive(sim, 30)
     sim.reset(torch.arange(3), *busy_states(sim))

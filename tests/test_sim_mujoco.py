@@ -98,11 +98,11 @@ def test_no_more_is_computed_than_the_fields_need(tmp_path, fields, stage):
 
 def test_fields_are_refreshed_in_place(tmp_path):
     sim = make_busy(tmp_path)
-    held = {name: (values, values.data_ptr()) for name, values in sim.fields.items()}
+    kept_tensors = {name: (values, values.data_ptr()) for name, values in sim.fields.items()}
     drive(sim, 3)
     sim.restore(sim.snapshot(torch.arange(3)))
-    assert all(sim.fields[name] is values and values.data_ptr() == at for name, (values, at) in held.items())
-    assert sim.contact_force_w(["box", "arm"]).data_ptr() == held["contact_force_w"][1]
+    assert all(sim.fields[name] is values and values.data_ptr() == at for name, (values, at) in kept_tensors.items())
+    assert sim.contact_force_w(["box", "arm"]).data_ptr() == kept_tensors["contact_force_w"][1]
 
 
 def test_numbers_beyond_float32_are_flagged_without_noise(tmp_path):

@@ -41,11 +41,11 @@ def test_a_version_of_another_shape_waits_while_people_have_pinned(tmp_path):
     watcher = Watcher(live, Offers(candidate(2, other)), events, build_for=built.append)
     live.pin()
     live.adopt()
-    watcher.look()
+    watcher.poll()
     assert (built, events.empty()) == ([], True)
     live.follow()
     live.adopt()
-    watcher.look()
+    watcher.poll()
     assert [c.version for c in built] == [2]
 
 
@@ -55,7 +55,7 @@ class Offers:
     def __init__(self, offered):
         self.offered = offered
 
-    def look(self, acting):
+    def poll(self, acting):
         return self.offered
 
     def refusals(self):
@@ -77,14 +77,14 @@ def test_the_highest_version_is_offered_once(runs):
     run = create_run(runs, "Counting", "train")
     save(run, 2), save(run, 10), save(run, 9)
     source = source_of(run)
-    assert source.look(acting(run, 1)).version == 10
-    assert source.look(acting(run, 10)) is None
+    assert source.poll(acting(run, 1)).version == 10
+    assert source.poll(acting(run, 10)) is None
 
 
 def test_after_a_resume_from_an_older_checkpoint_the_version_decides_and_not_the_epoch(runs):
     run = create_run(runs, "Counting", "train")
     save(run, 50), save(run, 51, epoch=20)
-    assert source_of(run).look(acting(run, 50)).epoch == 20
+    assert source_of(run).poll(acting(run, 50)).epoch == 20
 
 
 def test_a_file_of_another_run_that_was_copied_here_is_offered_once(runs):
@@ -93,11 +93,11 @@ def test_a_file_of_another_run_that_was_copied_here_is_offered_once(runs):
     copied = run.nn / save(other, 20).name
     copied.write_bytes((other.nn / copied.name).read_bytes())
     source = source_of(run)
-    offered = source.look(acting(run, 2))
+    offered = source.poll(acting(run, 2))
     assert (offered.version, offered.run_id) == (20, other.run_id)
-    assert source.look(offered) is None
+    assert source.poll(offered) is None
     save(run, 21)
-    assert source.look(offered).version == 21
+    assert source.poll(offered).version == 21
 
 
 def test_a_damaged_newest_file_does_not_hide_a_good_one_before_it(runs):
@@ -105,9 +105,9 @@ def test_a_damaged_newest_file_does_not_hide_a_good_one_before_it(runs):
     save(run, 2)
     save(run, 3).write_bytes(b"garbage")
     source = source_of(run)
-    assert source.look(acting(run, 1)).version == 2
+    assert source.poll(acting(run, 1)).version == 2
     assert [(r.file, r.accepted) for r in source.refusals()] == [("Counting_v3_ep3.pth", False)]
-    assert source.look(acting(run, 2)) is None  # not read again
+    assert source.poll(acting(run, 2)) is None  # not read again
     assert source.refusals() == []
 
 
@@ -116,7 +116,7 @@ def test_a_foreign_file_that_says_nonsense_does_not_end_the_following(runs):
     torch.save({"model": policy_of().state(), "epoch": "many"}, run.nn / "last_X_ep_99_.pth")
     save(run, 2)
     source = source_of(run)
-    assert source.look(acting(run, 1)).version == 2
+    assert source.poll(acting(run, 1)).version == 2
     assert "epoch" in source.refusals()[0].reason
     with pytest.raises(UserError, match="epoch"):
         candidate_of(run.nn / "last_X_ep_99_.pth", read_checkpoint(run.nn / "last_X_ep_99_.pth"), 0.0)
@@ -127,27 +127,27 @@ def test_a_copy_under_a_higher_name_is_not_newer_than_what_is_in_it(runs):
     path = save(run, 2)
     (run.nn / "last_Counting_ep_9999.pth").write_bytes(path.read_bytes())
     source = source_of(run)
-    assert source.look(acting(run, 2)) is None
-    assert source.look(acting(run, 1)).version == 2
+    assert source.poll(acting(run, 2)) is None
+    assert source.poll(acting(run, 1)).version == 2
 
 
-def test_following_the_latest_goes_on_in_the_new_run_also_after_a_refusal(runs):
+def test_following_the_latest_continues_in_the_new_run_also_after_a_refusal(runs):
     old, new = create_run(runs, "Counting", "train"), create_run(runs, "Counting", "train")
     save(old, 500), save(new, 1)
     point_latest(runs, "train", new)
     source = source_of(old, follow_latest=True)
-    first = source.look(acting(old, 500))
+    first = source.poll(acting(old, 500))
     assert (first.version, first.run) == (1, new.name)
     source.refuse(first, for_good=True)
     save(new, 2)
-    assert source.look(acting(old, 500)).version == 2  # 500 was another run's
+    assert source.poll(acting(old, 500)).version == 2  # 500 was another run's
 
 
 def test_without_being_asked_to_nothing_is_followed_elsewhere(runs):
     old, new = create_run(runs, "Counting", "train"), create_run(runs, "Counting", "train")
     save(old, 5), save(new, 6)
     point_latest(runs, "train", new)
-    assert source_of(old).look(acting(old, 5)) is None
+    assert source_of(old).poll(acting(old, 5)) is None
 
 
 def test_the_best_follows_its_pointer_also_to_a_lower_version(runs):
@@ -155,8 +155,8 @@ def test_the_best_follows_its_pointer_also_to_a_lower_version(runs):
     save(run, 7)
     set_best(run.nn, save(run, 3))
     source = source_of(run, follow="best")
-    assert source.look(acting(run, 7)).version == 3
-    assert source.look(acting(run, 3)) is None
+    assert source.poll(acting(run, 7)).version == 3
+    assert source.poll(acting(run, 3)) is None
 
 
 def test_what_was_reported_is_forgotten_with_its_file(runs):
@@ -164,9 +164,9 @@ def test_what_was_reported_is_forgotten_with_its_file(runs):
     bad = save(run, 3)
     bad.write_bytes(b"garbage")
     source = source_of(run)
-    source.look(acting(run, 1))
+    source.poll(acting(run, 1))
     bad.unlink()
-    source.look(acting(run, 1))
+    source.poll(acting(run, 1))
     assert source._bad == {}
     assert source._reported == set()
 
@@ -177,14 +177,14 @@ def test_the_watcher_offers_refuses_and_survives(runs, caplog):
     events: queue.SimpleQueue = queue.SimpleQueue()
     watcher = Watcher(live, source_of(run), events)
     save(run, 2)
-    watcher.look()
+    watcher.poll()
     save(run, 3)
-    watcher.look()  # the last one was not adopted yet: it is given up for the newer one
+    watcher.poll()  # the last one was not adopted yet: it is given up for the newer one
     assert live.adopt().version == 3
     assert live.adopt() is None
     save(run, 4, spec=dataclasses.replace(spec_with(), control_dt=0.5))
-    watcher.look()
-    watcher.look()
+    watcher.poll()
+    watcher.poll()
     assert live.adopt() is None
     assert "control step is 0.5 s, expected 0.1 s" in events.get().reason
     assert events.empty()  # refused once
@@ -202,5 +202,5 @@ def test_a_file_that_is_pruned_while_it_is_looked_at_is_nobodys_fault(runs, monk
 
     monkeypatch.setattr("livegym.weights.sources.read_checkpoint", read)
     source = source_of(run)
-    assert source.look(acting(run, 1)) is None
+    assert source.poll(acting(run, 1)) is None
     assert source.refusals() == []

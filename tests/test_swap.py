@@ -188,7 +188,7 @@ def test_three_models_are_never_out_of_hand():
 # -- going back
 
 
-def test_roll_back_goes_to_the_version_before_and_stays_until_following_again():
+def test_rollback_goes_to_the_version_before_and_stays_until_following_again():
     live = live_of(candidate(1, bias=1.0), history=3)
     for version in (2, 3):
         live.prepare(candidate(version, bias=float(version)))
@@ -209,7 +209,7 @@ def test_roll_back_goes_to_the_version_before_and_stays_until_following_again():
         live.rollback(9)
 
 
-def test_a_roll_back_in_the_middle_of_a_swap_takes_over_at_once_and_is_named():
+def test_a_rollback_in_the_middle_of_a_swap_takes_over_at_once_and_is_named():
     live = live_of(candidate(1, bias=0.25), how="reset", history=4)
     means(live)
     live.prepare(candidate(2, bias=0.5))
@@ -239,24 +239,24 @@ def test_an_episode_that_begins_during_a_blend_names_both():
     trace = VersionTrace(2, 1)
     lengths = [7, 7]
 
-    def tell():
+    def report():
         for env_ids, label in live.take_changes():
             for env_id in env_ids:
                 trace.change(env_id, label, lengths[env_id])
 
     live.prepare(candidate(2))
     live.adopt()
-    tell()
+    report()
     live.act(OBS)
     lengths[:] = [8, 8]
     assert trace.close(0, 8) == ([1, 2], 1)
     live.forget(torch.tensor([0]))
     lengths[0] = 0
-    tell()
+    report()
     for length in range(1, 6):
         live.act(OBS)
         lengths[0] = length
-        tell()
+        report()
     assert trace.close(0, 5) == ([1, 2], 2)
     assert trace.close(1, 12) == ([1, 2], 1)
 
@@ -275,7 +275,7 @@ def test_every_environment_whose_episode_begins_before_one_step_of_a_blend_names
     assert live.take_changes() == [([0, 1], 2)]
 
 
-def test_a_blend_goes_on_as_it_began_though_the_rule_changes():
+def test_a_blend_continues_as_it_began_though_the_rule_changes():
     live = live_of(candidate(1, bias=0.0), how="blend", blend_steps=4)
     live.prepare(candidate(2, bias=1.0))
     live.adopt()
@@ -324,7 +324,7 @@ def test_the_history_has_copies_returns_and_no_more_than_its_size():
     assert means(live) == [2.0, 2.0]
 
 
-def test_without_a_history_nothing_is_kept_and_it_says_so():
+def test_without_a_history_nothing_is_kept_and_it_reports_it():
     live = live_of(candidate(1))
     with pytest.raises(UserError, match=r"no version before the acting one is kept\. .*historySize=0"):
         live.rollback()
@@ -429,7 +429,7 @@ def _equal(a, b) -> bool:
     return torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
 
 
-def test_a_policy_loads_by_copying_so_that_the_source_may_go_on():
+def test_a_policy_loads_by_copying_so_that_the_source_may_continue():
     policy, offered = policy_of(), candidate(2, bias=0.5)
     policy.load(offered.model)
     offered.model["a2c_network.mu.bias"].fill_(7.0)

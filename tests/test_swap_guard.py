@@ -79,7 +79,7 @@ def test_a_version_is_compared_with_the_acting_one_once_on_its_way(monkeypatch):
     check = Policy.check
     monkeypatch.setattr(Policy, "check", lambda *given: checked.append(1) or check(*given))
     watcher = Watcher(live, Offers(candidate(2, bias=0.5)), queue.SimpleQueue(), guard, lambda offered: None)
-    watcher.look()
+    watcher.poll()
     assert live.adopt().version == 2
     assert len(checked) == 1
 

@@ -18,14 +18,14 @@ def make(config, *overrides, num_envs=1):
     return make_env(c.task, c.sim, c.physics, num_envs, 0)
 
 
-def place(env, qpos, qvel):
+def set_state(env, qpos, qvel):
     ids = torch.arange(env.num_envs)
     env.sim.reset(ids, torch.tensor([qpos] * env.num_envs).float(), torch.tensor([qvel] * env.num_envs).float())
 
 
 def test_cartpole_rewards_are_the_documented_sums(config):
     env = make(config, "task=Cartpole")
-    place(env, [0.5, 0.3], [1.5, -2.0])
+    set_state(env, [0.5, 0.3], [1.5, -2.0])
     terms = env.task.reward(env.sim, env.zero_action())
     assert {k: v.item() for k, v in terms.items()} == pytest.approx(
         {"upright": 1 - 0.09, "cart_speed": 1.5, "pole_speed": 2.0, "fell": 0.0, "off_track": 0.0}
@@ -36,16 +36,16 @@ def test_cartpole_rewards_are_the_documented_sums(config):
 @pytest.mark.parametrize(
     ("qpos", "reason"), [([0.0, 1.6], "fell"), ([-3.1, 0.0], "off_track"), ([2.9, 1.5], None), ([0.0, -1.6], "fell")]
 )
-def test_cartpole_ends_where_it_says(config, qpos, reason):
+def test_cartpole_ends_at_its_limits(config, qpos, reason):
     env = make(config, "task=Cartpole")
-    place(env, qpos, [0.0, 0.0])
-    assert [name for name, held in env.task.terminate(env.sim).items() if held.item()] == ([reason] if reason else [])
+    set_state(env, qpos, [0.0, 0.0])
+    assert [name for name, holds in env.task.terminate(env.sim).items() if holds.item()] == ([reason] if reason else [])
 
 
 def test_cartpole_moves_as_newton_says(config):
     """A small push on a cart with an upright pole, by the equations of motion."""
     env = make(config, "task=Cartpole", "task.params.max_push=1.0")
-    place(env, [0.0, 0.0], [0.0, 0.0])
+    set_state(env, [0.0, 0.0], [0.0, 0.0])
     env.step(torch.ones(1, 1))
     # capsule of 1 kg, radius r, cylinder length 1: inertia about its own middle from MuJoCo's compiled model
     model = mujoco.MjModel.from_xml_path(str(env.task.model_path()))
@@ -75,7 +75,7 @@ def ant_pair(config, gym_ant, integrator: str, heights=(0.6,)):
     gym_ant.model.opt.integrator = {"euler": 0, "rk4": 1}[integrator]
     qpos = [0.3, -0.2, *heights, 1.0, 0.0, 0.0, 0.0, 0.1, 0.9, -0.1, -0.9, 0.1, -0.9, 0.0, 0.9]
     qvel = [0.5, 0.0, -0.5, *[0.1] * 11]
-    place(env, qpos, qvel)
+    set_state(env, qpos, qvel)
     gym_ant.set_state(np.array(qpos, dtype=np.float32).astype(float), np.array(qvel, dtype=np.float32).astype(float))
     return env
 
@@ -88,13 +88,13 @@ def test_ant_gives_gymnasiums_observation_and_reward(config, gym_ant, integrator
     for _ in range(20):
         action = rng.uniform(-1, 1, 8).astype(np.float32)
         x_before = gym_ant.data.qpos[0]
-        theirs, _, their_end, _, info = gym_ant.step(action)
+        gym_obs, _, their_end, _, info = gym_ant.step(action)
         step = env.step(torch.from_numpy(action)[None])
-        mine = step.final_obs["policy"][0].numpy()
-        np.testing.assert_allclose(mine[:27], theirs[:27], atol=2e-4)  # pose and velocity
+        own_obs = step.final_obs["policy"][0].numpy()
+        np.testing.assert_allclose(own_obs[:27], gym_obs[:27], atol=2e-4)  # pose and velocity
         if integrator == "euler":  # where the last substep's forces are at one moment, not at four
-            np.testing.assert_allclose(mine[27:], theirs[27:], atol=2e-4)
-        touched |= bool(np.abs(mine[27:]).max() > 0.5)
+            np.testing.assert_allclose(own_obs[27:], gym_obs[27:], atol=2e-4)
+        touched |= bool(np.abs(own_obs[27:]).max() > 0.5)
         terms = env.drain_report().term_step_mean  # of this one step
         assert terms["healthy"] == info["reward_survive"]
         assert terms["control"] == pytest.approx(info["reward_ctrl"], abs=1e-5)
@@ -109,11 +109,11 @@ def test_ant_gives_gymnasiums_observation_and_reward(config, gym_ant, integrator
     assert touched, "no foot touched the ground: the comparison of forces was of zeros"
 
 
-@pytest.mark.parametrize(("height", "ends"), [(0.19, True), (0.21, False), (0.99, False), (1.01, True)])
-def test_ant_ends_outside_the_band_of_heights(config, height, ends):
+@pytest.mark.parametrize(("height", "ended"), [(0.19, True), (0.21, False), (0.99, False), (1.01, True)])
+def test_ant_ends_outside_the_band_of_heights(config, height, ended):
     env = make(config, "task=Ant")
-    place(env, [0, 0, height, 1, 0, 0, 0] + [0] * 8, [0] * 14)
-    assert env.task.terminate(env.sim)["unhealthy"].item() is ends
+    set_state(env, [0, 0, height, 1, 0, 0, 0] + [0] * 8, [0] * 14)
+    assert env.task.terminate(env.sim)["unhealthy"].item() is ended
 
 
 def test_ant_starts_where_gymnasium_starts(config, gym_ant):

@@ -207,9 +207,9 @@ def test_a_worker_walks_mines_and_carries_home(make):
     env.step(rest)
     assert (land.worker[0, 0].tolist(), land.minerals[0, 0].item()) == ([5, 5], 63)  # 3 taken, 3 regrown
     assert land.errand[0, 0].tolist() == [0, 1, 0]
-    for place in ([7, 7], [9, 9], [10, 10]):
+    for chunk_position in ([7, 7], [9, 9], [10, 10]):
         env.step(rest)
-        assert land.worker[0, 0].tolist() == place
+        assert land.worker[0, 0].tolist() == chunk_position
     assert land.errand[0, 0, 1:].tolist() == [0, 0]  # unloaded
 
 
@@ -295,7 +295,7 @@ def test_rows_are_packed_in_the_order_of_the_fields_and_come_back():
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         (lambda raw: raw.pop("age"), "allowed: all of workers, protectors"),
         (lambda raw: raw.update(wasps=raw["age"]), "wasps"),
@@ -303,10 +303,10 @@ def test_rows_are_packed_in_the_order_of_the_fields_and_come_back():
         (lambda raw: raw.update(energy=raw["energy"][:, None]), "'energy' has shape"),
     ],
 )
-def test_raw_observations_that_do_not_fit_are_refused(change, words):
+def test_raw_observations_that_do_not_fit_are_refused(change, message):
     raw = emptied()
     change(raw)
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=message):
         Territory(PARAMS).pack(raw)
 
 
@@ -369,7 +369,7 @@ def test_one_territorys_future_does_not_depend_on_the_others(make):
     assert not torch.equal(step.obs["policy"][0], others.obs["policy"][0])
 
 
-def test_a_saved_state_goes_on_bit_for_bit_in_a_fresh_env_also_through_resets(make):
+def test_a_saved_state_continues_bit_for_bit_in_a_fresh_env_also_through_resets(make):
     env, rng = make(8), torch.Generator().manual_seed(4)
     for _ in range(30):
         env.step(random_actions(8, rng))

@@ -118,7 +118,7 @@ def test_one_writer_a_run_and_the_holder_is_named(tmp_path):
 def test_what_contradicts_the_run_is_refused_on_resume(tmp_path):
     assert run(tmp_path, *SMALL, "maxIterations=2").returncode == 0
     before = sorted(p.name for p in tmp_path.rglob("*"))
-    for override, words in (
+    for override, message in (
         ("numEnvs=64", "numEnvs=64 contradicts"),
         ("task=Ant", "has no training run of Ant"),
         ("seed=1", "seed=1 contradicts"),
@@ -127,7 +127,7 @@ def test_what_contradicts_the_run_is_refused_on_resume(tmp_path):
         total = () if override.startswith("maxIterations") else ("maxIterations=5",)
         done = run(tmp_path, "resume=true", "checkpoint=latest", override, *total)
         assert done.returncode == 2, done.stdout
-        assert words in done.stdout
+        assert message in done.stdout
         assert "Traceback" not in done.stdout
     assert sorted(p.name for p in tmp_path.rglob("*")) == before
 
@@ -163,7 +163,7 @@ def test_a_full_disk_is_a_warning_and_a_failed_end(tmp_path):
         assert "Traceback" not in training.text
 
 
-def test_a_run_directory_that_vanishes_does_not_end_training_but_its_end_says_so(tmp_path):
+def test_a_run_directory_that_vanishes_does_not_end_training_but_its_end_reports_it(tmp_path):
     with Running(tmp_path, *LONG, "saveInterval=0.5") as training:
         training.wait_for("iteration 1/")
         shutil.rmtree(only_run(tmp_path))

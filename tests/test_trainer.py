@@ -224,7 +224,7 @@ def test_agreement_is_counted(tmp_path):
     assert (report.gated, report.agreed, report.samples) == (2 * 60, 2 * 30, 50.0)
 
 
-def test_agreement_is_told_also_where_it_leaves_nothing_to_learn_from(tmp_path):
+def test_agreement_is_reported_also_where_it_leaves_nothing_to_learn_from(tmp_path):
     world = World(tmp_path, SaysAsSeen())
     world.add(40, verdict=SEND, seen=np.array([2.0], np.float32))
     assert world.trainer.train() is None
@@ -317,14 +317,14 @@ def test_rewards_beyond_a_million_are_broken_and_do_not_blind_the_value_normalis
     assert world.trainer.learner.model_state()["value_mean_std.running_mean"].item() < 1e4
 
 
-def test_where_nothing_is_sound_it_says_so_until_something_is(tmp_path):
+def test_where_nothing_is_sound_it_reports_it_until_something_is(tmp_path):
     world = World(tmp_path)
     world.add(50, reward=1e14)
     assert world.trainer.train() is None
-    assert world.trainer.trouble == "all 32 sampled experiences have non-finite or huge numbers"
+    assert world.trainer.problem == "all 32 sampled experiences have non-finite or huge numbers"
     world.add(1000, first=50)
     world.trainer.train()
-    assert world.trainer.trouble == ""
+    assert world.trainer.problem == ""
 
 
 # -- what goes wrong is taken back
@@ -424,7 +424,7 @@ def test_a_rate_below_the_floor_from_the_start_is_taken_as_it_is(tmp_path):
 
 
 @pytest.mark.parametrize("trainings", [0, 10_000, 10**6])
-def test_each_roll_back_halves_it_also_late_and_at_the_floor(tmp_path, trainings):
+def test_each_rollback_halves_it_also_late_and_at_the_floor(tmp_path, trainings):
     world = World(tmp_path)
     world.add(20)
     trainer = world.trainer
@@ -444,7 +444,7 @@ def diverge(trainer) -> None:
         trainer.train()
 
 
-def test_the_rate_comes_back_by_calm_but_not_beyond_what_was_configured(tmp_path, monkeypatch):
+def test_the_rate_comes_back_in_a_stable_phase_but_not_beyond_what_was_configured(tmp_path, monkeypatch):
     monkeypatch.setattr("livegym.online.divergence.STABLE", 7)
     world = World(tmp_path, lr_decay=1.0)
     world.add(50)
@@ -472,7 +472,7 @@ def test_it_is_stuck_where_it_diverges_at_the_least_rate_too(tmp_path):
     assert finite(trainer.learner)
 
 
-def test_a_run_that_goes_on_takes_the_rate_that_it_is_given_now(tmp_path):
+def test_a_run_that_continues_takes_the_rate_that_it_is_given_now(tmp_path):
     world = World(tmp_path, lr_decay=1.0)
     world.add(50)
     diverge(world.trainer)
@@ -483,7 +483,7 @@ def test_a_run_that_goes_on_takes_the_rate_that_it_is_given_now(tmp_path):
     assert resumed.learning_rate == pytest.approx(0.5e-5)
 
 
-def test_what_a_roll_back_takes_from_the_normalisers_is_given_to_them_again(tmp_path):
+def test_what_a_rollback_takes_from_the_normalisers_is_given_to_them_again(tmp_path):
     """Both count the same again, however much was seen between the good state and the divergence."""
     world = World(tmp_path)
     world.add(100)

@@ -76,9 +76,9 @@ def test_a_log_on_a_full_disk_costs_its_lines_and_no_more(full, capsys):
 
 def test_a_log_that_cannot_be_closed_hides_no_error_also_if_standard_error_is_as_full(full, monkeypatch):
     run = create_run(full, "Counting", "train")
-    with (full / "stderr").open("w") as said:
+    with (full / "stderr").open("w") as output:
         fill(full)
-        monkeypatch.setattr("sys.stderr", said)
+        monkeypatch.setattr("sys.stderr", output)
 
         def work():
             with file_log(run.log_file):
@@ -111,7 +111,7 @@ def test_a_run_that_cannot_be_begun_leaves_nothing(full):
     assert [p.name for p in full.iterdir()] == ["filler"]
 
 
-def test_curves_go_on_when_the_disk_has_room_again(full, caplog):
+def test_curves_continue_when_the_disk_has_room_again(full, caplog):
     writer = ScalarWriter(full)
     writer.add_scalar("a", 1.0, 1)
     writer.flush()
@@ -129,7 +129,7 @@ def test_curves_go_on_when_the_disk_has_room_again(full, caplog):
     assert sum("cannot be written" in r.message for r in caplog.records) == 1
 
 
-def test_a_disk_that_stays_full_is_told_of_once_and_gets_no_more_files(full, caplog):
+def test_a_disk_that_stays_full_is_reported_once_and_gets_no_more_files(full, caplog):
     caplog.set_level("INFO")
     writer = ScalarWriter(full)
     fill(full)
@@ -166,7 +166,7 @@ class AllBreaking(counting_env().task.__class__):
         return terms
 
 
-def test_where_nothing_stays_finite_it_is_said_once_and_then_ended(caplog):
+def test_where_nothing_stays_finite_it_is_reported_once_and_then_ended(caplog):
     env = counting_env(task=AllBreaking, params=CountingParams())
     env.reset()
     for _ in range(HOPELESS - 1):
@@ -182,8 +182,8 @@ def test_versions_in_the_results_are_bounded():
     results = Results({"task": "t"})
     results.begin(("failed",), None)
     for version in range(VERSIONS_KEPT + 5):
-        ends = FinishedEpisodes(torch.tensor([0]), torch.tensor([1.0]), torch.tensor([1]), torch.tensor([0]))
-        results.add(ends, 0, [version], version)
+        finished = FinishedEpisodes(torch.tensor([0]), torch.tensor([1.0]), torch.tensor([1]), torch.tensor([0]))
+        results.add(finished, 0, [version], version)
     assert len(results.by_version) == VERSIONS_KEPT
     assert min(results.by_version) == 5
     assert results.returns.count == VERSIONS_KEPT + 5

@@ -271,7 +271,7 @@ def test_where_somebody_watches_a_stalled_encoder_stalls_nothing(tmp_path, gate,
             writer.add(np.zeros(2))
         assert not gate.is_set()  # they were taken while nothing could be drawn
         gate.set()
-        until(lambda: writer._room._value == QUEUE)
+        until(lambda: writer._free_slots._value == QUEUE)
         writer.add(np.zeros(2))  # step 100
     times = times_of(tmp_path / "a.mp4")
     assert len(times) in (QUEUE + 1, QUEUE + 2)  # one may have been taken off the queue
@@ -312,16 +312,16 @@ def test_a_camera_that_is_not_there_is_told_to_the_owner(tmp_path):
 
 
 def test_a_bug_ends_the_thread_and_not_the_loop(tmp_path, monkeypatch):
-    told = []
-    monkeypatch.setattr(threading, "excepthook", told.append)
+    reported = []
+    monkeypatch.setattr(threading, "excepthook", reported.append)
     monkeypatch.setattr(Clip, "add", lambda *arguments: 1 / 0)
     writer = record(tmp_path / "a.mp4", steps=QUEUE + 5)
-    assert told[0].exc_type is ZeroDivisionError
+    assert reported[0].exc_type is ZeroDivisionError
     assert "the video thread ended" in str(writer.error)
 
 
 @pytest.mark.parametrize(("size", "kept"), [("16k", False), ("1m", True)])
-def test_a_full_disk_is_told_once_and_leaves_what_can_be_played(tmp_path, caplog, monkeypatch, size, kept):
+def test_a_full_disk_is_reported_once_and_leaves_what_can_be_played(tmp_path, caplog, monkeypatch, size, kept):
     noise = np.random.default_rng(0).integers(0, 255, (2, *SIZE, 3), np.uint8)
     monkeypatch.setattr(Painter, "draw", lambda self, qpos, camera: noise[int(qpos[0]) % 2])
     with tmpfs(tmp_path / "disk", size) as disk:
@@ -412,7 +412,7 @@ def machine(monkeypatch):
         (" EGL ", ["egl"], "egl"),
     ],
 )
-def test_a_backend_that_works_is_chosen_and_told(machine, caplog, asked, works, chosen):
+def test_a_backend_that_works_is_chosen_and_reported(machine, caplog, asked, works, chosen):
     machine(asked, *works)
     with caplog.at_level(logging.INFO):
         assert [gl.choose_backend(), gl.choose_backend()] == [chosen, chosen]
@@ -422,7 +422,7 @@ def test_a_backend_that_works_is_chosen_and_told(machine, caplog, asked, works, 
 
 
 @pytest.mark.parametrize(
-    ("asked", "works", "words"),
+    ("asked", "works", "message"),
     [
         (None, [], "neither EGL nor OSMesa works. Try: sudo apt-get install libegl1 libgl1-mesa-dri or: sudo apt-get "),
         ("egl", ["osmesa"], "egl, which MUJOCO_GL selects, does not work. Try: sudo apt-get install libegl1 libgl1"),
@@ -430,15 +430,15 @@ def test_a_backend_that_works_is_chosen_and_told(machine, caplog, asked, works, 
         ("nonsense", ["egl"], "no off-screen rendering here with MUJOCO_GL=nonsense. Put MUJOCO_GL=egl or"),
     ],
 )
-def test_without_gl_one_line_says_what_to_do(machine, asked, works, words):
+def test_without_gl_one_line_says_what_to_do(machine, asked, works, message):
     machine(asked, *works)
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as reported:
         check_video()
-    assert words in str(told.value)
-    assert "\n" not in str(told.value)
+    assert message in str(reported.value)
+    assert "\n" not in str(reported.value)
 
 
-def test_a_missing_encoder_is_told_before_the_run(monkeypatch):
+def test_a_missing_encoder_is_reported_before_the_run(monkeypatch):
     check_video()
     monkeypatch.setattr(clip, "CODEC", "libx999")
     with pytest.raises(UserError, match="videos need libx999"):
@@ -475,7 +475,7 @@ def test_a_real_process_draws_with_each_backend(tmp_path, asked, used):
 
 
 @pytest.mark.slow
-def test_a_nonsense_variable_can_be_told_before_mujoco_stumbles_over_it():
+def test_a_nonsense_variable_can_be_reported_before_mujoco_stumbles_over_it():
     out, _ = python(
         "from livegym.viewers.gl import choose_backend; choose_backend()", MUJOCO_GL="nonsense"
     ).communicate()

@@ -18,7 +18,7 @@ from livegym.cfg.typed import as_dict
 from livegym.online.experience import Experience, Verdict
 from livegym.online.gates import layout_of
 from livegym.online.replay import ReplayWriter
-from livegym.online.saving import CheckpointKeeper
+from livegym.online.saving import CheckpointWriter
 from livegym.rl.policy import Policy
 from livegym.rl.spec import PolicySpec
 from livegym.rundir.checkpoint import list_checkpoints, meta_of, newest_usable
@@ -60,8 +60,8 @@ def made(config, tmp_path, monkeypatch):
         settings = config(*SETTINGS, *QUICK, *overrides)
         run = create_run(runs, "Cartpole", "continuous")
         buses.append(bus_file(run.run_id))
-        keeper = CheckpointKeeper(run, SPEC, as_dict(settings), saved=0, best=None)
-        assert keeper.save(first_state(settings, SPEC, None), version=1, trainings=0, added=0, score=None)
+        checkpoints = CheckpointWriter(run, SPEC, as_dict(settings), saved=0, best=None)
+        assert checkpoints.save(first_state(settings, SPEC, None), version=1, trainings=0, added=0, score=None)
         writer = ReplayWriter(run.replay_file, layout_of(SPEC, None), settings.online.buffer_capacity)
         for number in range(100):
             writer.add(experience(number))
@@ -159,7 +159,7 @@ def test_one_that_was_given_up_is_started_again_by_hand_and_no_other(made):
         wait_for(watchdog, lambda reading: reading["state"] == "given up")
 
 
-def test_a_restart_is_counted_and_its_reason_told_meanwhile(made):
+def test_a_restart_is_counted_and_its_reason_reported_meanwhile(made):
     with watched(*made()) as watchdog:
         first = watchdog.reading()["pid"]
         kill(first)
@@ -173,7 +173,7 @@ def test_a_restart_is_counted_and_its_reason_told_meanwhile(made):
 
 
 @pytest.mark.slow
-def test_what_is_trained_is_published_saved_and_told(made):
+def test_what_is_trained_is_published_saved_and_reported(made):
     run, settings = made("online.checkpoint_versions=5")
     with watched(run, settings) as watchdog:
         reading = wait_for(watchdog, trains(20))
@@ -203,7 +203,7 @@ def test_what_is_trained_is_published_saved_and_told(made):
 
 
 @pytest.mark.slow
-def test_after_kill_9_it_is_dead_at_once_and_then_another_goes_on(made):
+def test_after_kill_9_it_is_dead_at_once_and_then_another_continues(made):
     """No checkpoint since version 1: its weights begin there again, but no version is given out twice."""
     run, settings = made("online.checkpoint_versions=100000")
     with watched(run, settings) as watchdog:
@@ -215,11 +215,11 @@ def test_after_kill_9_it_is_dead_at_once_and_then_another_goes_on(made):
         assert last >= 15
         seen = []
 
-        def goes_on(r) -> bool:
+        def continues(r) -> bool:
             seen.append((r["version"], published(run) or last))
             return trains(last + 5)(r)
 
-        reading = wait_for(watchdog, goes_on)
+        reading = wait_for(watchdog, continues)
         assert (reading["restarts"], reading["why"]) == (1, "")
         assert seen == sorted(seen)
         assert all(version >= last for _, version in seen)
@@ -229,7 +229,7 @@ def test_after_kill_9_it_is_dead_at_once_and_then_another_goes_on(made):
 
 
 @pytest.mark.slow
-def test_a_restarted_trainer_goes_on_from_the_last_checkpoint(made):
+def test_a_restarted_trainer_continues_from_the_last_checkpoint(made):
     run, settings = made("online.checkpoint_versions=10")
     with watched(run, settings) as watchdog:
         before = wait_for(watchdog, lambda r: trains(30)(r) and r["saved"] >= 21)
@@ -260,7 +260,7 @@ def test_a_trainer_that_hangs_is_killed_and_restarted(made):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("harm", ["removed", "damaged"])
-def test_a_trainer_that_cannot_start_is_given_up_and_said_so(made, caplog, harm):
+def test_a_trainer_that_cannot_start_is_given_up_with_a_report(made, caplog, harm):
     run, settings = made("online.max_restarts=1")
     caplog.set_level("INFO")
     with watched(run, settings) as watchdog:
@@ -285,9 +285,9 @@ def test_one_that_diverges_again_and_again_says_why_it_gives_up_and_in_its_own_l
     with watched(run, settings) as watchdog:
         reading = wait_for(watchdog, lambda r: r["state"] == "given up")
     assert "it diverges even at the least learning rate: check rewards" in reading["why"]
-    told = [record for record in caplog.records if record.message.startswith("trainer: ")]
-    assert {record.levelname for record in told} == {"WARNING"}
-    assert all("diverged" in record.message for record in told)
+    logged = [record for record in caplog.records if record.message.startswith("trainer: ")]
+    assert {record.levelname for record in logged} == {"WARNING"}
+    assert all("diverged" in record.message for record in logged)
     assert newest(run) > 1
 
 
@@ -340,7 +340,7 @@ def test_it_ends_with_the_one_that_serves_and_saves(made):
 
 
 @pytest.mark.slow
-def test_on_a_full_disk_training_goes_on_and_saves_again_when_there_is_room(made, small_disk):  # noqa: F811
+def test_on_a_full_disk_training_continues_and_saves_again_when_there_is_room(made, small_disk):  # noqa: F811
     run, settings = made("online.checkpoint_versions=5", "keepLast=2", runs=small_disk)
     with watched(run, settings) as watchdog:
         wait_for(watchdog, trains(12))

@@ -22,15 +22,15 @@ PAGE = {"accept": "text/html,*/*"}
 
 
 @pytest.fixture(scope="module")
-def one_door():
+def shared_gateway():
     with doors() as opened:
         yield opened(TOKEN)
 
 
 @pytest.fixture
-def gateway(one_door):
-    one_door.access.wrong = WrongTokens()
-    return one_door
+def gateway(shared_gateway):
+    shared_gateway.access.wrong = WrongTokens()
+    return shared_gateway
 
 
 @pytest.fixture(scope="module")
@@ -58,17 +58,17 @@ def test_tools_show_the_token_in_the_address_or_in_a_header(gateway):
         assert not client.cookies
 
 
-def test_a_token_of_any_letters_is_taken_as_it_is_typed(open_door):
-    with client_of(open_door(token="pässwörter")) as client:
+def test_a_token_of_any_letters_is_taken_as_it_is_typed(open_gateway):
+    with client_of(open_gateway(token="pässwörter")) as client:
         typed = {"authorization": "Bearer pässwörter".encode()}
         assert client.get("/stats", headers=typed).status_code == 200
 
 
-def test_the_cookie_of_another_server_is_worth_nothing(gateway, open_door):
+def test_the_cookie_of_another_server_is_worth_nothing(gateway, open_gateway):
     with client_of(gateway, headers=PAGE) as client:
         client.get("/", params={"token": TOKEN})
         (cookie,) = client.cookies.jar
-    other = open_door(TOKEN)
+    other = open_gateway(TOKEN)
     with client_of(other, cookies={f"livegym_{other.port}": cookie.value}) as client:
         assert client.get("/stats").status_code == 401
 
@@ -86,7 +86,7 @@ def test_the_bare_address_shows_a_form_that_works_without_scripts(gateway):
         assert client.get("/stats").status_code == 200
 
 
-def test_a_wrong_token_is_told_on_the_form_and_a_tool_gets_a_line(gateway):
+def test_a_wrong_token_is_reported_on_the_form_and_a_tool_gets_a_line(gateway):
     with client_of(gateway) as client:
         form = client.post("/login", data={"token": "wrong", "next": '/"><b>'})
         assert form.status_code == 401
@@ -204,8 +204,8 @@ def test_a_websocket_needs_the_token_too(open_scene):
     assert asyncio.run(status(additional_headers={"authorization": f"Bearer {TOKEN}"})) == 101
 
 
-def test_who_may_only_look_gives_no_orders(open_door):
-    gateway = open_door(read_only=True)
+def test_who_may_only_look_gives_no_orders(open_gateway):
+    gateway = open_gateway(read_only=True)
     with client_of(gateway) as client:
         assert client.get("/stats").status_code == 200
         for method in ("POST", "PUT", "DELETE", "PATCH", "BREW"):
@@ -259,7 +259,7 @@ def test_a_host_name_is_read_from_anything(text):
     assert isinstance(host_name(text), str)
 
 
-def test_whatever_is_asked_the_door_answers(gateway):
+def test_whatever_is_asked_the_gateway_answers(gateway):
     @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
         st.sampled_from(["GET", "POST", "PUT", "HEAD", "OPTIONS"]),

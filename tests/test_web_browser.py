@@ -32,9 +32,9 @@ def tab():
             executable_path=CHROMIUM, args=["--no-sandbox", "--use-gl=angle", "--use-angle=swiftshader"]
         )
         page = browser.new_page()
-        page.said = []
-        page.on("console", lambda message: page.said.append(message.text))
-        page.on("pageerror", lambda error: page.said.append(f"pageerror: {error}"))
+        page.console_errors = []
+        page.on("console", lambda message: page.console_errors.append(message.text))
+        page.on("pageerror", lambda error: page.console_errors.append(f"pageerror: {error}"))
         yield page
         browser.close()
 
@@ -42,12 +42,14 @@ def tab():
 def complaints(tab):
     """What the browser refused or failed to do."""
     return [
-        text for text in tab.said if "Content Security Policy" in text or "pageerror" in text or "Failed to" in text
+        text
+        for text in tab.console_errors
+        if "Content Security Policy" in text or "pageerror" in text or "Failed to" in text
     ]
 
 
 @pytest.mark.parametrize("path", ["/scene/", "/scene"])
-def test_visers_page_connects_through_the_door(open_scene, scene, tab, path):
+def test_visers_page_connects_through_the_gateway(open_scene, scene, tab, path):
     gateway, _ = open_scene(token=TOKEN)
     tab.goto(gateway.url.replace("/?", f"{path}?"))
     assert "token" not in tab.url

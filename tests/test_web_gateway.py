@@ -28,7 +28,7 @@ pytest_plugins = ["web_fixtures"]
 
 
 @pytest.fixture
-def held():
+def resources():
     with socket.create_server(("127.0.0.1", 0)) as holder:
         yield holder.getsockname()[1]
 
@@ -41,29 +41,29 @@ def gone(connection):
         return True
 
 
-def test_a_taken_port_is_told_with_its_holder_and_the_next_one_is_used(held, caplog):
-    gateway = Gateway(Access(TOKEN, False), "127.0.0.1", held)
+def test_a_taken_port_is_reported_with_its_holder_and_the_next_one_is_used(resources, caplog):
+    gateway = Gateway(Access(TOKEN, False), "127.0.0.1", resources)
     gateway.stop()
     (record,) = complaints(caplog)
-    assert gateway.port > held
-    assert f"streamPort={held} is in use by" in record.getMessage()
+    assert gateway.port > resources
+    assert f"streamPort={resources} is in use by" in record.getMessage()
     assert f"(pid {os.getpid()}); using port {gateway.port} instead" in record.getMessage()
     assert gateway.url == f"http://127.0.0.1:{gateway.port}/?token=a%20token%2Fwith%2Bsigns"
 
 
-def test_no_port_is_an_error_that_names_the_key(held):
-    with pytest.raises(UserError, match=rf"streamPort={held}: in use by .*\(pid {os.getpid()}\)"):
-        listen("127.0.0.1", held, tries=1)
+def test_no_port_is_an_error_that_names_the_key(resources):
+    with pytest.raises(UserError, match=rf"streamPort={resources}: in use by .*\(pid {os.getpid()}\)"):
+        listen("127.0.0.1", resources, tries=1)
     with pytest.raises(UserError, match=r"streamPort=58080: cannot listen on 192\.0\.2\.1"):
         listen("192.0.2.1", 58080)
 
 
-def test_a_restart_gets_the_same_port_at_once(open_door, caplog):
-    first = open_door()
+def test_a_restart_gets_the_same_port_at_once(open_gateway, caplog):
+    first = open_gateway()
     with client_of(first) as client:
         client.get("/healthz")
         first.stop()
-    second = open_door(port=first.port)
+    second = open_gateway(port=first.port)
     with client_of(second) as client:
         assert client.get("/healthz").status_code == 200
     assert second.port == first.port
@@ -75,12 +75,12 @@ def test_the_address_of_a_server_on_all_interfaces_is_one_that_others_can_use():
     assert reachable_host("0.0.0.0") not in ("0.0.0.0", "")
 
 
-def test_stats_are_strict_json_and_metrics_what_prometheus_reads(open_door):
+def test_stats_are_strict_json_and_metrics_what_prometheus_reads(open_gateway):
     readings = [
         ("livegym_swaps_total", "Swaps.", "counter", [({"source": "bus"}, 3)]),
         ("livegym_fps", "Pictures per second.", "gauge", [({}, float("nan"))]),
     ]
-    gateway = open_door(stats=lambda: {"reward": float("nan")}, metrics=lambda: readings)
+    gateway = open_gateway(stats=lambda: {"reward": float("nan")}, metrics=lambda: readings)
     with client_of(gateway) as client:
         assert json.loads(client.get("/stats").text, parse_constant=pytest.fail) == {"reward": None}
         answer = client.get("/metrics")
@@ -89,8 +89,8 @@ def test_stats_are_strict_json_and_metrics_what_prometheus_reads(open_door):
     assert "# TYPE livegym_fps gauge\nlivegym_fps NaN" in answer.text
 
 
-def test_300_silent_sockets_stop_nobody(open_door):
-    gateway = open_door()
+def test_300_silent_sockets_stop_nobody(open_gateway):
+    gateway = open_gateway()
     silent = [raw_socket(gateway) for _ in range(300)]
     with client_of(gateway) as client:
         assert client.get("/healthz").status_code == 200
@@ -100,11 +100,11 @@ def test_300_silent_sockets_stop_nobody(open_door):
         connection.close()
 
 
-@pytest.mark.parametrize("said", [b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET"])
-def test_who_does_not_finish_a_request_is_dropped(open_door, monkeypatch, said):
+@pytest.mark.parametrize("message", [b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET"])
+def test_who_does_not_finish_a_request_is_dropped(open_gateway, monkeypatch, message):
     monkeypatch.setattr(server, "HEAD_S", 0.3)
-    with raw_socket(open_door()) as connection:
-        connection.sendall(said)
+    with raw_socket(open_gateway()) as connection:
+        connection.sendall(message)
         while not gone(connection):
             pass
 
@@ -136,10 +136,10 @@ def test_more_clients_than_can_be_served_are_told_to_come_back(open_scene, monke
         assert client.get("/healthz").status_code == 200
 
 
-def test_garbage_and_cut_connections_leave_no_trace(open_door, caplog):
+def test_garbage_and_cut_connections_leave_no_trace(open_gateway, caplog):
     caplog.set_level(logging.WARNING)
-    gateway = open_door()
-    for said in (
+    gateway = open_gateway()
+    for message in (
         b"\x16\x03\x01\x02\x00",
         b"GET /\r\n\r\n",
         b"GET " + b"a" * 100_000,
@@ -147,7 +147,7 @@ def test_garbage_and_cut_connections_leave_no_trace(open_door, caplog):
         b"POST / HTTP/1.1\r\n",
     ):
         with raw_socket(gateway) as connection:
-            connection.sendall(said)
+            connection.sendall(message)
     with raw_socket(gateway) as connection:
         connection.sendall(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\ntoken=")
     with client_of(gateway) as client:
@@ -156,7 +156,7 @@ def test_garbage_and_cut_connections_leave_no_trace(open_door, caplog):
 
 
 @pytest.mark.parametrize("size", [1, 32 * 1024])
-def test_an_application_that_is_just_sending_when_a_client_breaks_off_is_not_blamed(open_door, caplog, size):
+def test_an_application_that_is_just_sending_when_a_client_breaks_off_is_not_blamed(open_gateway, caplog, size):
     router = APIRouter()
 
     @router.websocket("/flood")
@@ -167,7 +167,7 @@ def test_an_application_that_is_just_sending_when_a_client_breaks_off_is_not_bla
                 await websocket.send_bytes(bytes(size))
                 await asyncio.sleep(0)
 
-    gateway = open_door(routers=[router])
+    gateway = open_gateway(routers=[router])
 
     async def use():
         url = f"ws://127.0.0.1:{gateway.port}/flood"
@@ -223,14 +223,14 @@ def test_2000_clients_come_and_go_and_leave_nothing(open_scene):
         for number in range(count):
             await come_and_go(number)
 
-    def held():
+    def resources():
         return threading.active_count(), len(os.listdir("/proc/self/fd"))
 
     asyncio.run(cycles(200))
-    threads, descriptors = held()
+    threads, descriptors = resources()
     asyncio.run(cycles(2000))
     few = 10  # the pool of threads may have grown a little
-    until(lambda: held()[1] <= descriptors + few, lambda: str(held()))
-    assert held()[0] <= threads + few
+    until(lambda: resources()[1] <= descriptors + few, lambda: str(resources()))
+    assert resources()[0] <= threads + few
     with client_of(gateway) as client:
         assert client.get("/healthz").status_code == 200

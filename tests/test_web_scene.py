@@ -129,8 +129,8 @@ def heard(scene, gateway, *messages):
 
 
 def test_the_message_has_the_fields_of_visers_own():
-    theirs = viser_messages.ViewerCameraMessage.__dataclass_fields__
-    assert set(ViewerCameraMessage.__struct_fields__) == set(theirs)
+    viser_fields = viser_messages.ViewerCameraMessage.__dataclass_fields__
+    assert set(ViewerCameraMessage.__struct_fields__) == set(viser_fields)
 
 
 def test_visers_page_is_served_once_fetched_and_kept_by_browsers(open_scene):
@@ -163,12 +163,12 @@ def test_nothing_else_reaches_viser(scene, open_scene, monkeypatch):
     assert tunnels == []
 
 
-def test_viser_itself_takes_nobody_who_did_not_come_through_the_door(open_door, monkeypatch):
+def test_viser_itself_takes_nobody_who_did_not_come_through_the_gateway(open_gateway, monkeypatch):
     """It listens without a token on loopback, where any page in a browser of this machine could reach it."""
     tunnels = []
     monkeypatch.setattr(viser.ViserServer, "request_share_url", lambda server: tunnels.append(server))
     server = viser.ViserServer(host="127.0.0.1", port=0, verbose=False)
-    open_door(routers=[scene_proxy.SceneProxy(server).router])
+    open_gateway(routers=[scene_proxy.SceneProxy(server).router])
 
     async def use():
         url = f"ws://127.0.0.1:{server.get_port()}/"
@@ -257,7 +257,7 @@ def test_the_filter_gives_a_message_or_nothing_or_unreadable(raw):
     assert passed is None or viser_messages.Message.deserialize(passed)
 
 
-def test_whatever_is_sent_others_go_on(scene, open_to_all, caplog):
+def test_whatever_is_sent_others_continue(scene, open_to_all, caplog):
     caplog.set_level(logging.WARNING)
 
     async def garbage(raw):
@@ -322,15 +322,15 @@ def test_a_bucket_fills_with_time():
     assert [bucket.take() for _ in range(4)] == [True, True, True, False]
 
 
-def test_a_page_is_told_which_client_of_viser_it_is(scene, open_scene):
-    told, ports = [], []
+def test_a_page_gets_its_viser_client_number(scene, open_scene):
+    reported, ports = [], []
     gateway, _ = open_scene(
-        on_open=lambda page, port: told.append(("open", page, port)),
-        on_close=lambda page, port: told.append(("close", page, port)),
+        on_open=lambda page, port: reported.append(("open", page, port)),
+        on_close=lambda page, port: reported.append(("close", page, port)),
     )
     websock = scene._websock_server
     websock.on_client_connect(
-        lambda client: ports.append((websock._live_connections[client.client_id].remote_address[1], list(told)))
+        lambda client: ports.append((websock._live_connections[client.client_id].remote_address[1], list(reported)))
     )
 
     async def use():
@@ -338,13 +338,13 @@ def test_a_page_is_told_which_client_of_viser_it_is(scene, open_scene):
             await client.recv()
             while not ports:
                 await asyncio.sleep(0.01)
-        while len(told) < 2:
+        while len(reported) < 2:
             await asyncio.sleep(0.01)
 
     asyncio.run(use())
-    ((port, told_before),) = ports
-    assert told_before == [("open", "a-B_9", port)]  # before viser knew
-    assert told == [("open", "a-B_9", port), ("close", "a-B_9", port)]
+    ((port, reported_before),) = ports
+    assert reported_before == [("open", "a-B_9", port)]  # before viser knew
+    assert reported == [("open", "a-B_9", port), ("close", "a-B_9", port)]
 
 
 @pytest.mark.parametrize("page", ["", "a/b", "x" * 65, "%C3%A4", "a%0a"])
@@ -358,9 +358,9 @@ def test_a_page_with_another_name_is_refused(open_to_all, page):
     assert refused.value.response.status_code == 400
 
 
-def test_without_viser_the_scene_is_not_there(open_door):
+def test_without_viser_the_scene_is_not_there(open_gateway):
     server = viser.ViserServer(host="127.0.0.1", port=0, verbose=False)
-    gateway = open_door(routers=[scene_proxy.SceneProxy(server).router])
+    gateway = open_gateway(routers=[scene_proxy.SceneProxy(server).router])
     server.stop()
     with client_of(gateway) as client:
         assert client.get("/scene/").status_code == 502
@@ -381,9 +381,9 @@ def test_visers_end_and_its_reason_reach_the_page(open_to_all):
     assert reason.startswith("Version mismatch")
 
 
-def test_when_viser_stops_its_clients_are_told(open_door):
+def test_when_viser_stops_its_clients_are_notified(open_gateway):
     server = viser.ViserServer(host="127.0.0.1", port=0, verbose=False)
-    gateway = open_door(routers=[scene_proxy.SceneProxy(server).router])
+    gateway = open_gateway(routers=[scene_proxy.SceneProxy(server).router])
 
     async def use():
         async with scene_socket(gateway) as client:

@@ -80,7 +80,7 @@ def test_a_rate_out_of_range_is_an_error(gateway, fps):
     assert "1 to 60" in answer.text
 
 
-def test_why_there_are_no_pictures_is_said(gateway, frames, monkeypatch):
+def test_why_there_are_no_pictures_is_reported(gateway, frames, monkeypatch):
     monkeypatch.setattr(frames, "unavailable", "EGL is missing")
     with client_of(gateway) as client:
         answer = client.get("/stream")
@@ -116,9 +116,9 @@ def test_of_many_that_come_together_eight_get_a_place(gateway, frames):
     until(lambda: not frames.wanted)
 
 
-def test_publish_after_the_end_is_no_error(open_door):
+def test_publish_after_the_end_is_no_error(open_gateway):
     frames = Frames()
-    gateway = open_door(routers=[stream_router(frames)])
+    gateway = open_gateway(routers=[stream_router(frames)])
     with client_of(gateway) as client, client.stream("GET", "/stream"):
         until(lambda: frames.wanted)
     gateway.stop()

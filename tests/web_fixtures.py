@@ -45,7 +45,7 @@ def doors():
 
 
 @pytest.fixture
-def open_door():
+def open_gateway():
     """open_door(token=..., read_only=...): a door that serves; closed after the test."""
     with doors() as opened:
         yield opened
@@ -61,12 +61,12 @@ def scene():
 
 
 @pytest.fixture
-def open_scene(open_door, scene):
+def open_scene(open_gateway, scene):
     """open_scene(): a door with the proxy of `scene` on it, and the proxy."""
 
     def opened(on_open=lambda page, port: None, on_close=lambda page, port: None, **access):
         proxy = SceneProxy(scene, on_open, on_close)
-        return open_door(routers=[proxy.router], **access), proxy
+        return open_gateway(routers=[proxy.router], **access), proxy
 
     return opened
 

@@ -26,14 +26,14 @@ OUTSIDE = (
 LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?\)")
 
 
-def place(path: str) -> str:
+def site_path(path: str) -> str:
     """The path in the site's sources of a file of the repository."""
     return "index.md" if path == "README.md" else path.removeprefix("docs/")
 
 
 def origin(page: str) -> str:
     """The path in the repository of a page of the site's sources."""
-    outside = {place(path): path for path in OUTSIDE}
+    outside = {site_path(path): path for path in OUTSIDE}
     return outside.get(page, f"docs/{page}")
 
 
@@ -45,7 +45,7 @@ def moved(markdown: str, page: str) -> str:
         target = found[2]
         if "://" in target or target.startswith("mailto:"):
             return found[0]
-        there = place(posixpath.normpath(posixpath.join(here, target)))
+        there = site_path(posixpath.normpath(posixpath.join(here, target)))
         return f"{found[1]}{posixpath.relpath(there, posixpath.dirname(page) or '.')}{found[3] or ''})"
 
     return LINK.sub(link, markdown)
@@ -55,7 +55,7 @@ def on_files(files: Any, config: Any) -> Any:
     """Called by mkdocs: adds the files outside docs/."""
     for path in OUTSIDE:
         if (ROOT / path).exists():
-            files.append(File.generated(config, place(path), content=(ROOT / path).read_text()))
+            files.append(File.generated(config, site_path(path), content=(ROOT / path).read_text()))
     return files
 
 

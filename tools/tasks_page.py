@@ -39,14 +39,14 @@ other tasks.
 ```bash
 python train.py config=train_headless task=BlindGrasping          # learn to grasp
 python train.py config=test testGamesNum=200 checkpoint=latest    # how often it succeeds
-python train.py config=debug task=BlindGrasping asset=my_hand.xml  # does it hold together?
+python train.py config=debug task=BlindGrasping asset=my_hand.xml  # check that it can be simulated
 ```
 """
 
 HAND = """## The hand
 
-It is a right hand with the palm down and the size of an adult's. It has no weight: six base joints carry it, relative
-to its place in the task. Every joint has a position actuator of the same name. Your own hand (`asset=my_hand.xml`)
+It is a right hand of adult size, with the palm down. It has no weight: six base joints carry it, relative to its
+position in the task. Every joint has a position actuator of the same name. Your own hand (`asset=my_hand.xml`)
 needs these joints and actuators, and
 
 {bodies}
@@ -59,7 +59,8 @@ includes; start from a copy. The pose of the open hand above the box is set for 
 A policy sets 18 controls at 50 Hz, which become the targets of 26 joints: as in a human hand, some joints move
 together. An action in [-1, 1] moves each control's target (`action_rule=position_delta`) or sets the target's position
 in its range (`position`). Targets stay within the ranges and below the speeds of the table. With
-`policy_controls_base=false` or `policy_controls_fingers=false`, the base or the fingers stay where they began.
+`policy_controls_base=false` or `policy_controls_fingers=false`, the base or the fingers keep their initial
+position.
 
 | control | driven joints | range | maximum speed, per s |
 | --- | --- | --- | --- |

@@ -1,4 +1,4 @@
-"""What to do if this Python lacks a library that livegym needs. Imports nothing but the standard library."""
+"""Explains what to do if this Python lacks a library that livegym needs. Imports nothing but the standard library."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from livegym import ROOT
 
 
 def explain_missing(error: ModuleNotFoundError) -> int:
-    """Print which command makes the library available; returns the exit status 2. Raises `error` if it is ours.
+    """Print the command that makes the library available; return the exit status 2.
 
-    Most often the environment of the checkout exists, but is not activated in this terminal.
+    Raises `error` again if the missing module belongs to livegym. Most often the environment of the checkout exists,
+    but is not activated in this terminal.
     """
     if error.name is None or error.name.partition(".")[0] == "livegym":
         raise error

@@ -20,7 +20,7 @@ class LockTimeout(RuntimeError):
 
 
 @contextlib.contextmanager
-def held(lock: Union[threading.Lock, threading.Condition], what: str) -> Iterator[None]:
+def locked(lock: Union[threading.Lock, threading.Condition], what: str) -> Iterator[None]:
     """Holds `lock` inside the `with` block. Raises LockTimeout if it cannot be acquired within `LOCK_S`."""
     if not lock.acquire(timeout=LOCK_S):
         raise LockTimeout(f"{what} was still locked after {LOCK_S:g} s")

@@ -117,14 +117,14 @@ def file_log(file: Path) -> Iterator[None]:
         _to_file(handler, f"ended by an error: {error}")
         raise
     except Exception:
-        _to_file(handler, "ended by an unexpected error", trace=True)
+        _to_file(handler, "ended by an unexpected error", with_traceback=True)
         raise
     finally:
         logging.getLogger().removeHandler(handler)
         handler.close()
 
 
-def _to_file(handler: logging.Handler, text: str, trace: bool = False) -> None:
+def _to_file(handler: logging.Handler, text: str, with_traceback: bool = False) -> None:
     """Logs to the file only: the code that catches the error reports it on the console."""
-    trouble = sys.exc_info() if trace else None
-    handler.handle(logging.LogRecord(__name__, logging.ERROR, __file__, 0, text, None, trouble))
+    exc_info = sys.exc_info() if with_traceback else None
+    handler.handle(logging.LogRecord(__name__, logging.ERROR, __file__, 0, text, None, exc_info))

@@ -16,7 +16,7 @@ LOOK = 0.5  # s between two polls
 def end_with_parent(stop: StopFlag, patience: float | None = None) -> None:
     """Requests a stop of this process once its parent is gone, if it was started as a child.
 
-    `patience`: s after which the process ends at once if it has not stopped by then; None: it may take any time.
+    `patience`: s after which the process ends immediately if it has not stopped by then; None if it may take any time.
     """
     if PARENT in os.environ:
         parent = int(os.environ.pop(PARENT))

@@ -1,4 +1,4 @@
-"""Ctrl+C, SIGTERM and SIGHUP: the first signal requests a stop, the second ends the process at once.
+"""Ctrl+C, SIGTERM and SIGHUP: the first signal requests a stop, the second ends the process immediately.
 
     with StopFlag() as stop:
         while not stop.requested:
@@ -23,7 +23,7 @@ TICK = 0.05  # s until a wait notices a signal, at most
 
 
 def end_on_interrupt() -> None:
-    """Makes Ctrl+C end the process at once, with status 130, while the program has not begun any work.
+    """Makes Ctrl+C end the process immediately, with status 130, while the program has not begun any work.
 
     The interpreter's own handler raises KeyboardInterrupt wherever the code is. If it is just releasing a module lock,
     the import system swallows the exception ("Exception ignored in ..."), and the program would continue.
@@ -69,7 +69,9 @@ class StopFlag:
 
     def _on_signal(self, signum: int, frame: FrameType | None) -> None:
         if self.requested:
-            os.write(2, b"\x1b[?25h\nsecond signal: ending at once\n")  # shows the cursor, which a live display hides
+            os.write(
+                2, b"\x1b[?25h\nsecond signal: ending immediately\n"
+            )  # shows the cursor, which a live display hides
             os._exit(128 + signum)
         self.request(signum)
 

@@ -49,12 +49,14 @@ def _display() -> str | None:
 def _probe() -> str | None:
     """The reason why no window can be opened; None if one can be opened."""
     try:
-        done = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, text=True, timeout=PATIENCE)
+        probe = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, text=True, timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         return f"it does not answer within {PATIENCE:g} s"
-    if done.returncode == 0:
+    if probe.returncode == 0:
         return None
-    return done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"the attempt ended with {done.returncode}"
+    return (
+        probe.stderr.strip().splitlines()[-1] if probe.stderr.strip() else f"the attempt ended with {probe.returncode}"
+    )
 
 
 def _check_mjpython() -> None:

@@ -101,8 +101,8 @@ def _follow(window_state: WindowState, _: int) -> None:
     window_state.aimed = False
 
 
-def _preset(window_state: WindowState, place: int) -> None:
-    window_state.view.preset = list(PRESETS)[place]
+def _preset(window_state: WindowState, index: int) -> None:
+    window_state.view.preset = list(PRESETS)[index]
     window_state.aimed = False
 
 
@@ -121,8 +121,8 @@ def _help(window_state: WindowState, _: int) -> None:
 def _key_of(control: Control, press: Press) -> KeyBinding:
     """The window's key for a request to the control loop."""
 
-    def act(window_state: WindowState, place: int) -> None:
-        asked = press(Situation(window_state.controls, window_state.board.state, window_state.view.env_id), place)
+    def act(window_state: WindowState, index: int) -> None:
+        asked = press(Situation(window_state.controls, window_state.board.state, window_state.view.env_id), index)
         if isinstance(asked, str):
             window_state.word = asked
         else:

@@ -104,7 +104,7 @@ class WindowThread(Listener):
         self._bounds = bounds_of(self._model)
         self._others = NeighbourEnvs(self._model, grid_offsets(min(SHOWN, sim.num_envs), cell_of(self._model)))
         self._window_state = WindowState(controls, board, View(follow=follows_at_first(self._model)), sim.num_envs)
-        self._words = OverlayText()
+        self._overlay_text = OverlayText()
         self._at = 0  # the chosen environment of the last frame
         self._state: State | None = None
         self._wanted = True
@@ -186,7 +186,7 @@ class WindowThread(Listener):
         self._others.draw(handle.user_scn, handle.opt, state.env_ids, state.qpos)
         self._move_camera(handle, state.env_ids[0])
         handle.sync()
-        self._words.show(handle, self._window_state)
+        self._overlay_text.show(handle, self._window_state)
         self._push(handle.perturb, state.env_ids[0])
 
     def _move_camera(self, handle: mujoco.viewer.Handle, chosen: int) -> None:

@@ -54,9 +54,9 @@ class NeighbourEnvs:
                 mujoco.mjv_addGeoms(self._model, self._data, self._option, self._untouched, _DRAWN, scene)
 
 
-def _write(scene: mujoco.MjvScene, text: str, place: np.ndarray) -> None:
-    """Adds a label at `place` (3,) m."""
+def _write(scene: mujoco.MjvScene, text: str, position: np.ndarray) -> None:
+    """Adds a label at `position` (3,) m."""
     geom = scene.geoms[scene.ngeom]
-    mujoco.mjv_initGeom(geom, _LABEL, np.zeros(3), place, np.eye(3).ravel(), np.ones(4, np.float32))
+    mujoco.mjv_initGeom(geom, _LABEL, np.zeros(3), position, np.eye(3).ravel(), np.ones(4, np.float32))
     geom.label = text
     scene.ngeom += 1

@@ -77,21 +77,21 @@ class Painter:
             raise ValueError(
                 f"qpos has shape {np.shape(qpos)}; the model needs ({self.model.nq},) or (envs, {self.model.nq})"
             )
-        context, seen_by = self._current(), self._camera(camera)
+        context, view_camera = self._current(), self._camera(camera)
         whole = mujoco.MjrRect(0, 0, self._size[1], self._size[0])
         mujoco.mjr_rectangle(whole, 0, 0, 0, 1)
         self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = len(rows) == 1  # tiles would show each other's shadows
         for row, tile in zip(rows, tiles(len(rows), *self._size), strict=True):
-            self._place(row)
+            self._set_pose(row)
             mujoco.mjv_updateScene(
-                self.model, self._data, self._option, None, seen_by, mujoco.mjtCatBit.mjCAT_ALL, self._scene
+                self.model, self._data, self._option, None, view_camera, mujoco.mjtCatBit.mjCAT_ALL, self._scene
             )
             mujoco.mjr_render(tile, self._scene, context)
         picture = np.empty((*self._size, 3), np.uint8)
         mujoco.mjr_readPixels(picture, None, whole, context)
         return np.ascontiguousarray(picture[::-1])  # OpenGL's first row is at the bottom
 
-    def _place(self, row: np.ndarray) -> None:
+    def _set_pose(self, row: np.ndarray) -> None:
         """Sets qpos and computes only what is drawn. The dynamics cost more, and warn of non-finite positions."""
         self._data.qpos[:] = row
         for follow in (mujoco.mj_kinematics, mujoco.mj_comPos, mujoco.mj_camlight, mujoco.mj_tendon):
@@ -130,8 +130,8 @@ class Painter:
 def default_camera(model: mujoco.MjModel) -> mujoco.MjvCamera:
     """The model's first camera that is fixed in the world or follows a body from outside.
 
-    If the model has none: a camera that follows the only moving body if that body is free, or else a camera that sees
-    the whole model.
+    If the model has none: a camera that follows the only moving body if that body is free; otherwise
+    a camera that sees the whole model.
     """
     onlookers = (model.cam_bodyid == 0) | (model.cam_mode != mujoco.mjtCamLight.mjCAMLIGHT_FIXED)
     if onlookers.any():

@@ -31,7 +31,7 @@ def open_audience(keys: WatchingKeys, num_envs: int) -> Audience:
         from livegym.viewers.native import Window  # imports a window system, so only if a window is wanted
 
         viewers.append(Window(controls, board))
-    if keys.watch:  # last, because it serves at once, and no viewer may fail after that
+    if keys.watch:  # last, because it serves immediately, and no viewer may fail after that
         size = keys.videoHeight, keys.videoWidth
         viewers.append(_page(keys, controls, board, size, video=not no_recording))
     return Audience(viewers, controls, board)

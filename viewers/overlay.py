@@ -51,7 +51,7 @@ class OverlayText:
         return texts
 
     def _listen(self, window_state: WindowState, now: float) -> None:
-        """Takes over a new notice of the control loop or of the window itself."""
+        """Shows a new notice of the control loop or of the window itself."""
         number, notice = (list(window_state.controls.notices) or [(0, "")])[-1]
         if (number, window_state.word) != self._heard:
             self._notice = notice if number != self._heard[0] else window_state.word

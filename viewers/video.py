@@ -83,7 +83,7 @@ class VideoWriter:
         self._block = block
         self._steps = 0  # of this clip, and of them those without a picture
         self._dropped = 0
-        self._room = threading.Semaphore(QUEUE)
+        self._free_slots = threading.Semaphore(QUEUE)
         self._orders: queue.SimpleQueue[_Begin | _Add | _End | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="video", daemon=True)
         self._thread.start()
@@ -112,7 +112,7 @@ class VideoWriter:
         self._steps += 1
 
     def end(self) -> None:
-        """Closes the clip once its waiting pictures are drawn; returns at once."""
+        """Closes the clip once its waiting pictures are drawn; returns immediately."""
         self._orders.put(_End(self._steps, self._dropped))
         self._steps = self._dropped = 0
 
@@ -126,9 +126,9 @@ class VideoWriter:
 
     def _has_room(self) -> bool:
         if not self._block:
-            return self._room.acquire(blocking=False)
+            return self._free_slots.acquire(blocking=False)
         while self._thread.is_alive():  # otherwise a bug ended it, which was reported
-            if self._room.acquire(timeout=1.0):
+            if self._free_slots.acquire(timeout=1.0):
                 return True
         return False
 
@@ -136,7 +136,7 @@ class VideoWriter:
         try:
             while (order := self._orders.get()) is not None:
                 if isinstance(order, _Add):
-                    self._room.release()
+                    self._free_slots.release()
                 self._studio.obey(order)
         except BaseException as error:  # a bug: threading prints its traceback, and `error` shows that a clip failed
             self._studio.note(RuntimeError(f"the video thread ended: {error!r}"))

@@ -84,10 +84,10 @@ def bounds_of(model: mujoco.MjModel) -> Bounds:
     data = mujoco.MjData(model)
     boxes = [_box(model, data, bounded)]
     for joint in np.flatnonzero(model.jnt_limited & np.isin(model.jnt_type, _SCALAR)):
-        place = model.jnt_qposadr[joint]
+        start = model.jnt_qposadr[joint]
         for end in model.jnt_range[joint]:
             data.qpos[:] = model.qpos0
-            data.qpos[place] += REACH * (end - data.qpos[place])
+            data.qpos[start] += REACH * (end - data.qpos[start])
             boxes.append(_box(model, data, bounded))
     low, high = np.min(boxes, axis=0)[0], np.max(boxes, axis=0)[1]
     return Bounds((low + high) / 2, high - low)
@@ -143,8 +143,8 @@ def aim(view: View, bounds: Bounds, offsets: np.ndarray) -> Aim:
     preset = PRESETS[view.preset]
     lookat, radius = bounds.center, bounds.radius
     if view.show_all:
-        place = offsets[view.env_id % len(offsets)]  # around the origin, as the whole grid is
+        origin = offsets[view.env_id % len(offsets)]  # around the origin, as the whole grid is
         radius = float(np.linalg.norm(offsets.max(0) - offsets.min(0) + bounds.size)) / 2
-        radius += float(np.linalg.norm(place)) if view.follow else 0.0
-        lookat = lookat - place
+        radius += float(np.linalg.norm(origin)) if view.follow else 0.0
+        lookat = lookat - origin
     return Aim(lookat, FILL * radius * preset.distance, preset.azimuth, preset.elevation)

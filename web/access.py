@@ -96,7 +96,7 @@ class Access:
             refusal = self._judge(connection, offered)
             if refusal is not None:
                 return refusal
-        # A page's address is copied and bookmarked, so the token leaves it at once.
+        # A page's address is copied and bookmarked, so the token leaves it immediately.
         return self._admit(connection, _path_without_token(connection)) if in_url and wants_page(connection) else None
 
     def login(self, connection: HTTPConnection, body: bytes) -> Response:

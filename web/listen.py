@@ -1,4 +1,4 @@
-"""The listening socket, bound before anything else starts, so that the address is known at once.
+"""The listening socket, bound before anything else starts, so that the address is known early.
 
 listener = listen("127.0.0.1", 58080)  # the first free port, from 58080
 """

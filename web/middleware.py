@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from livegym.web.access import Access
 
 MAX_ACTIVE = 128
-"""Requests and WebSockets that may be served at once."""
+"""Largest number of requests and WebSockets that are served at the same time."""
 MAX_BODY = 64 * 1024
 """Largest body of a request, in bytes."""
 BODY_S = 10.0

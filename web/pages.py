@@ -62,13 +62,13 @@ def read_object(text: str | None, most: int) -> dict[str, Any]:
 def why(what: str, error: ValidationError) -> str:
     """Return the first error that pydantic found in a message, as one line."""
     first = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(map(str, first["loc"]))
-    return f"{what}: {place + ': ' if place else ''}{first['msg']}"
+    location = ".".join(map(str, first["loc"]))
+    return f"{what}: {location + ': ' if location else ''}{first['msg']}"
 
 
 def page_files(folder: Path) -> dict[str, Path]:
     """Return path on the server -> file, for a page's own folder and the shared one; its index.html is at `/`."""
-    files = [file for place in (SHARED, folder) for file in sorted(place.iterdir()) if file.suffix in TYPES]
+    files = [file for directory in (SHARED, folder) for file in sorted(directory.iterdir()) if file.suffix in TYPES]
     return {"/": folder / "index.html", **{f"/{file.name}": file for file in files}}
 
 

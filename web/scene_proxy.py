@@ -49,7 +49,7 @@ BUFFER = 16 * 1024
 CONNECT_S = 5.0
 # viser's page is one file: its workers are blobs, its WebAssembly needs eval, its pictures and fonts are data URLs.
 POLICY = content_policy("'unsafe-eval' blob:", "data: blob:")
-MESSAGES = (200.0, 400.0)  # a second and at once; viser's client sends its camera at 50 Hz
+MESSAGES = (200.0, 400.0)  # a second, and in a burst; viser's client sends its camera at 50 Hz
 ABUSE = (1000.0, 5000.0)
 
 Ending = tuple[int, str]
@@ -182,12 +182,12 @@ async def _first(*pumps: Coroutine[Any, Any, Ending | None]) -> Ending | None:
     """Return the result of the pump that ends first; cancel the others."""
     tasks = [asyncio.create_task(pump) for pump in pumps]
     try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    return done.pop().result()
+    return finished.pop().result()
 
 
 async def _deny(browser: WebSocket) -> None:

@@ -1,6 +1,6 @@
 """uvicorn on a thread of its own, with limits that it lacks.
 
-By itself, uvicorn lets a socket that never sends a request stay open for ever, and its stop waits for clients that do
+By itself, uvicorn lets a socket that never sends a request stay open forever, and its stop waits for clients that do
 not read. Here a connection has `HEAD_S` to send the head of a request, at most `MAX_WAITING` connections may be without
 one (beyond that, the oldest of them is closed), and a stop disconnects all remaining clients after `GRACE_S`.
 """
@@ -72,14 +72,14 @@ class Connection(H11Protocol):
         if self.waiting_since is None:
             self.waiting_since = self.loop.time()
             self._deadline = self.loop.call_later(HEAD_S, self.transport.abort)
-            self._make_room()
+            self._drop_longest_waiting()
 
     def _stop_waiting(self) -> None:
         self.waiting_since = None
         if self._deadline is not None:
             self._deadline.cancel()
 
-    def _make_room(self) -> None:
+    def _drop_longest_waiting(self) -> None:
         waiting = [c for c in self.connections if isinstance(c, Connection) and c.waiting_since is not None]
         if len(waiting) > MAX_WAITING:
             oldest = min(waiting, key=lambda c: c.waiting_since or 0.0)
@@ -95,7 +95,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
     memory, which is little unless they decompress to a thousand times their size.
     """
 
-    _held = 0  # bytes that the application has not received yet
+    _buffered = 0  # bytes that the application has not received yet
     _broken_off = False  # whether this class, and not the application, has closed the connection
 
     def data_received(self, data: bytes) -> None:
@@ -118,8 +118,8 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             self.conn.fail(1007, "not UTF-8")
             self.handle_parser_exception()
             return
-        self._held += sum(map(len, self.frames))
-        if self._held > MAX_HELD and not self.close_sent:
+        self._buffered += sum(map(len, self.frames))
+        if self._buffered > MAX_HELD and not self.close_sent:
             self.conn.fail(1009, "too many unread bytes")
             self.handle_parser_exception()
             return
@@ -130,7 +130,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         message = await super().receive()
         if message["type"] == "websocket.receive":
             text = message.get("text")
-            self._held -= len(text.encode()) if text is not None else len(message.get("bytes") or b"")
+            self._buffered -= len(text.encode()) if text is not None else len(message.get("bytes") or b"")
         return message
 
     def on_task_complete(self, task: asyncio.Task[None]) -> None:

@@ -84,7 +84,7 @@ class TensorSpec:
         return flat.view(self.torch_dtype).reshape(self.shape)
 
 
-def places_of(model: Mapping[str, Tensor]) -> tuple[list[TensorSpec], int]:
+def specs_of(model: Mapping[str, Tensor]) -> tuple[list[TensorSpec], int]:
     """The positions of a model's arrays, and the size of one buffer in bytes, a multiple of the page size.
 
     Arrays of one dtype are contiguous, so that one sum over them shows whether all are finite.
@@ -93,21 +93,21 @@ def places_of(model: Mapping[str, Tensor]) -> tuple[list[TensorSpec], int]:
     for name in sorted(model, key=lambda name: str(model[name].dtype)):
         offsets[name] = at
         at += _whole(model[name].numel() * model[name].element_size(), ALIGNMENT)
-    places = [
+    specs = [
         TensorSpec(name, str(value.dtype).removeprefix("torch."), tuple(value.shape), offsets[name])
         for name, value in model.items()
     ]
-    return places, max(PAGE, _whole(at, PAGE))
+    return specs, max(PAGE, _whole(at, PAGE))
 
 
-def floats_of(places: Sequence[TensorSpec], buffer: np.ndarray) -> list[Tensor]:
+def floats_of(specs: Sequence[TensorSpec], buffer: np.ndarray) -> list[Tensor]:
     """One flat view of `buffer` for each floating point dtype in it, including the gaps (zeros) between the arrays."""
     views = []
-    for dtype in dict.fromkeys(place.torch_dtype for place in places):
-        same = [place for place in places if place.torch_dtype is dtype]
+    for dtype in dict.fromkeys(spec.torch_dtype for spec in specs):
+        same = [spec for spec in specs if spec.torch_dtype is dtype]
         if dtype.is_floating_point:
-            first = min(place.offset for place in same)
-            end = max(place.offset + math.prod(place.shape) * dtype.itemsize for place in same)
+            first = min(spec.offset for spec in same)
+            end = max(spec.offset + math.prod(spec.shape) * dtype.itemsize for spec in same)
             views.append(torch.from_numpy(buffer[first:end]).view(dtype))
     return views
 

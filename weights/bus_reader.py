@@ -83,10 +83,10 @@ class BusReader:
         self.shape_hash = bytes(control["shape_hash"]).decode("ascii", "replace")
         try:
             self.description: dict[str, Any] = json.loads(self._map.text.tobytes())
-            places = [TensorSpec(n, d, tuple(s), o) for n, d, s, o in self.description["arrays"]]
+            specs = [TensorSpec(n, d, tuple(s), o) for n, d, s, o in self.description["arrays"]]
             self._buffer = np.zeros(self._map.buffers.shape[1], dtype=np.uint8)
-            self._model = {place.name: place.view(self._buffer) for place in places}
-            self._floats = floats_of(places, self._buffer)
+            self._model = {spec.name: spec.view(self._buffer) for spec in specs}
+            self._floats = floats_of(specs, self._buffer)
         except (ValueError, LookupError, TypeError, RuntimeError) as error:
             raise UserError(f"weight bus {file}: has no valid description of its arrays ({error})") from error
         self._record = np.zeros(1, dtype=SLOT)
@@ -138,20 +138,20 @@ class BusReader:
         except OSError:
             return True
 
-    def wait_past(self, seen: int, timeout: float) -> bool:
-        """Sleep until there is a publication after number `seen`, at most `timeout` s. Returns whether there is one."""
-        return futex.wait(self._map.count, seen, timeout)
+    def wait_past(self, last: int, timeout: float) -> bool:
+        """Sleep until there is a publication after number `last`, at most `timeout` s. Returns whether there is one."""
+        return futex.wait(self._map.count, last, timeout)
 
-    def read(self, seen: int) -> Publication | None:
-        """The newest publication after number `seen`, complete.
+    def read(self, last: int) -> Publication | None:
+        """The newest publication after number `last`, complete.
 
         None if there is none, or if the writer overtook each attempt.
         """
-        if self.count <= seen:  # smaller than `seen` if the writer set `active`, but has not raised the count (yet)
+        if self.count <= last:  # smaller than `last` if the writer set `active`, but has not raised the count (yet)
             return None
         for _ in range(ATTEMPTS):
             self._copy(int(self._map.control["active"][0]) % 2)
-            if self._believes() and int(self._record["number"][0]) > seen:
+            if self._believes() and int(self._record["number"][0]) > last:
                 return self._publication()
             self.overtaken += 1
         return None

@@ -31,7 +31,7 @@ class BusSource(BusReader):
         description = self.description
         self._spec = PolicySpec.from_dict(description["spec"]) if "spec" in description else None
         self._config = description.get("config")
-        self._done = 0  # sequence number of the newest publication that was handled
+        self._handled = 0  # sequence number of the newest publication that was handled
         self._misfit = False  # True if the shapes of this bus do not fit; they never change
         self._refused = 0  # sequence number of the newest refused publication
 
@@ -46,17 +46,17 @@ class BusSource(BusReader):
 
     def wait(self, timeout: float) -> None:
         """Sleep until there is a new publication, at most `timeout` s."""
-        self.wait_past(self._done, timeout)
+        self.wait_past(self._handled, timeout)
 
-    def look(self, acting: Candidate) -> Candidate | None:
+    def poll(self, acting: Candidate) -> Candidate | None:
         """The newest publication if it should replace `acting`, or None. Raises UserError if it is non-finite."""
         if self._misfit:
             return None
         start = time.perf_counter()
-        publication = self.read(self._seen(acting))
+        publication = self.read(self._handled_up_to(acting))
         if publication is None:
             return None
-        self._done = publication.number
+        self._handled = publication.number
         if not self._is_due(publication, acting):
             return None
         broken = self.not_finite()
@@ -78,7 +78,7 @@ class BusSource(BusReader):
             config=self._config,
         )
 
-    def _seen(self, acting: Candidate) -> int:
+    def _handled_up_to(self, acting: Candidate) -> int:
         """Sequence number up to which publications are not offered.
 
         After a rollback, the replaced version may be offered again.
@@ -94,4 +94,4 @@ class BusSource(BusReader):
 
     def refuse(self, for_good: bool) -> None:
         """Do not offer the last publication again; with `for_good`, no publication of this writer."""
-        self._refused, self._misfit = self._done, self._misfit or for_good
+        self._refused, self._misfit = self._handled, self._misfit or for_good

@@ -18,7 +18,7 @@ Label = int | str
 
 @dataclass(frozen=True)
 class Candidate:
-    """Verified weights and their metadata. The tensors belong to the source, and are valid until its next `look`."""
+    """Verified weights and their metadata. The tensors belong to the source, and are valid until its next `poll`."""
 
     model: dict[str, Tensor]
     spec: PolicySpec | None  # None: unknown, as in a plain rl_games file

@@ -2,7 +2,7 @@
 
     source = FollowSource(CheckpointSource(run, ...), weights="auto", interval=30.0)
     source.wait(1.0)                   # until there may be something new
-    candidate = source.look(acting)    # None if there is nothing new
+    candidate = source.poll(acting)    # None if there is nothing new
 
 A switch between the two loses nothing, because versions show which weights are newer. Each switch is logged once.
 """
@@ -58,7 +58,7 @@ class FollowSource:
         else:
             self._bus.wait(timeout)
 
-    def look(self, acting: Candidate) -> Candidate | None:
+    def poll(self, acting: Candidate) -> Candidate | None:
         """Poll for newer weights. Returns them verified, or None if there are none."""
         bus = self._bus if self._bus is not None and self._bus.run is self._files.run else None
         if self._weights != "files":
@@ -70,11 +70,11 @@ class FollowSource:
         if self._weights == "bus" or time.monotonic() - self._looked_at_files < self._interval:
             return None
         self._looked_at_files = time.monotonic()
-        return self._files.look(acting)
+        return self._files.poll(acting)
 
     def _look_at_bus(self, bus: BusSource, acting: Candidate) -> Candidate | None:
         try:
-            return bus.look(acting)
+            return bus.poll(acting)
         except UserError as error:
             log.warning("refused: %s. The old policy keeps acting.", error)
             bus.refuse(for_good=False)
@@ -93,7 +93,7 @@ class FollowSource:
         if over is not None:
             log.info("%s: following %s from now on.", over, "nothing" if self._weights == "bus" else "files")
             self._bus = None
-            self._looked_at_files = 0.0  # poll the files at once: the run's last checkpoint is there already
+            self._looked_at_files = 0.0  # poll the files immediately: the run's last checkpoint is there already
         if self._bus is None:
             self._connect()
 

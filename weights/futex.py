@@ -1,6 +1,6 @@
 """Wait without polling until a counter in shared memory rises.
 
-    risen = wait(count, seen, timeout=1.0)       # reader: sleeps until `count` is above `seen`
+    risen = wait(count, value, timeout=1.0)       # reader: sleeps until `count` is above `value`
     wake(count)                                  # writer: after it has raised the count
 
 On Linux this is the kernel's futex (Franke, Russell and Kirkwood 2002, "Fuss, Futexes and Furwocks"). It works between
@@ -37,25 +37,25 @@ _NUMBER = _syscall_number()
 _LIBC = ctypes.CDLL(None, use_errno=True) if _NUMBER is not None else None
 
 
-def wait(word: np.ndarray, seen: int, timeout: float) -> bool:
-    """Wait until `word` (one uint64 in shared memory) is above `seen`, at most `timeout` s. Returns whether it is.
+def wait(word: np.ndarray, value: int, timeout: float) -> bool:
+    """Wait until `word` (one uint64 in shared memory) is above `value`, at most `timeout` s. Returns whether it is.
 
     It may return False before the timeout.
     """
     now = int(word[0])
-    if now > seen:
+    if now > value:
         return True
     if _LIBC is None:
         deadline = time.monotonic() + timeout
-        while int(word[0]) <= seen and time.monotonic() < deadline:
+        while int(word[0]) <= value and time.monotonic() < deadline:
             time.sleep(min(PERIOD, timeout))
-        return int(word[0]) > seen
+        return int(word[0]) > value
     limit = _Timespec(int(timeout), int(timeout % 1 * 1e9))
     low = ctypes.c_uint32(now & 0xFFFFFFFF)  # a futex has 32 bits: the lower half of the counter
     failed = _LIBC.syscall(_NUMBER, ctypes.c_void_p(word.ctypes.data), _WAIT, low, ctypes.byref(limit), None, 0)
     if failed and ctypes.get_errno() == errno.ENOSYS:  # a sandbox without the system call
         time.sleep(min(PERIOD, timeout))
-    return int(word[0]) > seen
+    return int(word[0]) > value
 
 
 def wake(word: np.ndarray) -> None:

@@ -192,11 +192,11 @@ class _DeviceCopies:
             self._running.result()  # waits until the buffers are free; raises the error of the previous copy, if any
         for name, value in model.items():
             self._host[name].copy_(value, non_blocking=True)
-        done = torch.cuda.Event()
-        done.record()
+        copied = torch.cuda.Event()
+        copied.record()
 
         def publish() -> None:
-            done.synchronize()
+            copied.synchronize()
             then(self._host)
 
         self._running = self._worker.submit(publish)

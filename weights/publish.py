@@ -29,7 +29,7 @@ from torch import Tensor
 
 from livegym.utils.files import discard
 from livegym.weights import futex
-from livegym.weights.bus import LAYOUT, MAGIC, SLOT, MappedBus, checksum, file_size, places_of, writer_lives
+from livegym.weights.bus import LAYOUT, MAGIC, SLOT, MappedBus, checksum, file_size, specs_of, writer_lives
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +46,8 @@ class Publisher:
         gives the shapes and dtypes of the arrays. Raises OSError if the memory cannot be allocated.
         """
         self.file = file
-        self._places, buffer_bytes = places_of(model)
-        listed = [[p.name, p.dtype, list(p.shape), p.offset] for p in self._places]
+        self._specs, buffer_bytes = specs_of(model)
+        listed = [[p.name, p.dtype, list(p.shape), p.offset] for p in self._specs]
         text = json.dumps({**description, "arrays": listed}).encode()
         size = file_size(len(text), buffer_bytes)
         temporary = file.with_name(f"{file.name}.{os.getpid()}.{MAKING}")
@@ -57,7 +57,7 @@ class Publisher:
             fcntl.flock(descriptor, fcntl.LOCK_EX)  # readers see by this lock that the writer is alive
             os.posix_fallocate(descriptor, 0, size)  # if memory is full: an error now, instead of a SIGBUS later
             self._map = MappedBus(mmap.mmap(descriptor, size), len(text), buffer_bytes)
-            self._views = [[place.view(buffer) for place in self._places] for buffer in self._map.buffers]
+            self._views = [[spec.view(buffer) for spec in self._specs] for buffer in self._map.buffers]
             self._map.text[:] = np.frombuffer(text, dtype=np.uint8)
             identity = (MAGIC, LAYOUT, os.getpid(), secrets.randbits(63))
             self._map.control[0] = (*identity, len(text), buffer_bytes, digest.encode(), 0, 0, 0)
@@ -86,8 +86,8 @@ class Publisher:
         futex.wake(self._map.count)
 
     def _fill(self, slot: int, model: Mapping[str, Tensor]) -> None:
-        for place, view in zip(self._places, self._views[slot], strict=True):
-            view.copy_(model[place.name])
+        for spec, view in zip(self._specs, self._views[slot], strict=True):
+            view.copy_(model[spec.name])
 
     def _seal(self, slot: int, known: tuple[int, int, int, int, float, float]) -> None:
         record = np.array([(*known, 0)], dtype=SLOT)

@@ -1,6 +1,6 @@
 """Sources of weights: their interface, and the source that reads a run's checkpoint directory.
 
-The watching thread polls `look` repeatedly. It returns newer weights, completely read and verified, or None. A file
+The watching thread calls `poll` repeatedly. It returns newer weights, completely read and verified, or None. A file
 that cannot be used is reported once, and tried again when it or its sidecar changes: it may still be being copied.
 """
 
@@ -31,9 +31,9 @@ log = logging.getLogger(__name__)
 
 
 class Source(Protocol):
-    """A place in which newer weights may appear."""
+    """A source in which newer weights may appear."""
 
-    def look(self, acting: Candidate) -> Candidate | None:
+    def poll(self, acting: Candidate) -> Candidate | None:
         """Poll for weights that should replace `acting`. Returns them verified, or None if there are none."""
 
     def refuse(self, candidate: Candidate, for_good: bool) -> None:
@@ -94,7 +94,7 @@ class CheckpointSource:
         pointed = read_latest(runs_dir, "train")
         self._hinted = {pointed.name} if pointed else set()  # a run that existed before is not reported
 
-    def look(self, acting: Candidate) -> Candidate | None:
+    def poll(self, acting: Candidate) -> Candidate | None:
         """The first usable checkpoint that should replace `acting`; None if there is none."""
         if self._follow_latest:
             self._move_to_latest()

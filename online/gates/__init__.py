@@ -42,7 +42,7 @@ class GateAdapter:
     gate: Gate
     width: int  # values in a row of the gate's observation
     kind: str  # type of these values: float32 or uint8
-    sees: Callable[[Env], np.ndarray]  # environments -> (N, width)
+    observe: Callable[[Env], np.ndarray]  # environments -> (N, width)
     what: GateInput
 
     def for_clients(self, has_raw: bool) -> str | None:

@@ -4,7 +4,7 @@ import { ago, known } from "./format.js";
 import { pictureAge } from "./picture_card.js";
 import { age, idleTime, isFresh, state } from "./state.js";
 import { grownAge, renderTrainer } from "./tiles.js";
-import { renderTroubles } from "./troubles.js";
+import { renderFaults } from "./faults.js";
 
 const IDLE_S = 3; // without a decision before the card reports it
 
@@ -18,7 +18,7 @@ export function renderAges() {
   say("picture-age", pictureAge() === null ? "" : `changed ${withAgo(pictureAge())}`);
   const closed = document.body.dataset.link === "closed";
   for (const button of document.querySelectorAll(".control button")) button.classList.toggle("off", closed);
-  renderTroubles();
+  renderFaults();
 }
 
 function servingText({ version, age_s: made }) {

@@ -77,7 +77,7 @@ export function forget() {
 }
 
 /**
- * Takes over what has changed.
+ * Applies what has changed.
  * @param {object} message - from the server
  */
 export function remember(message) {

@@ -76,7 +76,7 @@ function renderBuffer(b) {
   setFacts(byId("buffer"), [
     ["completed so far", count(b.added)],
     ["aged out", count(b.expired), "in the buffer, but too old to learn from"],
-    ["no reward", count(b.expired_pending), "decisions given up because no reward came in time"],
+    ["no reward", count(b.expired_pending), "decisions dropped because no reward came in time"],
     ["lost", count(b.lost), "completed decisions that were never stored"],
   ]);
   setFacts(byId("refused"), Object.entries(b.refused ?? {}).map(([kind, n]) => [kind, count(n)]));

@@ -1,1 +1,1 @@
-"""What the tasks of the dexterous hand share: names, the way from actions to joint targets, and senses."""
+"""The parts that tasks of the dexterous hand share: names, the mapping from actions to joint targets, and senses."""

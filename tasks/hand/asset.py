@@ -75,7 +75,7 @@ def hand_model(asset: str | None) -> Path:
 
 
 def _actuator_problem(model: mujoco.MjModel, name: str) -> str:
-    """What is wrong with a joint and the actuator of its name; '' if nothing is."""
+    """The fault of a joint and of the actuator of its name, as text; '' if there is none."""
     joint, actuator = model.joint(name), model.actuator(name)
     if int(joint.type[0]) not in map(int, (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)):
         return f"joint {name} must be a hinge or a slide"

@@ -1,4 +1,4 @@
-"""What the hand senses, as named observation blocks (also listed in `docs/tasks.md`).
+"""The senses of the hand, as named observation blocks (also listed in `docs/tasks.md`).
 
     self.senses = HandSenses(sim, threshold=0.1)      # in bind()
     blocks = self.senses.blocks()                     # in observe(): name -> (N, width)

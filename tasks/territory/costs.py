@@ -36,7 +36,7 @@ Raw = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Outlook:
-    """What is known about n spawns before they happen; all (n,)."""
+    """The facts about n spawns before they happen; all (n,)."""
 
     rests: Tensor  # bool: the action is rest
     spawned: Tensor  # bool: neither rest nor too expensive

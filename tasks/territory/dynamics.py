@@ -1,4 +1,4 @@
-"""The dynamics of a territory: its state, and what a step does to it. All are integers except the queen's energy.
+"""The dynamics of a territory: its state, and the effect of a step. All values are integers except the queen's energy.
 
 In each step, in this order, for all territories at once:
 
@@ -22,7 +22,7 @@ from livegym.tasks.territory.costs import Outlook
 from livegym.tasks.territory.params import TerritoryParams
 
 WALK = 2  # chunks that a worker walks in a step, in rows and in columns
-LAYOUT = 64  # how many numbers the layout of a map draws, before those of workers and protectors
+LAYOUT = 64  # random numbers for the layout of a map; those for workers and protectors follow
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What the queen sees of a raw observation: 28 numbers, most in [0, 1], offsets in [-1, 1].
+"""The policy's observation, computed from a raw observation: 28 numbers, most in [0, 1], offsets in [-1, 1].
 
 queen 2 (row and column, divided by the map's size), energy 1 (divided by `energy_max`), survived 1 (the last spawn
 lived), threats 4 (rows and columns from her to the nearest two protectors, divided by the map's size; 1, 1 if there is

@@ -68,7 +68,7 @@ class FrameEncoder:
                 return
 
     def _serve(self, model_xml: str) -> None:
-        """Draws one model until another is to be drawn or no client requests pictures."""
+        """Draws one model until another one must be drawn or no client requests pictures."""
         drawn = None
         with Painter(model_xml, *self._size) as painter:
             while self.frames.wanted and model_xml == self._model_xml and not self._over:

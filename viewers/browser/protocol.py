@@ -63,15 +63,15 @@ def read(text: str | None) -> ControlRequest | ViewSettings:
 
 
 def _look(message: dict[str, Any]) -> ViewSettings:
-    place = message.pop("place_camera", False)
-    if not isinstance(place, bool):
+    camera = message.pop("place_camera", False)
+    if not isinstance(camera, bool):
         raise PageMessageError("view: place_camera: must be true or false")
     view = View(**dict(_checked("view", message)))
     if view.env_id < 0:
         raise PageMessageError(f"view: env_id={view.env_id}: must be at least 0")
     if view.preset not in PRESETS:
         raise PageMessageError(f"view: preset={view.preset!r}: allowed are {', '.join(PRESETS)}")
-    return ViewSettings(view, place)
+    return ViewSettings(view, camera)
 
 
 def _checked(what: str, message: dict[str, Any]) -> BaseModel:

@@ -32,7 +32,7 @@ class Page(Viewer):
     def __init__(
         self, controls: Controls, board: Board, address: PageAddress, fps: int, size: tuple[int, int], video: bool
     ) -> None:
-        """Serves at once. `fps`: updates of the scene per second, at most; `size`: (height, width) of `/stream`.
+        """Serves immediately. `fps`: updates of the scene per second, at most; `size`: (height, width) of `/stream`.
 
         `video`: True if recordings are possible. Raises UserError if the port is not available.
         """

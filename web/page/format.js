@@ -67,7 +67,7 @@ export function withUnit(value, unit) {
 }
 
 /**
- * A number with its sign, also if it is positive.
+ * A number with its sign, even if it is positive.
  * @param {?number} value
  * @returns {string} a dash if it is unknown
  */

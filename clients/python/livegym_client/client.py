@@ -99,8 +99,8 @@ class Client:
             Refused, Denied, Unreachable.
         """
         rewards = {} if reward is None else {stream: reward}
-        ends = [[stream] if which else [] for which in (done, truncated)]
-        outcome = self.decide_all({stream: observation}, rewards, *ends)[stream]
+        ending = [[stream] if which else [] for which in (done, truncated)]
+        outcome = self.decide_all({stream: observation}, rewards, *ending)[stream]
         if isinstance(outcome, Refused):
             raise outcome
         return outcome
@@ -122,8 +122,8 @@ class Client:
         """
         rewards = rewards or {}
         numbers = {stream: self._sequence(stream) + 1 for stream in observations}
-        ends = {**dict.fromkeys(truncated, "truncated"), **dict.fromkeys(done, "done")}
-        items = {s: item_of(s, o, numbers[s], rewards.get(s), ends.get(s)) for s, o in observations.items()}
+        ended_by = {**dict.fromkeys(truncated, "truncated"), **dict.fromkeys(done, "done")}
+        items = {s: item_of(s, o, numbers[s], rewards.get(s), ended_by.get(s)) for s, o in observations.items()}
         outcomes: dict[str, Outcome] = {}
         for batch in batches(items):
             message = f'"type":"observe","observations":[{",".join(items[stream] for stream in batch)}]'

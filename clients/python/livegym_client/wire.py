@@ -27,7 +27,7 @@ class Decision:
     stream: str
     decision: int
     proposed: list[float]  # the policy's action
-    executed: list[float] | None  # the action to execute; None: none
+    executed: list[float] | None  # the action to execute; None if nothing should be executed
     verdict: str  # SEND, WAIT or OFF
     expected: float | None
     components: dict[str, float]

@@ -88,8 +88,8 @@ class PPOLearner(Learner):
         pairs = [("network", _actor(self.agent), state["model"])]
         if self.agent.has_central_value and "assymetric_vf_nets" in state:
             pairs.append(("critic", self.agent.central_value_net, state["assymetric_vf_nets"]))
-        for what, mine, theirs in pairs:
-            differs = shape_difference(shapes_of(mine.state_dict()), shapes_of(theirs))
+        for what, module, saved in pairs:
+            differs = shape_difference(shapes_of(module.state_dict()), shapes_of(saved))
             if differs is not None:
                 raise UserError(f"the checkpoint's {what} does not fit this run: {differs}")
 

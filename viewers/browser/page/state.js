@@ -30,7 +30,7 @@ export function forget() {
 }
 
 /**
- * Takes over what has changed.
+ * Applies what has changed.
  * @param {object} changed - parts of the state
  * @param {Array<[number, string, object]>} newPoints - number, kind and values of each
  */

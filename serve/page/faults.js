@@ -6,11 +6,11 @@ import { grownAge } from "./tiles.js";
 
 const IDLE_S = 20; // without a decision before that is reported
 
-/** Shows the current troubles. */
-export function renderTroubles() {
-  const found = troubles();
+/** Shows the current faults. */
+export function renderFaults() {
+  const found = faults();
   say("spoken", found.map(({ brief }) => brief).join(". ")); // changes only if a fault appears or ends, not each second
-  const list = byId("troubles");
+  const list = byId("faults");
   list.hidden = !found.length;
   while (list.children.length < found.length) list.append(make("li"));
   while (list.children.length > found.length) list.lastChild.remove();
@@ -20,14 +20,14 @@ export function renderTroubles() {
   });
 }
 
-// {kind: severity, text: for the screen, brief: for screen readers} of each trouble
-function troubles() {
-  const unknown = connectionTrouble();
+// {kind: severity, text: for the screen, brief: for screen readers} of each fault
+function faults() {
+  const unknown = connectionFault();
   if (unknown !== null) return [unknown]; // everything else that is known is old
-  return [trainerTrouble(), servingTrouble()].filter((trouble) => trouble !== null);
+  return [trainerFault(), servingFault()].filter((fault) => fault !== null);
 }
 
-function connectionTrouble() {
+function connectionFault() {
   const { link } = document.body.dataset;
   const since = Number.isFinite(staleness()) ? ago(staleness()).replace("just now", "0 s") : null;
   const old = since === null ? "" : `The numbers below are ${since} old. `;
@@ -44,7 +44,7 @@ function connectionTrouble() {
   return null;
 }
 
-function trainerTrouble() {
+function trainerFault() {
   const { trainer = {}, serving = {} } = state;
   if (!["hung", "dead", "given up"].includes(trainer.state)) return null;
   const brief = trainer.state === "given up" ? "The trainer was given up" : `The trainer is ${trainer.state}`;
@@ -58,7 +58,7 @@ function trainerTrouble() {
   return bad(sentences.filter(Boolean).join(" "), brief);
 }
 
-function servingTrouble() {
+function servingFault() {
   if (state.phase === "stopping") return warning("The run is ending.", "the run is ending");
   if (idleTime() < IDLE_S) return null;
   const text = `No observation has come for ${ago(idleTime())}, so there are no decisions.`;
