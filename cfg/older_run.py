@@ -39,8 +39,8 @@ MEANING = {
 def explained_for_run(file: Path | None, task: TaskConfig, typed: Sequence[str]) -> Iterator[None]:
     """Inside, raises UserError with the next command for a name that only the run's configuration or the task has.
 
-    `file` is the checkpoint whose configuration is used (None: it came over the weight bus), `task` that configuration,
-    and `typed` are this session's arguments.
+    `file` is the checkpoint whose configuration is used, or None if the weight bus delivered it; `task` is that
+    configuration, and `typed` are this session's arguments.
     """
     try:
         yield

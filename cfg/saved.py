@@ -41,7 +41,7 @@ IDENTITIES = {"task": "name", "train": "algorithm", "sim": "engine"}
 SESSION: tuple[str, ...] = (  # keys that a resumed run takes from the command line if they are given there
     "maxIterations", "saveInterval", "saveFrequency", "keepLast", "keepEvery", "logLevel", "checks", "device",
     "sim.threads", "publishInterval", "playSpeed", "simulator",
-    "task.observations.unused",  # nobody sees these blocks
+    "task.observations.unused",  # neither policy nor critic sees these blocks
     *(f"online.{f.name}" for f in dataclasses.fields(OnlineConfig) if f.name != "buffer_capacity"),
 )  # fmt: skip
 ALWAYS_SESSION = (

@@ -198,8 +198,8 @@ class _Training:
             completed, total = self.learner.epoch, self.learner.max_iterations
             if completed >= total:
                 raise UserError(
-                    f"{run.path} has completed {count(completed, 'iteration')}, and maxIterations={total} is the total, "
-                    f"which includes them. To continue: maxIterations={completed + 100}"
+                    f"{run.path} has completed {count(completed, 'iteration')}, and maxIterations={total} is the "
+                    f"total, which includes them. To continue: maxIterations={completed + 100}"
                 )
             log.info("resumed by: %s", shlex.join(redact_arguments(provenance.argv)))
             log.info("continuing from %s: version %d, epoch %d", parent.file, version, completed)

@@ -86,7 +86,7 @@ def lines_of(runs: Sequence[Run], curves: Mapping[str, Curve]) -> list[Line]:
         seeds = {differ[run.name].get("seed", run.name) for run in group}
         if len(group) > 1 and len(seeds) == len(group) and "seed" in differ[group[0].name]:
             lines.append(_mean(f"{label or group[0].task}, {len(group)} seeds", [curves[run.name] for run in group]))
-        else:  # also runs that were typed alike: they may be of different code
+        else:  # also runs with the same settings: their code may differ
             alone = len(group) == 1
             lines += [_single(in_words(differ[run.name]) if alone else "", run, curves[run.name]) for run in group]
     return lines

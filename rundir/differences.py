@@ -1,4 +1,4 @@
-"""What was typed differently for several runs: the seed, a learning rate, a physics preset.
+"""Differences between the typed settings of several runs: the seed, a learning rate, a physics preset.
 
     differences(runs)      # {"Cartpole_train_20260102_120008": {"seed": "1", "train.learning_rate": "1e-3"}, ...}
 

@@ -21,7 +21,7 @@ PLAIN_INTERVAL = 5.0  # s between plain lines
 REFRESH_RATE = 4.0  # 1/s, of the table
 
 Facts = dict[str, str]
-"""What is shown: name -> value."""
+"""Facts to show: name -> value."""
 
 
 class Display:

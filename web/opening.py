@@ -49,7 +49,7 @@ def address_of(keys: PageKeys) -> PageAddress:
 
 
 def reserved(keys: PageKeys) -> tuple[str, int, str | None]:
-    """The address, port and token of a page that another process will serve in a moment, so that it can be told now.
+    """The address, port and token of a page that another process will serve in a moment, so that it can be shown now.
 
     The port is free now. Raises UserError if none is, or for a token that is too short.
     """
