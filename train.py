@@ -72,9 +72,9 @@ def _run(cfg: DictConfig, stop: StopFlag) -> int:
         return status
     if config.mode == "runs":
         from livegym.rundir.overview import manage_runs
-        from livegym.utils.log import console
+        from livegym.utils.log import output
 
-        return manage_runs(config, session.task, console)
+        return manage_runs(config, session.task, output)
     from livegym.rl.training import load_parent, run_training
 
     parent = load_parent(config, session.task)

@@ -28,7 +28,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from livegym.cfg import compose
-from livegym.cfg.overrides import parse, split, values
+from livegym.cfg.overrides import OWN_OPTIONS, parse, split, values
 from livegym.cfg.schemas import register
 from livegym.cfg.typed import hide_secrets, redacted
 from livegym.cfg.validate import unused_keys, validate
@@ -39,12 +39,12 @@ from livegym.schema.keys import Schema
 from livegym.schema.values import plain_text
 from livegym.utils.errors import UserError, did_you_mean
 from livegym.utils.pipes import ending_with_the_reader, write_to_nobody
+from livegym.utils.words import count
 
 Job = Callable[[DictConfig], "int | None"]
 
 INTERRUPTED = 130
 SIGNALLED = 128  # from this status on, a signal ended the job, so the sweep ends too
-OWN_OPTIONS = ("--help", "--list-tasks", "--multirun", "--cfg", "--resolve", "--package", "--info", "--hydra-help")
 COMMANDS = ("run", "cfg", "multirun", "shell_completion", "info")
 
 
@@ -95,7 +95,7 @@ def _run(job: Job, arguments: list[str]) -> int:
     jobs = Jobs(job, sweep=prepared.sweep, total=prepared.jobs)
     only_prints = options.cfg or options.info
     try:
-        with _typed(prepared.typed), ending_with_the_reader() if only_prints else contextlib.nullcontext():
+        with _given(prepared), ending_with_the_reader() if only_prints else contextlib.nullcontext():
             status = _hydra_main(jobs, [*flags, *prepared.overrides])
     except KeyboardInterrupt:  # it ended a sweep: the failed jobs are still reported
         _say("interrupted")
@@ -245,7 +245,7 @@ class Jobs:
             return failed[0][1] if failed else 0
         left = self.total - len(self.ended)
         if failed:
-            _say(f"{len(failed)} of {self.total} jobs failed{f', {left} did not run' if left else ''}:")
+            _say(f"{len(failed)} of {count(self.total, 'job')} failed{f', {left} did not run' if left else ''}:")
         for shown, status in failed:
             _say(f"  {shown or '(no overrides)'}: exit status {status}")
         statuses = {status for _, status in failed}
@@ -268,15 +268,18 @@ def _say(text: str) -> None:
 
 
 _as_typed: dict[str, str] = {}  # an override that Hydra was given -> the argument that was typed
+_added: set[str] = set()  # overrides that Hydra was given, and that were not typed
 
 
 @contextlib.contextmanager
-def _typed(overrides: dict[str, str]) -> Iterator[None]:
-    _as_typed.update(overrides)
+def _given(prepared: compose.Prepared) -> Iterator[None]:
+    _as_typed.update(prepared.typed)
+    _added.update(prepared.added)
     try:
         yield
     finally:
         _as_typed.clear()
+        _added.clear()
 
 
 def explicit_overrides() -> list[str]:
@@ -284,11 +287,7 @@ def explicit_overrides() -> list[str]:
     if not HydraConfig.initialized():
         return []
     given = OmegaConf.to_container(HydraConfig.get().overrides.task, resolve=False)  # ${...} as it was typed
-    return [_as_typed.get(o, o) for o in typing.cast(list[str], given) if not _added_by_us(o)]
-
-
-def _added_by_us(override: str) -> bool:
-    return override.startswith("++") and override.endswith(":{}}") and override not in _as_typed
+    return [_as_typed.get(o, o) for o in typing.cast(list[str], given) if o not in _added]
 
 
 def in_sweep() -> bool:

@@ -9,6 +9,7 @@ Hydra's errors do not say what would be right.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,9 +24,11 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from livegym.cfg import overrides as ov
+from livegym.cfg.checkpoint_task import as_named
 from livegym.cfg.groups import (
     CFG_DIR,
     GROUPS,
+    algorithm_of_settings,
     check_group,
     file_parameters,
     refuse_bare_names,
@@ -37,11 +40,14 @@ from livegym.projects.commands import command
 from livegym.schema.keys import Key, Schema, is_mapping, section, strip_optional
 from livegym.schema.train import settings_class
 from livegym.schema.values import check, plain_text
+from livegym.tasks import TASKS
 from livegym.utils.errors import UserError, did_you_mean
 
 VERSION_BASE = "1.3"
 FIXED = {"task.name": "task=<Name>"}  # keys that follow from a group
 ALGORITHM = "train.algorithm"
+IN_FILE = re.compile(r"In '(\w+)/([^']+)'")
+"""Where Hydra says in which yaml file it found a mistake."""
 NOISE = ("full_key:", "object_type=", "reference_type=", "See ", "To append")  # lines of Hydra that help no user
 COMPOSE_ERRORS = (HydraException, OmegaConfBaseException, YAMLError, AssertionError, UnicodeDecodeError, RecursionError)
 
@@ -66,6 +72,7 @@ class Prepared:
 
     overrides: list[str]  # the overrides that Hydra is given
     typed: dict[str, str]  # an override that Hydra is given -> the argument that was typed
+    added: list[str]  # overrides that Hydra is given, and that were not typed
     sweep: bool
     jobs: int
     samples: list[DictConfig]  # the run's configuration; for a sweep, enough of them that each value occurs in one
@@ -78,6 +85,8 @@ def prepare(arguments: Sequence[str], multirun: bool = False) -> Prepared:
 
 
 def _prepare(arguments: Sequence[str], loader: ConfigLoader, multirun: bool) -> Prepared:
+    chosen = as_named(arguments, _compose)
+    arguments = [*chosen, *arguments]
     files = file_parameters(arguments)
     arguments = [ov.spelt_out(argument, files) for argument in arguments]
     refuse_bare_names(arguments, loader)
@@ -95,13 +104,18 @@ def _prepare(arguments: Sequence[str], loader: ConfigLoader, multirun: bool) -> 
         _check_settings(settings, schema, {})
     for base in bases:
         _check_for_task(settings, base, any(o.key_or_group == "task" for o in groups))
-    typed = {_normalised(o, schemas[0]): typed_argument.get(str(o.input_line), str(o.input_line)) for o in parsed}
-    ready = [*_switched_on(settings, bases, schemas[0]), *typed]
+    typed = {
+        _normalised(o, schemas[0]): typed_argument.get(str(o.input_line), str(o.input_line))
+        for o in parsed
+        if o.input_line not in chosen
+    }
+    added = [*chosen, *_switched_on(settings, bases, schemas[0])]
+    ready = [*added, *typed]
     reread = ov.OverridesParser.create(config_loader=loader).parse_overrides(ready)
     samples = [_compose(job) for job in ov.jobs(reread)]
     for sample in samples:
         plain(sample)
-    return Prepared(ready, typed, sweep, ov.count_jobs(reread), samples)
+    return Prepared(ready, typed, added, sweep, ov.count_jobs(reread), samples)
 
 
 def _with_settings(arguments: list[str], loader: ConfigLoader) -> tuple[list[str], dict[str, str]]:
@@ -258,8 +272,8 @@ def explained(error: BaseException) -> UserError:
         return UserError(f"The configuration cannot be composed: {kept[0]}. Allowed: {', '.join(options)}.{advice}")
     if isinstance(error, (UnicodeDecodeError, RecursionError)):  # their messages do not name the file
         registry.read_all(GROUPS)
-    return UserError(
-        f"The configuration cannot be composed: {reason}{f' (key {key})' if key else ''}.{_right_key(key)}\n"
+    return _wrong_key(key, texts) or UserError(
+        f"The configuration cannot be composed: {reason}{f' (key {key})' if key else ''}.\n"
         f"Allowed keys: {command('--help')}; Hydra's own: {command('--cfg hydra')}"
     )
 
@@ -277,12 +291,26 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-def _right_key(path: str) -> str:
-    """The hint for a key in a yaml file that the schema does not have; '' for any other error."""
+def _wrong_key(path: str, texts: Iterable[str]) -> UserError | None:
+    """The error for a key in a yaml file that the schema does not have; None for any other error."""
     if not path or path.startswith("hydra"):
-        return ""
+        return None
+    found = next((match for match in map(IN_FILE.match, texts) if match is not None), None)
     try:
-        Schema().find(path)
+        if found is None:
+            Schema().find(path)
+            return None
+        group, name = found.groups()
+        _schema_for(group, name).find(path)
     except UserError as unknown:
-        return str(unknown).splitlines()[0].partition("there is no such key.")[2]
-    return ""
+        files = registry.yaml_files(found[1]).get(found[2], []) if found is not None else []
+        place = f"{files[0]}: " if files else ""
+        return UserError(f"{place}{unknown}")
+    return None
+
+
+def _schema_for(group: str, name: str) -> Schema:
+    """The schema of the yaml file `name` in `group`, with the keys that depend on a task or an algorithm."""
+    if group == "task":
+        return Schema(params=TASKS[name].Params)
+    return Schema(train=settings_class(algorithm_of_settings(name))) if group == "train" else Schema()

@@ -30,6 +30,7 @@ from livegym.schema.train import DEFAULT, settings_class
 from livegym.schema.values import allowed, show
 from livegym.tasks import TASKS
 from livegym.utils.errors import UserError
+from livegym.utils.words import count, number
 
 MUJOCO_TIMESTEP = 0.002  # s, if a model sets none
 
@@ -51,7 +52,7 @@ EXAMPLES = (
 def help_text(width: int | None = None, arguments: Sequence[str] = ()) -> str:
     """The text of `--help`, wrapped to `width` columns (the terminal's if None).
 
-    If `task=<Task>` is among the `arguments`, it includes the parameters of that task; with `train=` or
+    If `task=<Task>` is among the `arguments`, it begins with the parameters of that task; with `train=` or
     `train.algorithm=`, the keys of that algorithm. Raises UserError for an unknown task or algorithm.
     """
     width = width or _terminal()
@@ -59,6 +60,7 @@ def help_text(width: int | None = None, arguments: Sequence[str] = ()) -> str:
     parts = [
         "livegym: train robot policies in simulation, and watch them while they learn.",
         f"usage: {program()} {USAGE}",
+        *(_params_table(argument[5:], width) for argument in arguments if argument.startswith("task=")),
         _table("Presets (config=...)", _described("config"), width),
         _table("Tasks (task=...; more with --list-tasks)", _described("task"), width),
         _table("Simulation engines (sim=...)", _described("sim"), width),
@@ -69,7 +71,6 @@ def help_text(width: int | None = None, arguments: Sequence[str] = ()) -> str:
         _table("Continuous training: online.*", _rows(_below(OnlineConfig, "online.")), width),
         _table("task.* (defaults are the task's own; with --help task=<Task>, its params too)", _task_rows(), width),
         _table("sim.* and physics.*", _rows([*_below(SimConfig, "sim."), *_below(PhysicsConfig, "physics.")]), width),
-        *(_params_table(argument[5:], width) for argument in arguments if argument.startswith("task=")),
         _table("Examples", [(typed.replace(PROGRAM, program()), what) for typed, what in EXAMPLES], width),
         _table("Options", _options(), width),
     ]
@@ -207,12 +208,12 @@ def _about(name: str) -> str:
 def _facts(task: Any, config: Any) -> str:
     period = task.control_dt if task.own_dynamics else _timestep(task.model_path()) * config.decimation
     steps = round(config.episode_length_s / period)
-    seconds = f"{config.episode_length_s:.3g} s"
-    return f"Actions: {task.action_spec}; control: {_rate(period)}; episode: {seconds} ({steps} steps)."
+    seconds = f"{number(config.episode_length_s)} s"
+    return f"Actions: {task.action_spec}; control: {_rate(period)}; episode: {seconds} ({count(steps, 'step')})."
 
 
 def _rate(period: float) -> str:
-    return f"{1 / period:.3g} Hz" if period <= 1 else f"every {period:.3g} s"
+    return f"{number(1 / period)} Hz" if period <= 1 else f"every {number(period)} s"
 
 
 def _timestep(model: Path) -> float:

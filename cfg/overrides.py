@@ -21,6 +21,7 @@ from hydra.errors import HydraException
 from livegym.projects.commands import program
 from livegym.utils.errors import UserError
 
+OWN_OPTIONS = ("--help", "--list-tasks", "--multirun", "--cfg", "--resolve", "--package", "--info", "--hydra-help")
 RANDOMIZATION = re.compile(r"task\.randomization\.\w+")
 PLAIN_PATH = re.compile(r"[\w.-]*/[\w./-]+", re.ASCII)  # neither the shell nor Hydra reads anything into it
 KEY_SHAPE = re.compile(r"\w[\w$-]*([./]\w[\w$-]*)*(@[\w.:]*)?")
@@ -90,6 +91,8 @@ def parse(arguments: Sequence[str], loader: ConfigLoader | None = None) -> list[
 
 def _refuse_shape(argument: str) -> None:
     _, key, value = split(argument)
+    if f"--{key}" in OWN_OPTIONS and not value:
+        raise UserError(f"{argument}: an option is typed with two dashes. Write --{key}")
     if not value and not argument.startswith("~"):
         raise UserError(f"{argument}: not key=value. Allowed: key=value, such as seed=0. Write {key or 'key'}=<value>")
     if not key.strip():

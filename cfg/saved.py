@@ -41,6 +41,7 @@ IDENTITIES = {"task": "name", "train": "algorithm", "sim": "engine"}
 SESSION: tuple[str, ...] = (  # keys that a resumed run takes from the command line if they are given there
     "maxIterations", "saveInterval", "saveFrequency", "keepLast", "keepEvery", "logLevel", "checks", "device",
     "sim.threads", "publishInterval", "playSpeed", "simulator",
+    "task.observations.unused",  # neither policy nor critic sees these blocks
     *(f"online.{f.name}" for f in dataclasses.fields(OnlineConfig) if f.name != "buffer_capacity"),
 )  # fmt: skip
 ALWAYS_SESSION = (
@@ -89,11 +90,11 @@ def resumed_config(config: RootConfig, saved: dict[str, Any], given: Iterable[st
     UserError if a typed key contradicts the run.
     """
     name, session = _task_name(saved), as_dict(config)
-    before = _typed(saved, name)
-    saved = as_dict(before)  # keys that an old run lacks get the schema's default
     given = [path for path in given if path not in ("config", *ALWAYS_SESSION)]
+    before = _typed(_with_new_names(saved, session, given), name)
+    saved = as_dict(before)  # keys that an old run lacks get the schema's default
     files = [key.path for key in Schema().keys(TASKS[name].Params, "task.params.").values() if key.doc.file]
-    free = (*SESSION, *files)  # a file may have been moved since
+    free = (*SESSION, *files)  # a file may have been moved since the run
     for path in given:
         session_value, run_value = (_identity(part, path, given) for part in (session, saved))
         if path not in free and session_value != run_value:
@@ -106,8 +107,22 @@ def resumed_config(config: RootConfig, saved: dict[str, Any], given: Iterable[st
     for path in given:
         parent, _, leaf = path.rpartition(".")
         if path in free:
-            (content[parent] if parent else content)[leaf] = _at(session, path)
+            (_at(content, parent) if parent else content)[leaf] = _at(session, path)
     return _typed(content, name)
+
+
+def _with_new_names(saved: dict[str, Any], session: dict[str, Any], given: Iterable[str]) -> dict[str, Any]:
+    """The run's configuration with the typed names that it lacks because the task got them later.
+
+    A typed value cannot contradict a run that has none: the weight of a reward term, whether a reason ends episodes.
+    """
+    saved = copy.deepcopy(saved)
+    for path in given:
+        parent, _, leaf = path.rpartition(".")
+        names = _at(saved, parent) if parent in ("task.rewards", "task.terminations") else None
+        if isinstance(names, dict):
+            names.setdefault(leaf, _at(session, path))
+    return saved
 
 
 def whole_config(saved: dict[str, Any]) -> RootConfig:
@@ -191,7 +206,7 @@ def _identity(content: dict[str, Any], path: str, given: list[str]) -> Any:
 
 def _shown(value: Any) -> Any:
     if not isinstance(value, dict):
-        return value
+        return "null" if value is None else value
     return "{" + ", ".join(f"{name}: {v}" for name, v in value.items() if v is not None) + "}"
 
 

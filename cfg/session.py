@@ -24,9 +24,14 @@ class Session:
     provenance: Provenance  # its `overrides` are the typed arguments
 
     @property
+    def typed(self) -> list[str]:
+        """The arguments `key=value` as they were typed."""
+        return self.provenance.overrides
+
+    @property
     def keys(self) -> list[str]:
         """The paths of the keys that were typed, in that order."""
-        return [split(override)[1] for override in self.provenance.overrides]
+        return [split(override)[1] for override in self.typed]
 
     def gives(self, key: str) -> bool:
         """Whether a key, or a group, was typed."""
@@ -42,4 +47,4 @@ class Session:
 
         Raises UserError if what was typed contradicts the run, or the run's configuration cannot be used.
         """
-        return with_run_config(self.config, saved, self.task, self.provenance.overrides)
+        return with_run_config(self.config, saved, self.task, self.typed)

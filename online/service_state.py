@@ -22,6 +22,7 @@ from livegym.online.ring import MOST_SESSIONS, checks_of, factors_of
 from livegym.rundir.run import Run
 from livegym.schema import OnlineConfig
 from livegym.utils.files import atomic_write_bytes, atomic_write_text, discard, read_first_line, strict_json
+from livegym.utils.words import count
 
 log = logging.getLogger(__name__)
 
@@ -90,9 +91,9 @@ class ServiceState:
             log.warning("%s cannot be used (%r): the rewards of its decisions will be refused as late.", file, error)
             return
         if not intact.all():
-            damaged = (~intact).sum()
-            log.warning("%d decisions of %s are damaged: their rewards will be refused as late.", damaged, file)
-        log.info("%d decisions are waiting for their rewards.", len(self.pending))
+            damaged = count((~intact).sum(), "decision")
+            log.warning("%s: %s damaged; rewards for them will be refused as late.", file, damaged)
+        log.info("waiting for a reward: %s.", count(len(self.pending), "decision"))
 
     def _restore_answers(self) -> None:
         file = self.run.answers_file
@@ -131,7 +132,7 @@ class ServiceState:
             message = "%d pending decisions could not be saved (%s): their rewards will be refused as late."
             log.error(message, len(kept), error)
         else:
-            log.info("saved %d decisions that are waiting for their rewards.", len(kept))
+            log.info("saved %s without a reward so far.", count(len(kept), "decision"))
 
 
 def _checks(rows: np.ndarray) -> np.ndarray:

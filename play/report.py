@@ -16,6 +16,7 @@ from livegym.play.results import Results, VersionTrace
 from livegym.tasks.env import Env, Step
 from livegym.tasks.stats import FinishedEpisodes
 from livegym.utils.files import atomic_write_text, strict_json
+from livegym.utils.words import count
 from livegym.weights.candidate import Label, SwapEvent
 
 log = logging.getLogger(__name__)
@@ -71,8 +72,8 @@ class Reporter:
             return
         recent = [e["return"] for e in list(self.results.episodes)[-RECENT:]]
         log.info(
-            "%d episodes, mean return %s; of the last %d: %s; acting: version %s",
-            self.results.returns.count,
+            "%s, mean return %s; of the last %d: %s; acting: version %s",
+            count(self.results.returns.count, "episode"),
             _number(self.results.returns.mean),
             len(recent),
             _number(sum(recent) / len(recent)),
@@ -97,7 +98,8 @@ class Reporter:
     def print_table(self, console: Console) -> None:
         """Print the summary on `console`."""
         results = self.results
-        table = Table(title=f"{results.header['task']}: {results.returns.count} episodes", title_justify="left")
+        title = f"{results.header['task']}: {count(results.returns.count, 'episode')}"
+        table = Table(title=title, title_justify="left")
         table.add_column("")
         table.add_column("value", justify="right")
         for name, value in self._summary().items():
@@ -110,21 +112,23 @@ class Reporter:
         results = self.results
         if not results.returns.count:
             return {"mean return": "no episode ended"}
-        rows = {
-            "mean return": f"{_number(results.returns.mean)} ± {_number(results.returns.stderr)}",
-            "mean length": f"{results.lengths.mean:.1f} steps",
-        }
+        mean, stderr = _number(results.returns.mean), results.returns.stderr
+        rows = {"mean return": mean}
+        if stderr is not None:
+            rows = {"mean return ± standard error": f"{mean} ± {_number(stderr)}"}
+        rows["mean length"] = f"{results.lengths.mean:.1f} steps"
         if results.success_rate is not None:
             rows["success rate"] = f"{100 * results.success_rate:.1f} %"
-        for reason, count in results.reasons.most_common():
-            rows[f"ended by {reason}"] = str(count)
+        for reason, ended in results.reasons.most_common():
+            rows[f"ended by {reason}"] = str(ended)
         accepted = sum(event.accepted for event in results.swaps)
         if results.swaps:
             rows["swaps"] = f"{accepted} adopted, {len(results.swaps) - accepted} refused"
         return rows
 
     def _versions_table(self) -> Table:
-        table = Table(title=f"the last {VERSIONS_SHOWN} versions", title_justify="left")
+        title = f"the last {VERSIONS_SHOWN} versions; an episode counts for the version that acted in most of its steps"
+        table = Table(title=title, title_justify="left")
         for name in ("version", "episodes", "mean return", "standard error"):
             table.add_column(name, justify="right")
         for version, m in sorted(self.results.by_version.items(), key=_in_order)[-VERSIONS_SHOWN:]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from livegym.cfg.older_run import explained_for_run
 from livegym.cfg.session import Session
 from livegym.cfg.typed import as_dict, to_yaml
 from livegym.play.audience import Audience
@@ -76,7 +77,8 @@ def _test(session: Session, stop: StopFlag, audience: Audience) -> int:
     first = candidate_of(found.selection.file, found.state, found.load_ms) if found is not None else None
     if first is not None and config.task.curriculum is not None and session.gives("task.curriculum.level"):
         first = replace(first, level=config.task.curriculum.level)
-    world = build_world(config, first, patience_of(session))
+    with explained_for_run(first.file, config.task, session.typed) if first is not None else contextlib.nullcontext():
+        world = build_world(config, first, patience_of(session))
     source = _source(config, found)
 
     def build_for(candidate: Candidate) -> World:

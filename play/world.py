@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from livegym.cfg.older_run import explained_for_run
 from livegym.cfg.session import Session
 from livegym.live.swap import LivePolicy
 from livegym.live.transition import SwapRule
@@ -118,7 +119,9 @@ def world_for(candidate: Candidate, session: Session, first_run: str) -> World:
         raise UserError(
             f"{candidate.name} does not contain its run's configuration, so no environments can be built for it"
         )
-    world = build_world(session.config_for(candidate.config), candidate, patience_of(session), first_run)
+    config = session.config_for(candidate.config)
+    with explained_for_run(candidate.file, config.task, session.typed):
+        world = build_world(config, candidate, patience_of(session), first_run)
     log.info("network and environments were rebuilt for %s; new episodes begin.", candidate.name)
     return world
 

@@ -9,6 +9,7 @@ import os
 import shlex
 import sys
 
+import livegym
 from livegym.projects import registry
 
 PROGRAM = "LIVEGYM_PROGRAM"
@@ -16,13 +17,25 @@ PROGRAM = "LIVEGYM_PROGRAM"
 
 
 def program() -> str:
-    """`livegym`, `python -m livegym` or `python train.py`, as this process was started."""
+    """`livegym`, `python -m livegym` or `python train.py`, as this process was started.
+
+    If train.py was typed with a path, the path is part of it.
+    """
     if PROGRAM in os.environ:
         return os.environ[PROGRAM]
-    script = os.path.basename(sys.argv[0] if sys.argv else "")
+    typed = sys.argv[0] if sys.argv else ""
+    script = os.path.basename(typed)
     if script in ("livegym", "livegym.exe"):
         return "livegym"
-    return "python -m livegym" if script == "__main__.py" else "python train.py"
+    if script == "__main__.py" and os.path.basename(os.path.dirname(typed)) == "livegym":
+        return "python -m livegym"
+    return f"python {shlex.quote(typed)}" if script == "train.py" else "python train.py"
+
+
+def program_elsewhere() -> str:
+    """The program as it is typed in another directory, to which the path of a script may not lead."""
+    typed = program()
+    return f"python {shlex.quote(str(livegym.ROOT / 'train.py'))}" if typed.endswith("train.py") else typed
 
 
 def command(*arguments: str) -> str:

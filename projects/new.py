@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 
 from livegym.projects import registry
-from livegym.projects.commands import program
+from livegym.projects.commands import program, program_elsewhere
 from livegym.projects.finding import LIVEGYM
 from livegym.projects.names import fault_of_package, fault_of_task, is_library
 from livegym.utils.errors import UserError
@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
     names = [argument for argument in arguments if not argument.startswith("-")]
     if len(arguments) != 1 or len(names) != 1:
         raise UserError(
-            f"new {' '.join(arguments)}: one name is needed. Allowed: lower-case letters, digits and _, as for a "
+            f"{' '.join(['new', *arguments])}: one name is needed. Allowed: lower-case letters, digits and _, as for a "
             f"package. For example: {program()} new my_robot"
         )
     with StopFlag() as stop:
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
     task = task_name(folder.name)
     print(f"created {folder}: the task {task}, with its model, settings and tests. Next:")
     print(f"  cd {names[0]}")
-    print(f"  livegym config=train_headless task={task}")
+    print(f"  {program_elsewhere()} config=train_headless task={task}")
     print("  python -m pytest")
     return 0
 

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from collections import Counter
 from collections.abc import Callable
 from types import TracebackType
 
 from rich.console import Console
-from rich.live import Live
 from rich.progress_bar import ProgressBar
-from rich.table import Table
 
 from livegym.rl.learner import Iteration
 from livegym.tasks.stats import EpisodeSummary
-
-log = logging.getLogger(__name__)
-
-PLAIN_INTERVAL = 5.0  # s between plain lines
-REFRESH_RATE = 4.0  # 1/s, of the live table
+from livegym.utils.display import Display
 
 
 class Throughput:
@@ -74,9 +66,10 @@ class EpisodeTally:
             if self.success_reason is not None:
                 success = {"success": f"{100 * self._reasons[self.success_reason] / episodes:.0f} %"}
                 self._facts = success | self._facts
+            self._facts = {"episodes": f"{episodes:,}"} | self._facts  # how many the rates are of
             if self._metrics:
                 means = (f"{name} {total / self._metric_episodes:.2f}" for name, total in self._metrics.items())
-                self._facts["episodes"] = ", ".join(means)
+                self._facts["metrics"] = ", ".join(means)
             self._reasons.clear()
             self._metrics, self._metric_episodes = {}, 0
         level = {} if self._level is None else {"level": f"{self._level:.2f}"}
@@ -105,35 +98,15 @@ class Progress:
         self._episodes = EpisodeTally(success_reason)
         self._saved_age = saved_age
         self._rate = Throughput(max_iterations)
-        self._console = console or Console(stderr=True)
-        self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
-        self._shown_at = 0.0
-        self._last_line = 0.0
+        self._display = Display(console or Console(stderr=True))
 
     def update(self, it: Iteration) -> None:
-        """Show a finished iteration."""
+        """Show a finished iteration; the first and the last one at once."""
         self._rate.add(it)
         self._episodes.add(it.report)
-        if self._live is not None:
-            self._draw(self._live, it)
-        elif time.monotonic() - self._last_line >= PLAIN_INTERVAL or it.epoch in (1, self._rate.max_iterations):
-            self._last_line = time.monotonic()
-            log.info("%s", ", ".join(f"{name} {value}" for name, value in self._facts(it).items()))
-
-    def _draw(self, live: Live, it: Iteration) -> None:
-        """Redraw the table, at most `REFRESH_RATE` times a second. Stops drawing if the terminal is gone."""
-        now = time.monotonic()
-        if now - self._shown_at < 1 / REFRESH_RATE and it.epoch < self._rate.max_iterations:
-            return
-        self._shown_at = now
-        self._guarded(lambda: live.update(self._table(it), refresh=True))
-
-    def _guarded(self, draw: Callable[[], None]) -> None:
-        try:
-            draw()
-        except OSError as error:  # if an ssh session ends, its terminal is gone, but training must continue
-            self._live = None
-            log.warning("the terminal is gone (%s); training continues without a display.", error)
+        total = self._rate.max_iterations
+        bar = ProgressBar(total=total, completed=it.epoch, width=40)
+        self._display.show(self.title, bar, lambda: self._facts(it), now=it.epoch in (1, total))
 
     def _facts(self, it: Iteration) -> dict[str, str]:
         age = self._saved_age()
@@ -148,20 +121,9 @@ class Progress:
         facts["checkpoint"] = "none yet" if age is None else f"{age:.0f} s ago"
         return facts
 
-    def _table(self, it: Iteration) -> Table:
-        table = Table.grid(padding=(0, 2))
-        table.add_column(style="bold")
-        table.add_column()
-        table.add_row(self.title, ProgressBar(total=self._rate.max_iterations, completed=it.epoch, width=40))
-        for name, value in self._facts(it).items():
-            table.add_row(name, value)
-        return table
-
     def __enter__(self) -> Progress:
-        if self._live is not None:
-            self._guarded(self._live.start)
+        self._display.__enter__()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        if self._live is not None:
-            self._guarded(self._live.stop)
+        self._display.__exit__(kind, error, tb)

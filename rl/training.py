@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from livegym.cfg.older_run import explained_for_run
 from livegym.cfg.overrides import typed_safely
 from livegym.cfg.saved import algorithm_in, resumed_config
 from livegym.cfg.typed import as_dict
@@ -51,6 +52,7 @@ from livegym.utils.files import atomic_write_text, strict_json
 from livegym.utils.log import console, file_log
 from livegym.utils.seeding import seed_everything
 from livegym.utils.signals import StopFlag
+from livegym.utils.words import count
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +139,8 @@ def run_training(
     seed_everything(config.seed)
     torch.set_num_threads(config.train.torch_threads)
     torch.autograd.set_detect_anomaly(config.checks, check_nan=config.checks)
-    env = make_env(config.task, config.sim, config.physics, config.numEnvs, config.seed)
+    with explained_if_resumed(config, provenance, parent):
+        env = make_env(config.task, config.sim, config.physics, config.numEnvs, config.seed)
     max_iterations = config.maxIterations or config.train.max_iterations
     env.curriculum.follow_success()
     learner = algorithm_of(config.train).learner(env, config.train, max_iterations, config.device, stop)
@@ -148,6 +151,15 @@ def run_training(
         return training.start(parent, provenance)
     finally:
         env.sim.close()
+
+
+def explained_if_resumed(
+    config: SettledConfig, provenance: Provenance, parent: Parent | None
+) -> contextlib.AbstractContextManager[None]:
+    """A context for making the environments of a run; see `explained_for_run`. It does nothing for a new run."""
+    if not config.resume or parent is None:
+        return contextlib.nullcontext()
+    return explained_for_run(parent.file, config.task, provenance.overrides)
 
 
 class _Training:
@@ -186,8 +198,8 @@ class _Training:
             completed, total = self.learner.epoch, self.learner.max_iterations
             if completed >= total:
                 raise UserError(
-                    f"{run.path} has completed {completed} iterations, and maxIterations={total} is the total, "
-                    f"which includes them. To continue: maxIterations={completed + 100}"
+                    f"{run.path} has completed {count(completed, 'iteration')}, and maxIterations={total} is the "
+                    f"total, which includes them. To continue: maxIterations={completed + 100}"
                 )
             log.info("resumed by: %s", shlex.join(redact_arguments(provenance.argv)))
             log.info("continuing from %s: version %d, epoch %d", parent.file, version, completed)
@@ -213,7 +225,7 @@ class _Training:
         return Saver(run, self.learner, spec_of(self.env), as_dict(c), policy)
 
     def _run(self, verb: str, saver: Saver) -> int:
-        title = f"{verb} {self.config.task.name}, {self.env.num_envs} environments"
+        title = f"{verb} {self.config.task.name}, {count(self.env.num_envs, 'environment')}"
         log.info("%s; %s", title, saver.run.path)
         writer = ScalarWriter(saver.run.summaries, start_step=self.learner.frame)
         start, complete = time.monotonic(), False
@@ -248,16 +260,25 @@ class _Training:
             return False
         return True
 
+    @property
+    def _is_complete(self) -> bool:
+        """Whether all iterations were done; a stop may be requested during the last one."""
+        return self.learner.epoch >= self.learner.max_iterations
+
     def _finish(self, saver: Saver, seconds: float) -> int:
-        """Save the last state, log the closing line, and return the exit status."""
+        """Save the last state, log the closing line, and return the exit status.
+
+        A run that was stopped after its last iteration is complete. Its status is the signal's all the same, so that a
+        sweep does not continue.
+        """
         if not saver.save():
             log.error("the last state (epoch %d) could not be saved in %s", self.learner.epoch, saver.run.nn)
             return 1
         log.info(
-            "%s after %d iterations, %s frames, %.1f s; best mean return %s; %s",
-            "stopped" if self.stop.requested else "finished",
-            self.learner.epoch,
-            f"{self.learner.frame:,}",
+            "%s after %s, %s, %.1f s; best mean return %s; %s",
+            "finished" if self._is_complete else "stopped",
+            count(self.learner.epoch, "iteration"),
+            count(self.learner.frame, "frame"),
             seconds,
             "none yet" if saver.best_return is None else f"{saver.best_return:.2f}",
             saver.run.path,
@@ -271,7 +292,7 @@ class _Training:
             log.info("no iteration was completed, so there is nothing to resume.")
             return
         checkpoint = typed_safely("checkpoint", str(saver.run.path))
-        if self.stop.requested:
+        if not self._is_complete:
             log.info("to resume: %s", command("resume=true", checkpoint))
         log.info("to watch it: %s", command("config=test_stream", "testGamesNum=0", checkpoint))
         log.info("to test it: %s", command("config=test", "testGamesNum=25", checkpoint))

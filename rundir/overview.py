@@ -21,15 +21,20 @@ from pathlib import Path
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from livegym.rundir.checkpoint import CheckpointError, highest_version, list_checkpoints, meta_of, read_checkpoint
 from livegym.rundir.curve_plot import draw_curves
+from livegym.rundir.differences import differences, in_words
 from livegym.rundir.lock import lock_holder
 from livegym.rundir.run import TRAINING_KINDS, Run, list_runs, point_latest, read_latest, unpoint_latest
 from livegym.schema import RootConfig
 from livegym.utils.errors import UserError, did_you_mean
+from livegym.utils.words import count
 
 log = logging.getLogger(__name__)
+
+WIDEST = 10_000  # columns, for measuring
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,12 @@ def manage_runs(config: RootConfig, task: str | None, console: Console) -> int:
     chosen = _selected(runs, config.runsSelect)
     if config.runsPlot is not None:
         return _plot(chosen, Path(config.runsPlot), config.runsTag)
-    console.print(runs_table([facts_of(run) for run in chosen], runs_dir))
+    facts = [facts_of(run) for run in chosen]
+    console.print(f"{runs_dir.absolute()}: {count(len(facts), 'run')}", soft_wrap=True, highlight=False, markup=False)
+    table = runs_table(facts, console.width if console.is_terminal else None)
+    if not console.is_terminal:  # another program reads whole lines
+        console.width = Console(width=WIDEST).measure(table).maximum
+    console.print(table)
     return 0
 
 
@@ -119,21 +129,47 @@ def find_run(runs: list[Run], key: str, name: str) -> Run:
     )
 
 
-def runs_table(facts: list[Facts], runs_dir: Path) -> Table:
-    """A table with one row per run, newest first."""
-    title = f"{runs_dir.absolute()}: {len(facts)} runs"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0)
-    table.add_column("run", overflow="fold")
-    for name in ("task", "state"):
-        table.add_column(name, no_wrap=True)
+def runs_table(facts: list[Facts], width: int | None = None) -> Table:
+    """A table with one row per run, newest first.
+
+    Names of runs are never wrapped, so that they can be copied. If the table is wider than `width` columns (None: no
+    limit), what was typed differently moves from a column to a line below the name.
+    """
+    wide = _table(facts, beside=True)
+    if width is None or Console(width=WIDEST).measure(wide).maximum <= width:
+        return wide
+    return _table(facts, beside=False)
+
+
+def _table(facts: list[Facts], beside: bool) -> Table:
+    """`beside`: differences have a column of their own."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2 if beside else 0, 0, 0))
+    table.add_column("run", no_wrap=True)
+    table.add_column("state", no_wrap=True)
     for name in ("age", "version", "files", "best", "size"):  # short: eighty columns hold a row
         table.add_column(name, justify="right", no_wrap=True)
+    if beside:
+        table.add_column("differs in", no_wrap=True)
+    told = _differences(facts)
     for f in facts:
         state = ", ".join(name for name, holds in (("live", f.live), ("protected", f.protected)) if holds)
         best = "–" if f.best_score is None else f"{f.best_score:.2f}"
-        facts_shown = (_age(f.run), str(f.version or "–"), str(f.checkpoints), best, _mebibytes(f.bytes))
-        table.add_row(f.run.name, f.run.task, state, *facts_shown)
+        row = [_age(f.run), str(f.version or "–"), str(f.checkpoints), best, _mebibytes(f.bytes)]
+        differs = told[f.run.name]
+        if beside:
+            table.add_row(f.run.name, state, *row, Text(differs))
+        else:
+            table.add_row(Text(f"{f.run.name}\n  {differs}" if differs else f.run.name), state, *row)
     return table
+
+
+def _differences(facts: list[Facts]) -> dict[str, str]:
+    """Run's name -> what was typed differently among the runs of the same task and kind."""
+    found: dict[str, str] = {}
+    for kind in {(f.run.task, f.run.kind) for f in facts}:
+        alike = [f.run for f in facts if (f.run.task, f.run.kind) == kind]
+        found |= {name: in_words(settings) for name, settings in differences(alike).items()}
+    return found
 
 
 def _age(run: Run) -> str:
@@ -200,5 +236,5 @@ def _point_at_what_is_left(runs_dir: Path, kind: str) -> None:
 
 def _plot(runs: list[Run], picture: Path, tag: str) -> int:
     drawn = draw_curves([run for run in runs if run.kind in TRAINING_KINDS], picture, tag)
-    log.info("%s: %s of %d runs", picture, tag, drawn)
+    log.info("%s: %s of %s", picture, tag, count(drawn, "run"))
     return 0

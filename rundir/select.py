@@ -6,7 +6,7 @@
 | selector | meaning |
 | --- | --- |
 | latest, latest_train | newest checkpoint of the run that `latest_train` names; if there is none, of the newest run |
-| best | best checkpoint of the same run |
+| best | best checkpoint of that one run, not of all runs |
 | latest_test | the checkpoint that the latest test used |
 | a run directory, or a unique part of a run's name | newest checkpoint of that run |
 | a .pth | that file; it is never replaced by a newer one |
@@ -30,6 +30,7 @@ from livegym.rundir.run import NN, TRAINING_KINDS, Run, latest_dangles, list_run
 from livegym.rundir.safe_load import CheckpointError
 from livegym.utils.errors import UserError, did_you_mean
 from livegym.utils.files import read_json_dict
+from livegym.utils.words import count
 
 READ_ATTEMPTS = 5
 WORDS = ("latest", "latest_train", "latest_test", "best")
@@ -63,9 +64,9 @@ def resolve_checkpoint(selector: str, runs_dir: Path, task: str | None = None) -
     if runs_dir.is_dir() and not os.access(runs_dir, os.R_OK | os.X_OK):
         raise UserError(f"runsDir={runs_dir}: {runs_dir.absolute()} cannot be read (no permission).")
     if selector in ("latest", "latest_train"):
-        return _latest(runs_dir, task)[1]
+        return _latest(selector, runs_dir, task)[1]
     if selector == "best":
-        return _best(*_latest(runs_dir, task))
+        return _best(*_latest(selector, runs_dir, task))
     if selector == "latest_test":
         return _latest_test(runs_dir, task)
     path = _existing_path(selector, runs_dir)
@@ -93,10 +94,10 @@ def read_selected(selector: str, runs_dir: Path, task: str | None = None) -> tup
     return selection, read_checkpoint(selection.file)
 
 
-def _latest(runs_dir: Path, task: str | None) -> tuple[Run, Selection]:
-    """The newest training run that has a usable checkpoint, and that checkpoint."""
+def _latest(selector: str, runs_dir: Path, task: str | None) -> tuple[Run, Selection]:
+    """The newest training run that has a usable checkpoint, and that checkpoint; `selector` is for messages."""
     if not runs_dir.is_dir():
-        raise NothingYet(f"checkpoint=latest: there is no directory {runs_dir.absolute()}. {_train_first(task)}")
+        raise NothingYet(f"checkpoint={selector}: there is no directory {runs_dir.absolute()}. {_train_first(task)}")
     pointed, note = _pointed_run(runs_dir, task)
     notes, empty = [note] if note else [], []
     for run in _with_first(pointed, list_runs(runs_dir, TRAINING_KINDS, task)):
@@ -105,7 +106,7 @@ def _latest(runs_dir: Path, task: str | None) -> tuple[Run, Selection]:
             return run, Selection(run.path, usable.path, False, "newest", "; ".join([*notes, *reasons]))
         empty.append(run)
         notes.append(f"{run.name} is skipped: {reasons[0] if reasons else 'it has no checkpoint yet'}")
-    raise _nothing_in(runs_dir, task, empty)
+    raise _nothing_in(f"checkpoint={selector}", runs_dir, task, empty)
 
 
 def _with_first(first: Run | None, runs: list[Run]) -> Iterator[Run]:
@@ -120,37 +121,39 @@ def _same(one: Path, other: Path) -> bool:
 
 def _pointed_run(runs_dir: Path, task: str | None) -> tuple[Run | None, str]:
     """The run of `latest_train` if it can be used, or the reason why it cannot."""
+    link = runs_dir / "latest_train"  # a file that the user can look at; what was typed may be `latest` or `best`
     if latest_dangles(runs_dir, "train"):
-        return None, "the target of latest_train does not exist, so the newest run is used"
+        return None, f"the target of {link} does not exist, so the newest run is used"
     path = read_latest(runs_dir, "train")
     if path is None:
         return None, ""
     try:
         run = open_run(path)
     except UserError as error:
-        return None, f"latest_train is not used: {error}"
+        return None, f"{link} is not used: {error}"
     if run.kind not in TRAINING_KINDS:
-        return None, f"latest_train is not used: {run.name} is a test"
+        return None, f"{link} is not used: {run.name} is a test"
     if task and run.task and run.task != task:
-        return None, f"latest_train is a run of {run.task}, so the newest run of {task} is used"
+        return None, f"the latest run, {run.name}, is of task {run.task}, so the newest run of {task} is used"
     return run, ""
 
 
-def _nothing_in(runs_dir: Path, task: str | None, empty: list[Run]) -> NothingYet:
+def _nothing_in(typed: str, runs_dir: Path, task: str | None, empty: list[Run]) -> NothingYet:
     folder = runs_dir.absolute()
     if empty:
         nn = empty[0].nn.absolute()
         files = list_checkpoints(empty[0])
-        found = f"none of the {len(files)} files in {nn} is usable" if files else f"there is no checkpoint in {nn} yet"
-        return NothingYet(f"checkpoint=latest: {found}. Wait for the first one, or: {_command(task or empty[0].task)}")
+        unusable = f"none of {count(len(files), 'file')} in {nn} is usable"
+        found = unusable if files else f"there is no checkpoint in {nn} yet"
+        return NothingYet(f"{typed}: {found}. Wait for the first one, or: {_command(task or empty[0].task)}")
     if latest_dangles(runs_dir, "train"):
         return NothingYet(
-            f"checkpoint=latest: the target of {folder / 'latest_train'} does not exist, and {folder} has no other "
+            f"{typed}: the target of {folder / 'latest_train'} does not exist, and {folder} has no other "
             f"training run{_of(task)}. Copy the run that it names to this directory, or: {_command(task)}"
         )
     others = sorted({run.task for run in list_runs(runs_dir, TRAINING_KINDS)})
     known = f" (there are runs of: {', '.join(others)})" if others else ""
-    return NothingYet(f"checkpoint=latest: {folder} has no training run{_of(task)}{known}. {_train_first(task)}")
+    return NothingYet(f"{typed}: {folder} has no training run{_of(task)}{known}. {_train_first(task)}")
 
 
 def _of(task: str | None) -> str:

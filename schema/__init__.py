@@ -60,8 +60,9 @@ class MainKeys:
     mode: str = key("train", "what to do; set by the preset", choices=("train", "test", "continuous", "runs"))
     checkpoint: Optional[str] = key(
         None,
-        "checkpoint to load: latest, latest_train, latest_test, best, a run directory, a unique part of a run's "
-        "name, or a .pth file. In train mode without resume, a new run starts from its weights",
+        "checkpoint to load: latest or latest_train (newest of the latest run), best (best of that same run), "
+        "latest_test (that of the latest test), a run directory, a unique part of a run's name, or a .pth file. In "
+        "train mode without resume, a new run starts from its weights",
         example="checkpoint=latest",
     )
     resume: bool = key(
@@ -221,7 +222,8 @@ class MainKeys:
     )
     projectDir: Optional[str] = key(
         None,
-        "folder of your own project with cfg/ and tasks/, which adds its tasks, gates, engines and yaml files; "
+        "folder of your own project with cfg/ and tasks/, which adds its tasks, gates, engines and yaml files (its "
+        "runs stay in runsDir of the current directory); "
         "null: the current directory if its pyproject.toml has [tool.livegym]. Only on the command line",
         example="projectDir=../my_robot",
     )

@@ -153,10 +153,10 @@ class Schema:
             missing = path[len(where) :].lstrip(".").split(".")[0]
             hint = did_you_mean(missing, names).replace("mean ", f"mean {where}." if where else "mean ")
         scope = f"in {where}" if where else "at the root"
-        return UserError(
-            f"{typed or path}: there is no such key.{hint}\n"
-            f"Allowed {scope}: {', '.join(names) or 'nothing'}. All keys: {command('--help')}"
-        )
+        allowed = f"Allowed {scope}: {', '.join(names) or 'nothing'}. "
+        if hint and not where:
+            allowed = ""  # the hint would be lost among so many
+        return UserError(f"{typed or path}: there is no such key.{hint}\n{allowed}All keys: {command('--help')}")
 
     def right_path(self, path: str, where: str, siblings: Iterable[str]) -> str:
         """The right path for a name that was typed in the wrong place or style; '' if it is not known."""

@@ -14,6 +14,7 @@ from livegym.online.stream_requests import Observed
 from livegym.serve.history import Points, point_of
 from livegym.serve.inbox import Asked, Inbox
 from livegym.serve.metrics import Curves
+from livegym.serve.progress import StreamProgress
 from livegym.serve.simulator import BuiltIn
 from livegym.serve.status import Status
 from livegym.utils.attempt import Attempts
@@ -40,8 +41,8 @@ class Loop:
         self._snapshot_at = self._point_at = -math.inf
         self._refresh(time.monotonic())
 
-    def run(self, stop: StopFlag, curves: Curves) -> None:
-        """Serve until a stop is requested, and write the measurements to `curves`."""
+    def run(self, stop: StopFlag, curves: Curves, progress: StreamProgress) -> None:
+        """Serve until a stop is requested; write the measurements to `curves` and show them on `progress`."""
         while not stop.requested:
             self._adopt()
             for asked in self.inbox.take(self._patience()):
@@ -49,7 +50,7 @@ class Loop:
             if self.simulator is not None and self.simulator.left() <= 0:
                 self.simulator.step(self.memory.clock)
                 self.status.took(self.simulator.seconds)
-            self._look_at_the_clock(curves)
+            self._look_at_the_clock(curves, progress)
         self.status.end_serving()
         self.inbox.close()  # the trainer may take a while to end; clients need not wait for it
 
@@ -70,11 +71,12 @@ class Loop:
         if any(isinstance(request, Observed) for request in asked.requests):
             self.status.took(time.perf_counter() - asked.at)
 
-    def _look_at_the_clock(self, curves: Curves) -> None:
+    def _look_at_the_clock(self, curves: Curves, progress: StreamProgress) -> None:
         now = time.monotonic()
         if now - self._snapshot_at >= SNAPSHOT:
             self._refresh(now)
             curves.update(self.status.reading())
+            progress.update(self.status.reading())
         if now - self._point_at >= POINT:
             self._point_at = now
             self.points.add(point_of(self.status.reading()))

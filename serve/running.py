@@ -35,7 +35,7 @@ from livegym.rl.actor_critic import ActorCritic, OffPolicyRule
 from livegym.rl.algorithm import algorithm_of
 from livegym.rl.policy import Policy
 from livegym.rl.spec import PolicySpec, spec_of
-from livegym.rl.training import Parent
+from livegym.rl.training import Parent, explained_if_resumed
 from livegym.rundir.checkpoint import clean_temporaries, newest_usable
 from livegym.rundir.lock import RunLock
 from livegym.rundir.provenance import Provenance
@@ -47,6 +47,7 @@ from livegym.serve.inbox import Inbox
 from livegym.serve.loop import Loop
 from livegym.serve.metrics import Curves
 from livegym.serve.picture import pictures_of
+from livegym.serve.progress import StreamProgress
 from livegym.serve.server import OnlineApi
 from livegym.serve.simulator import BuiltIn, streams_of
 from livegym.serve.status import Status
@@ -57,9 +58,10 @@ from livegym.tasks.env import Env
 from livegym.tasks.stream_task import StreamTask
 from livegym.utils.errors import UserError
 from livegym.utils.files import atomic_write_text, strict_json
-from livegym.utils.log import file_log
+from livegym.utils.log import console, file_log
 from livegym.utils.seeding import seed_everything
 from livegym.utils.signals import StopFlag
+from livegym.utils.words import count
 from livegym.web.opening import address_of
 from livegym.weights.follow import FollowSource
 from livegym.weights.sources import CheckpointSource, candidate_of
@@ -79,7 +81,8 @@ def run_continuous(config: SettledConfig, provenance: Provenance, stop: StopFlag
     seed_everything(config.seed)
     torch.set_num_threads(1)  # a forward pass has few rows; more threads would contend with the trainer
     count = config.numEnvs if config.simulator == "builtin" else 1
-    env = make_env(config.task, config.sim, config.physics, count, config.seed)
+    with explained_if_resumed(config, provenance, parent):
+        env = make_env(config.task, config.sim, config.physics, count, config.seed)
     with contextlib.ExitStack() as resources:
         resources.callback(env.sim.close)
         if config.simulator == "external":
@@ -263,7 +266,8 @@ def _serve(plan: _Plan, run: Run, memory: ServiceState, stop: StopFlag) -> int:
         resources.callback(watchdog.stop)
         resources.enter_context(watcher)
         curves = Curves(run.summaries, max(service.writer.added, live.newest.epoch))
-        loop.run(stop, resources.enter_context(contextlib.closing(curves)))
+        progress = resources.enter_context(StreamProgress(f"continuous training of {facts['task']}", console))
+        loop.run(stop, resources.enter_context(contextlib.closing(curves)), progress)
     _report(run, service)
     return 0
 
@@ -271,9 +275,9 @@ def _serve(plan: _Plan, run: Run, memory: ServiceState, stop: StopFlag) -> int:
 def _report(run: Run, service: Service) -> None:
     rewards = service.tally.rewards
     log.info(
-        "stopped after %d decisions; mean of the last %d rewards %s; %s",
-        service.tally.decisions,
-        len(rewards),
+        "stopped after %s; mean of the last %s: %s; %s",
+        count(service.tally.decisions, "decision"),
+        count(len(rewards), "reward"),
         f"{sum(rewards) / len(rewards):.3f}" if rewards else "unknown",
         run.path,
     )

@@ -21,6 +21,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from livegym.schema.keydoc import key
 from livegym.sim.base import Simulator
 from livegym.tasks.base import Box, Task
 
@@ -32,10 +33,14 @@ START_QPOS = (0.0, 0.0, 0.75, 1.0) + (0.0,) * 11
 class AntParams:
     """The parameters of Ant."""
 
-    healthy_height_min: float = 0.2  # m
-    healthy_height_max: float = 1.0  # m
-    contact_force_clip: float = 1.0  # N and Nm, as gymnasium clips
-    start_noise: float = 0.1  # half width of uniform position noise, standard deviation of velocity noise
+    healthy_height_min: float = key(0.2, "height of the torso below which the episode ends", unit="m")
+    healthy_height_max: float = key(1.0, "height of the torso above which the episode ends", unit="m")
+    contact_force_clip: float = key(
+        1.0, "observed contact forces are clipped at this, as in gymnasium", unit="N and Nm"
+    )
+    start_noise: float = key(
+        0.1, "at the start: half width of the uniform noise on positions, standard deviation of that on velocities"
+    )
 
 
 class Ant(Task):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from livegym.projects import registry
 from livegym.schema import PhysicsConfig, SimConfig, TaskConfig
 from livegym.sim import create
 from livegym.sim.base import NoModel, Simulator
 from livegym.tasks import TASKS
 from livegym.tasks.base import Task
 from livegym.tasks.env import Env
+from livegym.tasks.terms import NameMismatch
 from livegym.utils.errors import UserError, not_one_of
 
 
@@ -23,7 +25,12 @@ def make_env(
     made = TASKS[task.name](task.params)
     engine = _simulator(made, task, sim, physics, num_envs)
     engine.require(*fields)
-    return Env(made, engine, task, seed)
+    try:
+        return Env(made, engine, task, seed)
+    except NameMismatch as mismatch:
+        engine.close()
+        file = registry.part("tasks", task.name).where
+        raise mismatch if file is None else mismatch.in_file(file) from None
 
 
 def _simulator(made: Task, task: TaskConfig, sim: SimConfig, physics: PhysicsConfig, num_envs: int) -> Simulator:

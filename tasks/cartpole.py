@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from livegym.schema.keydoc import key
 from livegym.sim.base import Simulator
 from livegym.tasks.base import Box, Task
 
@@ -27,12 +28,12 @@ CART, POLE = 0, 1  # joints, in the model's order
 class CartpoleParams:
     """The parameters of Cartpole."""
 
-    max_push: float = 400.0  # N, at action 1
-    track_half_length: float = 3.0  # m, the cart's largest distance from the middle
-    max_pole_angle: float = pi / 2  # rad, beyond which the pole has fallen
-    start_cart_range: float = 0.1  # m, start positions are uniform in +- this
-    start_pole_range: float = 0.1  # rad
-    start_speed_range: float = 0.25  # m/s and rad/s
+    max_push: float = key(400.0, "push at action 1", unit="N")
+    track_half_length: float = key(3.0, "distance from the middle at which the track ends", unit="m")
+    max_pole_angle: float = key(pi / 2, "angle of the pole beyond which it has fallen", unit="rad")
+    start_cart_range: float = key(0.1, "largest distance of the cart from the middle at the start", unit="m")
+    start_pole_range: float = key(0.1, "largest angle of the pole at the start", unit="rad")
+    start_speed_range: float = key(0.25, "largest speed of cart and pole at the start", unit="m/s and rad/s")
 
 
 class Cartpole(Task):

@@ -17,6 +17,7 @@ from typing import Any
 from torch import Tensor
 
 from livegym.sim.base import Simulator
+from livegym.utils.words import count
 
 PLACES = re.compile(r' (?:mesh|texture|asset)dir="[^"]*"')  # folders of the model's files on this machine
 
@@ -51,6 +52,9 @@ def check_fits(state: Mapping[str, Any], here: Mapping[str, Any]) -> None:
         saved, own = _row_shapes(state[part]), _row_shapes(here[part])
         if saved != own:
             raise ValueError(f"the state does not fit: its {part} buffers are {saved}, here they are {own}")
+    terms, now = state["episode_terms"].shape[1], here["episode_terms"].shape[1]
+    if terms != now:
+        raise ValueError(f"the state has sums of {count(terms, 'reward term')}, but the task has {now} now")
 
 
 def _row_shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:

@@ -20,21 +20,46 @@ UNSTABLE = "unstable"
 POLICY = "policy"  # the group that the policy sees
 
 
+class NameMismatch(UserError):
+    """A name of `what` (a reward term, ...) that only one side has: the task's code, or its configuration.
+
+    `in_code` and `in_config` are all names of each side; `file` is the yaml that the configuration is from.
+    """
+
+    def __init__(
+        self, what: str, name: str, in_code: Sequence[str], in_config: Sequence[str], file: str = "the yaml"
+    ) -> None:
+        self.what = what
+        self.name = name
+        self.in_code = in_code
+        self.in_config = in_config
+        super().__init__(self._text(file))
+
+    def _text(self, file: str) -> str:
+        if self.name not in self.in_code:
+            return (
+                f"{self.what} {self.name!r} is in {file}, but not in the task. "
+                f"Allowed: {', '.join(self.in_code) or 'none'}.{did_you_mean(self.name, self.in_code)}"
+            )
+        return (
+            f"{self.what} {self.name!r} is in the task, but not in {file}. "
+            f"It has: {', '.join(self.in_config) or 'none'}. Name it there: {_how_to_name(self.what)}"
+        )
+
+    def in_file(self, file: object) -> NameMismatch:
+        """The same mismatch with the name of the yaml file."""
+        return NameMismatch(self.what, self.name, self.in_code, self.in_config, str(file))
+
+
 def check_names(what: str, in_python: Iterable[str], in_yaml: Iterable[str]) -> None:
-    """Raises UserError if the task's code and its yaml do not have the same names."""
+    """Raises NameMismatch, a UserError, if the task's code and its configuration do not have the same names."""
     python, yaml = list(in_python), list(in_yaml)
     for name in yaml:
         if name not in python:
-            raise UserError(
-                f"{what} {name!r} is in the yaml, but not in the task. "
-                f"Allowed: {', '.join(python) or 'none'}.{did_you_mean(name, python)}"
-            )
+            raise NameMismatch(what, name, python, yaml)
     for name in python:
         if name not in yaml:
-            raise UserError(
-                f"{what} {name!r} is in the task, but not in the yaml. "
-                f"The yaml has: {', '.join(yaml) or 'none'}. Name it there: {_how_to_name(what)}"
-            )
+            raise NameMismatch(what, name, python, yaml)
 
 
 def _how_to_name(what: str) -> str:

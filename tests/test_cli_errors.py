@@ -52,6 +52,8 @@ def run(tmp_path, monkeypatch):
 BAD = [  # arguments, then what the message must contain: the value, and what is allowed or the nearest name
     (["num_envs=4"], ["num_envs=4", "Use numEnvs=4"]),
     (["numEvns=4"], ["numEvns=4", "Did you mean numEnvs?"]),
+    (["help"], ["help", "Write --help"]),
+    (["list-tasks"], ["list-tasks", "Write --list-tasks"]),
     (["confg=test"], ["confg=test", "Did you mean config?"]),
     (["learning_rate=1e-3"], ["learning_rate=1e-3", "Use train.learning_rate=1e-3"]),
     (["train.learning_rte=1"], ["train.learning_rte=1", "Did you mean train.learning_rate?"]),
@@ -349,7 +351,7 @@ def test_list_of_tasks(run, capfd):
     out = " ".join(capfd.readouterr().out.split())
     assert "Cartpole" in out
     assert "Actions: Box(size=1); control: 60 Hz; episode: 8.33 s (500 steps)" in out
-    assert "Actions: MultiDiscrete(nvec=(400, 2)); control: every 15 s; episode: 3e+03 s (200 steps)" in out
+    assert "Actions: MultiDiscrete(nvec=(400, 2)); control: every 15 s; episode: 3,000 s (200 steps)" in out
 
 
 def test_outside_its_environment_it_says_which_command_to_type():

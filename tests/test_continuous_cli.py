@@ -61,7 +61,7 @@ def test_it_serves_learns_stops_continues_and_can_be_watched(tmp_path):
             assert test.end() == 0
         trainer = first.status()["trainer"]["pid"]
         assert first.end() == 0
-        assert "to resume: python train.py config=continuous resume=true" in first.text
+        assert f"to resume: python {TRAIN} config=continuous resume=true" in first.text
     assert gone(trainer)
     (made,) = runs(tmp_path, "continuous")
     assert (tmp_path / "runs" / "latest_train").resolve() == made

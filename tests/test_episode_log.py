@@ -81,9 +81,9 @@ def test_the_display_counts_every_episode_since_it_last_was_looked_at():
     assert tally.take() == {}
     tally.add(report_of({"success": 1, "lost": 0, "time_limit": 0}, stage=2.0))
     tally.add(report_of({"success": 0, "lost": 3, "time_limit": 0}, stage=1.0))
-    shown = {"success": "25 %", "ends": "lost 75 %, success 25 %", "episodes": "stage 1.25"}
+    shown = {"episodes": "4", "success": "25 %", "ends": "lost 75 %, success 25 %", "metrics": "stage 1.25"}
     assert tally.take() == shown
     tally.add(EpisodeSummary())  # an iteration in which none ended
     assert tally.take() == shown
     tally.add(report_of({"success": 1, "lost": 0, "time_limit": 0}, stage=2.0))
-    assert tally.take() == {"success": "100 %", "ends": "success 100 %", "episodes": "stage 2.00"}
+    assert tally.take() == {"episodes": "1", "success": "100 %", "ends": "success 100 %", "metrics": "stage 2.00"}

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from livegym.rundir.checkpoint import list_checkpoints
-from tests.processes import SMALL, Running, results, run, runs
+from tests.processes import SMALL, TRAIN, Running, results, run, runs
 
 pytestmark = pytest.mark.slow
 TEST = ("config=test", "testGamesNum=0", "checkpoint=latest", "reloadInterval=0.5")
@@ -365,7 +365,7 @@ def test_nothing_to_test_says_where_it_looked_and_what_to_type(tmp_path, where):
     done = run(tmp_path, "config=test", "task=Cartpole", "checkpoint=latest")
     assert done.returncode == 2
     assert str(tmp_path) in done.stdout
-    assert "python train.py" in done.stdout
+    assert f"python {TRAIN}" in done.stdout
     assert "Traceback" not in done.stdout
     assert not list(tmp_path.rglob("*_test_*"))
 

@@ -18,6 +18,7 @@ from livegym.cfg.help import help_text, tasks_text
 from livegym.cfg.typed import to_typed
 from livegym.online.gates import make_gate
 from livegym.projects import new, registry
+from livegym.projects.commands import command
 from livegym.schema.settled import settled
 from livegym.tasks import TASKS
 from livegym.tasks.build import make_env
@@ -51,6 +52,53 @@ def test_a_module_without_a_yaml(project):
     registry.use(str(project))
     with pytest.raises(UserError, match=r"task=Mine: there is mine\.tasks\.mine, but no .*cfg/task/Mine\.yaml"):
         compose(["task=Mine"])
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "words"),
+    [
+        ("task/Mine", "params: {}", "params: {max_pusch: 3}", "task.params.max_pusch: .*mean task.params.max_push?"),
+        ("task/Mine", "params: {}", "paramz: {}", "task.paramz: .*Did you mean task.params?"),
+        ("train/MinePPO", "network:", "networck:", "train.networck: .*Did you mean train.network?"),
+    ],
+)
+def test_a_wrong_key_in_a_yaml_is_reported_with_the_file_and_the_nearest_name(project, file, old, new, words):
+    yaml = project / "cfg" / f"{file}.yaml"
+    yaml.write_text(yaml.read_text().replace(old, new))
+    with pytest.raises(UserError) as error:
+        compose(["task=Mine"])
+    text = str(error.value).replace("\n", " ")
+    assert re.match(rf"{re.escape(str(yaml))}: {words.replace('?', r'[?]')}", text), text
+    assert "ConfigKeyError" not in text
+
+
+def test_help_begins_with_the_documented_parameters_of_the_task(project):
+    text = help_text(100, ["--help", "task=Mine"])
+    assert text.index("task.params.* of Mine") < text.index("Presets")
+    assert re.search(r"task\.params\.max_push=5\.0 +push at action 1 \[N\]", text)
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("train.py", f"python {ROOT}/train.py"),
+        ("../livegym/train.py", f"python {ROOT}/train.py"),  # which is no path from inside the new folder
+        ("/usr/bin/livegym", "livegym"),
+        ("/site-packages/livegym/__main__.py", "python -m livegym"),
+    ],
+)
+def test_the_next_steps_of_a_new_project_can_be_typed_in_its_folder(tmp_path, monkeypatch, capsys, typed, shown):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [typed, "new", "walker"])
+    assert new.main(["walker"]) == 0
+    assert f"  {shown} config=train_headless task=Walker\n" in capsys.readouterr().out
+
+
+def test_commands_begin_with_the_path_that_was_typed(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["../my livegym/train.py"])
+    assert command("config=runs") == "python '../my livegym/train.py' config=runs"
+    with pytest.raises(UserError, match=r"^new: one name is needed"):
+        new.main([])
 
 
 def test_a_module_without_the_class(project):

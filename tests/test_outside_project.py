@@ -123,6 +123,7 @@ def watched(environment: Environment, folder: Path, *task: str) -> None:
     with Running(folder, *arguments, name="watch", script=script, program=environment.python) as training:
         training.wait_for("watch: watch at http://")
         page = re.search(r"watch: watch at (\S+)", training.text)[1]
+        assert f"the page: {page} (in a few seconds)" in training.text.partition("watch: watch at")[0]
         with urllib.request.urlopen(page, timeout=PATIENCE_S) as answer:
             assert b"livegym" in answer.read()
         assert "error" not in training.text

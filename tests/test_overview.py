@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 import os
 import re
+import shutil
 
 import pytest
 from rich.console import Console
 
 from livegym.rl.scalars import ScalarWriter
+from livegym.rundir.curve_plot import lines_of, read_curve
+from livegym.rundir.differences import differences
 from livegym.rundir.lock import RunLock
 from livegym.rundir.overview import facts_of, find_run, manage_runs, runs_table
 from livegym.rundir.run import create_run, list_runs, point_latest, read_latest
@@ -53,7 +56,7 @@ def test_the_table_tells_of_every_run(manage, runs):
     assert all(name in text for name in names(runs))
     assert "3 runs" in text
     _, text = manage("runsSelect=_train_20260102")
-    assert "1 runs" in text
+    assert "1 run\n" in text
 
 
 def test_a_live_run_is_reported_as_live_and_never_deleted(manage, runs):
@@ -118,9 +121,66 @@ def test_a_selection_of_nothing_is_reported_as_such(manage, runs):
 def test_a_row_of_the_table_fits_eighty_columns(runs):
     out = io.StringIO()
     console = Console(file=out, width=80)
-    console.print(runs_table([facts_of(run) for run in list_runs(runs)], runs))
+    console.print(runs_table([facts_of(run) for run in list_runs(runs)], 80))
     for name in names(runs):
         assert re.search(rf"^ ?{name} .*MiB *$", out.getvalue(), re.MULTILINE), out.getvalue()
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    """Runs as `-m seed=1,2 train.tau=0.9,0.95` makes them; their curves are seed * frame."""
+    place = tmp_path / "sweep"
+    for number, (tau, seed) in enumerate([("0.9", 1), ("0.9", 2), ("0.95", 1), ("0.95", 2)]):
+        run = new_run(place, f"2026010{number + 1}_000000", versions=(1,))
+        (run.path / "overrides.yaml").write_text(f'- "task=Ant"\n- "seed={seed}"\n- "train.tau={tau}"\n')
+        (run.path / "config.yaml").write_text(f"seed: {seed}\ntrain: {{tau: {tau}}}\n")
+        writer = ScalarWriter(run.summaries)
+        for frame in (0, 100, 200):
+            writer.add_scalar("rewards/step", float(seed * frame), frame)
+        writer.close()
+    return place
+
+
+def test_the_table_says_what_was_typed_differently(sweep):
+    runs = list_runs(sweep)
+    assert differences(runs)["Ant_train_20260102_000000"] == {"seed": "2", "train.tau": "0.9"}
+    (runs[0].path / "overrides.yaml").write_text("[]\n")
+    (runs[0].path / "config.yaml").write_text("seed: 42\ntrain: {tau: 0.95}\n")  # a default, which nobody typed
+    assert differences(runs)[runs[0].name] == {"seed": "42", "train.tau": "0.95"}
+    shutil.rmtree(runs[0].path)
+    (runs[1].path / "config.yaml").unlink()  # such as a copy in progress
+    assert differences(runs[1:])[runs[1].name] == {"seed": "1", "train.tau": "0.95"}
+
+
+def test_a_piped_table_has_one_line_for_each_run_with_its_whole_name(sweep, config):
+    out = io.StringIO()
+    manage_runs(config("config=runs", f"runsDir={sweep}"), None, Console(file=out, width=40))
+    for run in list_runs(sweep):
+        assert re.search(rf"^ {run.name} .*MiB .*seed=[12] train\.tau=0\.95?", out.getvalue(), re.MULTILINE)
+
+
+def test_in_a_narrow_terminal_the_differences_are_below_the_name(sweep):
+    out = io.StringIO()
+    Console(file=out, width=80).print(runs_table([facts_of(run) for run in list_runs(sweep)], 80))
+    assert re.search(r"^ Ant_train_20260102_000000 .*MiB *\n +seed=2 train\.tau=0\.9 *$", out.getvalue(), re.MULTILINE)
+
+
+def test_seeds_are_one_line_with_a_band_and_the_legend_names_the_rest(sweep):
+    runs = list_runs(sweep)
+    lines = lines_of(runs, {run.name: read_curve(run, "rewards/step") for run in runs})
+    assert [line.label for line in lines] == ["train.tau=0.9, 2 seeds", "train.tau=0.95, 2 seeds"]
+    assert lines[0].frames.tolist() == [0, 100, 200]
+    assert (lines[0].mean.tolist(), lines[0].low.tolist()) == ([0, 150, 300], [0, 100, 200])
+    alone = [run for run in runs if run.name != "Ant_train_20260102_000000"]
+    lines = lines_of(alone, {run.name: read_curve(run, "rewards/step") for run in alone})
+    assert [line.label for line in lines] == ["seed=1 train.tau=0.9", "train.tau=0.95, 2 seeds"]
+    assert lines[0].low is None
+
+
+def test_runs_that_were_typed_alike_stay_apart(runs):
+    trained = list_runs(runs, "train")
+    lines = lines_of(trained, {run.name: read_curve(run, "rewards/step") for run in trained})
+    assert sorted(line.label for line in lines) == sorted(names(runs, "train"))
 
 
 def test_without_a_runs_directory_it_reports_it(config, tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
@@ -102,6 +104,8 @@ def test_the_token_of_a_training_that_is_watched_is_in_no_file(tmp_path):
     watched = ("task=Cartpole", "numEnvs=32", "train.horizon_length=8", "maxIterations=100000", "watch=true")
     with Running(tmp_path, *watched, "streamPort=0", "streamBindAll=true", f"streamToken={GIVEN}") as training:
         training.wait_for("watch at http")
+        told, served = (re.search(rf"{words} (\S+)", training.text)[1] for words in ("the page:", "watch at"))
+        assert told == served  # the port was free, and the token is the same
         assert training.end() == 130
         assert "Traceback" not in training.text
     assert len(runs(tmp_path)) == 1

@@ -70,6 +70,7 @@ ELSEWHERE = {
     "livegym config=train_headless task=Slider": "test_new_task.py",
     "livegym config=test checkpoint=latest testGamesNum=100": "test_new_task.py",
     "livegym config=test_stream checkpoint=latest testGamesNum=0": "run here as `python train.py ...`",
+    "livegym --help task=Slider": "test_half_made_task.py",
     "livegym projectDir=path/to/slider task=Slider": "test_outside_project.py runs every mode so",
     "livegym config=continuous task=Cartpole simulator=external": "test_client_package.py",
     'curl -H "Authorization: Bearer $TOKEN" http://server:58080/stats': "test_web_access.py sends that header",
@@ -161,6 +162,7 @@ def test_make_has_the_verb_and_it_runs_what_the_readme_promises(command):
     promised = {"make train": "config=train_headless task=Cartpole", "make test": 'pytest -m "not slow"'}
     promised |= {"make check": "ruff check", "make test-slow": 'pytest -m "slow', "make docs": "mkdocs build --strict"}
     promised |= {
+        "make watch": "config=test_stream testGamesNum=0 checkpoint=latest",
         "make bench": "-m benchmarks.env_throughput --quick",
         "make setup": "install --constraint constraints.txt torch",
         "make format": "ruff format",

@@ -116,6 +116,24 @@ def test_the_same_value_is_no_contradiction_also_where_an_old_run_lacks_the_key(
     assert resumed.train.gamma == 0.99
 
 
+def test_names_that_the_task_got_later_can_be_given_when_a_run_is_resumed(config, saved):
+    """The run has no value that a typed one could contradict."""
+    del saved["task"]["rewards"]["control"], saved["task"]["terminations"]["unhealthy"]
+    typed = ["task.rewards.control=0", "task.terminations.unhealthy=false"]
+    resumed = resumed_config(config("task=Ant", *typed), saved, ["task", *(t.partition("=")[0] for t in typed)])
+    assert (resumed.task.rewards["control"], resumed.task.terminations["unhealthy"]) == (0.0, False)
+    with pytest.raises(UserError, match=r"task\.rewards\.forward=3\.0 contradicts the run, which has 1\.0"):
+        resumed_config(config("task=Ant", "task.rewards.forward=3"), saved, ["task.rewards.forward"])
+    with pytest.raises(UserError, match=r"task\.noise\.positions=0\.1 contradicts the run, which has null"):
+        resumed_config(config("task=Ant", "task.noise.positions=0.1"), saved, ["task.noise.positions"])
+
+
+def test_blocks_that_nobody_sees_may_change_when_a_run_is_resumed(config, saved):
+    session = config("task=Ant", "task.observations.unused=[episode_time]")
+    resumed = resumed_config(session, saved, ["task.observations.unused"])
+    assert resumed.task.observations.unused == ["episode_time"]
+
+
 def test_what_a_resumed_run_no_longer_knows_is_reported(config, saved, caplog):
     saved["oldRootKey"] = 1
     resumed_config(config(), saved, [])

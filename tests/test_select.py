@@ -63,17 +63,36 @@ def test_without_a_link_the_twin_counts_and_then_the_run_started_last(runs):
     assert resolve_checkpoint("latest", runs, "Ant").run.name == "Ant_train_20251001_000000"
 
 
+@pytest.mark.parametrize("selector", ["latest", "latest_train", "best"])
+def test_messages_name_the_checkpoint_that_was_typed(tmp_path, monkeypatch, selector):
+    monkeypatch.chdir(tmp_path)
+    runs = Path("runs")
+    typed = rf"^checkpoint={selector}: "
+    with pytest.raises(NothingYet, match=f"{typed}there is no directory"):
+        resolve_checkpoint(selector, runs)
+    runs.mkdir()
+    with pytest.raises(NothingYet, match=f"{typed}.* has no training run"):
+        resolve_checkpoint(selector, runs)
+    (runs / "latest_train").symlink_to("Ant_train_20250802_000000")
+    with pytest.raises(NothingYet, match=f"{typed}the target of .*latest_train does not exist"):
+        resolve_checkpoint(selector, runs)
+    new_run(runs, "20250803_000000")
+    with pytest.raises(NothingYet, match=f"{typed}there is no checkpoint in"):
+        resolve_checkpoint(selector, runs)
+
+
 def test_a_link_to_another_task_or_to_a_test_is_passed_over_with_a_word(runs):
     own_run = new_run(runs, "20250801_000000", versions=(1,))
     point_latest(runs, "train", new_run(runs, "20250901_000000", task="Cartpole", versions=(1,)))
     selection = resolve_checkpoint("latest", runs, "Ant")
     assert selection.run == own_run.path
-    assert selection.note == "latest_train is a run of Cartpole, so the newest run of Ant is used"
+    latest = "the latest run, Cartpole_train_20250901_000000, is of task Cartpole"
+    assert selection.note == f"{latest}, so the newest run of Ant is used"
     point_latest(runs, "train", new_run(runs, "20250902_000000", kind="test"))
     selection = resolve_checkpoint("latest", runs, "Ant")
     assert (selection.run, selection.note) == (
         own_run.path,
-        "latest_train is not used: Ant_test_20250902_000000 is a test",
+        "runs/latest_train is not used: Ant_test_20250902_000000 is a test",
     )
 
 
@@ -103,7 +122,7 @@ def test_a_link_that_arrived_before_its_run_leads_to_the_run_before(runs):
     (runs / "latest_train").symlink_to("Ant_train_20250802_000000")
     selection = resolve_checkpoint("latest", runs, "Ant")
     assert selection.run.name == "Ant_train_20250801_000000"
-    assert selection.note == "the target of latest_train does not exist, so the newest run is used"
+    assert selection.note == "the target of runs/latest_train does not exist, so the newest run is used"
 
 
 def test_continuous_runs_count_as_training(runs):

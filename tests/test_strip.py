@@ -12,7 +12,7 @@ import pytest
 from matplotlib.image import imread
 
 from livegym.utils.errors import UserError
-from livegym.viewers.strip import SIZE, successful_episode, world_of
+from livegym.viewers.strip import SIZE, main, successful_episode, world_of
 
 KEPT = Path(__file__).parent.parent / "docs" / "policies" / "BlindGrasping.pth"
 
@@ -68,3 +68,10 @@ def test_a_policy_that_does_not_succeed_is_refused(world, monkeypatch):
     monkeypatch.setattr("livegym.viewers.strip.TRIES", 3)
     with pytest.raises(UserError, match="no episode succeeded in 3 control steps"):
         successful_episode(world)
+
+
+def test_help_shows_the_command_that_can_be_typed(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["strip.py", "--help"])
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().out.startswith("usage: python -m livegym.viewers.strip ")

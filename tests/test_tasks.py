@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from livegym.schema.keys import Schema
+from livegym.tasks import TASKS
 from livegym.tasks.build import make_env
 
 
@@ -21,6 +23,12 @@ def make(config, *overrides, num_envs=1):
 def set_state(env, qpos, qvel):
     ids = torch.arange(env.num_envs)
     env.sim.reset(ids, torch.tensor([qpos] * env.num_envs).float(), torch.tensor([qvel] * env.num_envs).float())
+
+
+@pytest.mark.parametrize("name", list(TASKS))
+def test_every_parameter_says_what_it_means(name):
+    params = TASKS[name].Params
+    assert [key.path for key in Schema(params).keys(params).values() if not key.doc.help] == []
 
 
 def test_cartpole_rewards_are_the_documented_sums(config):

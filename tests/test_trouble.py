@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ import pytest
 import torch
 from rich.console import Console
 
+from livegym.play.report import Reporter
 from livegym.play.results import VERSIONS_KEPT, Results
 from livegym.rl.progress import Progress
 from livegym.rl.scalars import ScalarWriter
@@ -38,6 +40,21 @@ class Gone(io.StringIO):
 
     def write(self, text: str) -> int:
         raise OSError(5, "Input/output error")
+
+
+def test_a_table_of_results_says_what_its_numbers_are():
+    reporter = Reporter(Results({"task": "Ant"}), Path("unused"), endless=False)
+    for version, end in ((1, 4.0), (2, 6.0)):
+        out = io.StringIO()
+        reporter.results.begin(("fell",), None)
+        zero = torch.zeros(1, dtype=torch.int64)
+        reporter.results.add(FinishedEpisodes(zero, torch.tensor([end]), zero + 3, zero), 0, [version], version)
+        reporter.print_table(Console(file=out, width=120))
+        if version == 1:
+            assert "Ant: 1 episode\n" in re.sub(" +\n", "\n", out.getvalue())
+            assert re.search(r"mean return +│ +4\.00 ", out.getvalue())
+    assert re.search(r"mean return ± standard error │ 5\.00 ± 1\.00", out.getvalue())
+    assert "an episode counts for the version that acted in most of its steps" in " ".join(out.getvalue().split())
 
 
 def test_a_terminal_that_goes_away_takes_the_display_along_and_nothing_else(caplog):

@@ -25,7 +25,10 @@ class _Console(Console):
 
 
 console = _Console(stderr=True)
-"""The only console. Log lines and live displays share it, so that neither overwrites the other."""
+"""The console of everything that runs. Log lines and live displays share it, so that neither overwrites the other."""
+
+output = _Console()
+"""Standard output, for what a command was asked to print."""
 
 _FORMAT = "%(asctime)s %(levelname)s %(message)s"
 _DATE = "%H:%M:%S"

@@ -41,17 +41,19 @@ class ViewerProcesses:
     """The observer of a training run (`rl/observer.py`) that starts and ends its viewers."""
 
     def __init__(self, config: RootConfig) -> None:
-        """Raises UserError if a requested viewer is impossible: no display, no encoder, or a too short token."""
+        """Raises UserError if a requested viewer is impossible: no display, encoder or port, or a token too short."""
         self._config = config
+        self._page = ""  # its address
         self._running: list[ViewerProcess] = []
         if config.viewer:
             from livegym.viewers.display import check_display
 
             check_display()
         if config.watch:
-            from livegym.web.opening import address_of
+            from livegym.web.opening import reserved
 
-            address_of(config)
+            self._page, port, token = reserved(config)
+            self._config = replace(config, streamPort=port, streamToken=token or config.streamToken)
         if config.trainVideoEvery or config.videoRecord:
             from livegym.viewers.video import check_video
 
@@ -63,6 +65,9 @@ class ViewerProcesses:
 
     def begin(self, run: Run, learner: Learner, spec: PolicySpec, config: dict[str, Any]) -> None:
         """Starts the requested viewers. A viewer that cannot be started is logged, and training continues."""
+        if self._page:  # now, because the process takes seconds to begin
+            text = f"the page: {self._page} (in a few seconds)"
+            console.print(text, style="bold", soft_wrap=True, highlight=False, markup=False)
         for name, config_of_it in configs_of(self._config, run).items():
             try:
                 self._running.append(ViewerProcess(name, config_of_it, background=name == "video"))

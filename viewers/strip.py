@@ -75,7 +75,11 @@ def draw(world: World, path: np.ndarray, pictures: int, camera: mujoco.MjvCamera
 
 def main() -> None:
     """Runs the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m livegym.viewers.strip",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("checkpoint", help="as in train.py's checkpoint=")
     parser.add_argument("out", type=Path, help="a .png")
     parser.add_argument("--pictures", type=int, default=6)

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-from urllib.parse import quote
 
 from fastapi import FastAPI
 from fastapi.responses import Response
 
 from livegym.utils.files import strict_json
 from livegym.web.access import Access
-from livegym.web.listen import listen, reachable_host
+from livegym.web.listen import listen, url_of
 from livegym.web.metrics import CONTENT_TYPE, Reading, registry_of, text_of
 from livegym.web.middleware import AccessMiddleware
 from livegym.web.server import Server
@@ -55,8 +54,7 @@ class Gateway:
     @property
     def url(self) -> str:
         """The address for a browser. It contains the token, so print it on the console, but never to a file."""
-        query = "" if self.access.token is None else f"?token={quote(self.access.token, safe='')}"
-        return f"http://{reachable_host(self.host)}:{self.port}/{query}"
+        return url_of(self.access.token, self.host, self.port)
 
     def start(self) -> None:
         """Start to serve, on a thread of its own; return once requests are answered."""

@@ -12,6 +12,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 from livegym.utils.errors import UserError
 
@@ -78,6 +79,12 @@ def reachable_host(host: str) -> str:
         except OSError:
             return socket.gethostname()
         return str(probe.getsockname()[0])
+
+
+def url_of(token: str | None, host: str, port: int) -> str:
+    """The address for a browser. It contains the token, so print it on the console, but never to a file."""
+    query = "" if token is None else f"?token={quote(token, safe='')}"
+    return f"http://{reachable_host(host)}:{port}/{query}"
 
 
 def _user_of(port: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import secrets
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from livegym.schema.watching import PageKeys
 from livegym.utils.errors import UserError
 from livegym.web.access import Access
+from livegym.web.listen import listen, url_of
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +46,18 @@ def address_of(keys: PageKeys) -> PageAddress:
     """Return the page's address, with a generated token if one is needed. Raises UserError for a token too short."""
     host = EVERYWHERE if keys.streamBindAll else LOOPBACK
     return PageAddress(Access(_token(keys), keys.streamReadOnly, frozenset(keys.streamHosts)), host, keys.streamPort)
+
+
+def reserved(keys: PageKeys) -> tuple[str, int, str | None]:
+    """The address, port and token of a page that another process will serve in a moment, so that it can be shown now.
+
+    The port is free now. Raises UserError if none is, or for a token that is too short.
+    """
+    address = address_of(keys)
+    with contextlib.closing(listen(address.host, address.port)) as listener:
+        port = listener.getsockname()[1]
+    token = address.access.token
+    return url_of(token, address.host, port), port, token
 
 
 def _token(keys: PageKeys) -> str | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from livegym.schema.keydoc import key
 from livegym.sim.base import Simulator
 from livegym.tasks.base import Box, Task
 
@@ -21,11 +22,11 @@ from livegym.tasks.base import Box, Task
 class SliderParams:
     """The parameters of Slider."""
 
-    max_push: float = 5.0  # N, at action 1
-    mark_range: float = 0.8  # m, marks are uniform in +- this
-    rail_half_length: float = 1.0  # m
-    near: float = 0.05  # m
-    slow: float = 0.1  # m/s
+    max_push: float = key(5.0, "push at action 1", unit="N", above=0)
+    mark_range: float = key(0.8, "largest distance of a mark from the middle", unit="m", above=0)
+    rail_half_length: float = key(1.0, "distance from the middle at which the rail ends", unit="m", above=0)
+    near: float = key(0.05, "distance to the mark below which the cart is there", unit="m", above=0)
+    slow: float = key(0.1, "speed below which the cart is at rest", unit="m/s", above=0)
 
 
 class Slider(Task):

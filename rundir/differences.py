@@ -1,0 +1,70 @@
+"""Differences between the typed settings of several runs: the seed, a learning rate, a physics preset.
+
+    differences(runs)      # {"Cartpole_train_20260102_120008": {"seed": "1", "train.learning_rate": "1e-3"}, ...}
+
+Compared are the keys that were typed for at least one of the runs; a run for which a key was not typed has the value of
+its configuration. Keys that only say where a run is stored and who watches it are left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from livegym.rundir.run import Run
+from livegym.schema.watching import WatchingKeys
+
+IGNORED = {
+    "config", "mode", "task", "checkpoint", "resume", "runsDir", "projectDir", "logLevel",
+    *(field.name for field in dataclasses.fields(WatchingKeys)),
+}  # fmt: skip
+UNKNOWN = "?"
+
+
+def differences(runs: Sequence[Run]) -> dict[str, dict[str, str]]:
+    """Run's name -> key -> value, of the keys whose values are not the same in all of these runs."""
+    typed = {run.name: _typed(run) for run in runs}
+    keys = list(dict.fromkeys(key for settings in typed.values() for key in settings if key not in IGNORED))
+    configs = {run.name: _read(run, "config.yaml") for run in runs} if keys else {}
+    values = {name: {key: typed[name].get(key, _value(configs[name], key)) for key in keys} for name in typed}
+    differ = [key for key in keys if len({settings[key] for settings in values.values()}) > 1]
+    return {name: {key: settings[key] for key in differ} for name, settings in values.items()}
+
+
+def in_words(settings: dict[str, str]) -> str:
+    """`{"seed": "1", "train.tau": "0.9"}` -> "seed=1 train.tau=0.9"."""
+    return " ".join(f"{key}={value}" for key, value in settings.items())
+
+
+def _typed(run: Run) -> dict[str, str]:
+    """Key -> value as typed; {} if the record cannot be read."""
+    found = {}
+    for argument in _read(run, "overrides.yaml") or ():
+        key, equals, value = str(argument).lstrip("+~").partition("=")
+        if equals:
+            found[key] = value
+    return found
+
+
+def _value(config: Any, path: str) -> str:
+    """The value at `path` as it would be typed; `?` if the configuration has none, or a section."""
+    node = config
+    for part in path.split("."):
+        if not isinstance(node, dict) or part not in node:
+            return UNKNOWN
+        node = node[part]
+    if isinstance(node, dict):
+        return "default"  # a group, such as physics=fast, that was not typed
+    if node is None or isinstance(node, bool):
+        return {None: "null", True: "true", False: "false"}[node]
+    return str(node)
+
+
+def _read(run: Run, name: str) -> Any:
+    try:
+        return yaml.safe_load((run.path / name).read_text("utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):  # a run of another program, or a copy in progress
+        return None

@@ -1,0 +1,110 @@
+"""What the terminal shows while a run goes on."""
+
+from __future__ import annotations
+
+import io
+import signal
+
+import pytest
+from rich.console import Console
+
+from livegym.rl.observer import TrainingObserver
+from livegym.rl.training import run_training
+from livegym.rundir.provenance import Provenance
+from livegym.schema.settled import settled
+from livegym.serve.progress import StreamProgress
+from livegym.utils import display
+from livegym.utils.signals import StopFlag
+from livegym.utils.words import count, number
+
+
+def reading(decisions: int = 0, version: int = 1, state: str = "waiting") -> dict:
+    return {
+        "decisions": {"total": decisions, "per_second": 0.25, "send_rate": 0.5},
+        "buffer": {"size": decisions, "capacity": 10_000},
+        "serving": {"version": version},
+        "rewards": {"mean": 0.5 if decisions else None},
+        "trainer": {"state": state, "restarts": 0},
+        "gate": "cost",
+    }
+
+
+@pytest.fixture
+def lines(monkeypatch, caplog):
+    """The plain lines so far, with no pause between them."""
+    monkeypatch.setattr(display, "PLAIN_INTERVAL", 0.0)
+    caplog.set_level("INFO")
+    return lambda: [record.message for record in caplog.records]
+
+
+def test_continuous_training_shows_a_line_when_something_has_changed(lines):
+    with StreamProgress("continuous training of X", Console(file=io.StringIO())) as progress:
+        for state in (reading(), reading(1500), reading(1500), reading(1500, version=2), reading(1500, version=2)):
+            progress.update(state)
+    assert len(lines()) == 3
+    assert lines()[1] == (
+        "decisions 1,500, decisions/s 0.25, mean reward 0.500, version 1, buffer 1,500/10,000, sent 50 %, "
+        "trainer waiting"
+    )
+    assert "mean reward none yet" in lines()[0]
+
+
+def test_lines_keep_their_distance(lines, monkeypatch):
+    monkeypatch.setattr(display, "PLAIN_INTERVAL", 1e9)
+    with StreamProgress("continuous training of X", Console(file=io.StringIO())) as progress:
+        progress.update(reading(1))
+        progress.update(reading(2))
+    assert len(lines()) <= 1
+
+
+def test_in_a_terminal_it_is_a_table():
+    out = io.StringIO()
+    with StreamProgress("continuous training of X", Console(file=out, force_terminal=True)) as progress:
+        progress.update(reading(3, version=7))
+    text = out.getvalue()
+    assert "continuous training of X" in text
+    assert "3/10,000" in text
+
+
+class StopsAfter(TrainingObserver):
+    """Requests a stop when an iteration has ended, as a signal does."""
+
+    def __init__(self, stop: StopFlag, epoch: int) -> None:
+        self.stop = stop
+        self.epoch = epoch
+
+    def highest_version(self, run):
+        return 0
+
+    def begin(self, run, learner, spec, config):
+        pass
+
+    def after_iteration(self, it):
+        if it.epoch == self.epoch:
+            self.stop.request(signal.SIGTERM)
+
+    def end(self, complete):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("epoch", "word", "resumable"),
+    [(1, "stopped after 1 iteration,", True), (2, "finished after 2 iterations,", False)],
+)
+def test_a_run_that_is_stopped_after_its_last_iteration_is_finished(config, tmp_path, caplog, epoch, word, resumable):
+    caplog.set_level("INFO")
+    stop = StopFlag()
+    c = settled(config("task=Cartpole", "numEnvs=8", "maxIterations=2", f"runsDir={tmp_path}"))
+    assert run_training(c, Provenance("", "", [], []), stop, None, [StopsAfter(stop, epoch)]) == 128 + signal.SIGTERM
+    assert word in caplog.text
+    assert ("to resume: " in caplog.text) == resumable
+
+
+@pytest.mark.parametrize(("n", "text"), [(0, "0 episodes"), (1, "1 episode"), (2000, "2,000 episodes")])
+def test_counts_agree_with_their_noun(n, text):
+    assert count(n, "episode") == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(3000.0, "3,000"), (8.3333, "8.33"), (0.25, "0.25"), (999.6, "1,000")])
+def test_numbers_are_written_out(value, text):
+    assert number(value) == text
