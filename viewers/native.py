@@ -42,10 +42,11 @@ from livegym.sim.base import Simulator
 from livegym.tasks.env import Step
 from livegym.utils.attempt import attempt
 from livegym.viewers.display import check_display
+from livegym.viewers.framing import Aim, bounds_of, grid_offsets
 from livegym.viewers.key_bindings import WindowState, press, take_back, with_modifier
 from livegym.viewers.neighbours import NeighbourEnvs
 from livegym.viewers.overlay import OverlayText
-from livegym.viewers.view import Aim, View, aim, bounds_of, cell_of, follows_at_first, grid_offsets, tracked_body
+from livegym.viewers.view import View, aim, follows_at_first, tracked_body
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ FRAME = 1 / 60  # s between two frames, at least
 PATIENCE = 0.1  # s to wait for a new state before the texts and the camera are updated without one
 CLOSING = 3.0  # s that a window may take to close
 SHADOW_MAP = 2048  # pixels along a side, at most; MuJoCo's default of 4096 is slow if a CPU draws
+ASPECT = 4 / 3  # width divided by height of a window that has not been drawn yet
 SHOWN = 64  # environments in one picture, at most: a block of them with the chosen one in it
 
 
@@ -102,7 +104,7 @@ class WindowThread(Listener):
         self._model.vis.quality.shadowsize = min(SHADOW_MAP, self._model.vis.quality.shadowsize)
         self._data = mujoco.MjData(self._model)
         self._bounds = bounds_of(self._model)
-        self._others = NeighbourEnvs(self._model, grid_offsets(min(SHOWN, sim.num_envs), cell_of(self._model)))
+        self._others = NeighbourEnvs(self._model, grid_offsets(min(SHOWN, sim.num_envs), self._bounds.spacing))
         self._window_state = WindowState(controls, board, View(follow=follows_at_first(self._model)), sim.num_envs)
         self._overlay_text = OverlayText()
         self._at = 0  # the chosen environment of the last frame
@@ -200,7 +202,8 @@ class WindowThread(Listener):
                 handle.cam.lookat[:] -= moved  # the grid has moved, so the camera moves with it
             else:
                 window_state.aimed = True
-                where = aim(replace(window_state.view, env_id=chosen), self._bounds, self._others.offsets)
+                view = replace(window_state.view, env_id=chosen)
+                where = aim(view, self._bounds, self._others.offsets, _aspect(handle))
                 _put(handle.cam, where, tracked_body(self._model) if window_state.view.follow else -1)
 
     def _push(self, pull: mujoco.MjvPerturb, env_id: int) -> None:
@@ -229,6 +232,12 @@ def _state_of(sim: Simulator, view: View) -> State:
     others = range(first, min(first + SHOWN, sim.num_envs)) if view.show_all else ()
     ids = [chosen, *(env_id for env_id in others if env_id != chosen)]
     return State(ids, _copy(sim.qpos[ids]), _copy(sim.qvel[chosen]), _copy(sim.ctrl[chosen]))
+
+
+def _aspect(handle: mujoco.viewer.Handle) -> float:
+    """Width divided by height of the window's picture."""
+    view = handle.viewport
+    return view.width / view.height if view is not None and view.height else ASPECT
 
 
 def _copy(values: torch.Tensor) -> np.ndarray:

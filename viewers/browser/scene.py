@@ -20,7 +20,8 @@ import numpy as np
 import viser
 from mjviser.conversions import is_fixed_body, merge_geoms
 
-from livegym.viewers.view import bounds_of, cell_of, grid_offsets, tracked_body
+from livegym.viewers.framing import bounds_of, grid_offsets
+from livegym.viewers.view import tracked_body
 
 ROOT = "/world"
 VISIBLE_GROUPS = 3  # geoms of higher groups are collision shapes and the like, as in MuJoCo's own viewer
@@ -44,7 +45,7 @@ class Scene:
     def __init__(self, server: viser.ViserServer, model: mujoco.MjModel, num_envs: int) -> None:
         self.model, self.num_envs = model, num_envs
         self.bounds, self.tracked = bounds_of(model), tracked_body(model)
-        self.offsets = grid_offsets(num_envs, cell_of(model))  # (N, 3) m
+        self.offsets = grid_offsets(num_envs, self.bounds.spacing)  # (N, 3) m
         self._server = server
         self._data = mujoco.MjData(model)
         self._steps = 2.0 ** np.ceil(np.log2(FINE / self.bounds.radius))  # per m
