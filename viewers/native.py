@@ -39,12 +39,14 @@ from livegym.play.play import Listener, Player
 from livegym.play.world import World
 from livegym.rundir.run import Run
 from livegym.sim.base import Simulator
-from livegym.tasks.env import Step
+from livegym.tasks.env import Env, Step
 from livegym.utils.attempt import attempt
 from livegym.viewers.display import check_display
-from livegym.viewers.framing import Aim, bounds_of, grid_offsets
+from livegym.viewers.framing import bounds_of, grid_offsets
 from livegym.viewers.key_bindings import WindowState, press, take_back, with_modifier
+from livegym.viewers.look import drawn_xml
 from livegym.viewers.neighbours import NeighbourEnvs
+from livegym.viewers.offscreen import put_camera
 from livegym.viewers.overlay import OverlayText
 from livegym.viewers.view import View, aim, follows_at_first, tracked_body
 
@@ -75,7 +77,7 @@ class Window(Viewer):
     def begin(self, world: World, run: Run) -> Listener:
         """Opens a window for these environments; closes the previous one."""
         self.close()
-        self._show = WindowThread(self._controls, self._board, world.env.sim)
+        self._show = WindowThread(self._controls, self._board, world.env)
         return self._show
 
     def close(self) -> None:
@@ -98,14 +100,14 @@ class State:
 class WindowThread(Listener):
     """A window for one model, and the thread that feeds it."""
 
-    def __init__(self, controls: Controls, board: Board, sim: Simulator) -> None:
+    def __init__(self, controls: Controls, board: Board, env: Env) -> None:
         self.gone = False
-        self._model = mujoco.MjModel.from_xml_string(sim.model_xml())
+        self._model = mujoco.MjModel.from_xml_string(drawn_xml(env))
         self._model.vis.quality.shadowsize = min(SHADOW_MAP, self._model.vis.quality.shadowsize)
         self._data = mujoco.MjData(self._model)
         self._bounds = bounds_of(self._model)
-        self._others = NeighbourEnvs(self._model, grid_offsets(min(SHOWN, sim.num_envs), self._bounds.spacing))
-        self._window_state = WindowState(controls, board, View(follow=follows_at_first(self._model)), sim.num_envs)
+        self._others = NeighbourEnvs(self._model, grid_offsets(min(SHOWN, env.num_envs), self._bounds.spacing))
+        self._window_state = WindowState(controls, board, View(follow=follows_at_first(self._model)), env.num_envs)
         self._overlay_text = OverlayText()
         self._at = 0  # the chosen environment of the last frame
         self._state: State | None = None
@@ -204,7 +206,7 @@ class WindowThread(Listener):
                 window_state.aimed = True
                 view = replace(window_state.view, env_id=chosen)
                 where = aim(view, self._bounds, self._others.offsets, _aspect(handle))
-                _put(handle.cam, where, tracked_body(self._model) if window_state.view.follow else -1)
+                put_camera(handle.cam, where, tracked_body(self._model) if window_state.view.follow else -1)
 
     def _push(self, pull: mujoco.MjvPerturb, env_id: int) -> None:
         """Requests the mouse's pull, which `sync` has just turned into a force, for the next frames."""
@@ -242,14 +244,6 @@ def _aspect(handle: mujoco.viewer.Handle) -> float:
 
 def _copy(values: torch.Tensor) -> np.ndarray:
     return values.double().cpu().numpy()
-
-
-def _put(camera: mujoco.MjvCamera, where: Aim, followed: int) -> None:
-    """Moves a camera to `where`; from then on it follows the body `followed`, unless that is -1."""
-    camera.lookat[:], camera.distance = where.lookat, where.distance
-    camera.azimuth, camera.elevation = where.azimuth, where.elevation
-    camera.type = mujoco.mjtCamera.mjCAMERA_FREE if followed < 0 else mujoco.mjtCamera.mjCAMERA_TRACKING
-    camera.trackbodyid = followed
 
 
 class _LaunchersExit:

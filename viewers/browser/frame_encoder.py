@@ -13,6 +13,7 @@ from livegym.utils.attempt import attempt
 from livegym.utils.errors import UserError
 from livegym.viewers.browser.frames import LatestFrame
 from livegym.viewers.gl import choose_backend
+from livegym.viewers.look import drawn_xml
 from livegym.viewers.offscreen import Painter
 from livegym.web.mjpeg import Frames
 
@@ -41,7 +42,7 @@ class FrameEncoder:
 
     def begin(self, world: World) -> None:
         """Draws the environments of `world` from now on."""
-        self._model_xml = world.env.sim.model_xml()
+        self._model_xml = drawn_xml(world.env)
 
     def close(self) -> None:
         """Ends the thread."""

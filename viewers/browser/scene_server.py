@@ -20,6 +20,7 @@ from livegym.viewers.browser.client_cameras import ClientCamera
 from livegym.viewers.browser.frames import Frame, LatestFrame
 from livegym.viewers.browser.protocol import ViewSettings
 from livegym.viewers.browser.scene import Scene
+from livegym.viewers.look import drawn_xml
 from livegym.viewers.view import View, follows_at_first
 from livegym.web.viser_seam import port_of
 
@@ -66,7 +67,7 @@ class SceneServer:
 
     def begin(self, world: World) -> None:
         """Shows the environments of `world`, in place of any others."""
-        model = mujoco.MjModel.from_xml_string(world.env.sim.model_xml())
+        model = mujoco.MjModel.from_xml_string(drawn_xml(world.env))
         moving = [model.body(body).name for body in range(1, model.nbody) if model.body_weldid[body]]
         with self._lock:
             self.server.scene.reset()
