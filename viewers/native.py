@@ -106,7 +106,9 @@ class WindowThread(Listener):
         self._model.vis.quality.shadowsize = min(SHADOW_MAP, self._model.vis.quality.shadowsize)
         self._data = mujoco.MjData(self._model)
         self._bounds = bounds_of(self._model)
-        self._others = NeighbourEnvs(self._model, grid_offsets(min(SHOWN, env.num_envs), self._bounds.spacing))
+        offsets = grid_offsets(min(SHOWN, env.num_envs), self._bounds.spacing)
+        self._model.vis.map.shadowclip *= 1 + 2 * np.linalg.norm(offsets, axis=1).max() / self._bounds.radius
+        self._others = NeighbourEnvs(self._model, offsets)
         self._window_state = WindowState(controls, board, View(follow=follows_at_first(self._model)), env.num_envs)
         self._overlay_text = OverlayText()
         self._at = 0  # the chosen environment of the last frame
