@@ -1,8 +1,7 @@
-"""Makes the pictures of the hand in docs/images, each by one command.
+"""Makes pictures of the hand for docs/images. `livegym.viewers.strip` makes another one.
 
-    python -m tools.pictures strip       # docs/images/grasp.png: one successful episode of the kept policy
-    python -m tools.pictures window      # docs/images/window.png: the window with its table of keys
-    python -m tools.pictures learning A.pth B.pth docs/policies/BlindGrasping.pth    # docs/images/learning.webp
+    python -m tools.pictures window                                              # window.png: the window and its keys
+    python -m tools.pictures learning v1.pth v60.pth docs/policies/BlindGrasping.pth     # learning.webp
 
 `learning` plays the same start with policies of different ages side by side, youngest first, in a loop. The window is
 photographed on an X server without a screen, which needs Xvfb, xdotool and ImageMagick.
@@ -18,9 +17,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import mujoco
 import numpy as np
 from matplotlib.font_manager import findfont
 from PIL import Image, ImageDraw, ImageFont
@@ -42,6 +43,7 @@ EVERY = 5  # every which state of a path is framed
 AZIMUTH = 60.0  # degrees
 BAR = 62  # pixels below a picture, for its caption
 INK, PAPER, GOOD, BAD = (35, 40, 50), (250, 250, 248), (20, 130, 70), (190, 60, 45)
+BELOW_STATUS, KEYS = slice(200, None), 560  # rows and first column of the window: the scene, and the table of keys
 QUALITY = 72  # of WebP, 0 to 100
 RATE = 280_000  # frames a minute: the kept policy's 6.7 M in 24 min on 2 cores
 
@@ -52,12 +54,11 @@ class Take:
 
     caption: str
     path: np.ndarray  # (steps, nq)
-    outcome: str  # the reason for its end
     success: bool
 
 
 def take(world: World, caption: str, env_id: int) -> Take:
-    """Plays until the first episode of an environment ends, with deterministic actions."""
+    """Plays the first episode of an environment, with deterministic actions."""
     env, actor = world.env, world.actor
     obs = env.reset()["policy"]
     path = []
@@ -71,7 +72,7 @@ def take(world: World, caption: str, env_id: int) -> Take:
         ended = step.ended.env_ids.tolist()
         if env_id in ended:
             reason = env.reason_names[step.ended.reasons[ended.index(env_id)]]
-            return Take(caption, np.array(path), reason.replace("_", " "), reason == env.success_reason)
+            return Take(caption, np.array(path), reason == env.success_reason)
 
 
 def caption_of(checkpoint: str, runs_dir: Path) -> str:
@@ -88,32 +89,38 @@ def learning(checkpoints: list[str], out: Path, seconds: float, seed: int, env_i
         with contextlib.closing(strip.world_of(checkpoint, Path("runs"), seed)) as world:
             takes.append(take(world, caption_of(checkpoint, Path("runs")), env_id))
             model_xml, control_dt = drawn_xml(world.env), world.env.sim.control_dt
-    columns = []
+    steps = [round(index / FPS / control_dt) for index in range(round(seconds * FPS))]
     with Painter(model_xml, *size) as painter:
         points = np.concatenate([bounds_over(painter.model, made.path[::EVERY]) for made in takes])
         camera = camera_at(frame(points, AZIMUTH, elevation_for(points), size[1] / size[0]))
-        for made in takes:
-            steps = [round(index / FPS / control_dt) for index in range(round(seconds * FPS))]
-            columns.append([_captioned(painter, made, step, camera) for step in steps])
+        columns = [list(_frames(painter, made, steps, camera)) for made in takes]
     pictures = [Image.fromarray(np.concatenate(row, axis=1)) for row in zip(*columns, strict=True)]
     pictures[0].save(
         out, save_all=True, append_images=pictures[1:], duration=round(1000 / FPS), loop=0, quality=QUALITY, method=4
     )
 
 
-def _captioned(painter: Painter, made: Take, step: int, camera: object) -> np.ndarray:
-    """(height + BAR, width, 3): a take at a control step with its caption; after its end, its last state and outcome."""
-    over = step >= len(made.path)
-    picture = painter.draw(made.path[min(step, len(made.path) - 1)], camera)  # type: ignore[arg-type]
-    canvas = Image.new("RGB", (picture.shape[1], picture.shape[0] + BAR), PAPER)
+def _frames(painter: Painter, made: Take, steps: list[int], camera: mujoco.MjvCamera) -> Iterator[np.ndarray]:
+    """The captioned picture of each step; after the episode's end, its last state."""
+    last = len(made.path) - 1
+    drawn = None
+    for step in steps:
+        if drawn is None or step <= last:
+            drawn = painter.draw(made.path[min(step, last)], camera)
+        yield captioned(drawn, made, step)
+
+
+def captioned(picture: np.ndarray, made: Take, step: int) -> np.ndarray:
+    """(height + BAR, width, 3): a picture above its caption and, once the episode is over, its outcome."""
+    height, width = picture.shape[:2]
+    canvas = Image.new("RGB", (width, height + BAR), PAPER)
     canvas.paste(Image.fromarray(picture), (0, 0))
     draw = ImageDraw.Draw(canvas)
-    font = findfont("DejaVu Sans")
-    middle = picture.shape[1] // 2
-    draw.text((middle, picture.shape[0] + 19), made.caption, INK, ImageFont.truetype(font, 17), anchor="mm")
-    if over:
-        colour = GOOD if made.success else BAD
-        draw.text((middle, picture.shape[0] + 43), made.outcome, colour, ImageFont.truetype(font, 16), anchor="mm")
+    lines = [(made.caption, INK)]
+    if step >= len(made.path):
+        lines.append(("success", GOOD) if made.success else ("failed", BAD))
+    for (words, colour), below in zip(lines, (20, 44), strict=False):
+        draw.text((width // 2, height + below), words, colour, ImageFont.truetype(findfont("DejaVu Sans"), 17), "mm")
     return np.asarray(canvas)
 
 
@@ -127,13 +134,11 @@ def window(checkpoint: str, out: Path, seconds: float) -> None:
         ]  # fmt: skip
         test = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "DISPLAY": screen.name})
         try:
-            while screen.picture().std() < 5:  # nothing is drawn yet
-                if test.poll() is not None:
-                    raise UserError("the test ended before its window was drawn; the reason is above.")
-                time.sleep(0.5)
+            _wait(test, lambda: screen.picture()[BELOW_STATUS].std() > 3)
             time.sleep(seconds)
+            without = screen.picture()[:, KEYS:].mean()
             screen.do("key", "h")
-            time.sleep(2.0)
+            _wait(test, lambda: screen.picture()[:, KEYS:].mean() < without - 15)
             Image.fromarray(screen.picture().astype(np.uint8)).save(out)
         finally:
             test.send_signal(signal.SIGINT)
@@ -141,28 +146,32 @@ def window(checkpoint: str, out: Path, seconds: float) -> None:
             screen.close()
 
 
+def _wait(test: subprocess.Popen, holds: Callable[[], bool]) -> None:
+    """Waits until something holds of the screen. Raises UserError if the test ends before."""
+    while not holds():
+        if test.poll() is not None:
+            raise UserError("the test ended before its window was drawn; the reason is above.")
+        time.sleep(0.5)
+
+
 def main() -> None:
     """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     kinds = parser.add_subparsers(dest="kind", required=True)
-    for kind in ("strip", "window"):
-        one = kinds.add_parser(kind)
-        one.add_argument("checkpoint", nargs="?", default=str(KEPT))
-        one.add_argument("--out", type=Path, default=IMAGES / {"strip": "grasp.png", "window": "window.png"}[kind])
-        if kind == "window":
-            one.add_argument("--seconds", type=float, default=6.0, help="how long the test has played")
+    one = kinds.add_parser("window")
+    one.add_argument("checkpoint", nargs="?", default=str(KEPT))
+    one.add_argument("--out", type=Path, default=IMAGES / "window.png")
+    one.add_argument("--seconds", type=float, default=6.0, help="how long the test has played")
     several = kinds.add_parser("learning")
     several.add_argument("checkpoints", nargs="+", help="youngest first")
     several.add_argument("--out", type=Path, default=IMAGES / "learning.webp")
     several.add_argument("--seconds", type=float, default=5.0, help="length of the loop")
     several.add_argument("--seed", type=int, default=0)
     several.add_argument("--env", type=int, default=0, help=f"which of the {strip.ENVS} starts of the seed")
-    several.add_argument("--size", type=int, nargs=2, default=(380, 300), help="height and width of each picture")
+    several.add_argument("--size", type=int, nargs=2, default=(400, 240), help="height and width of each picture")
     given = parser.parse_args()
     try:
-        if given.kind == "strip":
-            strip.write(given.checkpoint, given.out)
-        elif given.kind == "window":
+        if given.kind == "window":
             window(given.checkpoint, given.out, given.seconds)
         else:
             learning(given.checkpoints, given.out, given.seconds, given.seed, given.env, tuple(given.size))

@@ -1,6 +1,6 @@
 """A strip of pictures of one episode that ends in success, rendered off-screen.
 
-    python -m livegym.viewers.strip docs/policies/BlindGrasping.pth docs/images/grasp.png --seed 3
+    python -m livegym.viewers.strip docs/policies/BlindGrasping.pth docs/images/grasp.png
 
 Plays the full task (without curriculum and randomisation) in a few environments with the policy's deterministic actions
 until an episode succeeds, and draws that episode at evenly spaced moments.
