@@ -147,7 +147,7 @@ class Task(ABC):
         return {}
 
     def skin(self) -> tuple[Part, ...]:
-        """What viewers draw in place of the collision shapes of some bodies."""
+        """Parts that viewers draw in place of the collision shapes of some bodies."""
         return ()
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""What viewers draw on a robot in place of its collision shapes.
+"""The skin of a robot: parts that viewers draw in place of its collision shapes.
 
     Part("palm", ((0, 0, 0, 0.02), (0.05, 0, 0, 0.01)), (0.9, 0.9, 0.9))   # a tapered segment on the body "palm"
 

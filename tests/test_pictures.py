@@ -42,7 +42,7 @@ def test_the_outcome_stands_below_the_picture_once_the_episode_is_over():
 @pytest.mark.slow
 def test_the_learning_hand_moves(tmp_path):
     out = tmp_path / "learning.webp"
-    run("learning", str(KEPT), str(KEPT), "--out", str(out), "--seconds", "0.2", "--size", "60", "48")
+    run("learning", str(out), str(KEPT), str(KEPT), "--seconds", "0.2", "--size", "60", "48")
     with Image.open(out) as picture:
         assert picture.size == (2 * 48, 60 + BAR)
         assert picture.n_frames == 4
@@ -60,7 +60,7 @@ def test_the_learning_hand_moves(tmp_path):
 )
 def test_the_window_is_photographed_with_its_keys(tmp_path):
     out = tmp_path / "window.png"
-    run("window", "--out", str(out), "--seconds", "0")
+    run("window", str(out), "--seconds", "0")
     pixels = np.asarray(Image.open(out)).astype(int)
     assert pixels.shape == (WINDOW[1], WINDOW[0], 3)
     white = pixels.min(axis=2) > 240

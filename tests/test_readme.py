@@ -60,8 +60,10 @@ ELSEWHERE = {
     "pip install path/to/livegym": "tests/installed.py installs livegym's wheel for the tests of projects",
     "pip install -e path/to/slider": "test_outside_project.py installs such a project",
     "pip install -e .": "test_outside_project.py installs such a project",
-    "python -m tools.pictures window": "test_pictures.py",
-    "python -m tools.pictures learning v1.pth v60.pth docs/policies/BlindGrasping.pth": "test_pictures.py",
+    "python -m livegym.viewers.strip docs/policies/BlindGrasping.pth docs/images/grasp.png": "test_strip.py",
+    "python -m tools.pictures window docs/images/window.png": "test_pictures.py",
+    "python -m tools.pictures learning docs/images/learning.webp v1.pth v99.pth docs/policies/BlindGrasping.pth":
+        "test_pictures.py",
     "python -m tools.tasks_page": "test_docs.py compares what it would write",
     "python -m tools.architecture_picture": "test_docs.py compares what it would write",
     "rsync -a": "test_follow_cli.py",

@@ -1,7 +1,7 @@
 """Makes pictures of the hand for docs/images. `livegym.viewers.strip` makes another one.
 
-    python -m tools.pictures window                                              # window.png: the window and its keys
-    python -m tools.pictures learning v1.pth v60.pth docs/policies/BlindGrasping.pth     # learning.webp
+    python -m tools.pictures window docs/images/window.png        # the window and its table of keys
+    python -m tools.pictures learning docs/images/learning.webp v1.pth v99.pth docs/policies/BlindGrasping.pth
 
 `learning` plays the same start with policies of different ages side by side, youngest first, in a loop. The window is
 photographed on an X server without a screen, which needs Xvfb, xdotool and ImageMagick.
@@ -36,7 +36,6 @@ from livegym.viewers.offscreen import Painter, camera_at
 from tests.screen import Screen
 
 ROOT = Path(__file__).parent.parent
-IMAGES = ROOT / "docs" / "images"
 KEPT = ROOT / "docs" / "policies" / "BlindGrasping.pth"
 FPS = 20
 EVERY = 5  # every which state of a path is framed
@@ -159,12 +158,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     kinds = parser.add_subparsers(dest="kind", required=True)
     one = kinds.add_parser("window")
-    one.add_argument("checkpoint", nargs="?", default=str(KEPT))
-    one.add_argument("--out", type=Path, default=IMAGES / "window.png")
+    one.add_argument("out", type=Path, help="a .png")
+    one.add_argument("--checkpoint", default=str(KEPT))
     one.add_argument("--seconds", type=float, default=6.0, help="how long the test has played")
     several = kinds.add_parser("learning")
+    several.add_argument("out", type=Path, help="a .webp")
     several.add_argument("checkpoints", nargs="+", help="youngest first")
-    several.add_argument("--out", type=Path, default=IMAGES / "learning.webp")
     several.add_argument("--seconds", type=float, default=5.0, help="length of the loop")
     several.add_argument("--seed", type=int, default=0)
     several.add_argument("--env", type=int, default=0, help=f"which of the {strip.ENVS} starts of the seed")
