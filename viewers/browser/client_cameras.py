@@ -81,7 +81,7 @@ class ClientCamera:
             return
         self._shown = only
         for kind in self.scene.kinds:
-            scales = np.ones((self.scene.num_envs, len(kind.bodies)), np.float32)
+            scales = np.ones((self.scene.num_envs, len(kind.frames)), np.float32)
             if only is not None:
                 scales[np.arange(self.scene.num_envs) != only] = 0.0
             scale_for(self.client, kind.handle.name, scales.ravel())

@@ -4,6 +4,8 @@ import { byId } from "./dom.js";
 import { PAGE } from "./talk.js";
 import { isDark } from "./theme.js";
 
+// viser's canvas is transparent, so the sky is the background of its page.
+const SKY = { light: "#b9cbe0, #e3eaf2 42%, #eef1f4 60%, #d9dee4", dark: "#0a0f17, #18212d 42%, #222c38 60%, #141a22" };
 const BARE = "body * { visibility: hidden !important } canvas { visibility: visible !important }";
 let scene = null; // the server's name of the scene; null: there is none
 let listen = () => {}; // called for keys that are pressed in the frame
@@ -38,7 +40,7 @@ function sceneFrame() {
   frame.title = "3D scene: drag to turn, right drag to move, wheel to zoom";
   frame.onload = () => {
     const style = document.createElement("style");
-    style.textContent = BARE;
+    style.textContent = `${BARE} body { background: linear-gradient(${SKY[isDark() ? "dark" : "light"]}) !important }`;
     frame.contentDocument.head.append(style);
     frame.contentDocument.addEventListener("keydown", listen);
   };
