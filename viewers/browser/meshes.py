@@ -18,10 +18,12 @@ from dataclasses import dataclass
 
 import mujoco
 import numpy as np
+import trimesh
 from mjviser.conversions import create_primitive_mesh, merge_geoms
 
 CREASE_DEG = 40.0  # faces that meet at a larger angle keep an edge
 ROUGHNESS = 0.55  # of the material: satin, with a soft highlight
+CAPSULE = [16, 20]  # vertices along and around; smooth normals hide the rest
 FINEST, TRIES = 4096, 12  # cells along the longest side of a mesh, at most; halvings of the search for their number
 MOST_NEIGHBOURS = 64  # faces at one vertex that are looked at for its normal
 ARRAY, ELEMENTS = 34962, 34963  # glTF's names for vertices and indices
@@ -83,7 +85,11 @@ def _placed(model: mujoco.MjModel, geom: int, most_faces: int, local: bool) -> M
 def _triangles(model: mujoco.MjModel, geom: int) -> tuple[np.ndarray, np.ndarray]:
     """Vertices (V, 3) float32 in the geom's frame, and faces (F, 3) uint32."""
     if model.geom_type[geom] != mujoco.mjtGeom.mjGEOM_MESH:
-        shape = create_primitive_mesh(model, geom)
+        if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_CAPSULE:
+            radius, half = model.geom_size[geom, :2]
+            shape = trimesh.creation.capsule(2 * half, radius, count=CAPSULE)
+        else:
+            shape = create_primitive_mesh(model, geom)
         return np.asarray(shape.vertices, np.float32), np.asarray(shape.faces, np.uint32)
     mesh = model.geom_dataid[geom]
     vertex, face = model.mesh_vertadr[mesh], model.mesh_faceadr[mesh]

@@ -5,7 +5,10 @@ import { PAGE } from "./talk.js";
 import { isDark } from "./theme.js";
 
 // viser's canvas is transparent, so the sky is the background of its page.
-const SKY = { light: "#b9cbe0, #e3eaf2 42%, #eef1f4 60%, #d9dee4", dark: "#0a0f17, #18212d 42%, #222c38 60%, #141a22" };
+const SKY = {
+  light: "#a9c0da, #dbe5f0 40%, #f2f4f6 56%, #dfe3e8",
+  dark: "#0b1119, #182230 40%, #2c3846 58%, #222b36",
+};
 const BARE = "body * { visibility: hidden !important } canvas { visibility: visible !important }";
 let scene = null; // the server's name of the scene; null: there is none
 let listen = () => {}; // called for keys that are pressed in the frame
