@@ -1,6 +1,6 @@
 """The model that viewers draw: the simulated one, with a floor, a sky, lights and a skin that only people see.
 
-    model = mujoco.MjModel.from_xml_string(drawn_xml(env))
+    model = compiled(drawn_xml(env))
 
 What is simulated stays as it is: training never has these additions, and they change no field of the physics. What a
 model brings of its own (lights, sky, a floor with a material) is kept, unless its task has `own_look = False`.

@@ -39,6 +39,7 @@ from livegym.play.play import Listener, Player
 from livegym.play.world import World
 from livegym.rundir.run import Run
 from livegym.sim.base import Simulator
+from livegym.sim.model import compiled
 from livegym.tasks.env import Env, Step
 from livegym.utils.attempt import attempt
 from livegym.viewers.display import check_display
@@ -102,7 +103,7 @@ class WindowThread(Listener):
 
     def __init__(self, controls: Controls, board: Board, env: Env) -> None:
         self.gone = False
-        self._model = mujoco.MjModel.from_xml_string(drawn_xml(env))
+        self._model = compiled(drawn_xml(env))
         self._model.vis.quality.shadowsize = min(SHADOW_MAP, self._model.vis.quality.shadowsize)
         self._data = mujoco.MjData(self._model)
         self._bounds = bounds_of(self._model)

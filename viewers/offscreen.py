@@ -20,6 +20,7 @@ from typing import TypeAlias
 import mujoco
 import numpy as np
 
+from livegym.sim.model import compiled
 from livegym.utils.errors import UserError, not_one_of
 from livegym.viewers.framing import Aim, bounds_of
 from livegym.viewers.gl import make_context
@@ -42,7 +43,7 @@ class Painter:
         """
         if height < 1 or width < 1:
             raise ValueError(f"a picture cannot have {width} x {height} pixels; give at least 1 x 1")
-        self.model = mujoco.MjModel.from_xml_string(model_xml)
+        self.model = compiled(model_xml)
         self.model.vis.global_.offheight, self.model.vis.global_.offwidth = height, width
         self.model.vis.quality.shadowsize = min(SHADOW_MAP, self.model.vis.quality.shadowsize)
         self._data = mujoco.MjData(self.model)

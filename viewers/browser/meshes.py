@@ -24,7 +24,8 @@ from mjviser.conversions import create_primitive_mesh, merge_geoms
 CREASE_DEG = 40.0  # faces that meet at a larger angle keep an edge
 ROUGHNESS = 0.55  # of the material: satin, with a soft highlight
 CAPSULE = [16, 20]  # vertices along and around; smooth normals hide the rest
-FINEST, TRIES = 4096, 12  # cells along the longest side of a mesh, at most; halvings of the search for their number
+FIRST_CELLS, TRIES = 200, 6  # cells along the longest side of a mesh: first guess, and tries to improve it
+CLOSE, AIM = 0.85, 0.95  # parts of the allowed faces: enough, and what a try aims at
 MOST_NEIGHBOURS = 64  # faces at one vertex that are looked at for its normal
 ARRAY, ELEMENTS = 34962, 34963  # glTF's names for vertices and indices
 TYPES = {"f": 5126, "I": 5125, "H": 5123}  # numpy's letters -> glTF's numbers
@@ -102,31 +103,40 @@ def thinned(vertices: np.ndarray, faces: np.ndarray, most: int) -> tuple[np.ndar
     """The mesh itself if it has at most `most` faces, else one of fewer vertices and at most `most` faces."""
     if len(faces) <= most:
         return vertices, faces
-    coarse, fine = 1, FINEST
-    kept = _clustered(vertices, faces, coarse)
-    for _ in range(TRIES):
-        cells = (coarse + fine) // 2
-        tried = _clustered(vertices, faces, cells)
-        if len(tried[1]) > most:
-            fine = cells
-        else:
-            coarse, kept = cells, tried
-        if fine - coarse <= max(1, coarse // 20):
-            break
-    return kept
-
-
-def _clustered(vertices: np.ndarray, faces: np.ndarray, cells: int) -> tuple[np.ndarray, np.ndarray]:
-    """The mesh with one vertex in each cell of a grid of `cells` along its longest side, without degenerate faces."""
     low = vertices.min(0)
-    edge = max(float(np.ptp(vertices, axis=0).max()), 1e-9) / cells
+    longest = max(float(np.ptp(vertices, axis=0).max()), 1e-9)
+    cells, fewest = FIRST_CELLS, 1
+    for _ in range(TRIES):
+        cluster = _clusters(vertices, low, longest / cells)
+        left = len(_whole(cluster.astype(np.uint32)[faces]))
+        if CLOSE * most <= left <= most:
+            break
+        fewest = cells if left <= most else fewest
+        cells = max(fewest, int(cells * math.sqrt(AIM * most / max(left, 1))))
+    while left > most:
+        cells = max(1, int(0.9 * cells))
+        cluster = _clusters(vertices, low, longest / cells)
+        left = len(_whole(cluster.astype(np.uint32)[faces]))
+    return _merged(vertices, faces, cluster)
+
+
+def _clusters(vertices: np.ndarray, low: np.ndarray, edge: float) -> np.ndarray:
+    """(V,): the number of the cell of a grid in which each vertex is; `edge`: of a cell, in m."""
     x, y, z = ((vertices - low) / edge).astype(np.int64).T
-    _, cluster = np.unique((x * (cells + 1) + y) * (cells + 1) + z, return_inverse=True)
+    return np.unique((x << 40) | (y << 20) | z, return_inverse=True)[1]
+
+
+def _whole(corners: np.ndarray) -> np.ndarray:
+    """The faces (F, 3) with three different corners."""
+    a, b, c = corners.T
+    return corners[(a != b) & (b != c) & (a != c)]
+
+
+def _merged(vertices: np.ndarray, faces: np.ndarray, cluster: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The mesh with the mean of each cluster of vertices as its only vertex."""
     counts = np.bincount(cluster)
     means = np.stack([np.bincount(cluster, column) / counts for column in vertices.T], axis=1)
-    corners = cluster.astype(np.uint32)[faces]
-    a, b, c = corners.T
-    corners = corners[(a != b) & (b != c) & (a != c)]
+    corners = _whole(cluster.astype(np.uint32)[faces])
     _, first = np.unique(np.sort(corners, axis=1), axis=0, return_index=True)  # two sheets may become one
     used, corners = np.unique(corners[first], return_inverse=True)
     return means[used].astype(np.float32), corners.reshape(-1, 3).astype(np.uint32)
@@ -148,7 +158,9 @@ def glb_of(mesh: Mesh) -> bytes:
     text = json.dumps(_description(arrays, bool(colours[:, 3].min() < 1.0))).encode()
     text += b" " * (-len(text) % 4)
     header = struct.pack("<4sII", b"glTF", 2, 28 + len(text) + len(binary))
-    return b"".join([header, struct.pack("<I4s", len(text), b"JSON"), text, struct.pack("<I4s", len(binary), b"BIN\0"), binary])
+    return b"".join(
+        [header, struct.pack("<I4s", len(text), b"JSON"), text, struct.pack("<I4s", len(binary), b"BIN\0"), binary]
+    )
 
 
 def _description(arrays: dict[str, np.ndarray], translucent: bool) -> dict[str, object]:
