@@ -1,7 +1,7 @@
 """What stands around the robots: the floor with their shadows, and the lights. The sky is the page's own background.
 
-The floor is only lines and shadows, which fade out around the origin, where the robots are. So it looks right on a light
-and on a dark page, and has no edge at the horizon. Lights do not move with the robots.
+The floor is only lines and shadows, which fade out around the origin, where the robots are. So it looks right on a
+light and on a dark page, and has no edge at the horizon. Lights do not move with the robots.
 """
 
 from __future__ import annotations
