@@ -39,7 +39,7 @@ def kinds_of(model: mujoco.MjModel) -> list[Kind]:
     apart = {mesh for mesh, kinds in held.items() if mesh is not None and kinds > 1}
     rest = []
     alone: dict[tuple, list[int]] = {}
-    for geoms, members in bodies:
+    for _, members in bodies:
         for body in members:
             own = visible_geoms(model, body)
             rest.append((body, [geom for geom in own if _large_mesh(model, geom) not in apart]))
