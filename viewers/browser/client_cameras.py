@@ -20,6 +20,7 @@ from livegym.viewers.framing import FOV
 from livegym.viewers.view import View, aim, follows_at_first
 from livegym.web.viser_seam import scale_for
 
+CLOSER = 0.8  # of the distance at which one environment is in sight wherever its joints may go: it rarely goes there
 GLIDE = 0.15  # s, time constant of the movement to another place
 STILL = 1e-4  # m
 
@@ -97,7 +98,8 @@ class ClientCamera:
         forward = np.array(
             [math.cos(elevation) * math.cos(azimuth), math.cos(elevation) * math.sin(azimuth), math.sin(elevation)]
         )
+        distance = put.distance * (1.0 if view.show_all else CLOSER)
         with self.client.atomic():
             self.client.camera.fov = math.radians(FOV)
-            self.client.camera.position = middle - put.distance * forward
+            self.client.camera.position = middle - distance * forward
             self.client.camera.look_at = middle
