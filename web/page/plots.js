@@ -83,11 +83,12 @@ export function ticks(low, high) {
 
 // As many digits as distinguish values that are one step apart; `size` is the largest value of the axis.
 function tickLabel(value, step, size) {
+  if (value === 0) return "0";
   const order = (number) => Math.floor(Math.log10(number) + 1e-9);
   const [unit, letter] = UNITS.find(([least]) => size >= 10 * least) ?? [1, ""];
   const digits = Math.max(0, -order(step / unit));
   if (digits <= MOST_DIGITS) return `${+(value / unit).toFixed(digits)}${letter}`;
-  return value === 0 ? "0" : value.toExponential(Math.max(0, order(Math.abs(value)) - order(step)));
+  return value.toExponential(Math.max(0, order(Math.abs(value)) - order(step)));
 }
 
 /**
