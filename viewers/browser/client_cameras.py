@@ -20,7 +20,6 @@ from livegym.viewers.framing import FOV
 from livegym.viewers.view import View, aim, follows_at_first
 from livegym.web.viser_seam import scale_for
 
-CLOSER = 0.8  # of the distance at which one environment is in sight wherever its joints may go: it rarely goes there
 GLIDE = 0.15  # s, time constant of the movement to another place
 STILL = 1e-4  # m
 
@@ -89,17 +88,17 @@ class ClientCamera:
 
     def _put_camera(self, env_id: int) -> None:
         scene = self.scene
-        view = View(show_all=self.view.show_all and not self.view.follow, preset=self.view.preset)
+        follow = self.view.follow
+        view = View(show_all=self.view.show_all and not follow, follow=follow, preset=self.view.preset)
         put = aim(view, scene.bounds, scene.offsets, self.client.camera.aspect)
         middle = put.lookat + (scene.offsets[0] if view.show_all else 0.0)
-        if follows_at_first(scene.model) and not (self.view.show_all or self.view.follow):  # it may have walked off
+        if follows_at_first(scene.model) and not (self.view.show_all or follow):  # it may have walked off
             middle = scene.positions[env_id, scene.tracked] - scene.offsets[env_id]
         azimuth, elevation = math.radians(put.azimuth), math.radians(put.elevation)
         forward = np.array(
             [math.cos(elevation) * math.cos(azimuth), math.cos(elevation) * math.sin(azimuth), math.sin(elevation)]
         )
-        distance = put.distance * (1.0 if view.show_all else CLOSER)
         with self.client.atomic():
             self.client.camera.fov = math.radians(FOV)
-            self.client.camera.position = middle - distance * forward
+            self.client.camera.position = middle - put.distance * forward
             self.client.camera.look_at = middle

@@ -86,17 +86,23 @@ def _placed(model: mujoco.MjModel, geom: int, most_faces: int, local: bool) -> M
 def _triangles(model: mujoco.MjModel, geom: int) -> tuple[np.ndarray, np.ndarray]:
     """Vertices (V, 3) float32 in the geom's frame, and faces (F, 3) uint32."""
     if model.geom_type[geom] != mujoco.mjtGeom.mjGEOM_MESH:
-        if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_CAPSULE:
-            radius, half = model.geom_size[geom, :2]
-            shape = trimesh.creation.capsule(2 * half, radius, count=CAPSULE)
-        else:
-            shape = create_primitive_mesh(model, geom)
+        shape = _shape(model, geom)
         return np.asarray(shape.vertices, np.float32), np.asarray(shape.faces, np.uint32)
     mesh = model.geom_dataid[geom]
     vertex, face = model.mesh_vertadr[mesh], model.mesh_faceadr[mesh]
     vertices = model.mesh_vert[vertex : vertex + model.mesh_vertnum[mesh]]
     faces = model.mesh_face[face : face + model.mesh_facenum[mesh]]
     return np.float32(vertices), np.uint32(faces)
+
+
+def _shape(model: mujoco.MjModel, geom: int) -> trimesh.Trimesh:
+    """A shape that is not a mesh; round ones as fine as smooth normals need."""
+    kind, size = model.geom_type[geom], model.geom_size[geom]
+    if kind == mujoco.mjtGeom.mjGEOM_CAPSULE:
+        return trimesh.creation.capsule(2 * size[1], size[0], count=CAPSULE)
+    if kind == mujoco.mjtGeom.mjGEOM_SPHERE:
+        return trimesh.creation.icosphere(3, size[0])
+    return create_primitive_mesh(model, geom)
 
 
 def thinned(vertices: np.ndarray, faces: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
