@@ -51,7 +51,7 @@ def test_version_age_level_return_and_success_are_seen_without_scrolling(page):
     shown = page.locator("#numbers dd").all_text_contents()
     assert (shown[0], shown[2]) == ("411", "1.00")
     (stage,) = boxes(page, "#stage")
-    assert all(0 <= box["left"] and box["right"] <= 390 for box in boxes(page, "#numbers dd"))
+    assert all(box["left"] >= 0 and box["right"] <= 390 for box in boxes(page, "#numbers dd"))
     assert all(box["bottom"] <= stage["top"] for box in boxes(page, "#numbers"))
     assert stage["bottom"] <= PHONE["height"]
     assert stage["bottom"] - stage["top"] >= PHONE["height"] / 2
