@@ -44,10 +44,15 @@ class Picture:
     ready: str  # a selector; there is something to see once it matches
 
 
+WATCHED = [
+    "watch=true",
+    "streamPort=0",
+    "streamFps=10",
+]  # few updates, because the browser draws without a graphics card
 SCENE = "body[data-phase=playing] #scene iframe"
 PICTURES = {
-    "page": Picture(["watch=true", "streamPort=0"], TRAINING, 100.0, (1360, 850), 1.0, SCENE),
-    "phone": Picture(["watch=true", "streamPort=0"], TRAINING, 100.0, (390, 844), 3.0, SCENE),
+    "page": Picture(WATCHED, TRAINING, 100.0, (1360, 850), 1.0, SCENE),
+    "phone": Picture(WATCHED, TRAINING, 100.0, (390, 844), 3.0, SCENE),
     "dashboard": Picture(
         ["config=continuous", "streamPort=0"],
         ["task=Territory", "playSpeed=0", "online.training_interval=0"],
