@@ -1,11 +1,11 @@
 """Draws the documents' pictures of the pages, from programs that are really running.
 
-    python -m tools.page_pictures page docs/images/page.png              # a training and its page, on a desktop
+    python -m tools.page_pictures page docs/images/page.png              # a training run and its page
     python -m tools.page_pictures phone docs/images/phone.png            # the same on a phone
     python -m tools.page_pictures dashboard docs/images/dashboard.png    # continuous training
 
 Each starts the program in an empty directory, lets it run for a while, opens its page in Chromium, and ends it. The
-browser is opened late, because without a graphics card it takes the processor time of the training. More arguments
+browser is opened late, because without a graphics card it takes the processor time of the training run. More arguments
 replace the program's own: `python -m tools.page_pictures page ant.png --seconds 20 task=Ant`.
 """
 
@@ -34,7 +34,7 @@ STARTING_S, LOADING_S, ENDING_S = 120.0, 8.0, 30.0
 
 @dataclass(frozen=True)
 class Picture:
-    """What runs, how long it runs before the page is opened, and the screen on which the page is shown."""
+    """A program, how long it runs before its page is opened, and the screen on which the page is shown."""
 
     fixed: list[str]  # arguments that are always given
     default: list[str]  # arguments if there are no others

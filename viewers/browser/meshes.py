@@ -204,7 +204,7 @@ def _description(arrays: dict[str, np.ndarray], translucent: bool) -> dict[str, 
 
 
 def _creased(vertices: np.ndarray, faces: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Normals that are smooth but for edges of more than CREASE_DEG, where a vertex is needed once for each side.
+    """Normals that are smooth except at edges of more than CREASE_DEG, where a vertex is needed once for each side.
 
     Returns the vertex of each new vertex (W,), its normal (W, 3) int8, and the faces (F, 3) of new vertices.
     """

@@ -81,13 +81,13 @@ class Scene:
 
     def show(self, qpos: np.ndarray) -> None:
         """Sends the poses of bodies that have moved. qpos: (N, nq)."""
-        model, data, bodies = self.model, self._data, slice(self.model.nbody)
+        model, data = self.model, self._data
         turn = np.zeros(4)
         for env_id in range(self.num_envs):
             data.qpos[:] = qpos[env_id]
             mujoco.mj_kinematics(model, data)
             self.positions[env_id] = data.xpos + self.offsets[env_id]
-            self._poses[env_id, bodies] = self._rounded(self.positions[env_id], data.xquat)
+            self._poses[env_id, : model.nbody] = self._rounded(self.positions[env_id], data.xquat)
             for geom in self._geoms:
                 mujoco.mju_mat2Quat(turn, data.geom_xmat[geom])
                 place = data.geom_xpos[geom] + self.offsets[env_id]

@@ -1,4 +1,4 @@
-"""What stands around the robots: the floor with their shadows, and the lights. The sky is the page's own background.
+"""The surroundings of the robots: the floor with their shadows, and the lights. The sky is the page's own background.
 
 The floor is only lines and shadows, which fade out around the origin, where the robots are. So it looks right on a
 light and on a dark page, and has no edge at the horizon. Lights do not move with the robots.
