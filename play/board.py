@@ -166,6 +166,7 @@ class BoardWriter(Listener):
             "phase": "playing",
             "now": round(time.time(), 2),
             "task": env.config.name,
+            "level": env.curriculum.level if env.config.curriculum is not None else None,
             "num_envs": env.num_envs,
             "control_dt": env.sim.control_dt,
             "paused": controls.paused,

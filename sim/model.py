@@ -15,6 +15,7 @@ Two things here are not obvious, and each has a test:
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -79,28 +80,44 @@ class MjcfModel:
     def __init__(self, path: Path, physics: Any, decimation: int, parts: Mapping[str, Path] | None = None) -> None:
         silence_mujoco()
         self.path = path  # for error messages
-        self.spec = load_spec(path)
+        spec = load_spec(path)
         for frame, part in (parts or {}).items():
-            attach(self.spec, frame, load_spec(part))
+            attach(spec, frame, load_spec(part))
             self.path = Path(f"{self.path} with {part}")
-        self.control_dt = self.spec.option.timestep * decimation  # s
+        self.control_dt = spec.option.timestep * decimation  # s
         self.decimation = decimation * physics.substeps
-        apply_physics(self.spec, physics)
-        self.model = compile_spec(self.spec, self.path)
+        apply_physics(spec, physics)
+        self.model = compile_spec(spec, self.path)
+        self._spec: mujoco.MjSpec | None = spec  # until it is built: it keeps another copy of all meshes
+        self._xml = ""
         self.stage = STAGE_NONE
         self.acceleration_sensors: frozenset[str] = frozenset()  # the needed sensors that are force-like
 
     def build(self, needs: Needs) -> mujoco.MjModel:
-        """Compile again with the sensors that `needs` requires; ids of bodies, joints and sites stay."""
+        """Compile again with the sensors that `needs` requires; ids of bodies, joints and sites stay.
+
+        Raises RuntimeError if it is built already.
+        """
+        spec = self._spec
+        if spec is None:
+            raise RuntimeError(f"model {self.path}: it is built already")
         for contact in needs.contacts:
-            add_contact_sensor(self.spec, contact)
+            add_contact_sensor(spec, contact)
         if "cfrc_ext" in needs.fields:
-            add_acceleration_sensor(self.spec)
-        self.model = compile_spec(self.spec, self.path)
+            add_acceleration_sensor(spec)
+        self.model = compile_spec(spec, self.path)
+        self._xml = _written(spec)
+        del spec
+        self._spec = None
+        forget_meshes()
         self.stage = forward_stage(self.model, needs)
         late = (name for name in needs.sensors if sensor_stage(self.model, name) == STAGE_ACC)
         self.acceleration_sensors = frozenset(late)
         return self.model
+
+    def xml(self) -> str:
+        """The model as MJCF."""
+        return self._xml if self._spec is None else _written(self._spec)
 
     def names(self, kind: str) -> list[str]:
         """Names of all objects of a kind ("body", "joint", "site", ...) in order of their ids; '' is unnamed."""
@@ -165,6 +182,30 @@ def compile_spec(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
             return spec.compile()
     except ValueError as error:
         raise UserError(f"model {path}: MuJoCo cannot compile it: {error}") from error
+
+
+def compiled(model_xml: str) -> mujoco.MjModel:
+    """The model of an MJCF text, which leaves nothing else in memory. Raises ValueError for an invalid one.
+
+    `MjModel.from_xml_string` keeps the last text with all its meshes, and twice: for `mj_saveLastXML`, and in a cache.
+    """
+    with quietly_attached():
+        model = mujoco.MjSpec.from_string(model_xml).compile()
+    forget_meshes()
+    return model
+
+
+def forget_meshes() -> None:
+    """Give back the memory in which MuJoCo compiled meshes: several times that of the compiled model."""
+    mujoco.mj_clearCache(mujoco.mj_getCache())
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc, which otherwise keeps freed memory
+    if trim is not None:
+        trim(0)
+
+
+def _written(spec: mujoco.MjSpec) -> str:
+    with quietly_attached():
+        return spec.to_xml()
 
 
 def apply_physics(spec: mujoco.MjSpec, physics: Any) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from livegym.sim.base import Simulator
-from livegym.sim.model import MjcfModel, quietly_attached
+from livegym.sim.model import MjcfModel
 
 
 class Named(Simulator):
@@ -55,5 +55,4 @@ class Named(Simulator):
         return torch.from_numpy(self.world.model.actuator_ctrlrange.astype(np.float32))
 
     def model_xml(self) -> str:
-        with quietly_attached():
-            return self.world.spec.to_xml()
+        return self.world.xml()

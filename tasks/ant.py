@@ -48,6 +48,7 @@ class Ant(Task):
 
     Params = AntParams
     params: AntParams
+    own_look = False
 
     @property
     def action_spec(self) -> Box:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from livegym.sim.base import Simulator
 from livegym.tasks.env_state import put_rows, rows_of
+from livegym.tasks.skin import Part
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ class Task(ABC):
     own_dynamics: ClassVar[bool] = False  # True: no model and no bodies (sim=none), `update` advances the world
     success_reason: ClassVar[str | None] = None  # the termination reason that means success, if there is one
     bound_params: ClassVar[tuple[str, ...]] = ()  # parameters that only `bind` reads: a curriculum cannot change them
+    own_look: ClassVar[bool] = True  # viewers keep the model's lights, sky, floor and cameras; False: livegym's instead
     params: Any
 
     def __init__(self, params: Any) -> None:
@@ -143,6 +145,10 @@ class Task(ABC):
     def parts(self) -> dict[str, Path]:
         """Frames of the model -> MJCF files that are attached there, under their own names."""
         return {}
+
+    def skin(self) -> tuple[Part, ...]:
+        """Parts that viewers draw in place of the collision shapes of some bodies."""
+        return ()
 
     @abstractmethod
     def bind(self, sim: Simulator) -> None:

@@ -41,6 +41,7 @@ class Cartpole(Task):
 
     Params = CartpoleParams
     params: CartpoleParams
+    own_look = False
 
     @property
     def action_spec(self) -> Box:

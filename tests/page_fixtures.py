@@ -217,9 +217,9 @@ def open_page(browser):
         context.close()
 
 
-def new_page(browser):
-    """An empty page with cookies of its own."""
-    page = browser.new_context(viewport=SIZE, color_scheme="light").new_page()
+def new_page(browser, context=None):
+    """An empty page with cookies of its own, on a small desktop unless another context is given."""
+    page = (context or browser.new_context(viewport=SIZE, color_scheme="light")).new_page()
     page.set_default_timeout(1000 * PATIENCE_S)  # ms
     page.console_errors = []
     page.on("console", lambda m: page.console_errors.append(m.text) if m.type == "error" else None)

@@ -44,7 +44,7 @@ FOLLOWED = {
 
 ELSEWHERE = {
     "while true; do rsync -a server:livegym/runs/ ./runs/; sleep 30; done &": "test_follow_cli.py, between two folders",
-    "MUJOCO_GL=egl python -m livegym.viewers.strip docs/policies/BlindGrasping.pth docs/images/grasp.png --seed 3":
+    "MUJOCO_GL=egl python -m livegym.viewers.strip docs/policies/BlindGrasping.pth docs/images/grasp.png":
         "test_strip.py",
     "python -m livegym.viewers.strip docs/policies/BlindGrasping.pth grasp.png": "test_strip.py",
     "ssh -L 58080:localhost:58080 you@server": "it needs another machine",
@@ -60,8 +60,15 @@ ELSEWHERE = {
     "pip install path/to/livegym": "tests/installed.py installs livegym's wheel for the tests of projects",
     "pip install -e path/to/slider": "test_outside_project.py installs such a project",
     "pip install -e .": "test_outside_project.py installs such a project",
+    "python -m livegym.viewers.strip docs/policies/BlindGrasping.pth docs/images/grasp.png": "test_strip.py",
+    "python -m tools.pictures window docs/images/window.png": "test_pictures.py",
+    "python -m tools.pictures learning docs/images/learning.webp v1.pth v99.pth docs/policies/BlindGrasping.pth":
+        "test_pictures.py",
     "python -m tools.tasks_page": "test_docs.py compares what it would write",
     "python -m tools.architecture_picture": "test_docs.py compares what it would write",
+    "python -m tools.page_pictures page docs/images/page.png": "test_page_phone.py draws a smaller one",
+    "python -m tools.page_pictures phone docs/images/phone.png": "test_page_phone.py draws a smaller one",
+    "python -m tools.page_pictures dashboard docs/images/dashboard.png": "test_page_phone.py draws a smaller one",
     "rsync -a": "test_follow_cli.py",
     "rsync --inplace": "test_follow_cli.py",
     "python -m pytest": "test_outside_project.py runs a project's own tests",

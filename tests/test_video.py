@@ -127,7 +127,7 @@ def test_cameras(painter):
 )
 def test_the_default_camera(bodies, kind):
     model = mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{bodies}</worldbody></mujoco>")
-    assert default_camera(model).type == kind
+    assert default_camera(model, aspect=4 / 3).type == kind
 
 
 def test_a_robot_that_walked_away_is_still_in_the_picture():

@@ -14,10 +14,11 @@ from livegym.play import control_requests as ask_for
 from livegym.play.board import Board
 from livegym.play.control_requests import CONTROLS
 from livegym.play.controls import ControlRequest, Controls
+from livegym.viewers.framing import bounds_of, grid_offsets
 from livegym.viewers.key_bindings import KEYS, WindowState, help_text, press, take_back
 from livegym.viewers.neighbours import NeighbourEnvs
 from livegym.viewers.status import age, marks, status
-from livegym.viewers.view import PRESETS, View, aim, bounds_of, cell_of, follows_at_first, grid_offsets, tracked_body
+from livegym.viewers.view import PRESETS, View, aim, follows_at_first, tracked_body
 
 
 def model_of(body: str) -> mujoco.MjModel:
@@ -30,47 +31,6 @@ SLIDER = f'<body name="sled" pos="0 0 5"><joint type="slide" axis="1 0 0" limite
 FLYER = f'<body name="still"/><body name="robot"><freejoint/>{BOX}</body>'
 
 
-def test_bounds_leave_out_endless_planes():
-    bounds = bounds_of(model_of(PLANE + f'<body pos="1 0 0">{BOX}</body>'))
-    assert np.allclose(bounds.center, [1, 0, 0])
-    assert np.allclose(bounds.size, [2, 4, 6])
-    assert bounds.radius == pytest.approx(np.sqrt(4 + 16 + 36) / 2)
-
-
-def test_bounds_of_nothing_but_a_plane_are_the_models_own():
-    model = model_of(PLANE)
-    assert np.allclose(bounds_of(model).size, model.stat.extent)
-
-
-def test_bounds_reach_most_of_the_way_to_the_limits_of_joints():
-    bounds = bounds_of(model_of(SLIDER))
-    assert np.allclose(bounds.center, [1.5, 0, 5])  # x from -3 - 1 to 6 + 1
-    assert np.allclose(bounds.size, [11, 4, 6])
-
-
-def test_long_rails_lie_close_to_each_other():
-    rail = model_of('<geom type="box" size="4 0.1 0.1"/>')
-    assert np.allclose(cell_of(rail), [12, 2])
-    offsets = grid_offsets(4, cell_of(rail))
-    assert np.allclose(offsets[:, 0], 0)
-    assert np.allclose(offsets[:, 1], [-3, -1, 1, 3])
-
-
-@pytest.mark.parametrize(("num_envs", "rows"), [(1, 1), (2, 2), (4, 2), (5, 3), (64, 8)])
-def test_a_grid_is_about_square_and_around_the_origin(num_envs, rows):
-    offsets = grid_offsets(num_envs, 3.0)
-    assert offsets.shape == (num_envs, 3)
-    assert len(np.unique(offsets[:, 1])) == rows
-    assert len(np.unique(offsets, axis=0)) == num_envs
-    assert np.allclose(offsets.max(0), -offsets.min(0))
-    assert num_envs == 1 or np.isclose(np.linalg.norm(offsets[1] - offsets[0]), 3.0)
-
-
-def test_a_grid_of_nothing_is_refused():
-    with pytest.raises(ValueError, match="num_envs=0: at least 1"):
-        grid_offsets(0, 1.0)
-
-
 @pytest.mark.parametrize(("body", "tracked", "follows"), [(SLIDER, 1, False), (FLYER, 2, True), (BOX, 0, False)])
 def test_a_camera_follows_a_free_robot(body, tracked, follows):
     model = model_of(body)
@@ -80,13 +40,22 @@ def test_a_camera_follows_a_free_robot(body, tracked, follows):
 
 def test_a_camera_shows_one_environment_or_the_grid_around_it():
     bounds, offsets = bounds_of(model_of(BOX)), grid_offsets(4, 10.0)
-    one = aim(View(show_all=False, env_id=3, preset="front"), bounds, offsets)
-    assert (one.azimuth, one.elevation) == (PRESETS["front"].azimuth, PRESETS["front"].elevation)
-    assert np.allclose(one.lookat, 0)
-    grid = aim(View(env_id=3), bounds, offsets)
-    assert np.allclose(grid.lookat, [-5, -5, 0])  # the chosen one stands at the origin, in a corner
+    one = aim(View(show_all=False, env_id=3, preset="top"), bounds, offsets, aspect=1.5)
+    assert (one.azimuth, one.elevation) == (PRESETS["top"].azimuth, PRESETS["top"].elevation)
+    assert np.allclose(one.lookat, 0, atol=0.1)
+    grid = aim(View(env_id=3, preset="top"), bounds, offsets, aspect=1.5)
+    assert np.allclose(grid.lookat, [-5, -5, 0], atol=0.3)  # the chosen one stands at the origin, in a corner
     assert grid.distance > one.distance
-    assert np.allclose(aim(View(env_id=7), bounds, offsets).lookat, grid.lookat)  # the same place of the next block
+    again = aim(View(env_id=7, preset="top"), bounds, offsets, aspect=1.5)
+    assert np.allclose(again.lookat, grid.lookat)  # the same place of the next block
+
+
+def test_a_camera_that_follows_has_everything_in_sight_around_the_chosen_one():
+    bounds, offsets = bounds_of(model_of(BOX)), grid_offsets(2, 10.0)
+    still = aim(View(preset="front"), bounds, offsets, aspect=1.0)
+    following = aim(View(preset="front", follow=True), bounds, offsets, aspect=1.0)
+    assert np.allclose(following.lookat, bounds.center, atol=0.05)
+    assert following.distance > 1.5 * still.distance
 
 
 def test_others_stand_beside_the_chosen_one_without_their_planes():

@@ -39,13 +39,17 @@ from livegym.play.play import Listener, Player
 from livegym.play.world import World
 from livegym.rundir.run import Run
 from livegym.sim.base import Simulator
-from livegym.tasks.env import Step
+from livegym.sim.model import compiled
+from livegym.tasks.env import Env, Step
 from livegym.utils.attempt import attempt
 from livegym.viewers.display import check_display
+from livegym.viewers.framing import bounds_of, grid_offsets
 from livegym.viewers.key_bindings import WindowState, press, take_back, with_modifier
+from livegym.viewers.look import drawn_xml
 from livegym.viewers.neighbours import NeighbourEnvs
+from livegym.viewers.offscreen import put_camera
 from livegym.viewers.overlay import OverlayText
-from livegym.viewers.view import Aim, View, aim, bounds_of, cell_of, follows_at_first, grid_offsets, tracked_body
+from livegym.viewers.view import View, aim, follows_at_first, tracked_body
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +57,7 @@ FRAME = 1 / 60  # s between two frames, at least
 PATIENCE = 0.1  # s to wait for a new state before the texts and the camera are updated without one
 CLOSING = 3.0  # s that a window may take to close
 SHADOW_MAP = 2048  # pixels along a side, at most; MuJoCo's default of 4096 is slow if a CPU draws
+ASPECT = 4 / 3  # width divided by height of a window that has not been drawn yet
 SHOWN = 64  # environments in one picture, at most: a block of them with the chosen one in it
 
 
@@ -73,7 +78,7 @@ class Window(Viewer):
     def begin(self, world: World, run: Run) -> Listener:
         """Opens a window for these environments; closes the previous one."""
         self.close()
-        self._show = WindowThread(self._controls, self._board, world.env.sim)
+        self._show = WindowThread(self._controls, self._board, world.env)
         return self._show
 
     def close(self) -> None:
@@ -96,14 +101,16 @@ class State:
 class WindowThread(Listener):
     """A window for one model, and the thread that feeds it."""
 
-    def __init__(self, controls: Controls, board: Board, sim: Simulator) -> None:
+    def __init__(self, controls: Controls, board: Board, env: Env) -> None:
         self.gone = False
-        self._model = mujoco.MjModel.from_xml_string(sim.model_xml())
+        self._model = compiled(drawn_xml(env))
         self._model.vis.quality.shadowsize = min(SHADOW_MAP, self._model.vis.quality.shadowsize)
         self._data = mujoco.MjData(self._model)
         self._bounds = bounds_of(self._model)
-        self._others = NeighbourEnvs(self._model, grid_offsets(min(SHOWN, sim.num_envs), cell_of(self._model)))
-        self._window_state = WindowState(controls, board, View(follow=follows_at_first(self._model)), sim.num_envs)
+        offsets = grid_offsets(min(SHOWN, env.num_envs), self._bounds.spacing)
+        self._model.vis.map.shadowclip *= 1 + 2 * np.linalg.norm(offsets, axis=1).max() / self._bounds.radius
+        self._others = NeighbourEnvs(self._model, offsets)
+        self._window_state = WindowState(controls, board, View(follow=follows_at_first(self._model)), env.num_envs)
         self._overlay_text = OverlayText()
         self._at = 0  # the chosen environment of the last frame
         self._state: State | None = None
@@ -200,8 +207,9 @@ class WindowThread(Listener):
                 handle.cam.lookat[:] -= moved  # the grid has moved, so the camera moves with it
             else:
                 window_state.aimed = True
-                where = aim(replace(window_state.view, env_id=chosen), self._bounds, self._others.offsets)
-                _put(handle.cam, where, tracked_body(self._model) if window_state.view.follow else -1)
+                view = replace(window_state.view, env_id=chosen)
+                where = aim(view, self._bounds, self._others.offsets, _aspect(handle))
+                put_camera(handle.cam, where, tracked_body(self._model) if window_state.view.follow else -1)
 
     def _push(self, pull: mujoco.MjvPerturb, env_id: int) -> None:
         """Requests the mouse's pull, which `sync` has just turned into a force, for the next frames."""
@@ -231,16 +239,14 @@ def _state_of(sim: Simulator, view: View) -> State:
     return State(ids, _copy(sim.qpos[ids]), _copy(sim.qvel[chosen]), _copy(sim.ctrl[chosen]))
 
 
+def _aspect(handle: mujoco.viewer.Handle) -> float:
+    """Width divided by height of the window's picture."""
+    view = handle.viewport
+    return view.width / view.height if view is not None and view.height else ASPECT
+
+
 def _copy(values: torch.Tensor) -> np.ndarray:
     return values.double().cpu().numpy()
-
-
-def _put(camera: mujoco.MjvCamera, where: Aim, followed: int) -> None:
-    """Moves a camera to `where`; from then on it follows the body `followed`, unless that is -1."""
-    camera.lookat[:], camera.distance = where.lookat, where.distance
-    camera.azimuth, camera.elevation = where.azimuth, where.elevation
-    camera.type = mujoco.mjtCamera.mjCAMERA_FREE if followed < 0 else mujoco.mjtCamera.mjCAMERA_TRACKING
-    camera.trackbodyid = followed
 
 
 class _LaunchersExit:

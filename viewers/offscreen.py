@@ -1,13 +1,13 @@
 """Draws environments without a window.
 
-    with Painter(sim.model_xml(), height=480, width=640) as painter:
+    with Painter(drawn_xml(env), height=480, width=640) as painter:
         picture = painter.draw(sim.qpos[:4].numpy())     # (480, 640, 3) uint8: four environments side by side
 
 Several environments share one picture as tiles, each with a camera of its own. So robots that walk off in different
 directions all stay in sight, and each keeps its own floor and rails.
 
 A picture depends only on `qpos` and the nominal model: a randomised size or colour of one environment is not visible.
-Shadows are coarser than MuJoCo's default, which halves the time of a picture if a CPU draws it.
+Shadows are coarser than MuJoCo's default, which saves time if a CPU draws them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from typing import TypeAlias
 import mujoco
 import numpy as np
 
+from livegym.sim.model import compiled
 from livegym.utils.errors import UserError, not_one_of
+from livegym.viewers.framing import Aim, bounds_of
 from livegym.viewers.gl import make_context
-from livegym.viewers.view import follows_at_first, tracked_body
+from livegym.viewers.view import View, aim, follows_at_first, tracked_body
 
-SHADOW_MAP = 1024  # pixels along a side, at most; MuJoCo's default of 4096 takes most of the time of a picture
+SHADOW_MAP = 2048  # pixels along a side, at most; MuJoCo's default of 4096 takes most of the time of a picture
 MAX_GEOMS = 10_000  # of one environment
-TRACKING_MARGIN = 1.6  # distance of a tracking camera, relative to the one at which the body just fills the picture
 
 Camera: TypeAlias = mujoco.MjvCamera | str | None
 """A camera, the name of a camera of the model, or None for `default_camera`."""
@@ -42,14 +43,14 @@ class Painter:
         """
         if height < 1 or width < 1:
             raise ValueError(f"a picture cannot have {width} x {height} pixels; give at least 1 x 1")
-        self.model = mujoco.MjModel.from_xml_string(model_xml)
+        self.model = compiled(model_xml)
         self.model.vis.global_.offheight, self.model.vis.global_.offwidth = height, width
         self.model.vis.quality.shadowsize = min(SHADOW_MAP, self.model.vis.quality.shadowsize)
         self._data = mujoco.MjData(self.model)
         self._scene = mujoco.MjvScene(self.model, MAX_GEOMS)
         self._option = mujoco.MjvOption()
         self._option.sitegroup[:] = 0  # sites mark positions of sensors; they are not objects
-        self._default = default_camera(self.model)
+        self._default: mujoco.MjvCamera | None = None  # made with the first picture, which tells the shape of its tiles
         self._size = height, width
         self._thread = threading.get_ident()
         self._gl = make_context(width, height)
@@ -77,11 +78,13 @@ class Painter:
             raise ValueError(
                 f"qpos has shape {np.shape(qpos)}; the model needs ({self.model.nq},) or (envs, {self.model.nq})"
             )
-        context, view_camera = self._current(), self._camera(camera)
+        context = self._current()
+        parts = tiles(len(rows), *self._size)
+        view_camera = self._camera(camera, parts[0].width / parts[0].height)
         whole = mujoco.MjrRect(0, 0, self._size[1], self._size[0])
         mujoco.mjr_rectangle(whole, 0, 0, 0, 1)
         self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = len(rows) == 1  # tiles would show each other's shadows
-        for row, tile in zip(rows, tiles(len(rows), *self._size), strict=True):
+        for row, tile in zip(rows, parts, strict=True):
             self._set_pose(row)
             mujoco.mjv_updateScene(
                 self.model, self._data, self._option, None, view_camera, mujoco.mjtCatBit.mjCAT_ALL, self._scene
@@ -105,9 +108,12 @@ class Painter:
         self._gl.make_current()  # another Painter of this thread may have made its own current
         return self._context
 
-    def _camera(self, camera: Camera) -> mujoco.MjvCamera:
+    def _camera(self, camera: Camera, aspect: float) -> mujoco.MjvCamera:
+        if camera is None:
+            self._default = self._default or default_camera(self.model, aspect)
+            return self._default
         if not isinstance(camera, str):
-            return self._default if camera is None else camera
+            return camera
         names = [self.model.camera(index).name for index in range(self.model.ncam)]
         if camera not in names:
             raise not_one_of("camera", camera, names)
@@ -127,37 +133,39 @@ class Painter:
         self.close()
 
 
-def default_camera(model: mujoco.MjModel) -> mujoco.MjvCamera:
+def default_camera(model: mujoco.MjModel, aspect: float) -> mujoco.MjvCamera:
     """The model's first camera that is fixed in the world or follows a body from outside.
 
-    If the model has none: a camera that follows the only moving body if that body is free; otherwise
-    a camera that sees the whole model.
+    If the model has none: one that frames what moves in a picture whose width is `aspect` times its height, and that
+    follows the only moving body if that is free.
     """
     onlookers = (model.cam_bodyid == 0) | (model.cam_mode != mujoco.mjtCamLight.mjCAMLIGHT_FIXED)
     if onlookers.any():
         return _model_camera(int(onlookers.argmax()))
+    follow = follows_at_first(model)
+    where = aim(View(show_all=False, follow=follow), bounds_of(model), np.zeros((1, 3)), aspect)
+    return camera_at(where, tracked_body(model) if follow else -1)
+
+
+def camera_at(where: Aim, followed: int = -1) -> mujoco.MjvCamera:
+    """A camera at `where`, which follows the body `followed`, unless that is -1."""
     camera = mujoco.MjvCamera()
-    mujoco.mjv_defaultFreeCamera(model, camera)
-    if follows_at_first(model):
-        camera.type, camera.trackbodyid = mujoco.mjtCamera.mjCAMERA_TRACKING, tracked_body(model)
-        half_view = math.tan(math.radians(model.vis.global_.fovy) / 2)
-        camera.distance = TRACKING_MARGIN * _radius(model, camera.trackbodyid) / half_view
+    put_camera(camera, where, followed)
     return camera
+
+
+def put_camera(camera: mujoco.MjvCamera, where: Aim, followed: int) -> None:
+    """Moves a camera to `where`; from then on it follows the body `followed`, unless that is -1."""
+    camera.lookat[:], camera.distance = where.lookat, where.distance
+    camera.azimuth, camera.elevation = where.azimuth, where.elevation
+    camera.type = mujoco.mjtCamera.mjCAMERA_FREE if followed < 0 else mujoco.mjtCamera.mjCAMERA_TRACKING
+    camera.trackbodyid = followed
 
 
 def _model_camera(index: int) -> mujoco.MjvCamera:
     camera = mujoco.MjvCamera()
     camera.type, camera.fixedcamid = mujoco.mjtCamera.mjCAMERA_FIXED, index
     return camera
-
-
-def _radius(model: mujoco.MjModel, root: int) -> float:
-    """How far, in m, a free body and its descendants reach from its origin in the model's default configuration."""
-    data = mujoco.MjData(model)
-    mujoco.mj_kinematics(model, data)
-    own = model.body_rootid[model.geom_bodyid] == root
-    reach = np.linalg.norm(data.geom_xpos[own] - data.xpos[root], axis=1) + model.geom_rbound[own]
-    return float(reach.max(initial=model.stat.meansize))
 
 
 def tiles(count: int, height: int, width: int) -> list[mujoco.MjrRect]:

@@ -23,9 +23,9 @@ from livegym.play.play import Actor, Listener, Player
 from livegym.play.world import World
 from livegym.rundir.run import Run
 from livegym.schema.watching import VideoKeys
-from livegym.sim.base import Simulator
-from livegym.tasks.env import Step
+from livegym.tasks.env import Env, Step
 from livegym.utils.errors import UserError
+from livegym.viewers.look import drawn_xml
 from livegym.viewers.video import VideoWriter, check_video
 
 SHORT = 5.0  # s, length of a clip of a training run if videoSeconds is not given
@@ -66,7 +66,7 @@ class ClipRecorder(Viewer):
         """Records these environments from now on."""
         self.close()
         kind = SampledReel if self._keys.videoEvery and not self._watched else Reel
-        self._reel = kind(self._keys, self._controls, self._watched, self._names, world.env.sim, run.videos)
+        self._reel = kind(self._keys, self._controls, self._watched, self._names, world.env, run.videos)
         return self._reel
 
     def close(self) -> None:
@@ -86,7 +86,7 @@ class Reel(Listener):
         controls: Controls,
         watched: bool,
         names: Iterator[int],
-        sim: Simulator,
+        env: Env,
         folder: Path,
     ) -> None:
         """`names`: the numbers of clips; `folder`: where they go, unless videoDir is given; see `ClipRecorder`."""
@@ -96,9 +96,9 @@ class Reel(Listener):
         self._folder = folder if keys.videoDir is None else Path(keys.videoDir)
         self._by_hand = watched and not keys.videoRecord
         self._shown = slice(None) if keys.videoEnv is None else slice(keys.videoEnv, keys.videoEnv + 1)
-        self._longest = self._steps_of(sim.control_dt)
+        self._longest = self._steps_of(env.sim.control_dt)
         size = (keys.videoHeight, keys.videoWidth)
-        self._writer = VideoWriter(sim.model_xml(), sim.control_dt, size, block=not watched)
+        self._writer = VideoWriter(drawn_xml(env), env.sim.control_dt, size, block=not watched)
         self._clip: tuple[int, int] | None = None  # steps and episodes of the open clip
         self._first: Tensor | None = None  # the first state of the next clip, if known already
 

@@ -1,7 +1,7 @@
 """Records videos of environments in a thread beside the loop that steps them.
 
     check_video()                                        # before the run: checks for OpenGL and an encoder
-    with VideoWriter(sim.model_xml(), sim.control_dt) as video:
+    with VideoWriter(drawn_xml(env), env.sim.control_dt) as video:
         video.begin(run.path / "videos" / "episode.mp4")
         for _ in range(200):
             env.step(...)

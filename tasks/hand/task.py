@@ -9,6 +9,8 @@ from torch import Tensor
 from livegym.tasks.base import Box, Task
 from livegym.tasks.hand.asset import hand_model
 from livegym.tasks.hand.driven import BOUND, DrivenHand, HandParams
+from livegym.tasks.hand.skin import hand_skin
+from livegym.tasks.skin import Part
 
 
 class HandTask(Task):
@@ -16,6 +18,7 @@ class HandTask(Task):
 
     params: HandParams
     bound_params = BOUND
+    own_look = False
     hand: DrivenHand
 
     @property
@@ -26,6 +29,10 @@ class HandTask(Task):
     def parts(self) -> dict[str, Path]:
         """The built-in hand or your own."""
         return {"hand": hand_model(self.params.asset)}
+
+    def skin(self) -> tuple[Part, ...]:
+        """That of the built-in hand; your own hand looks as its file says."""
+        return hand_skin() if self.params.asset is None else ()
 
     def control(self, action: Tensor) -> Tensor:
         """Move the hand's targets by the policy's action."""

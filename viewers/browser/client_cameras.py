@@ -16,11 +16,10 @@ from livegym.viewers.browser.contacts import Contacts
 from livegym.viewers.browser.frames import Frame
 from livegym.viewers.browser.protocol import ViewSettings
 from livegym.viewers.browser.scene import ROOT, Scene
-from livegym.viewers.view import View, aim
+from livegym.viewers.framing import FOV
+from livegym.viewers.view import View, aim, follows_at_first
 from livegym.web.viser_seam import scale_for
 
-FIELD_OF_VIEW = math.radians(45.0)  # MuJoCo's default, for which the presets are made
-ALL, ONE = 0.85, 0.65  # fractions of the distance at which everything is in sight wherever it may move
 GLIDE = 0.15  # s, time constant of the movement to another place
 STILL = 1e-4  # m
 
@@ -82,24 +81,24 @@ class ClientCamera:
             return
         self._shown = only
         for kind in self.scene.kinds:
-            scales = np.ones((self.scene.num_envs, len(kind.bodies)), np.float32)
+            scales = np.ones((self.scene.num_envs, len(kind.frames)), np.float32)
             if only is not None:
                 scales[np.arange(self.scene.num_envs) != only] = 0.0
             scale_for(self.client, kind.handle.name, scales.ravel())
 
     def _put_camera(self, env_id: int) -> None:
         scene = self.scene
-        view = View(show_all=self.view.show_all and not self.view.follow, preset=self.view.preset)
-        put = aim(view, scene.bounds, scene.offsets)
-        middle, distance = scene.bounds.center, (ALL if view.show_all else ONE) * put.distance
-        if not (self.view.show_all or self.view.follow):  # the robot may have walked off
+        follow = self.view.follow
+        view = View(show_all=self.view.show_all and not follow, follow=follow, preset=self.view.preset)
+        put = aim(view, scene.bounds, scene.offsets, self.client.camera.aspect)
+        middle = put.lookat + (scene.offsets[0] if view.show_all else 0.0)
+        if follows_at_first(scene.model) and not (self.view.show_all or follow):  # it may have walked off
             middle = scene.positions[env_id, scene.tracked] - scene.offsets[env_id]
         azimuth, elevation = math.radians(put.azimuth), math.radians(put.elevation)
         forward = np.array(
             [math.cos(elevation) * math.cos(azimuth), math.cos(elevation) * math.sin(azimuth), math.sin(elevation)]
         )
-        narrow = max(1.0, 1.0 / max(self.client.camera.aspect, 0.2))  # the field of view is vertical
         with self.client.atomic():
-            self.client.camera.fov = FIELD_OF_VIEW
-            self.client.camera.position = middle - narrow * distance * forward
+            self.client.camera.fov = math.radians(FOV)
+            self.client.camera.position = middle - put.distance * forward
             self.client.camera.look_at = middle

@@ -9,10 +9,12 @@ import time
 import simplejpeg
 
 from livegym.play.world import World
+from livegym.tasks.env import Env
 from livegym.utils.attempt import attempt
 from livegym.utils.errors import UserError
 from livegym.viewers.browser.frames import LatestFrame
 from livegym.viewers.gl import choose_backend
+from livegym.viewers.look import drawn_xml
 from livegym.viewers.offscreen import Painter
 from livegym.web.mjpeg import Frames
 
@@ -30,7 +32,7 @@ class FrameEncoder:
         """size: (height, width) pixels. If there is no off-screen GL, `frames.unavailable` has the reason."""
         self.frames = Frames()
         self._slot, self._size = slot, size
-        self._model_xml = ""  # of the environments to draw
+        self._env: Env | None = None  # the environments to draw
         self._over = False
         try:
             choose_backend()
@@ -41,7 +43,7 @@ class FrameEncoder:
 
     def begin(self, world: World) -> None:
         """Draws the environments of `world` from now on."""
-        self._model_xml = world.env.sim.model_xml()
+        self._env = world.env
 
     def close(self) -> None:
         """Ends the thread."""
@@ -55,23 +57,23 @@ class FrameEncoder:
 
     def _run(self) -> None:
         while not self._over:
-            wanted = self.frames.wanted and self._model_xml
-            self._slot.want("pictures", bool(wanted))
+            wanted = self.frames.wanted and self._env is not None
+            self._slot.want("pictures", wanted)
             if not wanted:
                 time.sleep(IDLE)
                 continue
             try:
-                self._serve(self._model_xml)
+                self._serve(self._env)
             except UserError as error:
                 log.warning("no pictures at /stream: %s", error)
                 self.frames.give_up(str(error))
                 return
 
-    def _serve(self, model_xml: str) -> None:
-        """Draws one model until another one must be drawn or no client requests pictures."""
+    def _serve(self, env: Env) -> None:
+        """Draws environments until others must be drawn or no client requests pictures."""
         drawn = None
-        with Painter(model_xml, *self._size) as painter:
-            while self.frames.wanted and model_xml == self._model_xml and not self._over:
+        with Painter(drawn_xml(env), *self._size) as painter:
+            while self.frames.wanted and env is self._env and not self._over:
                 start = time.monotonic()
                 frame = self._slot.frame
                 if frame is not None and frame is not drawn and frame.qpos.shape[1] == painter.model.nq:

@@ -10,16 +10,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import mujoco
 import rich
 import viser
 
 from livegym.play.world import World
+from livegym.sim.model import compiled, forget_meshes
 from livegym.utils.attempt import attempt
 from livegym.viewers.browser.client_cameras import ClientCamera
 from livegym.viewers.browser.frames import Frame, LatestFrame
 from livegym.viewers.browser.protocol import ViewSettings
 from livegym.viewers.browser.scene import Scene
+from livegym.viewers.look import drawn_xml
 from livegym.viewers.view import View, follows_at_first
 from livegym.web.viser_seam import port_of
 
@@ -66,12 +67,13 @@ class SceneServer:
 
     def begin(self, world: World) -> None:
         """Shows the environments of `world`, in place of any others."""
-        model = mujoco.MjModel.from_xml_string(world.env.sim.model_xml())
+        model = compiled(drawn_xml(world.env))
         moving = [model.body(body).name for body in range(1, model.nbody) if model.body_weldid[body]]
         with self._lock:
             self.server.scene.reset()
             self.slot.clear()
             self._scene = Scene(self.server, model, min(world.env.num_envs, SHOWN))
+            forget_meshes()
             for client in self.server.get_clients().values():
                 self._open_camera(client)
             self.hello = {

@@ -11,7 +11,7 @@ const RETRY_MS = [500, 1000, 2000, 4000]; // waits between attempts; the last on
 const LOOK_MS = 500; // between two checks for silence of the server
 const GIVEN_UP_S = 10; // of silence, after which the page reconnects
 const TOKEN_ANSWER_MS = 3000;
-const WORDS = { open: "live", silent: "no data", closed: "reconnecting" };
+const LABELS = { open: "live", silent: "no data", closed: "reconnecting" };
 
 const clock = () => performance.now() / 1000;
 

@@ -9,6 +9,9 @@ const LEFT = 40;
 const RIGHT = 6;
 const TOP = 6;
 const BOTTOM = 16;
+const LEAST_STEPS = 3; // between the ticks of an axis
+const MOST_DIGITS = 4; // after the point of a tick's label
+const UNITS = [[1e9, "G"], [1e6, "M"], [1e3, "k"]]; // for labels of large numbers
 
 // Colours that people with red-green colour blindness can tell apart (Okabe and Ito 2008), readable on light and dark.
 const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c00", "#8a63d2"];
@@ -50,14 +53,42 @@ export function frame(box, height, [from, to], [low, high], bare = false) {
   const svg = element("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none" });
   const x = (t) => LEFT + ((t - from) / (to - from || 1)) * (width - LEFT - RIGHT);
   const y = (v) => TOP + (1 - (v - low) / (high - low || 1)) * (height - TOP - BOTTOM);
-  for (const value of bare ? [] : [low, (low + high) / 2, high]) {
+  for (const [value, label] of bare ? [] : ticks(low, high)) {
     svg.append(element("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) }));
-    svg.append(element("text", { x: LEFT - 5, y: y(value) + 3, "text-anchor": "end" }, short(value)));
+    svg.append(element("text", { x: LEFT - 5, y: y(value) + 3, "text-anchor": "end" }, label));
   }
   svg.append(element("text", { x: LEFT, y: height - 3 }, `${ago(to - from)} ago`));
   svg.append(element("text", { x: width - RIGHT, y: height - 3, "text-anchor": "end" }, "now"));
   box.replaceChildren(svg);
   return { svg, x, y };
+}
+
+/**
+ * Round values between the ends of an axis, each with a label of its own.
+ * @param {number} low
+ * @param {number} high
+ * @returns {Array<[number, string]>} three to eight
+ */
+export function ticks(low, high) {
+  const width = high - low || 1;
+  const power = 10 ** Math.floor(Math.log10(width / LEAST_STEPS));
+  const step = power * [5, 2, 1].find((times) => width / (times * power) >= LEAST_STEPS);
+  const size = Math.max(Math.abs(low), Math.abs(high));
+  const found = [];
+  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + 1e-9 * width; n += 1) {
+    found.push([n * step, tickLabel(n * step, step, size)]);
+  }
+  return found;
+}
+
+// As many digits as distinguish values that are one step apart; `size` is the largest value of the axis.
+function tickLabel(value, step, size) {
+  if (value === 0) return "0";
+  const order = (number) => Math.floor(Math.log10(number) + 1e-9);
+  const [unit, letter] = UNITS.find(([least]) => size >= 10 * least) ?? [1, ""];
+  const digits = Math.max(0, -order(step / unit));
+  if (digits <= MOST_DIGITS) return `${+(value / unit).toFixed(digits)}${letter}`;
+  return value.toExponential(Math.max(0, order(Math.abs(value)) - order(step)));
 }
 
 /**
@@ -80,7 +111,8 @@ export function empty(box, height, text) {
 export function spread(values) {
   const low = Math.min(...values);
   const high = Math.max(...values);
-  const room = high - low < 1e-9 ? 0.56 : 0.06 * (high - low);
+  const flat = high - low < 1e-6 * Math.max(Math.abs(low), Math.abs(high), 1e-3);
+  const room = flat ? 0.56 : 0.06 * (high - low);
   return [low - room, high + room];
 }
 

@@ -11,7 +11,7 @@ import { useTheme } from "./theme.js";
 import { renderTransport } from "./transport.js";
 import { meetEnvironments, renderView } from "./view.js";
 
-const CONTROLS = ":is(#stage, aside) :is(button, select, input)";
+const CONTROLS = ":is(#tools, aside) :is(button, select, input)";
 let noticed = null; // number of the newest notice; null: not known yet
 
 function receive(message) {

@@ -1,6 +1,6 @@
 // The acting policy: its version and numbers, how new weights take over, and the comparison of two versions.
 import { byId, say, setFacts, setOptions } from "./dom.js";
-import { ago, known, short } from "./format.js";
+import { ago, known, percent, short } from "./format.js";
 import { notice } from "./notice.js";
 import { now, state } from "./state.js";
 import { ask } from "./talk.js";
@@ -22,9 +22,10 @@ export function renderPolicy() {
   renderVersions(policy);
 }
 
-/** Shows the current age of the weights. */
+/** Shows the current age of the weights, and the key numbers. */
 export function renderAges() {
   say("weights", weightsText());
+  setFacts(byId("numbers"), keyNumbers());
   renderVersionAges();
 }
 
@@ -47,22 +48,31 @@ export function compare() {
   else ask("compare", { first: JSON.parse(first), second: JSON.parse(second) });
 }
 
+// What one wants to know first, on a phone too.
+function keyNumbers() {
+  const { policy, level, return_mean: mean, success_rate: success } = state;
+  const all = [
+    policy && ["version", state.comparing ? state.comparing.join(" | ") : policy.label],
+    policy && ["age", policy.made ? ago(now() - policy.made) : "–", "of the weights that act"],
+    known(level) && ["level", level.toFixed(2), "of the curriculum in this test: 1 is the full task"],
+    ["return", short(mean), "mean of this test's episodes"],
+    known(success) && ["success", percent(success), "of this test's episodes"],
+  ];
+  return all.filter(Boolean);
+}
+
 function policyFacts(policy) {
-  const success = state.success_rate;
   return [
-    ["version", state.comparing ? state.comparing.join(" | ") : policy.label],
     ["epoch", policy.epoch],
     ["from", policy.source],
     ["newest", policy.newest],
-    ["return", short(state.return_mean)],
     ["in training", short(policy.reward)],
     ["episodes", state.episodes],
-    ["success", known(success) ? `${(100 * success).toFixed(1)} %` : "–"],
   ];
 }
 
 function agentFacts() {
-  return [["agent", state.agent], ["episodes", state.episodes], ["return", short(state.return_mean)]];
+  return [["agent", state.agent], ["episodes", state.episodes]];
 }
 
 // An input that the user is editing is left alone.

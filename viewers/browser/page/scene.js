@@ -4,6 +4,11 @@ import { byId } from "./dom.js";
 import { PAGE } from "./talk.js";
 import { isDark } from "./theme.js";
 
+// viser's canvas is transparent, so the sky is the background of its page.
+const SKY = {
+  light: "#a9c0da, #dbe5f0 40%, #f2f4f6 56%, #dfe3e8",
+  dark: "#0b1119, #182230 40%, #2c3846 58%, #222b36",
+};
 const BARE = "body * { visibility: hidden !important } canvas { visibility: visible !important }";
 let scene = null; // the server's name of the scene; null: there is none
 let listen = () => {}; // called for keys that are pressed in the frame
@@ -38,7 +43,7 @@ function sceneFrame() {
   frame.title = "3D scene: drag to turn, right drag to move, wheel to zoom";
   frame.onload = () => {
     const style = document.createElement("style");
-    style.textContent = BARE;
+    style.textContent = `${BARE} body { background: linear-gradient(${SKY[isDark() ? "dark" : "light"]}) !important }`;
     frame.contentDocument.head.append(style);
     frame.contentDocument.addEventListener("keydown", listen);
   };

@@ -5,6 +5,7 @@ import { look } from "./talk.js";
 
 const SWITCHES = { all: "show_all", follow: "follow", contacts: "contacts", forces: "forces" }; // id -> field of `view`
 const MOVES_CAMERA = ["show_all", "follow"]; // a change of these fields resets the camera
+const TURNED_MS = 400; // until the scene has told the server its new shape
 const cameras = () => document.querySelectorAll("[data-camera]");
 
 const view = {
@@ -30,6 +31,7 @@ export function startView() {
     byId(id).onchange = () => set(field, byId(id).checked);
   }
   for (const button of cameras()) button.onclick = () => lookFrom(button.dataset.camera);
+  matchMedia("(orientation: portrait)").onchange = () => setTimeout(() => lookFrom(view.preset), TURNED_MS);
 }
 
 /**
@@ -57,7 +59,7 @@ export function lookFrom(preset) {
  */
 export function turn(by) {
   view.env_id = (view.env_id + by + server.shown) % server.shown;
-  tell(false);
+  tell(!view.show_all);
 }
 
 /**
