@@ -40,6 +40,7 @@ KEPT = ROOT / "docs" / "policies" / "BlindGrasping.pth"
 FPS = 20
 EVERY = 5  # every which state of a path is framed
 AZIMUTH = 60.0  # degrees
+GAP = 2  # pixels at the left and at the right of a picture
 BAR = 62  # pixels below a picture, for its caption
 INK, PAPER, GOOD, BAD = (35, 40, 50), (250, 250, 248), (20, 130, 70), (190, 60, 45)
 BELOW_STATUS, KEYS = slice(200, None), 560  # rows and first column of the window: the scene, and the table of keys
@@ -113,7 +114,7 @@ def captioned(picture: np.ndarray, made: Take, step: int) -> np.ndarray:
     """(height + BAR, width, 3): a picture above its caption and, once the episode is over, its outcome."""
     height, width = picture.shape[:2]
     canvas = Image.new("RGB", (width, height + BAR), PAPER)
-    canvas.paste(Image.fromarray(picture), (0, 0))
+    canvas.paste(Image.fromarray(picture[:, GAP:-GAP]), (GAP, 0))
     draw = ImageDraw.Draw(canvas)
     lines = [(made.caption, INK)]
     if step >= len(made.path):

@@ -1,4 +1,4 @@
-"""Parts that viewers draw in place of the built-in hand's collision shapes: a robot hand with knuckles and pads.
+"""The skin of the built-in hand, which viewers draw in place of its collision shapes: knuckles, pads and a wrist.
 
 The surfaces lie within 2 mm of the collision shapes of `models/hand/body.xml`, so what seems to touch does touch.
 """
