@@ -102,9 +102,9 @@ class FakeLoop:
         if observed.reward is not None and stream.answer is not None:
             previous = self._join(stream, stream.answer.decision, observed.reward)
         stream.sequence = stream.sequence if observed.sequence is None else observed.sequence
-        self.ended_episodes += [(observed.done, observed.truncated)] if observed.ended_episodes else []
-        stream.answer = None if observed.ended_episodes else self._decision(observed, previous)
-        stream.open += [] if observed.ended_episodes else [stream.answer.decision]
+        self.ended_episodes += [(observed.done, observed.truncated)] if observed.ends_episode else []
+        stream.answer = None if observed.ends_episode else self._decision(observed, previous)
+        stream.open += [] if observed.ends_episode else [stream.answer.decision]
         return stream.answer
 
     def _decision(self, observed: Observed, previous: str | None) -> Decision:
