@@ -182,7 +182,7 @@ class _Counting(Listener):
             versions, version = self._trace.close(env_id, int(episodes.lengths[index]))
             self._results.note_player(env_id, version)
             if player.counts(env_id):
-                self._results.add(episodes, index, versions, version)
+                self._reporter.note_episode(episodes, index, versions, version)
                 if self._live is not None:
                     self._live.history.note(version, float(episodes.returns[index]))
 

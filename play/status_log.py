@@ -1,4 +1,4 @@
-"""The status line of a long test: it comes if something has changed, and less often as the test goes on.
+"""The status line of a long test: it comes if something has changed, and less often with time.
 
 At most 30 lines in the first five minutes, 75 in the rest of the first hour, and 20 in the second one: who reads the
 terminal after a night wants to scroll back to its beginning. Each event is in the run's log file.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -204,9 +205,11 @@ def test_a_killed_test_has_written_its_results_and_curves(trained):
         "sys.exit(main())\n"
     )
     command = [sys.executable, "-c", code, "config=test", "testGamesNum=0", "checkpoint=latest"]
-    with subprocess.Popen(command, cwd=trained, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as test:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    log = trained / "killed.log"
+    with log.open("w") as out, subprocess.Popen(command, cwd=trained, env=environment, stdout=out, stderr=out) as test:
         file = trained / "runs" / "latest_test" / "results.json"
-        until(lambda: file.exists() and json.loads(file.read_text())["episode_count"] > 8, lambda: "", test)
+        until(lambda: file.exists() and json.loads(file.read_text())["episode_count"] > 8, log.read_text, test)
         test.send_signal(signal.SIGKILL)
     found = results(trained)
     assert found["ended"] is False
