@@ -4,37 +4,40 @@ from __future__ import annotations
 
 import logging
 import queue
-import time
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from livegym.live.swap import LivePolicy
+from livegym.play.curves import TestCurves
 from livegym.play.play import Listener, Player
 from livegym.play.results import Results, VersionTrace
+from livegym.play.results_file import ResultsFile
+from livegym.play.status_log import StatusLog
 from livegym.tasks.env import Env, Step
 from livegym.tasks.stats import FinishedEpisodes
-from livegym.utils.files import atomic_write_text, strict_json
+from livegym.utils.log import ROUTINE
 from livegym.utils.words import count
 from livegym.weights.candidate import Label, SwapEvent
 
 log = logging.getLogger(__name__)
 
-REPORT_INTERVAL = 10.0  # s between lines of an endless test
 VERSIONS_SHOWN = 10
-RECENT = 20  # episodes in the moving mean of an endless test
 
 
 class Reporter:
     """Collects a test's results, logs them, and writes them."""
 
-    def __init__(self, results: Results, file: Path, endless: bool) -> None:
-        """`endless`: the test has no quota, so a summary is logged regularly."""
-        self.results, self.file = results, file
+    def __init__(self, results: Results, file: Path, endless: bool, summaries: Path | None = None) -> None:
+        """`endless`: the test has no quota, so its status is logged, and its curves are written to `summaries`."""
+        self.results = results
+        self.file = ResultsFile(results, file)
         self.refusals: queue.SimpleQueue[SwapEvent] = queue.SimpleQueue()
-        self._endless = endless
-        self._reported_at = time.monotonic()
+        self._status = StatusLog(results) if endless else None
+        self._curves = TestCurves(summaries) if endless and summaries is not None else None
+        self._acting: Label = 0
+        self._run = ""  # of the last swap
 
     def begin(self, env: Env, live: LivePolicy | None) -> Listener:
         """A listener that counts the episodes of `env`. They are played by `live`; None: by a scripted agent.
@@ -50,8 +53,13 @@ class Reporter:
         self.results.note(SwapEvent.of(live.acting, accepted=True, reason="reinit"))
 
     def note_swap(self, event: SwapEvent) -> None:
-        """Record and log that new weights act from the next step on."""
+        """Record and log that new weights act from the next step on.
+
+        The first swap of each run is shown on the terminal, and the later ones are only counted there.
+        """
         self.note_refusals()
+        routine = self.results.adopted > 0 and event.run == self._run
+        self._run = event.run
         self.results.note(event)
         log.info(
             "now acting: version %s, epoch %s, training score %s (%s%s)",
@@ -60,35 +68,37 @@ class Reporter:
             _number(event.score),
             event.reason or event.file or event.source,
             f", loaded in {event.load_ms:.3g} ms" if event.load_ms else "",
+            extra=ROUTINE if routine else None,
         )
 
-    def report(self, acting: Label) -> None:
-        """Log a summary of an endless test every `REPORT_INTERVAL` s; `acting`: the version."""
-        if not self._endless or time.monotonic() - self._reported_at < REPORT_INTERVAL:
-            return
-        self._reported_at = time.monotonic()
-        if not self.results.by_version:
-            log.info("no episode has ended yet")
-            return
-        recent = [e["return"] for e in list(self.results.episodes)[-RECENT:]]
-        log.info(
-            "%s, mean return %s; of the last %d: %s; acting: version %s",
-            count(self.results.returns.count, "episode"),
-            _number(self.results.returns.mean),
-            len(recent),
-            _number(sum(recent) / len(recent)),
-            acting,
-        )
+    def note_episode(self, ended: FinishedEpisodes, index: int, versions: list[Label], version: Label) -> None:
+        """Count the episode at `index` of `ended`; see `Results.add`."""
+        self.results.add(ended, index, versions, version)
+        if self._curves is not None:
+            episode = self.results.episodes[-1]
+            success = self.results.success_reason
+            self._curves.add({
+                "return": episode["return"],
+                "length": episode["length"],
+                "success": None if success is None else float(episode["reason"] == success),
+            })  # fmt: skip
+
+    def refresh(self, acting: Label) -> None:
+        """Bring status line, curves and `results.json` up to date if they are due; `acting`: the version that acts."""
+        self._acting = acting
+        self.note_refusals()
+        if self._status is not None:
+            self._status.refresh(acting)
+        if self._curves is not None:
+            self._curves.refresh(acting)
+        self.file.refresh()
 
     def write(self) -> bool:
-        """Write results.json, atomically. Logs a warning and returns False if that failed."""
+        """Write the final results.json and the last points. Logs a warning and returns False if the file failed."""
         self.note_refusals()
-        try:
-            atomic_write_text(self.file, strict_json(self.results.to_dict()))
-        except OSError as error:
-            log.warning("%s not written: %s", self.file, error)
-            return False
-        return True
+        if self._curves is not None:
+            self._curves.close(self._acting)
+        return self.file.write()
 
     def note_refusals(self) -> None:
         """Record the versions that the watching thread has refused since the last call."""
@@ -121,9 +131,8 @@ class Reporter:
             rows["success rate"] = f"{100 * results.success_rate:.1f} %"
         for reason, ended in results.reasons.most_common():
             rows[f"ended by {reason}"] = str(ended)
-        accepted = sum(event.accepted for event in results.swaps)
         if results.swaps:
-            rows["swaps"] = f"{accepted} adopted, {len(results.swaps) - accepted} refused"
+            rows["swaps"] = f"{results.adopted} adopted, {results.refused} refused"
         return rows
 
     def _versions_table(self) -> Table:
@@ -164,17 +173,20 @@ class _Counting(Listener):
 
     def on_step(self, step: Step, player: Player) -> None:
         """Count the episodes that ended in this step."""
-        self._reporter.note_refusals()
         if step.ended is not None:
             self._count(step.ended, player)
-        self._reporter.report(self._acting)
+        self._reporter.refresh(self._acting)
+
+    def on_rest(self, player: Player) -> None:
+        """Bring the report up to date while the loop is paused or ahead of its clock."""
+        self._reporter.refresh(self._acting)
 
     def _count(self, episodes: FinishedEpisodes, player: Player) -> None:
         for index, env_id in enumerate(episodes.env_ids.tolist()):
             versions, version = self._trace.close(env_id, int(episodes.lengths[index]))
             self._results.note_player(env_id, version)
             if player.counts(env_id):
-                self._results.add(episodes, index, versions, version)
+                self._reporter.note_episode(episodes, index, versions, version)
                 if self._live is not None:
                     self._live.history.note(version, float(episodes.returns[index]))
 

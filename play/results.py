@@ -1,17 +1,19 @@
 """Results of a test: every episode with the versions that acted in it, exact means, and every swap.
 
 An episode counts for the version that acted in most of its control steps; `versions` names all versions that acted. The
-lists contain the last 10,000 episodes and swaps, and `by_version` the last 1,000 versions. Counts, means and standard
-errors cover all episodes.
+lists contain the last 10,000 episodes and swaps. `by_version` has up to 1,000 versions: of a longer
+test, they become sparser with age. Counts, means and standard errors cover all episodes.
 """
 
 from __future__ import annotations
 
+import copy
 from collections import Counter, deque
 from typing import Any
 
 from livegym.tasks.stats import FinishedEpisodes
 from livegym.utils.moments import Moments
+from livegym.utils.thinning import least_missed
 from livegym.weights.candidate import Label, SwapEvent
 
 EPISODES_KEPT = 10_000
@@ -57,10 +59,13 @@ class Results:
         self.success_reason: str | None = None
         self.episodes: deque[dict[str, Any]] = deque(maxlen=EPISODES_KEPT)
         self.swaps: deque[SwapEvent] = deque(maxlen=SWAPS_KEPT)
+        self.adopted = self.refused = 0  # numbers of all swaps
         self.refusals: deque[tuple[int, SwapEvent]] = deque(maxlen=REFUSALS_KEPT)  # (number, event)
         self.returns, self.lengths = Moments(), Moments()
         self.reasons: Counter[str] = Counter()
         self.by_version: dict[Label, Moments] = {}
+        self._order: dict[Label, int] = {}  # version -> its place among all versions so far
+        self._versions = 0
         self.played_by: dict[int, Label] = {}  # environment -> main version of its last episode
 
     def begin(self, reason_names: tuple[str, ...], success_reason: str | None) -> None:
@@ -70,6 +75,8 @@ class Results:
     def note(self, event: SwapEvent) -> None:
         """Record that a version was adopted or refused."""
         self.swaps.append(event)
+        self.adopted += event.accepted
+        self.refused += not event.accepted
         if not event.accepted:
             number = self.refusals[-1][0] + 1 if self.refusals else 1
             self.refusals.append((number, event))
@@ -87,9 +94,29 @@ class Results:
         self.returns.add(value)
         self.lengths.add(length)
         self.reasons[reason] += 1
-        self.by_version.setdefault(version, Moments()).add(value)
-        if len(self.by_version) > VERSIONS_KEPT:
-            del self.by_version[next(iter(self.by_version))]  # the oldest
+        if version not in self.by_version:
+            self.by_version[version] = Moments()
+            self._order[version] = self._versions
+            self._versions += 1
+            if len(self.by_version) > VERSIONS_KEPT:
+                oldest_first = list(self._order)
+                dropped = oldest_first[least_missed(list(self._order.values()))]
+                del self.by_version[dropped], self._order[dropped]
+        self.by_version[version].add(value)
+
+    @property
+    def changes(self) -> int:
+        """Number of episodes and swaps so far: a larger one says that something has changed."""
+        return self.returns.count + self.adopted + self.refused
+
+    def copy(self) -> Results:
+        """A copy that another thread may read while this object collects more. Takes about a millisecond."""
+        other = copy.copy(self)
+        other.episodes, other.swaps = self.episodes.copy(), self.swaps.copy()  # their items never change
+        other.returns, other.lengths = copy.copy(self.returns), copy.copy(self.lengths)
+        other.reasons = self.reasons.copy()
+        other.by_version = {version: copy.copy(moments) for version, moments in self.by_version.items()}
+        return other
 
     @property
     def success_rate(self) -> float | None:

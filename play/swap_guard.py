@@ -22,11 +22,16 @@ from livegym.play.play import Listener, Player, quotas
 from livegym.rl.policy import Policy
 from livegym.tasks.env import Env, Step
 from livegym.utils.errors import UserError
+from livegym.utils.log import ROUTINE
 from livegym.weights.candidate import Candidate, Label
 
 log = logging.getLogger(__name__)
 
 RESAMPLES = 10_000
+
+
+class GuardRefusal(UserError):
+    """A version is worse than the acting one, or not surely no worse."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ class SwapGuard:
         self._env.sim.close()
 
     def judge(self, candidate: Candidate, live: LivePolicy, ended: Callable[[], bool]) -> None:
-        """Test a candidate that fits. Raises UserError unless it is no worse than the acting version, by the rule.
+        """Test a candidate that fits. Raises GuardRefusal unless it is no worse than the acting version, by the rule.
 
         Returns early, without a judgement, if `ended` returns True.
         """
@@ -79,10 +84,10 @@ class SwapGuard:
             f"at confidence {self._rule.confidence:g}, margin {self._rule.margin:g}"
         )
         if not bound >= -self._rule.margin:  # also True if the bound is NaN
-            raise UserError(
+            raise GuardRefusal(
                 f"swapGuard: {finding}. To let more versions pass, raise swapGuard (more episodes) or swapGuardMargin"
             )
-        log.info("swapGuard lets %s pass: %s", candidate.name, finding)
+        log.info("swapGuard lets %s pass: %s", candidate.name, finding, extra=ROUTINE)
         self._known = (candidate.label(live.first_run), new)
 
     def _returns(self, model: Mapping[str, Tensor], ended: Callable[[], bool]) -> np.ndarray:

@@ -218,30 +218,38 @@ class TestContext:
 
 def _play(world: World, follow: Following, results: Results, episodes: int, stage: TestContext) -> int:
     """Play `episodes` episodes (0: until a stop) and report them. Returns the exit status."""
-    run, audience = stage.run, stage.audience
-    endless = episodes == 0
-    reporter = Reporter(results, run.results_file, endless)
-    left = None if endless else quotas(episodes, world.env.num_envs)
-    while True:
-        world.env.watch(StateRecorder(world.env.sim, run.unstable))
-        player = Player(world.env, world.actor, left, audience.controls)
-        player.attach(reporter.begin(world.env, world.live))
-        with contextlib.closing(world):
-            audience.begin(world, player, results, run)
-            successor = _play_in(world, follow, player, reporter, stage.ended)
-        if successor is None:
-            break
-        world, left = successor, player.left
-        if world.live is not None:
-            reporter.note_new_world(world.live)
+    reporter = Reporter(results, stage.run.results_file, episodes == 0, stage.run.summaries)
+    try:
+        _play_all(world, follow, reporter, episodes, stage)
+    except BaseException:
+        reporter.write()  # an error of the environments must not cost the results so far
+        raise
     written = reporter.write()
     try:
         reporter.print_table(console)
     except OSError as error:  # the terminal or the reader of the pipe is gone; the results are written nevertheless
         log.warning("the table of results could not be printed: %s", error)
     if written:
-        log.info("results: %s", run.results_file)
+        log.info("results: %s", stage.run.results_file)
     return 0 if written else 1
+
+
+def _play_all(world: World, follow: Following, reporter: Reporter, episodes: int, stage: TestContext) -> None:
+    """Play in one world after the other: a version that does not fit needs a new one."""
+    run, audience = stage.run, stage.audience
+    left = quotas(episodes, world.env.num_envs) if episodes else None
+    while True:
+        world.env.watch(StateRecorder(world.env.sim, run.unstable))
+        player = Player(world.env, world.actor, left, audience.controls)
+        player.attach(reporter.begin(world.env, world.live))
+        with contextlib.closing(world):
+            audience.begin(world, player, reporter.results, run)
+            successor = _play_in(world, follow, player, reporter, stage.ended)
+        if successor is None:
+            return
+        world, left = successor, player.left
+        if world.live is not None:
+            reporter.note_new_world(world.live)
 
 
 def _play_in(

@@ -18,10 +18,11 @@ from collections.abc import Callable
 from types import TracebackType
 
 from livegym.live.swap import LivePolicy
-from livegym.play.swap_guard import SwapGuard
+from livegym.play.swap_guard import GuardRefusal, SwapGuard
 from livegym.play.world import World
 from livegym.rl.policy import Misfit
 from livegym.utils.errors import UserError
+from livegym.utils.log import ROUTINE
 from livegym.weights.candidate import Candidate, SwapEvent
 from livegym.weights.sources import Source
 
@@ -55,6 +56,8 @@ class Watcher:
         self._refusals = refusals
         self._guard, self._build_for = guard, build_for
         self.successor: World | None = None
+        self._misfits: set[str] = set()  # runs of which a version did not fit
+        self._guarded = False  # the guard has refused a version
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="weights-watcher", daemon=True)
         self._turn_before = sys.getswitchinterval()
@@ -72,6 +75,9 @@ class Watcher:
             self._live.prepare(candidate, self._judge)
         except Misfit as misfit:
             self._offer_misfit(candidate, misfit)
+        except GuardRefusal as refusal:
+            self._refuse(candidate, str(refusal), routine=self._guarded)
+            self._guarded = True
         except UserError as error:
             self._refuse(candidate, str(error))
 
@@ -83,16 +89,26 @@ class Watcher:
     def _offer_misfit(self, candidate: Candidate, misfit: Misfit) -> None:
         """Build a world for a version that does not fit this one, or refuse it."""
         if self._build_for is None:
-            self._refuse(candidate, str(misfit), for_good=True, hint=HINT)
+            known = candidate.run in self._misfits  # its other versions will not fit either: one warning is enough
+            self._misfits.add(candidate.run)
+            self._refuse(candidate, str(misfit), for_good=True, hint=HINT, routine=known)
         elif not self._live.pinned:  # if pinned, the version is offered again after `follow`
             try:
                 self.successor = self._build_for(candidate)
             except UserError as error:
                 self._refuse(candidate, str(error), for_good=True)
 
-    def _refuse(self, candidate: Candidate, why: str, for_good: bool = False, hint: str = "") -> None:
+    def _refuse(
+        self, candidate: Candidate, why: str, for_good: bool = False, hint: str = "", routine: bool = False
+    ) -> None:
         self._source.refuse(candidate, for_good)
-        log.warning("refused %s: %s. The old policy keeps acting%s.", candidate.file or candidate.name, why, hint)
+        log.warning(
+            "refused %s: %s. The old policy keeps acting%s.",
+            candidate.file or candidate.name,
+            why,
+            hint,
+            extra=ROUTINE if routine else None,
+        )
         self._refusals.put(SwapEvent.of(candidate, accepted=False, reason=why))
 
     def _watch(self) -> None:

@@ -102,5 +102,5 @@ class ScalarWriter:
 
     def _warn(self, error: OSError) -> None:
         if not self._failed:
-            log.warning("TensorBoard curves cannot be written (%s); training continues without them.", error)
+            log.warning("TensorBoard curves cannot be written (%s); the run continues without them.", error)
         self._failed = True

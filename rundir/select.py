@@ -7,7 +7,7 @@
 | --- | --- |
 | latest, latest_train | newest checkpoint of the run that `latest_train` names; if there is none, of the newest run |
 | best | best checkpoint of that one run, not of all runs |
-| latest_test | the checkpoint that the latest test used |
+| latest_test | the newest checkpoint on disk that the latest test played |
 | a run directory, or a unique part of a run's name | newest checkpoint of that run |
 | a .pth | that file; it is never replaced by a newer one |
 
@@ -20,16 +20,16 @@ import errno
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 from typing import Any
 
 from livegym.projects.commands import command
 from livegym.rundir.checkpoint_io import read_checkpoint
+from livegym.rundir.last_test import last_played
 from livegym.rundir.listing import BEST, best_checkpoint_file, first_usable, list_checkpoints
 from livegym.rundir.run import NN, TRAINING_KINDS, Run, latest_dangles, list_runs, nn_of, open_run, read_latest, run_of
 from livegym.rundir.safe_load import CheckpointError
 from livegym.utils.errors import UserError, did_you_mean
-from livegym.utils.files import read_json_dict
 from livegym.utils.words import count
 
 READ_ATTEMPTS = 5
@@ -189,24 +189,15 @@ def _latest_test(runs_dir: Path, task: str | None) -> Selection:
     first = next((run for run in runs if pointed and _same(run.path, pointed)), None)
     notes: list[str] = []
     for run in _with_first(first, runs):
-        file = _recorded_checkpoint(run, runs_dir)
-        if file:
-            owner = run_of(file)
-            return Selection(owner, file, True, None, "; ".join(notes))
+        played = last_played(run, runs_dir)
+        if played is not None:
+            file, note = played
+            return Selection(run_of(file), file, True, None, "; ".join([*notes, *([note] if note else [])]))
         notes.append(f"{run.name} is skipped: its results.json names no checkpoint that still exists")
     raise NothingYet(
-        f"checkpoint=latest_test: {runs_dir.absolute()} has no finished test{_of(task)} whose checkpoint still "
+        f"checkpoint=latest_test: {runs_dir.absolute()} has no test{_of(task)} whose checkpoint still "
         f"exists. Test first: {command('config=test', 'checkpoint=latest')}"
     )
-
-
-def _recorded_checkpoint(run: Run, runs_dir: Path) -> Path | None:
-    recorded = read_json_dict(run.results_file).get("checkpoint")
-    if not isinstance(recorded, str) or not recorded.endswith(".pth"):
-        return None
-    # The test may have run elsewhere: the last three parts are <run>/nn/<file>.
-    candidates = [Path(recorded), runs_dir.joinpath(*PureWindowsPath(recorded).parts[-3:])]
-    return next((path for path in candidates if path.is_file()), None)
 
 
 def _existing_path(selector: str, runs_dir: Path) -> Path | None:

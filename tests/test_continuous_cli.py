@@ -56,7 +56,8 @@ def test_it_serves_learns_stops_continues_and_can_be_watched(tmp_path):
         before = first.until(lambda s: trains(s) and s["serving"]["version"] > 5)
         assert before["buffer"]["lost"] == 0
         assert (before["gate"], before["simulator"], before["trainer"]["agreement"]) == ("cost", "builtin", 1.0)
-        with Running(tmp_path, "config=test", "testGamesNum=0", "checkpoint=latest", name="test") as test:
+        endless = ("config=test", "testGamesNum=0", "checkpoint=latest", "logLevel=debug")  # shows each swap
+        with Running(tmp_path, *endless, name="test") as test:
             test.wait_for("now acting: version", count=3)
             assert test.end() == 0
         trainer = first.status()["trainer"]["pid"]

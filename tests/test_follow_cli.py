@@ -17,7 +17,7 @@ from livegym.rundir.checkpoint import list_checkpoints
 from tests.processes import SMALL, TRAIN, Running, results, run, runs
 
 pytestmark = pytest.mark.slow
-TEST = ("config=test", "testGamesNum=0", "checkpoint=latest", "reloadInterval=0.5")
+TEST = ("config=test", "testGamesNum=0", "checkpoint=latest", "reloadInterval=0.5", "logLevel=debug")
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from tests.processes import SMALL, Running, results, run, runs
 pytestmark = pytest.mark.slow
 
 TRAINING = (*SMALL, "maxIterations=100000", "publishInterval=0.2", "saveInterval=1000")
-TEST = ("config=test", "testGamesNum=0", "checkpoint=latest")
+TEST = ("config=test", "testGamesNum=0", "checkpoint=latest", "logLevel=debug")  # shows each swap
 
 
 def swaps(text: str) -> list[int]:

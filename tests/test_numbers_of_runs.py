@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from livegym.play.curves import TestCurves
 from livegym.rl.curves import scalars
 from livegym.rl.learner import Iteration
 from livegym.tasks.stats import EpisodeSummary
@@ -70,6 +71,15 @@ def test_every_tag_of_a_training_run_is_documented(played):
     others = {generic(tag) for tag in scalars(Iteration(1, 1, 1, 1, 1.0, 1.0, 1.0, None, None, False, {}, report))}
     assert {"rewards/step", "ends/<>", "losses/a_loss"} <= written
     assert written | others == documented("TensorBoard curves of a training run")
+
+
+def test_every_tag_of_a_test_is_documented(tmp_path):
+    written = TestCurves(tmp_path)
+    written.add({"return": 1.0, "length": 2.0, "success": 1.0})
+    written.close(acting=1)
+    accumulator = EventAccumulator(str(tmp_path))
+    accumulator.Reload()
+    assert set(accumulator.Tags()["scalars"]) == documented("TensorBoard curves of a test")
 
 
 def test_every_key_of_the_results_is_documented(played):

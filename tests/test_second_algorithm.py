@@ -216,6 +216,7 @@ def test_a_resumed_training_continues_bit_for_bit(lab, tmp_path):
 def test_it_is_followed_while_it_learns(lab, tmp_path, weights):
     training = (*TRAIN, "maxIterations=100000", "publishInterval=0.2", "saveInterval=0.3", "train.steps=20")
     test = ("config=test", "testGamesNum=0", "checkpoint=latest", "reloadInterval=0.3", "projectDir=lab")
+    test = (*test, "logLevel=debug")  # shows each swap
     with Running(tmp_path, *training, name="training") as learns:
         until(lambda: list(tmp_path.glob("runs/*_train_*/nn/*.pth")) != [], lambda: learns.text, learns.process)
         with Running(tmp_path, *test, f"weights={weights}", name="test") as follows:

@@ -212,8 +212,59 @@ def test_tests_without_a_checkpoint_are_passed_over(runs):
     finished_test(runs, "20250804_000000", "gone.pth")
     new_run(runs, "20250805_000000", kind="test")
     assert resolve_checkpoint("latest_test", runs, "Ant").file.name == "Ant_v1_ep1.pth"
-    with pytest.raises(NothingYet, match="has no finished test of Cartpole"):
+    with pytest.raises(NothingYet, match="has no test of Cartpole"):
         resolve_checkpoint("latest_test", runs, "Cartpole")
+
+
+def long_test(runs: Path, began_with: Path, swaps: list[dict[str, object]]) -> None:
+    """A test that began with one file and then swapped."""
+    test = finished_test(runs, "20250802_000000", str(began_with))
+    test.results_file.write_text(json.dumps({"checkpoint": str(began_with), "swaps": swaps}))
+
+
+def test_latest_test_is_the_newest_version_that_was_played_and_is_still_there(runs):
+    run = new_run(runs, "20250801_000000", versions=(1, 20, 30, 40))
+    played = [{"accepted": True, "version": v, "run": run.name, "file": ""} for v in (5, 20, 25, 30)]
+    refused = {"accepted": False, "version": 40, "run": run.name, "file": "Ant_v40_ep40.pth"}
+    long_test(runs, run.nn / "Ant_v1_ep1.pth", [*played, refused])
+    selection = resolve_checkpoint("latest_test", runs)
+    assert (selection.file.name, selection.fixed, selection.note) == ("Ant_v30_ep30.pth", True, "")
+
+    (run.nn / "Ant_v30_ep30.pth").unlink()
+    selection = resolve_checkpoint("latest_test", runs)
+    assert selection.file.name == "Ant_v20_ep20.pth"
+    assert selection.note == (
+        "Ant_test_20250802_000000 played version 30 last, of which there is no checkpoint; "
+        "testing version 20, which it also played"
+    )
+
+
+def test_latest_test_takes_the_next_older_version_if_none_that_was_played_was_saved(runs):
+    run = new_run(runs, "20250801_000000", versions=(17, 34, 51))
+    played = [{"accepted": True, "version": v, "run": run.name, "file": ""} for v in (5, 20, 40)]
+    long_test(runs, run.nn / "Ant_v1_ep1.pth", played)  # which was pruned meanwhile
+    selection = resolve_checkpoint("latest_test", runs)
+    assert selection.file.name == "Ant_v34_ep34.pth"
+    assert selection.note.endswith("testing version 34, the newest older version of that run")
+
+
+def test_latest_test_stays_with_the_run_that_was_played_last(runs):
+    first = new_run(runs, "20250801_000000", versions=(1, 9))
+    second = new_run(runs, "20250801_100000", versions=(3,))
+    moved = [{"accepted": True, "version": v, "run": r.name} for v, r in ((9, first), (3, second))]
+    long_test(runs, first.nn / "Ant_v1_ep1.pth", moved)
+    assert resolve_checkpoint("latest_test", runs).file == second.nn / "Ant_v3_ep3.pth"
+
+
+@pytest.mark.parametrize(
+    "swaps",
+    [None, 3, [], [3], [{}], [{"accepted": True}], [{"accepted": True, "version": "9", "run": 3}],
+     [{"accepted": True, "version": 9, "run": "../../etc"}], [{"accepted": True, "version": True, "run": None}]],
+)  # fmt: skip
+def test_odd_swaps_in_results_are_passed_over(runs, swaps):
+    run = new_run(runs, "20250801_000000", versions=(1,))
+    long_test(runs, run.nn / "Ant_v1_ep1.pth", swaps)
+    assert resolve_checkpoint("latest_test", runs).file.name == "Ant_v1_ep1.pth"
 
 
 # -- a run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import logging
 import re
 import subprocess
@@ -195,15 +196,20 @@ def test_where_nothing_stays_finite_it_is_reported_once_and_then_ended(caplog):
     assert env.drain_report().unstable == 2 * HOPELESS
 
 
-def test_versions_in_the_results_are_bounded():
+def test_versions_in_the_results_are_bounded_and_become_sparser_with_age():
     results = Results({"task": "t"})
     results.begin(("failed",), None)
-    for version in range(VERSIONS_KEPT + 5):
+    for version in range(10 * VERSIONS_KEPT):
         finished = FinishedEpisodes(torch.tensor([0]), torch.tensor([1.0]), torch.tensor([1]), torch.tensor([0]))
         results.add(finished, 0, [version], version)
-    assert len(results.by_version) == VERSIONS_KEPT
-    assert min(results.by_version) == 5
-    assert results.returns.count == VERSIONS_KEPT + 5
+    kept = list(results.by_version)
+    assert VERSIONS_KEPT // 2 <= len(kept) <= VERSIONS_KEPT
+    assert kept[0] == 0
+    assert kept[-VERSIONS_KEPT // 4 :] == list(range(10 * VERSIONS_KEPT - VERSIONS_KEPT // 4, 10 * VERSIONS_KEPT))
+    steps = [later - earlier for earlier, later in itertools.pairwise(kept)]
+    ages = [kept[-1] - earlier for earlier in kept[:-1]]
+    assert all(step <= 1 + 0.02 * age for step, age in zip(steps, ages, strict=True))  # the whole history is covered
+    assert results.returns.count == 10 * VERSIONS_KEPT
 
 
 def test_a_script_can_stop_its_background_job_though_it_ignores_sigint():

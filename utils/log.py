@@ -30,6 +30,9 @@ console = _Console(stderr=True)
 output = _Console()
 """Standard output, for what a command was asked to print."""
 
+ROUTINE = {"routine": True}
+"""`extra=` of events that recur for hours: they go to the run's log file, and to the terminal if logLevel=debug."""
+
 _FORMAT = "%(asctime)s %(levelname)s %(message)s"
 _DATE = "%H:%M:%S"
 
@@ -91,7 +94,10 @@ class _LogFile(logging.FileHandler):
 
 
 def setup_logging(level: str) -> None:
-    """Sends log records of at least `level` to stderr: in colour to a terminal, as plain lines elsewhere."""
+    """Sends log records of at least `level` to stderr: in colour to a terminal, as plain lines elsewhere.
+
+    Records with `extra=ROUTINE` are left out unless `level` is debug.
+    """
     root = logging.getLogger()
     for handler in list(root.handlers):
         root.removeHandler(handler)
@@ -102,6 +108,8 @@ def setup_logging(level: str) -> None:
     else:
         shown = _StandardError()
         shown.setFormatter(logging.Formatter(_FORMAT, _DATE))
+    if level.upper() != "DEBUG":
+        shown.addFilter(lambda record: not getattr(record, "routine", False))
     root.addHandler(shown)
     root.setLevel(level.upper())
     for library in ("hydra", "tensorboard", "matplotlib", "uvicorn", "websockets"):
