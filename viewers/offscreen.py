@@ -26,7 +26,7 @@ from livegym.viewers.framing import Aim, bounds_of
 from livegym.viewers.gl import make_context
 from livegym.viewers.view import View, aim, follows_at_first, tracked_body
 
-SHADOW_MAP = 2048  # pixels along a side, at most; MuJoCo's default of 4096 takes most of the time of a picture
+SHADOW_MAP = 1024  # pixels along a side, at most; MuJoCo's default of 4096 takes most of the time of a picture
 MAX_GEOMS = 10_000  # of one environment
 
 Camera: TypeAlias = mujoco.MjvCamera | str | None

@@ -8,7 +8,7 @@
             video.add(sim.qpos[:1])                      # one control step
         video.end()
 
-If a CPU draws it, a picture costs 10 to 50 ms, many times a control step. So one thread owns the GL context and the
+If a CPU draws it, a picture costs 40 to 100 ms, many times a control step. So one thread owns the GL context and the
 encoder, and the loop only puts copies of `qpos` on its queue. If QUEUE of them are waiting already, `block=True` waits
 (for a recording, so that nothing is lost), and `block=False` drops the picture (for a test that is watched, whose loop
 must not wait). Dropped pictures do not change the speed at which a file plays.
