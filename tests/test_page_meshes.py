@@ -91,6 +91,18 @@ def test_a_glb_is_read_by_others_as_the_same_shape():
     assert np.allclose(read.bounds, [[0, -2, -3], [2, 2, 3]])
 
 
+def test_a_mesh_keeps_its_image():
+    model = compiled(
+        """<mujoco><asset>
+        <texture name="checks" type="2d" builtin="checker" width="32" height="32"/>
+        <material name="checked" texture="checks"/>
+        <mesh name="wedge" vertex="0 0 0 1 0 0 0 1 0 0 0 1" texcoord="0 0 1 0 0 1 1 1" face="0 2 1 0 1 3 1 2 3 0 3 2"/>
+        </asset><worldbody><body><geom type="mesh" mesh="wedge" material="checked"/></body></worldbody></mujoco>"""
+    )
+    (read,) = trimesh.load(io.BytesIO(glb_of_geoms(model, [0], MOST_FACES)), file_type="glb").geometry.values()
+    assert read.visual.material.baseColorTexture.size == (32, 32)
+
+
 def test_a_large_mesh_is_sent_once_for_all_geoms_and_environments(legs):
     kinds = kinds_of(legs)
     (shared,) = [kind for kind in kinds if kind.of_geom]

@@ -171,7 +171,7 @@ def ants():
 
 def test_bodies_that_look_alike_are_one_mesh_and_what_rests_is_not_sent(ants):
     scene = ants.scene_server._scene
-    assert [kind.bodies.tolist() for kind in scene.kinds][:3] == [[1], [2, 3], [4]]
+    assert [drawn.frames.tolist() for drawn in scene.kinds][:3] == [[1], [2, 3], [4]]
     with SceneLine(ants.scene_server) as line:
         until(lambda: ants.scene_server.client_cameras)
         ants.draw()

@@ -57,13 +57,14 @@ class FrameEncoder:
 
     def _run(self) -> None:
         while not self._over:
-            wanted = self.frames.wanted and self._env is not None
+            env = self._env
+            wanted = self.frames.wanted and env is not None
             self._slot.want("pictures", wanted)
-            if not wanted:
+            if env is None or not wanted:
                 time.sleep(IDLE)
                 continue
             try:
-                self._serve(self._env)
+                self._serve(env)
             except UserError as error:
                 log.warning("no pictures at /stream: %s", error)
                 self.frames.give_up(str(error))

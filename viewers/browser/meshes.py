@@ -20,6 +20,7 @@ import mujoco
 import numpy as np
 import trimesh
 from mjviser.conversions import create_primitive_mesh, merge_geoms
+from trimesh.exchange.gltf import export_glb
 
 CREASE_DEG = 40.0  # faces that meet at a larger angle keep an edge
 ROUGHNESS = 0.55  # of the material: satin, with a soft highlight
@@ -43,15 +44,15 @@ class Mesh:
 def glb_of_geoms(model: mujoco.MjModel, geoms: list[int], most_faces: int, local: bool = False) -> bytes:
     """The geoms as a GLB, in the frame of their body, or if `local` in their own; `most_faces` of one mesh."""
     if not local and any(has_image(model, geom) for geom in geoms):  # an image goes with its own vertices
-        return merge_geoms(model, geoms).export(file_type="glb", include_normals=True)
+        return bytes(export_glb(trimesh.Scene(merge_geoms(model, geoms)), include_normals=True))
     return glb_of(mesh_of(model, geoms, most_faces, local))
 
 
 def has_image(model: mujoco.MjModel, geom: int) -> bool:
     """True if an image is drawn on the geom."""
-    material = model.geom_matid[geom]
-    shapes = (mujoco.mjtGeom.mjGEOM_MESH, mujoco.mjtGeom.mjGEOM_HFIELD)
-    return model.geom_type[geom] in shapes and material >= 0 and bool(model.mat_texid[material].max() >= 0)
+    kind, material = model.geom_type[geom], model.geom_matid[geom]
+    may_have_one = kind == mujoco.mjtGeom.mjGEOM_MESH or kind == mujoco.mjtGeom.mjGEOM_HFIELD
+    return bool(may_have_one) and material >= 0 and bool(model.mat_texid[material].max() >= 0)
 
 
 def mesh_of(model: mujoco.MjModel, geoms: list[int], most_faces: int, local: bool = False) -> Mesh:
@@ -92,7 +93,7 @@ def _triangles(model: mujoco.MjModel, geom: int) -> tuple[np.ndarray, np.ndarray
     vertex, face = model.mesh_vertadr[mesh], model.mesh_faceadr[mesh]
     vertices = model.mesh_vert[vertex : vertex + model.mesh_vertnum[mesh]]
     faces = model.mesh_face[face : face + model.mesh_facenum[mesh]]
-    return np.float32(vertices), np.uint32(faces)
+    return np.asarray(vertices, np.float32), np.asarray(faces, np.uint32)
 
 
 def _shape(model: mujoco.MjModel, geom: int) -> trimesh.Trimesh:
