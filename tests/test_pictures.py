@@ -26,11 +26,11 @@ def run(*words: str) -> None:
 
 
 def test_a_caption_says_how_long_the_policy_learned():
-    assert caption_of(str(KEPT), ROOT / "runs") == "version 411, 24 min"
+    assert caption_of(str(KEPT), ROOT / "runs") == "version 411, 6.7 M frames"
 
 
 def test_the_outcome_stands_below_the_picture_once_the_episode_is_over():
-    made = Take("version 1, 0 min", np.zeros((10, 7)), success=True)
+    made = Take("version 1, 0.0 M frames", np.zeros((10, 7)), success=True)
     picture = np.zeros((50, 200, 3), np.uint8)
     playing, over = (captioned(picture, made, step) for step in (9, 10))
     assert playing.shape == over.shape == (50 + BAR, 200, 3)

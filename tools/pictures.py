@@ -45,7 +45,6 @@ BAR = 62  # pixels below a picture, for its caption
 INK, PAPER, GOOD, BAD = (35, 40, 50), (250, 250, 248), (20, 130, 70), (190, 60, 45)
 BELOW_STATUS, KEYS = slice(200, None), 560  # rows and first column of the window: the scene, and the table of keys
 QUALITY = 72  # of WebP, 0 to 100
-RATE = 280_000  # frames a minute: the kept policy's 6.7 M in 24 min on 2 cores
 
 
 @dataclass(frozen=True)
@@ -76,10 +75,10 @@ def take(world: World, caption: str, env_id: int) -> Take:
 
 
 def caption_of(checkpoint: str, runs_dir: Path) -> str:
-    """Its version, and its minutes of training on a machine that makes RATE frames a minute."""
+    """Its version, and the millions of frames that it was trained on."""
     _, state = read_selected(checkpoint, runs_dir, None)
     meta = state["livegym"]
-    return f"version {meta['version']}, {meta['frame'] / RATE:.0f} min"
+    return f"version {meta['version']}, {meta['frame'] / 1e6:.1f} M frames"
 
 
 def learning(checkpoints: list[str], out: Path, seconds: float, seed: int, env_id: int, size: tuple[int, int]) -> None:
