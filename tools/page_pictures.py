@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,11 +106,11 @@ class Program:
             self._lines.append(line)
 
     def address(self) -> str:
-        """The address of its page, once it is printed. Raises SystemExit if it is not."""
+        """The address of its page, once it is printed and answers. Raises SystemExit if it does not."""
         deadline = time.monotonic() + STARTING_S
         while time.monotonic() < deadline and (self._process.poll() is None or self._reader.is_alive()):
             for line in list(self._lines):
-                if found := ADDRESS.search(line):
+                if (found := ADDRESS.search(line)) and _answers(found[1]):
                     return found[1]
             time.sleep(0.2)
         raise SystemExit("no page was started; the program said:\n" + "".join(self._lines))
@@ -123,6 +124,15 @@ class Program:
             self._process.kill()
             self._process.wait()
         self._reader.join()
+
+
+def _answers(address: str) -> bool:
+    """True if a server is there; a training run prints the address before its page is ready."""
+    try:
+        with urllib.request.urlopen(address, timeout=5):
+            return True
+    except OSError:
+        return False
 
 
 def shoot(address: str, picture: Picture, dark: bool, out: Path) -> None:
