@@ -45,8 +45,8 @@ python train.py config=debug task=BlindGrasping asset=my_hand.xml  # check that 
 
 HAND = """## The hand
 
-It is a right hand of adult size, with the palm down. It has no weight: six base joints carry it, relative to its
-position in the task. Every joint has a position actuator of the same name. Your own hand (`asset=my_hand.xml`)
+It is a right hand of adult size, with the palm down. Gravity does not act on it; six base joints move it, relative to
+its position in the task. Every joint has a position actuator of the same name. Your own hand (`asset=my_hand.xml`)
 needs these joints and actuators, and
 
 {bodies}
