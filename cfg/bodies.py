@@ -13,7 +13,12 @@ from livegym.schema.engines import check_engine
 from livegym.tasks import TASKS
 from livegym.utils.errors import UserError
 
-SHOWN = ("viewer", "watch", "videoRecord", "trainVideoEvery")  # keys that draw bodies
+SHOWN = {  # keys that draw bodies, and the presets that set them
+    "viewer": " (as in config=test_viewer)",
+    "watch": " (as in config=test_stream)",
+    "videoRecord": " (as in config=test_record)",
+    "trainVideoEvery": "",
+}
 
 
 def check_bodies(config: RootConfig) -> None:
@@ -23,11 +28,11 @@ def check_bodies(config: RootConfig) -> None:
     check_engine(config.sim, config.physics, f"task={name}", own_dynamics)
     if not own_dynamics:
         return
-    for key in SHOWN:
+    for key, preset in SHOWN.items():
         value = getattr(config, key)
         if value:
             off, shown = ("0", str(value)) if not isinstance(value, bool) else ("false", "true")
             raise UserError(
-                f"{key}={shown}: task={name} has no bodies that could be shown. Allowed: {key}={off}. "
+                f"{key}={shown}{preset}: task={name} has no bodies that could be shown. Allowed: {key}={off}. "
                 "Test it without a picture: config=test; or watch the newest run of another task: task=Ant"
             )

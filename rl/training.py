@@ -280,7 +280,7 @@ class _Training:
             count(self.learner.epoch, "iteration"),
             count(self.learner.frame, "frame"),
             seconds,
-            "none yet" if saver.best_return is None else f"{saver.best_return:.2f}",
+            "none, because too few episodes ended" if saver.best_return is None else f"{saver.best_return:.2f}",
             saver.run.path,
         )
         self._suggest(saver)
