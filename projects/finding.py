@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -89,9 +90,12 @@ def is_project(folder: Path) -> bool:
     return "livegym" in table(folder / "pyproject.toml", pyproject_of(folder), "tool")
 
 
-def project_above() -> Path | None:
-    """The nearest folder above the current one that is a project, for a hint: its code is loaded only if named."""
-    for folder in Path.cwd().parents:
+def project_above(path: Path | None = None) -> Path | None:
+    """The nearest folder above `path` (None: the current folder) that is a project.
+
+    It is for a hint: a project's code is loaded only in its own folder, or if it is named.
+    """
+    for folder in Path(os.path.abspath(path or Path.cwd())).parents:
         with contextlib.suppress(UserError):
             if is_project(folder):
                 return folder

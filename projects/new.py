@@ -11,9 +11,10 @@ import re
 import shutil
 from pathlib import Path
 
+import livegym
 from livegym.projects import registry
 from livegym.projects.commands import program, program_elsewhere
-from livegym.projects.finding import LIVEGYM
+from livegym.projects.finding import LIVEGYM, project_above
 from livegym.projects.names import fault_of_package, fault_of_task, is_library
 from livegym.utils.errors import UserError
 from livegym.utils.files import is_left_over, temporary_name
@@ -70,6 +71,12 @@ def new_project(path: str, stop: StopFlag | None = None) -> Path:
         raise UserError(f"new {path}: {folder} exists already. Allowed: a new folder. Choose another name.")
     if is_library(name):
         raise UserError(f"new {path}: {name} is the name of an installed library. Allowed: a name that is not taken.")
+    outer = _around(folder)
+    if outer is not None:
+        raise UserError(
+            f"new {path}: {outer} is a project already, and one inside another would become a part of it. "
+            f"Allowed: a folder outside. For example: {program()} new {outer.parent / name}"
+        )
     begun = temporary_name(folder)
     try:
         _remove_dead(folder)
@@ -82,6 +89,14 @@ def new_project(path: str, stop: StopFlag | None = None) -> Path:
     finally:
         shutil.rmtree(begun, ignore_errors=True)
     return folder
+
+
+def _around(folder: Path) -> Path | None:
+    """The project, or livegym's checkout, that a new folder would lie in; None if there is none."""
+    checkout = Path(livegym.__file__).resolve().parent.parent
+    if (checkout / "setup.py").is_file() and checkout in folder.resolve().parents:
+        return checkout
+    return project_above(folder)
 
 
 def _fault_of(name: str, task: str) -> str:

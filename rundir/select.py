@@ -145,7 +145,8 @@ def _nothing_in(typed: str, runs_dir: Path, task: str | None, empty: list[Run]) 
         files = list_checkpoints(empty[0])
         unusable = f"none of {count(len(files), 'file')} in {nn} is usable"
         found = unusable if files else f"there is no checkpoint in {nn} yet"
-        return NothingYet(f"{typed}: {found}. Wait for the first one, or: {_command(task or empty[0].task)}")
+        train = _command(task or empty[0].task)
+        return NothingYet(f"{typed}: {found}. Wait for the first one. If nothing is training: {train}")
     if latest_dangles(runs_dir, "train"):
         return NothingYet(
             f"{typed}: the target of {folder / 'latest_train'} does not exist, and {folder} has no other "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Optional
 
 from livegym.projects import registry
@@ -31,7 +31,14 @@ class KeyDoc:
 
 
 def key(default: Any, help: str, **doc: Any) -> Any:
-    """A dataclass field with a `KeyDoc`; a mutable default is copied for each instance."""
+    """A dataclass field with a `KeyDoc`; a mutable default is copied for each instance.
+
+    `doc`: the fields of `KeyDoc`. Raises TypeError for an unknown one.
+    """
+    unknown = set(doc) - {f.name for f in fields(KeyDoc)}
+    if unknown:
+        known = ", ".join(f.name for f in fields(KeyDoc) if f.name != "help")
+        raise TypeError(f"key(): there is no {', '.join(sorted(unknown))}. Allowed: {known}")
     metadata = {"doc": KeyDoc(help=help, **doc)}
     if isinstance(default, (list, dict)):
         return field(default_factory=lambda: type(default)(default), metadata=metadata)

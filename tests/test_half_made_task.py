@@ -19,6 +19,7 @@ from livegym.cfg.typed import to_typed
 from livegym.online.gates import make_gate
 from livegym.projects import new, registry
 from livegym.projects.commands import command
+from livegym.schema.keydoc import key
 from livegym.schema.settled import settled
 from livegym.tasks import TASKS
 from livegym.tasks.build import make_env
@@ -304,7 +305,7 @@ def test_a_pyproject_that_says_nonsense(project, text, message):
     with contextlib.chdir(project):
         with pytest.raises(UserError, match=message):
             registry.use(None)
-        assert new.new_project("okay").is_dir()  # which has nothing to do with this project
+        assert new.new_project("../okay").is_dir()  # which has nothing to do with this project
 
 
 def test_from_below_a_project_its_folder_is_pointed_at_and_nothing_of_it_is_loaded(project):
@@ -346,3 +347,19 @@ def test_new_leaves_nothing_if_it_is_interrupted_and_takes_away_what_a_killed_on
 def test_a_whole_one_is_there_like_ours(project):
     assert compose(["task=Mine"]).task.name == "Mine"
     assert TASKS["Mine"].__module__ == "mine.tasks.mine"
+
+
+def test_a_project_inside_another_one_or_in_the_checkout_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    outer = new.new_project("outer")
+    monkeypatch.chdir(outer / "tasks")
+    with pytest.raises(UserError, match=r"new inner: .*outer is a project already.*Allowed: a folder outside"):
+        new.new_project("inner")
+    assert not (outer / "tasks" / "inner").exists()
+    with pytest.raises(UserError, match="is a project already"):
+        new.new_project(str(Path(__file__).parent / "inner"))
+
+
+def test_an_unknown_argument_of_key_names_the_known_ones():
+    with pytest.raises(TypeError, match=r"key\(\): there is no at_least. Allowed: unit, low, high, above, choices"):
+        key(1.0, "speed", at_least=0)

@@ -153,7 +153,7 @@ def test_where_there_is_nothing_four_messages_say_where_and_what_to_type(runs):
     new_run(runs, "20250802_000000")
     assert message() == (
         f"checkpoint=latest: there is no checkpoint in {here}/runs/Ant_train_20250802_000000/nn yet. "
-        f"Wait for the first one, or: {train}"
+        f"Wait for the first one. If nothing is training: {train}"
     )
     shutil.rmtree("runs")
     runs.mkdir()

@@ -457,7 +457,7 @@ def test_damaged_decisions_are_given_up_one_by_one_and_the_buffer_stays(setting,
     rows["clock"][0] = 1e156
     np.save(here.run.pending_file, rows)
     here.begin()
-    assert "1 decisions of" in caplog.text
+    assert "1 decision damaged" in caplog.text
     assert [e.decision for e in here.memory.pending.all()] == [a.decision for a in answers[1:]]
     here.memory.tick()
     here.begin()  # the buffer can still be read

@@ -148,7 +148,10 @@ def test_without_restarts_the_first_death_is_the_last(made, caplog):
 
 def test_one_that_was_given_up_is_started_again_by_hand_and_no_other(made):
     with watched(*made("online.max_restarts=0")) as watchdog:
-        with pytest.raises(UserError, match="the trainer is starting: only a trainer that was given up"):
+        with pytest.raises(
+            UserError,
+            match="the trainer is starting: another one can be started by hand only after",
+        ):
             watchdog.start_again()
         kill(watchdog.reading()["pid"])
         wait_for(watchdog, lambda reading: reading["state"] == "given up")

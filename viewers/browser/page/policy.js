@@ -66,7 +66,7 @@ function policyFacts(policy) {
     ["epoch", policy.epoch],
     ["from", policy.source],
     ["newest", policy.newest],
-    ["in training", short(policy.reward)],
+    ["training score", short(policy.reward)],
     ["episodes", state.episodes],
   ];
 }
