@@ -24,6 +24,7 @@ from livegym.cfg.typed import as_dict
 from livegym.projects.commands import command
 from livegym.rl.algorithm import algorithm_of
 from livegym.rl.curves import write_curves
+from livegym.rl.divergence import Diverged
 from livegym.rl.learner import Iteration, IterationAbandoned, Learner
 from livegym.rl.observer import TrainingObserver
 from livegym.rl.progress import Progress
@@ -258,6 +259,8 @@ class _Training:
         except IterationAbandoned:
             saver.abandon_iteration()
             return False
+        except Diverged as error:
+            raise saver.with_restart(error) from error
         return True
 
     @property

@@ -29,6 +29,7 @@ from torch import Tensor
 from livegym.rl.algorithms.ppo.adapter import RlGamesEnv
 from livegym.rl.algorithms.ppo.params import learner_params
 from livegym.rl.algorithms.ppo.settings import PPOConfig
+from livegym.rl.divergence import ImpossibleAction
 from livegym.rl.learner import IterationAbandoned
 from livegym.tasks.base import Box
 from livegym.tasks.env import Env
@@ -118,8 +119,10 @@ class _Learning(A2CBase):
             return super().play_steps_rnn()
 
     def env_step(self, actions: Tensor) -> tuple[dict[str, Tensor], Tensor, Tensor, dict[str, Any]]:
-        """Make one step, and set the reward shaper's bonus for truncated episodes."""
+        """Make one step, and set the reward shaper's bonus for truncated episodes. May raise ImpossibleAction."""
         self.check_patience()
+        if not self.is_discrete and not torch.isfinite(actions).all():
+            raise ImpossibleAction("NaN or Infinity, though its weights are finite")
         obs, rewards, dones, infos = super().env_step(actions)
         self.rewards_shaper.bonus = self._cut_off_value(infos) if self.bootstrap else None
         return obs, rewards, dones, infos
