@@ -248,7 +248,8 @@ def _written(spec: mujoco.MjSpec, path: Path) -> str:
             return spec.to_xml()
     except UnicodeDecodeError as error:
         raise UserError(
-            f"model {path}: has text that is not UTF-8 ({error}). Allowed: UTF-8. Convert the file: iconv -f latin1 -t utf-8"
+            f"model {path}: has text that is not UTF-8 ({error}). Allowed: UTF-8. Convert the file: "
+            "iconv -f latin1 -t utf-8"
         ) from error
 
 

@@ -33,11 +33,8 @@ from livegym.rl.divergence import ImpossibleAction
 from livegym.rl.learner import IterationAbandoned
 from livegym.tasks.base import Box
 from livegym.tasks.env import Env
-from livegym.utils.errors import UserError
 
 log = logging.getLogger(__name__)
-
-_SHARED = "/dev/shm"
 
 
 class BootstrappingShaper:
@@ -74,6 +71,15 @@ class _Learning(A2CBase):
     check_patience: Callable[[], None]  # raises IterationAbandoned; called before each step and minibatch
     bootstrap: bool
     restored_obs: dict[str, Tensor] | None
+
+    @property
+    def global_rank(self) -> int:
+        """1: the library writes curves only at rank 0, with a queue that needs room in shared memory."""
+        return 1
+
+    @global_rank.setter
+    def global_rank(self, rank: int) -> None:
+        return  # the library's constructor sets it
 
     def prepare(self, env: Env, bootstrap: bool) -> None:
         """Set the environment. Must be called once after construction."""
@@ -158,8 +164,8 @@ Agent = ContinuousAgent | DiscreteAgent
 def create_agent(env: Env, train: PPOConfig, max_iterations: int, device: str) -> Agent:
     """An agent over `env`, initialised by the global generator.
 
-    The library's constructor creates directories and an event file. They go into a temporary directory, because only
-    rundir/run.py may name run directories.
+    The library's constructor creates directories. They are temporary, because only rundir/run.py may name run
+    directories.
     """
     kind = ContinuousAgent if isinstance(env.task.action_spec, Box) else DiscreteAgent
     with tempfile.TemporaryDirectory(prefix="livegym-") as scratch, contextlib.redirect_stdout(io.StringIO()) as out:
@@ -171,13 +177,7 @@ def create_agent(env: Env, train: PPOConfig, max_iterations: int, device: str) -
             device=device,
             shaper=BootstrappingShaper(train.reward_scale),
         )
-        try:
-            agent = kind("run", params)
-        except OSError as error:  # its writer creates a queue in shared memory
-            raise UserError(f"the learner cannot be created ({error}). Is {_SHARED} full? Make room there.") from error
-        agent.writer.close()
-        if agent.has_central_value:
-            agent.central_value_net.writter = None  # otherwise it would reopen the closed writer
+        agent = kind("run", params)
     log.debug("rl_games: %s", " | ".join(out.getvalue().split("\n")))
     if train.compile:
         agent.model = torch.compile(agent.model)

@@ -91,7 +91,7 @@ class PPOConfig(TrainConfig):
 
 
 def check_sizes(num_envs: int, train: PPOConfig) -> None:
-    """Raises UserError unless a batch of `num_envs` x horizon_length steps can be cut into equal minibatches."""
+    """Raises UserError unless a batch of `num_envs` x horizon_length steps can be normalised, and cut equally."""
     horizon, parts = train.horizon_length, train.num_minibatches
     sequence = train.network.recurrent.sequence_length if train.network.recurrent else 1
     if horizon % sequence:
@@ -100,6 +100,11 @@ def check_sizes(num_envs: int, train: PPOConfig) -> None:
             f"Allowed: {_join(_divisors(horizon))}, or train.horizon_length={_join(_multiples(horizon, sequence))}."
         )
     batch = num_envs * horizon
+    if batch == 1 and train.normalize_advantage:
+        raise UserError(
+            "numEnvs=1 x train.horizon_length=1 is a batch of one step, whose advantage cannot be normalised. "
+            "Allowed: 2 steps or more. Set numEnvs=2, train.horizon_length=16 or train.normalize_advantage=false."
+        )
     if batch % (parts * sequence) == 0:
         return
     unit = parts * sequence
