@@ -9,7 +9,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from livegym.rl.divergence import Diverged
+from livegym.rl.divergence import Diverged, not_finite
+from livegym.schema import ObservationGroups
 from livegym.tasks.base import Box, Discrete, MultiDiscrete
 from livegym.tasks.stability import HOPELESS, HUGE
 from livegym.tasks.stats import Largest
@@ -222,3 +223,33 @@ def test_a_training_with_huge_rewards_now_and_then_goes_on():
     assert sum(it.report.huge_rewards for it in iterations) > 0
     assert all(abs(it.mean_return) <= 5 for it in iterations)
     assert all(it.report.largest.reward <= LIMIT for it in iterations)
+
+
+ASYMMETRIC = {"observations": ObservationGroups(policy=["episode", "step"], privileged=["step", "episode"])}
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    num_envs=st.integers(1, 3),
+    horizon=st.integers(1, 4),
+    divisor=st.integers(1, 12),
+    spec=st.sampled_from(SPECS),
+    normalised=st.booleans(),
+    asymmetric=st.booleans(),
+)
+def test_every_size_of_batch_and_minibatch_that_is_allowed_trains(
+    num_envs, horizon, divisor, spec, normalised, asymmetric
+):
+    """Minibatches of one step are refused: nothing can be normalised by one number."""
+    minibatches = next(d for d in range(min(divisor, num_envs * horizon), 0, -1) if num_envs * horizon % d == 0)
+    train = dataclasses.replace(
+        TINY, horizon_length=horizon, num_minibatches=minibatches, mini_epochs=1, normalize_advantage=normalised
+    )
+    if num_envs * horizon == minibatches:
+        with pytest.raises(UserError, match=r"into minibatches of one step\. Allowed: minibatches of at least 2 steps"):
+            train.check(num_envs)
+        return
+    train.check(num_envs)
+    learner = learner_of(train, num_envs=num_envs, task=with_spec(spec), **(ASYMMETRIC if asymmetric else {}))
+    assert len(trained(learner)) == 3
+    assert not_finite(learner.state()) is None

@@ -40,6 +40,7 @@ def start_child(
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
+        errors="replace",
         pass_fds=pass_fds,
         start_new_session=True,
         env={**child_environment(), PARENT: str(os.getpid()), **environment},

@@ -91,7 +91,7 @@ class PPOConfig(TrainConfig):
 
 
 def check_sizes(num_envs: int, train: PPOConfig) -> None:
-    """Raises UserError unless a batch of `num_envs` x horizon_length steps can be normalised, and cut equally."""
+    """Raises UserError unless `num_envs` x horizon_length steps can be cut into equal minibatches, each of 2 or more."""
     horizon, parts = train.horizon_length, train.num_minibatches
     sequence = train.network.recurrent.sequence_length if train.network.recurrent else 1
     if horizon % sequence:
@@ -100,10 +100,12 @@ def check_sizes(num_envs: int, train: PPOConfig) -> None:
             f"Allowed: {_join(_divisors(horizon))}, or train.horizon_length={_join(_multiples(horizon, sequence))}."
         )
     batch = num_envs * horizon
-    if batch == 1 and train.normalize_advantage:
+    if parts == batch:  # rl_games removes the axis of a single step; and one number has no variance
+        fewer = _divisors(batch // sequence)[-2:-1]
+        instead = f"train.num_minibatches={fewer[0]}" if fewer else "numEnvs=2 or train.horizon_length=16"
         raise UserError(
-            "numEnvs=1 x train.horizon_length=1 is a batch of one step, whose advantage cannot be normalised. "
-            "Allowed: 2 steps or more. Set numEnvs=2, train.horizon_length=16 or train.normalize_advantage=false."
+            f"train.num_minibatches={parts} cuts numEnvs={num_envs} x train.horizon_length={horizon} = {batch} steps "
+            f"into minibatches of one step. Allowed: minibatches of at least 2 steps, such as {instead}."
         )
     if batch % (parts * sequence) == 0:
         return
