@@ -40,7 +40,6 @@ def start_child(
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        errors="replace",
         pass_fds=pass_fds,
         start_new_session=True,
         env={**child_environment(), PARENT: str(os.getpid()), **environment},

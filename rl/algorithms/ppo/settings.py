@@ -91,7 +91,7 @@ class PPOConfig(TrainConfig):
 
 
 def check_sizes(num_envs: int, train: PPOConfig) -> None:
-    """Raises UserError unless `num_envs` x horizon_length steps can be cut into equal minibatches, each of 2 or more."""
+    """Raises UserError unless a batch of `num_envs` x horizon_length steps can be cut into equal minibatches."""
     horizon, parts = train.horizon_length, train.num_minibatches
     sequence = train.network.recurrent.sequence_length if train.network.recurrent else 1
     if horizon % sequence:
