@@ -26,7 +26,7 @@ class ImpossibleAction(Exception):
 
 @dataclass(frozen=True)
 class Cause:
-    """What probably caused a divergence, and the override that may prevent another one; '' if that is not known."""
+    """The probable cause of a divergence, and the override that may prevent another one; '' if that is not known."""
 
     text: str = ""
     remedy: str = ""

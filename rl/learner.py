@@ -136,7 +136,7 @@ class Learner(ABC):
         """Collect experience and update the policy: one iteration. May raise IterationAbandoned."""
 
     def cause_of_divergence(self, largest: Largest) -> Cause:
-        """What probably caused a divergence, if the algorithm knows that. `largest`: numbers of the last iteration."""
+        """The probable cause of a divergence, if the algorithm knows it. `largest`: numbers of the last iteration."""
         return Cause()
 
     @abstractmethod

@@ -22,7 +22,7 @@ from livegym.utils.errors import UserError, did_you_mean
 NO_DOC = KeyDoc(help="")
 PRESETS = "config"  # a group at the root that is not a key of the composed configuration
 
-NO_COUNTERPART = {  # a name in similar tools that has no counterpart, folded -> what there is instead
+NO_COUNTERPART = {  # a name in similar tools that has no counterpart, folded -> what to use instead
     "multigpu": "A run trains in one process. Several seeds or settings at a time: -m seed=1,2",
     "wandb": "The curves of a run are written for TensorBoard: tensorboard --logdir runs",
     "pipeline": "Engine and device are chosen by sim=<engine> and device=cpu or device=cuda",
@@ -183,7 +183,7 @@ class Schema:
         return UserError(f"{typed or path}: there is no such key.{hint}\n{allowed}All keys: {command('--help')}")
 
     def instead_of(self, path: str) -> str:
-        """What there is instead of a key of similar tools that has no counterpart; '' for any other key."""
+        """The advice for a key of similar tools that has no counterpart; '' for any other key."""
         for part in map(fold, path.split(".")):
             for name, instead in NO_COUNTERPART.items():
                 if part == name or (name == "wandb" and part.startswith(name)):

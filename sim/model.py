@@ -188,8 +188,8 @@ def _explained(error: ValueError, path: Path) -> UserError:
     if clash is None:
         return UserError(f"model {path}: MuJoCo cannot compile it: {' '.join(str(error).split())}")
     return UserError(
-        f"model {path}: there is more than one {clash['kind']} {clash['name']!r}. Allowed: each name once, also if a "
-        "model is attached to another. Rename one of them."
+        f"model {path}: there is more than one {clash['kind']} {clash['name']!r}. Allowed: each name once, in all "
+        "models that are attached to one another. Rename one of them."
     )
 
 

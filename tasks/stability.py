@@ -2,7 +2,7 @@
 
 Absurd are a reward beyond `task.max_reward`, which would dominate everything that is learned, and an observation
 beyond `HUGE`. Both are treated as non-finite: the episode ends as
-`unstable`, and its reward in that step counts as 0. So nobody learns from such a number, and no mean contains it.
+`unstable`, and its reward in that step counts as 0. So no learner uses such a number, and no mean contains it.
 
 Every such environment is counted. The rate of warnings is limited, because a bad parameter can break thousands of
 environments a second. If no environment stays sound for HOPELESS steps, there is nothing to learn from, and the run
@@ -47,7 +47,7 @@ class StateLog(Protocol):
 
 @dataclass(frozen=True)
 class _Fault:
-    """What is wrong with the first of the environments that are not sound."""
+    """The problem of the first environment that is not sound."""
 
     what: str = "became non-finite"
     detail: str = "the simulator's state"
@@ -58,7 +58,9 @@ class StabilityWatch:
     """Finds and reports the environments of one Env that are not sound."""
 
     def __init__(self, name: str, num_envs: int, max_reward: float = MAX_REWARD) -> None:
-        self.name, self.num_envs, self.max_reward = name, num_envs, max_reward
+        self.name = name
+        self.num_envs = num_envs
+        self.max_reward = max_reward
         self.recorder: StateLog | None = None
         self.count = 0  # since the last `take_count`
         self.huge_rewards = 0  # since the last `take_huge_rewards`

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from livegym.cfg.compose import compose
-from livegym.sim.model import model_from
+from livegym.sim.model import compiled
 from livegym.tasks.build import make_env
 from livegym.tasks.hand.asset import OURS, hand_model
 from livegym.utils.errors import UserError
@@ -68,7 +68,7 @@ def test_a_mesh_of_it_is_found_where_the_model_says_by_the_task_and_by_all_who_d
     env = make_env(task, c.sim, c.physics, 1, 0)
     assert env.sim.world.model.nmesh == 1
     monkeypatch.chdir("/")
-    assert model_from(env.sim.model_xml()).nmesh == 1  # what window, page, video and recorded states are given
+    assert compiled(env.sim.model_xml()).nmesh == 1  # what window, page, video and recorded states are given
 
 
 @pytest.mark.slow
