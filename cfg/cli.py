@@ -71,6 +71,17 @@ def _refuse_lost_directory() -> None:
         ) from error
 
 
+def _refuse_several_processes() -> None:
+    """Raises UserError under a launcher of several processes, each of which would train a run of its own."""
+    size = os.environ.get("WORLD_SIZE", "1").strip()
+    if size in ("", "1") and "TORCHELASTIC_RUN_ID" not in os.environ:
+        return
+    raise UserError(
+        f"started by torchrun or a similar launcher (WORLD_SIZE={size}), but a run trains in one process. "
+        "Allowed: WORLD_SIZE unset or 1. Start it without the launcher; several seeds: -m seed=1,2"
+    )
+
+
 def _run(job: Job, arguments: list[str]) -> int:
     if arguments[:1] == ["new"]:
         return new.main(arguments[1:])
@@ -83,6 +94,7 @@ def _run(job: Job, arguments: list[str]) -> int:
         from livegym.cfg.help import tasks_text
 
         return _answer(tasks_text())
+    _refuse_several_processes()
     options = parse_options(arguments)
     if options.shell_completion or options.hydra_help:
         register()
@@ -144,6 +156,9 @@ def parse_options(arguments: list[str]) -> argparse.Namespace:
 
 def _unknown_option(option: str) -> UserError:
     name, _, value = option.lstrip("-").partition("=")
+    instead = Schema().instead_of(name)
+    if instead:
+        return UserError(f"{option}: unknown option. {instead}. Allowed: {', '.join(OWN_OPTIONS)}.")
     key = Schema().right_path(name, "", [k.name for k in Schema().keys(RootConfig).values()])
     near = "" if key else did_you_mean(option, OWN_OPTIONS)
     written = key if "=" in key else f"{key or name}={value or '...'}"

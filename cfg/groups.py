@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import re
 from collections.abc import Iterable, Sequence
 
 from hydra.core.config_loader import ConfigLoader
@@ -12,7 +14,7 @@ from hydra.core.override_parser.types import Override
 import livegym
 from livegym.cfg import overrides as ov
 from livegym.projects import registry
-from livegym.projects.reading import mapping_of
+from livegym.projects.reading import mapping_of, text_of
 from livegym.schema.keys import Schema
 from livegym.schema.train import DEFAULT
 from livegym.schema.values import plain_text
@@ -21,6 +23,8 @@ from livegym.utils.errors import UserError, not_one_of
 
 CFG_DIR = livegym.ROOT / "cfg"
 PARAMS = "task.params."
+PACKAGE = re.compile(r"#\s*@package +_global_")
+SETTING = re.compile(r"#\s*@")
 GROUPS = ("config", "task", "train", "sim", "physics")
 
 
@@ -52,9 +56,26 @@ def check_group(override: Override, loader: ConfigLoader, parsed: Iterable[Overr
         raise _no_such_option(group, shown, options)
     for name in map(plain_text, ov.values(override)):
         registry.refuse_twice(group, name)
+        if group == "config":
+            _refuse_without_package(name)
         if group == "task":
             _refuse_wrong_task(name)
     return True
+
+
+def _refuse_without_package(name: str) -> None:
+    """Raises UserError for a preset that does not begin with `# @package _global_`, so its keys would be elsewhere."""
+    for file in registry.yaml_files("config").get(name, []):
+        lines = (line.strip() for line in text_of(file).splitlines())
+        # Hydra's header ends at the first line that is neither empty nor a setting such as this
+        head = [line for line in itertools.takewhile(lambda line: not line or SETTING.match(line), lines) if line]
+        if not any(PACKAGE.fullmatch(line) for line in head) or any(
+            len(line.lstrip("# ").split()) != 2 for line in head
+        ):
+            raise UserError(
+                f"config={name}: {file} does not say that its keys belong to the root. Allowed: a preset that begins "
+                "with the line: # @package _global_"
+            )
 
 
 def _no_such_option(group: str, name: str, options: Sequence[str]) -> UserError:

@@ -31,10 +31,9 @@ from livegym.online.rewards import TrainingSamples, combine
 from livegym.rl.actor_critic import ActorCritic, OffPolicyRule, Outcome, Transitions
 from livegym.rl.algorithm import ActorCriticNetwork
 from livegym.schema import OnlineConfig
+from livegym.tasks.stability import HUGE, MAX_REWARD
 
 WINDOW = 100  # update rounds over which averages are taken
-HUGE = 1e15  # larger numbers are treated as non-finite, because their squares would overflow in the normalisers
-HUGE_REWARD = 1e6  # larger rewards would dominate the value normaliser
 
 
 @dataclass(frozen=True)
@@ -71,12 +70,20 @@ class Trainer:
     """Trains the policy on the replay buffer. Not thread-safe."""
 
     def __init__(
-        self, learner: ActorCritic, reader: ReplayReader, gate: Gate | None, rule: OnlineConfig, seed: int
+        self,
+        learner: ActorCritic,
+        reader: ReplayReader,
+        gate: Gate | None,
+        rule: OnlineConfig,
+        seed: int,
+        max_reward: float = MAX_REWARD,
     ) -> None:
+        """`max_reward`: experiences whose reward is larger, either way, are not trained on (`task.max_reward`)."""
         self.learner = learner
         self.reader = reader
         self.gate = gate
         self.rule = rule
+        self.max_reward = max_reward
         self.sieve = sieve_of(rule, gated=gate is not None)
         self.rng = np.random.default_rng(seed)
         self.counts = Counts()
@@ -115,7 +122,7 @@ class Trainer:
 
     def _normalise(self) -> None:
         fresh = self.reader.fresh(self.counts.learned_until)
-        sound = _sound(fresh)
+        sound = _sound(fresh, self.max_reward)
         rows = fresh[sound]
         new = fresh["number"] >= self.counts.looked_until
         self.counts.broken += int((new & ~sound).sum())
@@ -129,7 +136,7 @@ class Trainer:
 
     def _update(self) -> tuple[TrainingSamples, Outcome | None]:
         rows, weights = self.reader.sample(self.rule.batch_size, self.rng, self.sieve)
-        sound = _sound(rows)
+        sound = _sound(rows, self.max_reward)
         problem = f"all {len(rows)} sampled experiences have non-finite or huge numbers"
         self.problem = "" if sound.any() or not len(rows) else problem
         rows, weights = rows[sound], weights[sound]
@@ -255,11 +262,11 @@ def rule_of(online: OnlineConfig, network: ActorCriticNetwork) -> OffPolicyRule:
     )
 
 
-def _sound(rows: np.ndarray) -> np.ndarray:
+def _sound(rows: np.ndarray, max_reward: float) -> np.ndarray:
     """Return (n,) which rows can be trained on: all their numbers are finite, and none is huge."""
     numbers = [rows[name] for name in ("obs", "next_obs", "log_prob", "executed_log_prob")]
     sound = [(np.abs(v) < HUGE).all(tuple(range(1, v.ndim))) for v in numbers]
-    return np.logical_and.reduce([*sound, np.abs(rows["reward"]) < HUGE_REWARD])
+    return np.logical_and.reduce([*sound, np.abs(rows["reward"]) <= max_reward])
 
 
 def _mean(values: list[float]) -> float:

@@ -28,7 +28,7 @@ from livegym.cfg.typed import as_dict
 from livegym.online.gates import layout_of, make_gate
 from livegym.online.replay import ReplayReader
 from livegym.online.saving import CheckpointWriter
-from livegym.online.trainer import HUGE_REWARD, WINDOW, Trainer, rule_of
+from livegym.online.trainer import WINDOW, Trainer, rule_of
 from livegym.rl.actor_critic import ActorCritic
 from livegym.rl.algorithm import algorithm_of
 from livegym.rl.spec import PolicySpec
@@ -74,7 +74,12 @@ class Worker:
         learner = ActorCritic(spec, network, rule_of(rule, network), rule.learning_rate)
         learner.load_model(state["model"])
         self.trainer = Trainer(
-            learner, reader, adapter.gate if adapter is not None else None, rule, config.seed + meta.version
+            learner,
+            reader,
+            adapter.gate if adapter is not None else None,
+            rule,
+            config.seed + meta.version,
+            config.task.max_reward,
         )
         if "online" in state:
             try:
@@ -175,7 +180,9 @@ class Worker:
     def score(self) -> float | None:
         """Return the mean of the last rewards, without huge ones; None if there are too few."""
         rewards = self.trainer.reader.last_rewards(KNOWN_REWARDS)
-        rewards = rewards[np.abs(rewards) < HUGE_REWARD]  # one invalid reward could otherwise be the best forever
+        rewards = rewards[
+            np.abs(rewards) <= self.trainer.max_reward
+        ]  # one invalid reward could otherwise be the best forever
         return float(np.mean(rewards)) if len(rewards) >= ENOUGH_REWARDS else None
 
     def send_heartbeat(self, state: str) -> None:

@@ -22,6 +22,7 @@ def scalars(it: Iteration) -> dict[str, float]:
         "info/epochs": float(it.epoch),
         "info/policy_version": float(it.version),
         "env/unstable": float(report.unstable),
+        "env/huge_rewards": float(report.huge_rewards),
         **it.losses,
     }
     if it.mean_return is not None and it.mean_length is not None:

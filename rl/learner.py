@@ -17,12 +17,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor
 
+from livegym.rl.divergence import Cause, Diverged, ImpossibleAction, in_distribution, not_finite
 from livegym.tasks.env import Env
-from livegym.tasks.stats import EpisodeSummary
+from livegym.tasks.stats import EpisodeSummary, Largest
 from livegym.utils.signals import StopFlag
 
 PATIENCE = 5.0  # s that a stop waits for the running iteration before it abandons it
@@ -67,8 +68,6 @@ class Gained:
 class Learner(ABC):
     """One training run over N environments. Counters start at 0; those of a resumed run continue."""
 
-    remedy: ClassVar[str] = ""  # override that may prevent another divergence: train.learning_rate=<lower>
-
     def __init__(self, env: Env, max_iterations: int, stop: StopFlag) -> None:
         """`max_iterations`: total, including those before a resume; `stop`: ends the run between two iterations."""
         self.env = env
@@ -87,7 +86,7 @@ class Learner(ABC):
     def iterate(self) -> Iteration:
         """Make one iteration. Raises IterationAbandoned if it takes too long after a stop; then it does not count."""
         start = time.perf_counter()
-        gained = self.improve()
+        gained = self._improve()
         self.version += 1
         self.epoch += 1
         self.frame += gained.frames
@@ -99,6 +98,27 @@ class Learner(ABC):
             **vars(gained),
             report=self.env.drain_report(),
         )
+
+    def _improve(self) -> Gained:
+        """Do what `improve` does. Raises Diverged if the policy is not finite any more, however that shows."""
+        error: Exception | None = None
+        try:
+            gained = self.improve()
+        except (ValueError, RuntimeError, ImpossibleAction) as raised:
+            error = raised
+        broken = not_finite({"model": self.policy_state()})
+        if broken is not None:
+            raise self.diverged(self.epoch + 1, f"has NaN or Infinity in {broken}") from error
+        if isinstance(error, ImpossibleAction) or (error is not None and in_distribution(error)):
+            raise self.diverged(self.epoch + 1, f"gives actions that are not numbers ({error})") from error
+        if error is not None:
+            raise error
+        return gained
+
+    def diverged(self, epoch: int, what: str, report: EpisodeSummary | None = None) -> Diverged:
+        """The error for a policy that has diverged; `report`: of the last iteration, None if that has not ended."""
+        largest = self.env.drain_report().largest if report is None else report.largest
+        return Diverged(epoch, what, self.cause_of_divergence(largest))
 
     def check_patience(self) -> None:
         """Raises IterationAbandoned if a stop has waited too long. Must be called often while an iteration runs."""
@@ -114,6 +134,10 @@ class Learner(ABC):
     @abstractmethod
     def improve(self) -> Gained:
         """Collect experience and update the policy: one iteration. May raise IterationAbandoned."""
+
+    def cause_of_divergence(self, largest: Largest) -> Cause:
+        """The probable cause of a divergence, if the algorithm knows it. `largest`: numbers of the last iteration."""
+        return Cause()
 
     @abstractmethod
     def policy_state(self) -> dict[str, Tensor]:

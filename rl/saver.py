@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from livegym.projects.commands import command
+from livegym.rl.divergence import Diverged, not_finite
 from livegym.rl.learner import Iteration, Learner
 from livegym.rl.spec import PolicySpec, shape_hash
-from livegym.rl.state import capture_learner, not_finite
+from livegym.rl.state import capture_learner
 from livegym.rundir.checkpoint import (
     CheckpointError,
     CheckpointMeta,
@@ -127,7 +128,7 @@ class Saver:
         try:
             path = self._write(it)
         except NotFinite as error:
-            raise self._diverged(it, error) from error
+            raise self.with_restart(self.learner.diverged(it.epoch, str(error), it.report)) from error
         except (OSError, CheckpointError) as error:
             self.best_return = best_before
             self._say_failed(it, error)
@@ -151,14 +152,13 @@ class Saver:
         )
         self._failing = True
 
-    def _diverged(self, it: Iteration, error: NotFinite) -> UserError:
-        """The error for non-finite weights, with the command that starts again from the last good checkpoint."""
+    def with_restart(self, error: Diverged) -> UserError:
+        """The error with the command that starts again from the last good checkpoint."""
         last = newest_usable(self.run)
         given = [f"task={self.spec.task}", *([f"checkpoint={last.path}"] if last else [])]
-        given += [self.learner.remedy] if self.learner.remedy else []
+        given += [error.remedy] if error.remedy else []
         return UserError(
-            f"the policy has diverged by epoch {it.epoch}: {error}. Training cannot continue from there. "
-            f"Start again from before the divergence: {command(*given)}",
+            f"{error} Training cannot continue from there. Start again from before the divergence: {command(*given)}",
             exit_code=1,
         )
 

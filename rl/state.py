@@ -9,12 +9,9 @@ bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import torch
-from torch import Tensor
-
+from livegym.rl.divergence import not_finite
 from livegym.rl.learner import Learner
 from livegym.utils.errors import UserError
 from livegym.utils.seeding import generator_states, set_generator_states
@@ -65,20 +62,3 @@ def check_learner(learner: Learner, state: dict[str, Any]) -> None:
     broken = not_finite(state)
     if broken is not None:
         raise UserError(f"this checkpoint has NaN or Infinity in {broken}, so it cannot be resumed. {FROM_WEIGHTS}")
-
-
-def not_finite(state: dict[str, Any]) -> str | None:
-    """The name (its keys) of a captured learner's first tensor with NaN or Infinity; None if all are finite."""
-    for top, content in state.items():
-        for name, tensor in _tensors(content, top):
-            if tensor.is_floating_point() and not torch.isfinite(tensor).all():
-                return name
-    return None
-
-
-def _tensors(value: Any, name: str) -> Iterator[tuple[str, Tensor]]:
-    if isinstance(value, Tensor):
-        yield name, value
-    elif isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _tensors(inner, f"{name}.{key}")

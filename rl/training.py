@@ -24,6 +24,7 @@ from livegym.cfg.typed import as_dict
 from livegym.projects.commands import command
 from livegym.rl.algorithm import algorithm_of
 from livegym.rl.curves import write_curves
+from livegym.rl.divergence import Diverged
 from livegym.rl.learner import Iteration, IterationAbandoned, Learner
 from livegym.rl.observer import TrainingObserver
 from livegym.rl.progress import Progress
@@ -188,7 +189,7 @@ class _Training:
             return self._run("training", self._saver(run))
 
     def resume(self, run: Run, parent: Parent, provenance: Provenance) -> int:
-        """Resume the parent's run. Raises UserError if it is locked, or if its iterations are complete."""
+        """Resume the parent's run. Does nothing if its iterations are complete. Raises UserError if it is locked."""
         with RunLock(run), file_log(run.log_file):
             parent = parent.reread()
             clean_temporaries(run.nn)
@@ -197,10 +198,15 @@ class _Training:
             best_return = restore_learner(self.learner, parent.state, version)
             completed, total = self.learner.epoch, self.learner.max_iterations
             if completed >= total:
-                raise UserError(
-                    f"{run.path} has completed {count(completed, 'iteration')}, and maxIterations={total} is the "
-                    f"total, which includes them. To continue: maxIterations={completed + 100}"
+                log.info(
+                    "%s has completed %s, and maxIterations=%d is the total, which includes them: nothing is left to "
+                    "do. To continue: maxIterations=%d",
+                    run.path,
+                    count(completed, "iteration"),
+                    total,
+                    completed + 100,
                 )
+                return 0
             log.info("resumed by: %s", shlex.join(redact_arguments(provenance.argv)))
             log.info("continuing from %s: version %d, epoch %d", parent.file, version, completed)
             self._restore_environments(run, parent)
@@ -258,6 +264,8 @@ class _Training:
         except IterationAbandoned:
             saver.abandon_iteration()
             return False
+        except Diverged as error:
+            raise saver.with_restart(error) from error
         return True
 
     @property

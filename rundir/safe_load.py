@@ -163,8 +163,10 @@ def _check_members(members: list[zipfile.ZipInfo], size: int) -> None:
     total = sum(member.file_size for member in members)
     if total > 4 * size + _SLACK:
         raise CheckpointError(f"would unpack from {size} to {total} bytes, so it is not a checkpoint")
+    if any(m.filename.endswith("/constants.pkl") or "/code/" in m.filename for m in members):
+        raise CheckpointError("is a TorchScript file (torch.jit.save), which holds code. Allowed: the .pth of a run")
     if any(m.compress_type != zipfile.ZIP_STORED or m.compress_size != m.file_size for m in members):
-        raise CheckpointError("has compressed parts, which PyTorch never writes")
+        raise CheckpointError("has compressed parts, which torch.save does not write")
     if len({member.filename for member in members}) != len(members):
         raise CheckpointError("has two parts of the same name")
 

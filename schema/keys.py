@@ -22,15 +22,36 @@ from livegym.utils.errors import UserError, did_you_mean
 NO_DOC = KeyDoc(help="")
 PRESETS = "config"  # a group at the root that is not a key of the composed configuration
 
+NO_COUNTERPART = {  # a name in similar tools that has no counterpart, folded -> what to use instead
+    "multigpu": "A run trains in one process. Several seeds or settings at a time: -m seed=1,2",
+    "wandb": "The curves of a run are written for TensorBoard: tensorboard --logdir runs",
+    "pipeline": "Engine and device are chosen by sim=<engine> and device=cpu or device=cuda",
+    "pbt": "There is no population-based training. Several settings in one command: -m train.learning_rate=1e-3,3e-4",
+}
+NO_COUNTERPART |= {
+    **dict.fromkeys(("distributed", "numgpus", "ddp", "nproc"), NO_COUNTERPART["multigpu"]),
+    **dict.fromkeys(("logger", "tensorboard", "neptune", "comet", "mlflow"), NO_COUNTERPART["wandb"]),
+    **dict.fromkeys(("physicsengine", "usegpu", "usegpupipeline", "graphicsdeviceid"), NO_COUNTERPART["pipeline"]),
+}
+
 ALIASES = {  # a name in similar tools, folded -> what to type here
+    "algo": "train.algorithm",
+    "agentcfg": "train",
+    "capturevideo": "videoRecord in a test, trainVideoEvery in training",
     "env": "task",
     "experiment": "runsDir",
+    "forcerender": "viewer",
     "headless": "config=train_headless or config=test",
+    "loadcheckpoint": "checkpoint",
+    "loadrun": "checkpoint",
+    "logdir": "runsDir",
     "maxepochs": "maxIterations",
     "numactors": "numEnvs",
+    "numthreads": "sim.threads",
     "play": "config=test",
     "preset": "config",
     "rldevice": "device",
+    "resumepath": "checkpoint",
     "simdevice": "device",
     "test": "config=test",
 }
@@ -148,8 +169,11 @@ class Schema:
         names = [*siblings] if where else [PRESETS, *siblings]
         value = f"={typed.partition('=')[2]}" if "=" in typed else ""
         right = self.right_path(path, where, names)
-        hint = f" Use {right}{'' if '=' in right else value}." if right else ""
-        if not right:
+        hint = f" Use {right}{'' if '=' in right or ' ' in right else value}." if right else ""
+        instead = "" if right else self.instead_of(path)
+        if instead:
+            hint = f" {instead}."
+        elif not right:
             missing = path[len(where) :].lstrip(".").split(".")[0]
             hint = did_you_mean(missing, names).replace("mean ", f"mean {where}." if where else "mean ")
         scope = f"in {where}" if where else "at the root"
@@ -157,6 +181,14 @@ class Schema:
         if hint and not where:
             allowed = ""  # the hint would be lost among so many
         return UserError(f"{typed or path}: there is no such key.{hint}\n{allowed}All keys: {command('--help')}")
+
+    def instead_of(self, path: str) -> str:
+        """The advice for a key of similar tools that has no counterpart; '' for any other key."""
+        for part in map(fold, path.split(".")):
+            for name, instead in NO_COUNTERPART.items():
+                if part == name or (name == "wandb" and part.startswith(name)):
+                    return instead
+        return ""
 
     def right_path(self, path: str, where: str, siblings: Iterable[str]) -> str:
         """The right path for a name that was typed in the wrong place or style; '' if it is not known."""

@@ -78,6 +78,12 @@ class TaskConfig:
         {}, "block -> number of its last values that the policy sees, oldest first", low=2, high=1000
     )
     rewards: dict[str, float] = key(MISSING, "reward term -> weight; 0: logged, but not counted")
+    max_reward: float = key(
+        1e6,
+        "largest reward, and largest weighted reward term, either way; beyond it, the episode ends as unstable, and "
+        "the reward is reported, but not learned from",
+        above=0,
+    )
     terminations: dict[str, bool] = key(MISSING, "termination reason -> whether it ends the episode")
     randomization: dict[str, RandomizationConfig] = key({}, "name of your choice -> quantity to randomise")
     randomize: bool = key(True, "use task.randomization; false: ignore it")

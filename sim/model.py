@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import logging
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -27,9 +29,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from livegym.sim.assets import make_absolute
 from livegym.sim.base import APPLIED
 from livegym.utils.errors import UserError, did_you_mean, not_one_of
 
+log = logging.getLogger(__name__)
+
+CLASH = re.compile(r"repeated name '(?P<name>[^']*)' in (?P<kind>\w+)")
+_told: set[str] = set()  # warnings of MuJoCo that were logged in this process
 STAGE_NONE, STAGE_POS, STAGE_VEL, STAGE_ACC = (
     int(getattr(mujoco.mjtStage, f"mjSTAGE_{name}")) for name in ("NONE", "POS", "VEL", "ACC")
 )
@@ -82,14 +89,19 @@ class MjcfModel:
         self.path = path  # for error messages
         spec = load_spec(path)
         for frame, part in (parts or {}).items():
-            attach(spec, frame, load_spec(part))
             self.path = Path(f"{self.path} with {part}")
+            added = load_spec(part, attached=True)
+            try:
+                attach(spec, frame, added)
+            except ValueError as error:
+                raise _explained(error, self.path) from error
         self.control_dt = spec.option.timestep * decimation  # s
         self.decimation = decimation * physics.substeps
         apply_physics(spec, physics)
         self.model = compile_spec(spec, self.path)
         self._spec: mujoco.MjSpec | None = spec  # until it is built: it keeps another copy of all meshes
         self._xml = ""
+        self.xml()  # raises if it has text that is not UTF-8
         self.stage = STAGE_NONE
         self.acceleration_sensors: frozenset[str] = frozenset()  # the needed sensors that are force-like
 
@@ -106,7 +118,7 @@ class MjcfModel:
         if "cfrc_ext" in needs.fields:
             add_acceleration_sensor(spec)
         self.model = compile_spec(spec, self.path)
-        self._xml = _written(spec)
+        self._xml = _written(spec, self.path)
         del spec
         self._spec = None
         forget_meshes()
@@ -116,8 +128,8 @@ class MjcfModel:
         return self.model
 
     def xml(self) -> str:
-        """The model as MJCF."""
-        return self._xml if self._spec is None else _written(self._spec)
+        """The model as MJCF. Raises UserError if it has text that is not UTF-8."""
+        return self._xml if self._spec is None else _written(self._spec, self.path)
 
     def names(self, kind: str) -> list[str]:
         """Names of all objects of a kind ("body", "joint", "site", ...) in order of their ids; '' is unnamed."""
@@ -141,56 +153,83 @@ class MjcfModel:
         return columns
 
 
-def load_spec(path: Path) -> mujoco.MjSpec:
-    """The MJCF at `path`, unchanged except for absolute asset folders. Raises UserError that names the path."""
+def load_spec(path: Path, attached: bool = False) -> mujoco.MjSpec:
+    """The MJCF at `path`, unchanged except for absolute asset folders; `attached`: it will be part of another model.
+
+    Raises UserError that names the path.
+    """
     if not path.is_file():
         raise UserError(f"model {path}: there is no such file. Check the task's model path.")
     try:
-        spec = mujoco.MjSpec.from_file(str(path))
-    except ValueError as error:
+        with warnings_told_once():
+            spec = mujoco.MjSpec.from_file(str(path))
+    except (ValueError, UnicodeDecodeError) as error:
         raise UserError(f"model {path}: MuJoCo cannot read it: {error}") from error
-    # absolute, so that the XML in a recorded state finds its meshes from any folder on this machine
-    folder = path.resolve().parent
-    spec.meshdir, spec.texturedir = str(folder / spec.meshdir), str(folder / spec.texturedir)
+    make_absolute(spec, path, attached)
     return spec
 
 
 def attach(spec: mujoco.MjSpec, frame: str, part: mujoco.MjSpec) -> None:
     """Put everything in `part` into a named frame of `spec`, under its own names; options stay those of `spec`.
 
-    Raises ValueError if there is no such frame.
+    Raises ValueError if there is no such frame, or if both have something of the same name.
     """
     where = spec.frame(frame)
     if where is None:
         raise ValueError(f"frame {frame}: unknown in {spec.modelname}")
     part.default.name = f"{frame}-main"  # otherwise the saved model would have a default class without a name
-    spec.attach(part, prefix="", frame=where)
+    with warnings_told_once():
+        spec.attach(part, prefix="", frame=where)
+
+
+def _explained(error: ValueError, path: Path) -> UserError:
+    """The error for a model that MuJoCo cannot compile, or that it cannot attach to another."""
+    clash = CLASH.search(str(error))
+    if clash is None:
+        return UserError(f"model {path}: MuJoCo cannot compile it: {' '.join(str(error).split())}")
+    return UserError(
+        f"model {path}: there is more than one {clash['kind']} {clash['name']!r}. Allowed: each name once, in all "
+        "models that are attached to one another. Rename one of them."
+    )
 
 
 @contextlib.contextmanager
-def quietly_attached() -> Iterator[None]:
-    """Suppress the warning that names may clash: parts are attached under their own names on purpose."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Attaching a spec with an empty prefix")
+def warnings_told_once() -> Iterator[None]:
+    """Log each warning of MuJoCo once, without lines of our source.
+
+    The warning that names may clash is left out: parts are attached under their own names on purpose.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         yield
+    for warning in caught:
+        text = " ".join(str(warning.message).split())
+        if text not in _told and not text.startswith("Attaching a spec with an empty prefix"):
+            _told.add(text)
+            log.warning("MuJoCo: %s", text)
 
 
 def compile_spec(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
     """The compiled model. Raises UserError that names the path."""
     try:
-        with quietly_attached():
+        with warnings_told_once():
             return spec.compile()
     except ValueError as error:
-        raise UserError(f"model {path}: MuJoCo cannot compile it: {error}") from error
+        raise _explained(error, path) from error
 
 
 def compiled(model_xml: str) -> mujoco.MjModel:
-    """The model of an MJCF text, which leaves nothing else in memory. Raises ValueError for an invalid one.
+    """The model of an MJCF text, which leaves nothing else in memory.
+
+    Raises UserError if it cannot be compiled, for example because a file that it needs is not there now.
 
     `MjModel.from_xml_string` keeps the last text with all its meshes, and twice: for `mj_saveLastXML`, and in a cache.
     """
-    with quietly_attached():
-        model = mujoco.MjSpec.from_string(model_xml).compile()
+    try:
+        with warnings_told_once():
+            model = mujoco.MjSpec.from_string(model_xml).compile()
+    except ValueError as error:
+        raise UserError(f"the simulator's model cannot be compiled again: {' '.join(str(error).split())}") from error
     forget_meshes()
     return model
 
@@ -203,9 +242,15 @@ def forget_meshes() -> None:
         trim(0)
 
 
-def _written(spec: mujoco.MjSpec) -> str:
-    with quietly_attached():
-        return spec.to_xml()
+def _written(spec: mujoco.MjSpec, path: Path) -> str:
+    try:
+        with warnings_told_once():
+            return spec.to_xml()
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"model {path}: has text that is not UTF-8 ({error}). Allowed: UTF-8. Convert the file: "
+            "iconv -f latin1 -t utf-8"
+        ) from error
 
 
 def apply_physics(spec: mujoco.MjSpec, physics: Any) -> None:

@@ -11,8 +11,9 @@ The order, and its reasons:
    observation is the one for the next action.
 
 Terminated and truncated are always two tensors: a time limit is not a failure. A failure in the same step as the time
-limit is a failure. An environment whose state became non-finite is recorded, reported, ended (`unstable`) and reset;
-its reward in that step counts as 0. Non-finite values are never replaced silently.
+limit is a failure. An environment whose numbers became non-finite or absurd (`tasks/stability.py`) is recorded,
+reported, ended (`unstable`) and reset; its reward in that step counts as 0. A start state with such numbers is drawn
+again before anything uses it. Such values are never replaced silently.
 
     env = Env(task, sim, task_config, seed=0)
     obs = env.reset()                      # {"policy": (N, width), ...}
@@ -36,7 +37,7 @@ from livegym.tasks.curriculum import Curriculum
 from livegym.tasks.env_state import check_fits, model_digest
 from livegym.tasks.observations import Observations
 from livegym.tasks.randomization import Randomizer
-from livegym.tasks.stability import StabilityWatch, StateLog
+from livegym.tasks.stability import REDRAWS, StabilityWatch, StateLog
 from livegym.tasks.stats import EpisodeStats, EpisodeSummary, FinishedEpisodes
 from livegym.tasks.terms import ObservationLayout, RewardTerms, TerminationReasons, check_like, check_shape
 from livegym.utils.errors import UserError, did_you_mean
@@ -86,9 +87,10 @@ class Env:
         sim.start()
         self.randomizer.start()
         self.episode_length = torch.zeros(sim.num_envs, dtype=torch.int64, device=sim.device)
-        self.stability = StabilityWatch(config.name, sim.num_envs)
-        self._reset_envs(torch.arange(sim.num_envs, device=sim.device))
-        self._measure()
+        self.stability = StabilityWatch(config.name, sim.num_envs, config.max_reward)
+        everything = torch.arange(sim.num_envs, device=sim.device)
+        finite = self._reset_envs(everything)
+        self._measure(everything, finite)
 
     def _check_success_reason(self) -> None:
         name, reasons = self.task.success_reason, list(self.config.terminations)
@@ -98,8 +100,11 @@ class Env:
                 f"Allowed: {', '.join(reasons) or 'none'}.{did_you_mean(name, reasons)}"
             )
 
-    def _measure(self) -> None:
-        """Evaluate every named term once, to check the names in both directions and to measure the widths."""
+    def _measure(self, env_ids: Tensor, finite: Tensor) -> None:
+        """Evaluate every named term once, to check the names in both directions and to measure the widths.
+
+        `env_ids`, `finite`: all environments, and whether the start states that they have are finite.
+        """
         n = self.sim.num_envs
         groups = self.config.observations
         self.layout = ObservationLayout.measure(
@@ -109,7 +114,7 @@ class Env:
             self.config.history,
         )
         self.observations = Observations(self.layout, self.config, n, self.sim.device)
-        self._first_observations(torch.arange(n, device=self.sim.device))
+        self._sound_start(env_ids, finite)
         action = self.zero_action()
         check_like("control", self.task.control(action), tuple(self.sim.ctrl.shape))
         self.terms = RewardTerms(self.task.reward(self.sim, action), self.config.rewards, n)
@@ -158,8 +163,7 @@ class Env:
         """Start a new episode in every environment; unfinished ones are dropped from the statistics."""
         everything = torch.arange(self.num_envs, device=self.sim.device)
         self.stats.drop(everything)
-        self._reset_envs(everything)
-        return self._first_observations(everything)
+        return self._begin(everything)
 
     def restart(self, env_ids: Tensor, obs: dict[str, Tensor]) -> dict[str, Tensor]:
         """Start new episodes in environments (n,), sorted; unfinished ones are dropped from the statistics.
@@ -167,7 +171,6 @@ class Env:
         obs: the observations from the last `step` or `reset`. Returns them with first observations in those rows.
         """
         self.stats.drop(env_ids)
-        self._reset_envs(env_ids)
         return self._renewed(obs, env_ids)
 
     def step(self, action: Tensor, push: Callable[[Simulator], None] | None = None) -> Step:
@@ -188,14 +191,14 @@ class Env:
 
         weighted = self.terms.weighted(self.task.reward(self.sim, action))  # (N, T)
         final_obs = self.observations.step(self._blocks(), self.rng, self.randomizer.noise_scale)
-        unstable = self._find_unstable(weighted, final_obs)
+        reward = weighted.sum(1)
+        unstable = self._find_unstable(weighted, reward, final_obs)
         at_limit = self.episode_length >= self.max_length
         table = self.reasons.table(self.task.terminate(self.sim), unstable, at_limit)  # (N, R)
         terminated = table[:, :-1].any(1)
         truncated = at_limit & ~terminated
 
         self.stats.add(weighted)
-        reward = weighted.sum(1)
         ended_ids = (terminated | truncated).nonzero().squeeze(1)
         if len(ended_ids) == 0:
             return Step(final_obs, reward, terminated, truncated, final_obs, None, weighted)
@@ -204,12 +207,14 @@ class Env:
         sound = ~table[ended_ids, 0]  # metrics of a non-finite state mean nothing
         episodes = self.stats.end(ended_ids, self.episode_length[ended_ids], reasons, metrics, sound)
         self._judge(episodes)
-        self._reset_envs(ended_ids)
         return Step(self._renewed(final_obs, ended_ids), reward, terminated, truncated, final_obs, episodes, weighted)
 
     def drain_report(self) -> EpisodeSummary:
         """Statistics since the last call."""
-        report = self.stats.drain(self.stability.take_count())
+        watch = self.stability
+        report = self.stats.drain(watch.take_count())
+        report.huge_rewards = watch.take_huge_rewards()
+        report.largest = watch.take_largest()
         report.level = None if self.config.curriculum is None else self.curriculum.level
         return report
 
@@ -285,36 +290,56 @@ class Env:
             blocks[EPISODE_TIME] = (self.episode_length / self.max_length).float()[:, None]
         return blocks
 
+    def _begin(self, env_ids: Tensor) -> dict[str, Tensor]:
+        """Begin an episode in environments (n,): group -> (n, width), sound first observations."""
+        return self._sound_start(env_ids, self._reset_envs(env_ids))
+
+    def _sound_start(self, env_ids: Tensor, finite: Tensor) -> dict[str, Tensor]:
+        """group -> (n, width), the first observations of environments (n,), which have been reset.
+
+        `finite` (n,): whether their start states are. A start that is not sound is drawn again, `REDRAWS` times.
+        Raises UserError, which names the observation block, if it is never sound.
+        """
+        obs = self._first_observations(env_ids)
+        for tries in range(REDRAWS + 1):
+            bad = self.stability.bad_starts(finite, obs)
+            if bad is None:
+                return obs
+            ids, rows = env_ids[bad], {group: value[bad] for group, value in obs.items()}
+            self.stability.report_starts(ids, self.layout, rows, hopeless=tries == REDRAWS)
+            finite = finite.clone()
+            finite[bad] = self._reset_envs(ids)
+            for group, value in self._first_observations(ids).items():
+                obs[group][bad] = value
+        return obs
+
     def _first_observations(self, env_ids: Tensor) -> dict[str, Tensor]:
         """group -> (n, width) of environments (n,) whose episode begins."""
         return self.observations.begin(self._blocks(), env_ids, self.rng, self.randomizer.noise_scale)
 
     def _renewed(self, final_obs: dict[str, Tensor], ended_ids: Tensor) -> dict[str, Tensor]:
-        """The last observations with the rows of ended episodes replaced by first ones."""
+        """Begin an episode in environments (n,), and return the last observations with the first ones in their rows."""
         obs = {group: value.clone() for group, value in final_obs.items()}
-        for group, first in self._first_observations(ended_ids).items():
+        for group, first in self._begin(ended_ids).items():
             obs[group][ended_ids] = first
         return obs
 
-    def _find_unstable(self, weighted: Tensor, obs: dict[str, Tensor]) -> Tensor:
+    def _find_unstable(self, weighted: Tensor, reward: Tensor, obs: dict[str, Tensor]) -> Tensor:
         """(N,) bool; reports such environments, and zeroes their rewards and observations in place."""
-        unstable = self.sim.unstable.clone()
-        # a sum is finite only if every summand is: one reduction for all, and row by row only if that fails
-        total = weighted.sum() + sum(value.sum() for value in obs.values())
-        if not torch.isfinite(total):
-            for value in (weighted, *obs.values()):
-                unstable |= ~torch.isfinite(value.sum(1))
+        unstable = self.stability.find(self.sim.unstable, weighted, reward, obs, self.terms.names, self.layout)
         if unstable.any():
             ids = unstable.nonzero().squeeze(1)
             self.stability.report(ids, self.episode_length[ids])
             weighted[ids] = 0.0
+            reward[ids] = 0.0
             for value in obs.values():
                 value[ids] = 0.0
         else:
-            self.stability.all_finite()
+            self.stability.all_sound()
         return unstable
 
-    def _reset_envs(self, env_ids: Tensor) -> None:
+    def _reset_envs(self, env_ids: Tensor) -> Tensor:
+        """Put environments (n,) into start states. Returns (n,) bool: whether these are finite."""
         for value in self.task.buffers.values():
             value[env_ids] = 0
         self.randomizer.reset(env_ids, self.rng, self.curriculum.level)  # first: a task may read the size of a box
@@ -324,3 +349,4 @@ class Env:
         self.sim.reset(env_ids, qpos, qvel)
         self.episode_length[env_ids] = 0
         self.curriculum.begin(env_ids)
+        return torch.isfinite(qpos).all(1) & torch.isfinite(qvel).all(1)

@@ -19,7 +19,8 @@ from torch import Tensor
 from livegym.sim.base import Simulator
 from livegym.utils.words import count
 
-PLACES = re.compile(r' (?:mesh|texture|asset)dir="[^"]*"')  # folders of the model's files on this machine
+# folders of the model's files on this machine (sim/assets.py)
+PLACES = re.compile(r' (?:mesh|texture|asset)dir="[^"]*"|(?<=")/[^"]*?/\./')
 
 
 def model_digest(sim: Simulator) -> str:

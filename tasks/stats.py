@@ -24,13 +24,23 @@ class FinishedEpisodes:
     reasons: Tensor  # int64, index into Env.reason_names
 
 
+@dataclass(frozen=True)
+class Largest:
+    """The largest numbers, by their magnitude, that a policy has learned from."""
+
+    reward: float = 0.0
+    observation: float = 0.0
+
+
 @dataclass
 class EpisodeSummary:
     """Statistics since the last drain. Means are None if there was nothing to average."""
 
     steps: int = 0
     episodes: int = 0
-    unstable: int = 0
+    unstable: int = 0  # environments whose numbers became non-finite or absurd, at a step or at a reset
+    huge_rewards: int = 0  # those of them whose reward was beyond task.max_reward
+    largest: Largest = field(default_factory=Largest)
     term_step_mean: dict[str, float] = field(default_factory=dict)
     term_episode_mean: dict[str, float] = field(default_factory=dict)
     reason_counts: dict[str, int] = field(default_factory=dict)

@@ -16,12 +16,14 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from livegym.rl.algorithm import Algorithm, Network
 from livegym.rl.distribution import Distribution, RecurrentState
+from livegym.rl.divergence import Cause
 from livegym.rl.learner import Gained, Learner
 from livegym.rl.spec import PolicySpec, shape_difference, shapes_of, spec_of
 from livegym.schema.keydoc import key
 from livegym.schema.train import TrainConfig
 from livegym.tasks.base import Box
 from livegym.tasks.env import Env
+from livegym.tasks.stats import Largest
 from livegym.utils.errors import UserError
 from livegym.utils.signals import StopFlag
 
@@ -56,12 +58,13 @@ class LinearNetwork(Network):
 class EvolutionLearner(Learner):
     """One generation an iteration."""
 
-    remedy = "train.step_size=<lower>"
-
     def __init__(self, env: Env, config: EvolutionConfig, max_iterations: int, stop: StopFlag) -> None:
         super().__init__(env, max_iterations, stop)
         self.config = config
         self.module = LinearNetwork(spec_of(env)).module.requires_grad_(False)
+
+    def cause_of_divergence(self, largest: Largest) -> Cause:
+        return Cause(remedy="train.step_size=<lower>")
 
     def improve(self) -> Gained:
         start = time.perf_counter()

@@ -11,9 +11,11 @@ import pytest
 import torch
 
 from livegym.cfg.compose import compose
+from livegym.sim.model import compiled
 from livegym.tasks.build import make_env
 from livegym.tasks.hand.asset import OURS, hand_model
 from livegym.utils.errors import UserError
+from tests.processes import run
 
 
 @pytest.fixture
@@ -48,16 +50,34 @@ def test_a_hand_of_your_own_takes_our_hands_place(copy, config):
     assert saved.nq == env.sim.qpos.shape[1]
 
 
-def test_a_mesh_of_it_is_found_beside_it(copy, config):
+def with_mesh(copy) -> str:
+    """The hand with a mesh in a folder of its own, as asset."""
     corners, faces = ("0 0 0", ".05 0 0", "0 .05 0", "0 0 .01"), ("1 2 3", "1 2 4", "1 3 4", "2 3 4")
     lines = [*(f"v {corner}" for corner in corners), *(f"f {face}" for face in faces)]
-    (copy.parent / "palm.obj").write_text("\n".join(lines))
-    copy.write_text(copy.read_text().replace("<worldbody>", '<asset><mesh file="palm.obj"/></asset>\n<worldbody>'))
-    asset = edited(copy, ('<site name="palm"', '<geom type="mesh" mesh="palm" contype="0"/><site name="palm"'))
+    place = copy.parent / "assets" / "sub"
+    place.mkdir(parents=True)
+    (place / "palm.obj").write_text("\n".join(lines))
+    head = '<compiler meshdir="assets"/><asset><mesh file="sub/palm.obj"/></asset>'
+    copy.write_text(copy.read_text().replace("<worldbody>", f"{head}\n<worldbody>"))
+    return edited(copy, ('<site name="palm"', '<geom type="mesh" mesh="palm" contype="0"/><site name="palm"'))
+
+
+def test_a_mesh_of_it_is_found_where_the_model_says_by_the_task_and_by_all_who_draw_it(copy, config, monkeypatch):
     c = config("task=BaseTask")
-    task = dataclasses.replace(c.task, params=dataclasses.replace(c.task.params, asset=asset))
+    task = dataclasses.replace(c.task, params=dataclasses.replace(c.task.params, asset=with_mesh(copy)))
     env = make_env(task, c.sim, c.physics, 1, 0)
     assert env.sim.world.model.nmesh == 1
+    monkeypatch.chdir("/")
+    assert compiled(env.sim.model_xml()).nmesh == 1  # what window, page, video and recorded states are given
+
+
+@pytest.mark.slow
+def test_a_video_of_it_shows_its_mesh(copy, tmp_path):
+    asset = f'asset="{with_mesh(copy)}"'
+    small = ("task=BaseTask", "videoWidth=64", "videoHeight=48", "task.episode_length_s=0.2")
+    done = run(tmp_path, "config=test_record", "agent=random", asset, *small, "testGamesNum=1")
+    assert done.returncode == 0, done.stdout
+    assert list((tmp_path / "runs").glob("*/videos/*.mp4")), done.stdout
 
 
 def test_what_it_lacks_is_listed_by_kind(copy):

@@ -122,6 +122,13 @@ def test_a_zip_bomb_is_refused_before_it_unpacks(run):
         read_checkpoint(path)
 
 
+def test_a_torchscript_file_is_told_apart(run):
+    path = run / "nn" / "script.pth"
+    torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), path)
+    with pytest.raises(CheckpointError, match=r"is a TorchScript file .*Allowed: the \.pth of a run"):
+        read_checkpoint(path)
+
+
 def test_compressed_and_doubled_members_are_refused(run):
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from datetime import datetime
 from pathlib import Path
@@ -96,3 +97,17 @@ def test_git_report_says_why_there_is_none(tmp_path, monkeypatch):
     assert provenance.git_report(code=tmp_path).startswith("git: not available (")
     monkeypatch.setenv("PATH", "")
     assert provenance.git_report(code=code).startswith("git: not available (")
+
+
+def test_git_output_that_is_not_utf8_is_kept_readable(tmp_path):
+    """A file in Latin-1, in a commit and in the diff, and a file name that is no text."""
+    identity = ["-c", "user.email=me@example.org", "-c", "user.name=me"]
+    for command in (["init", "-q"], ["add", "a.txt"], [*identity, "commit", "-qm", "one"]):
+        (tmp_path / "a.txt").write_bytes(b"caf\xe9\n")
+        subprocess.run(["git", *command], cwd=tmp_path, check=True, capture_output=True)
+    (tmp_path / "a.txt").write_bytes(b"caf\xe9s \xff\n")
+    (tmp_path / os.fsdecode(b"b\xe9.txt")).touch()
+    report = provenance.git_report((), tmp_path)
+    report.encode("utf-8")
+    assert "+caf\ufffds \ufffd" in report
+    assert "b\\351.txt" in report

@@ -20,7 +20,8 @@ from livegym.cfg import cli
 from livegym.cfg.compose import compose
 from livegym.cfg.typed import yaml_text
 from livegym.cfg.validate import unused_keys, validate
-from livegym.rl.state import capture_learner, not_finite, restore_learner
+from livegym.rl.divergence import not_finite
+from livegym.rl.state import capture_learner, restore_learner
 from livegym.rundir.checkpoint import list_checkpoints, meta_of, read_checkpoint, set_best, sidecar_of, write_env_state
 from livegym.rundir.run import point_latest
 from livegym.schema import ObservationGroups

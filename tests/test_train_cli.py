@@ -122,13 +122,16 @@ def test_what_contradicts_the_run_is_refused_on_resume(tmp_path):
         ("numEnvs=64", "numEnvs=64 contradicts"),
         ("task=Ant", "has no training run of Ant"),
         ("seed=1", "seed=1 contradicts"),
-        ("maxIterations=2", "maxIterations=2 is the total"),
     ):
-        total = () if override.startswith("maxIterations") else ("maxIterations=5",)
-        done = run(tmp_path, "resume=true", "checkpoint=latest", override, *total)
+        done = run(tmp_path, "resume=true", "checkpoint=latest", override, "maxIterations=5")
         assert done.returncode == 2, done.stdout
         assert message in done.stdout
         assert "Traceback" not in done.stdout
+    assert sorted(p.name for p in tmp_path.rglob("*")) == before
+    complete = run(tmp_path, "resume=true", "checkpoint=latest", "maxIterations=2")  # as a queue starts a job again
+    assert complete.returncode == 0, complete.stdout
+    assert "has completed 2 iterations, and maxIterations=2 is the total" in complete.stdout
+    assert "To continue: maxIterations=102" in complete.stdout
     assert sorted(p.name for p in tmp_path.rglob("*")) == before
 
 

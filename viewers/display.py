@@ -49,7 +49,9 @@ def _display() -> str | None:
 def _probe() -> str | None:
     """The reason why no window can be opened; None if one can be opened."""
     try:
-        probe = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, text=True, timeout=PATIENCE)
+        probe = subprocess.run(
+            [sys.executable, "-c", _PROBE], capture_output=True, text=True, errors="replace", timeout=PATIENCE
+        )
     except subprocess.TimeoutExpired:
         return f"it does not answer within {PATIENCE:g} s"
     if probe.returncode == 0:

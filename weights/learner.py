@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from livegym.rl.divergence import not_finite
 from livegym.rl.learner import Iteration, Learner
 from livegym.rl.spec import PolicySpec, shape_hash
-from livegym.rl.state import not_finite
 from livegym.rundir.run import Run, bus_file
 from livegym.utils.errors import UserError
 from livegym.weights.bus_reader import BusReader

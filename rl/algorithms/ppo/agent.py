@@ -29,14 +29,12 @@ from torch import Tensor
 from livegym.rl.algorithms.ppo.adapter import RlGamesEnv
 from livegym.rl.algorithms.ppo.params import learner_params
 from livegym.rl.algorithms.ppo.settings import PPOConfig
+from livegym.rl.divergence import ImpossibleAction
 from livegym.rl.learner import IterationAbandoned
 from livegym.tasks.base import Box
 from livegym.tasks.env import Env
-from livegym.utils.errors import UserError
 
 log = logging.getLogger(__name__)
-
-_SHARED = "/dev/shm"
 
 
 class BootstrappingShaper:
@@ -73,6 +71,15 @@ class _Learning(A2CBase):
     check_patience: Callable[[], None]  # raises IterationAbandoned; called before each step and minibatch
     bootstrap: bool
     restored_obs: dict[str, Tensor] | None
+
+    @property
+    def global_rank(self) -> int:
+        """1: the library writes curves only at rank 0, with a queue that needs room in shared memory."""
+        return 1
+
+    @global_rank.setter
+    def global_rank(self, rank: int) -> None:
+        return  # the library's constructor sets it
 
     def prepare(self, env: Env, bootstrap: bool) -> None:
         """Set the environment. Must be called once after construction."""
@@ -118,8 +125,10 @@ class _Learning(A2CBase):
             return super().play_steps_rnn()
 
     def env_step(self, actions: Tensor) -> tuple[dict[str, Tensor], Tensor, Tensor, dict[str, Any]]:
-        """Make one step, and set the reward shaper's bonus for truncated episodes."""
+        """Make one step, and set the reward shaper's bonus for truncated episodes. May raise ImpossibleAction."""
         self.check_patience()
+        if not self.is_discrete and not torch.isfinite(actions).all():
+            raise ImpossibleAction("NaN or Infinity, though its weights are finite")
         obs, rewards, dones, infos = super().env_step(actions)
         self.rewards_shaper.bonus = self._cut_off_value(infos) if self.bootstrap else None
         return obs, rewards, dones, infos
@@ -155,8 +164,8 @@ Agent = ContinuousAgent | DiscreteAgent
 def create_agent(env: Env, train: PPOConfig, max_iterations: int, device: str) -> Agent:
     """An agent over `env`, initialised by the global generator.
 
-    The library's constructor creates directories and an event file. They go into a temporary directory, because only
-    rundir/run.py may name run directories.
+    The library's constructor creates directories. They are temporary, because only rundir/run.py may name run
+    directories.
     """
     kind = ContinuousAgent if isinstance(env.task.action_spec, Box) else DiscreteAgent
     with tempfile.TemporaryDirectory(prefix="livegym-") as scratch, contextlib.redirect_stdout(io.StringIO()) as out:
@@ -168,13 +177,7 @@ def create_agent(env: Env, train: PPOConfig, max_iterations: int, device: str) -
             device=device,
             shaper=BootstrappingShaper(train.reward_scale),
         )
-        try:
-            agent = kind("run", params)
-        except OSError as error:  # its writer creates a queue in shared memory
-            raise UserError(f"the learner cannot be created ({error}). Is {_SHARED} full? Make room there.") from error
-        agent.writer.close()
-        if agent.has_central_value:
-            agent.central_value_net.writter = None  # otherwise it would reopen the closed writer
+        agent = kind("run", params)
     log.debug("rl_games: %s", " | ".join(out.getvalue().split("\n")))
     if train.compile:
         agent.model = torch.compile(agent.model)

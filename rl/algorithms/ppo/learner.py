@@ -14,10 +14,12 @@ from rl_games.algos_torch.torch_ext import AverageMeter
 from torch import Tensor
 
 from livegym.rl.algorithms.ppo.agent import Agent
+from livegym.rl.divergence import LARGE, Cause
 from livegym.rl.learner import NEEDED, Gained, Learner
 from livegym.rl.spec import shape_difference, shapes_of
 from livegym.rl.state import FROM_WEIGHTS
 from livegym.rundir.checkpoint_io import COMPILED
+from livegym.tasks.stats import Largest
 from livegym.utils.errors import UserError
 from livegym.utils.signals import StopFlag
 
@@ -31,8 +33,6 @@ EPISODE_SUMS = ("current_rewards", "current_shaped_rewards", "current_lengths", 
 
 class PPOLearner(Learner):
     """PPO over the agent's environments. The agent also counts iterations and frames, because rl_games reads them."""
-
-    remedy = "train.learning_rate=<lower>"
 
     def __init__(self, agent: Agent, max_iterations: int, stop: StopFlag) -> None:
         super().__init__(agent.env, max_iterations, stop)
@@ -57,6 +57,17 @@ class PPOLearner(Learner):
             mean_is_full=bool(agent.game_rewards.current_size >= agent.games_to_track),
             losses=agent.losses(result),
         )
+
+    def cause_of_divergence(self, largest: Largest) -> Cause:
+        """See `Learner`. Normalised observations are clipped, and normalised rewards have a variance of 1."""
+        agent = self.agent
+        reward = largest.reward * agent.rewards_shaper.scale
+        known = f"largest observation {largest.observation:.3g}, largest reward {largest.reward:.3g}"
+        if not agent.normalize_input and largest.observation > max(LARGE, reward):
+            return Cause(f"the observations, which are not normalised ({known})", "train.normalize_input=true")
+        if not agent.normalize_value and reward > LARGE:
+            return Cause(f"the rewards, which are not normalised ({known})", "train.normalize_value=true")
+        return Cause(f"the learning rate, {float(agent.last_lr):.3g} ({known})", "train.learning_rate=<lower>")
 
     def policy_state(self) -> dict[str, Tensor]:
         """See `Learner`. An update replaces the normaliser's tensors."""

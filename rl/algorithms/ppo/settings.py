@@ -100,6 +100,13 @@ def check_sizes(num_envs: int, train: PPOConfig) -> None:
             f"Allowed: {_join(_divisors(horizon))}, or train.horizon_length={_join(_multiples(horizon, sequence))}."
         )
     batch = num_envs * horizon
+    if parts == batch:  # rl_games removes the axis of a single step; and one number has no variance
+        fewer = _divisors(batch // sequence)[-2:-1]
+        instead = f"train.num_minibatches={fewer[0]}" if fewer else "numEnvs=2 or train.horizon_length=16"
+        raise UserError(
+            f"train.num_minibatches={parts} cuts numEnvs={num_envs} x train.horizon_length={horizon} = {batch} steps "
+            f"into minibatches of one step. Allowed: minibatches of at least 2 steps, such as {instead}."
+        )
     if batch % (parts * sequence) == 0:
         return
     unit = parts * sequence
