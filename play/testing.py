@@ -1,7 +1,8 @@
 """A test: finds the policy, builds the environments it was trained in, plays, follows newer weights, and reports.
 
-The run determines task, network, normalisation, observation and action spec, and control rate. The session determines
-simulator, physics, device, number of environments, seed, and how weights are followed.
+The run determines what its policy was trained with: task, network, normalisation, observation and action spec, control
+rate, and physics. The session determines engine, device, number of environments, seed, and how weights are followed
+(`cfg/origin.py`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from livegym.play.play import Player, quotas
 from livegym.play.report import Reporter
 from livegym.play.results import Results
 from livegym.play.watch import Watcher
-from livegym.play.world import World, build_world, patience_of, world_for
+from livegym.play.world import LevelFollower, PlayRule, World, build_world, world_for
 from livegym.rundir.run import Run, begin_run, open_run, point_latest
 from livegym.rundir.select import NothingYet, Selection, read_selected
 from livegym.schema.settled import SettledConfig
@@ -75,10 +76,8 @@ def _test(session: Session, stop: StopFlag, audience: Audience) -> int:
     seed_everything(config.seed)
     torch.set_num_threads(1)  # more intra-op threads would contend with the physics threads
     first = candidate_of(found.selection.file, found.state, found.load_ms) if found is not None else None
-    if first is not None and config.task.curriculum is not None and session.gives("task.curriculum.level"):
-        first = replace(first, level=config.task.curriculum.level)
     with explained_for_run(first.file, config.task, session.typed) if first is not None else contextlib.nullcontext():
-        world = build_world(config, first, patience_of(session))
+        world = build_world(config, first, PlayRule.of(session, config))
     source = _source(config, found)
 
     def build_for(candidate: Candidate) -> World:
@@ -241,6 +240,8 @@ def _play_all(world: World, follow: Following, reporter: Reporter, episodes: int
     while True:
         world.env.watch(StateRecorder(world.env.sim, run.unstable))
         player = Player(world.env, world.actor, left, audience.controls)
+        if world.follows_level and world.live is not None:
+            player.attach(LevelFollower(world.live))  # first, so that the others see the level that is played
         player.attach(reporter.begin(world.env, world.live))
         with contextlib.closing(world):
             audience.begin(world, player, reporter.results, run)

@@ -200,7 +200,9 @@ def test_versions_in_the_results_are_bounded_and_become_sparser_with_age():
     results = Results({"task": "t"})
     results.begin(("failed",), None)
     for version in range(10 * VERSIONS_KEPT):
-        finished = FinishedEpisodes(torch.tensor([0]), torch.tensor([1.0]), torch.tensor([1]), torch.tensor([0]))
+        finished = FinishedEpisodes(
+            torch.tensor([0]), torch.tensor([1.0]), torch.tensor([1]), torch.tensor([0]), torch.ones(1)
+        )
         results.add(finished, 0, [version], version)
     kept = list(results.by_version)
     assert VERSIONS_KEPT // 2 <= len(kept) <= VERSIONS_KEPT

@@ -67,6 +67,7 @@ function policyFacts(policy) {
     ["from", policy.source],
     ["newest", policy.newest],
     ["training score", short(policy.reward)],
+    ...(known(policy.level) ? [["trained at", `level ${policy.level.toFixed(2)}`]] : []),
     ["episodes", state.episodes],
   ];
 }
