@@ -182,6 +182,7 @@ class BoardWriter(Listener):
             "lengths": env.episode_length.tolist(),
             "labels": [self._labels[env_id] for env_id in range(env.num_envs)],
             "left": player.left if player is not None else None,
+            "newer_run": results.newer_run,
             "notices": list(controls.notices),
             "policy": _policy(self._live) if self._live is not None else None,
             "agent": self._acting if self._live is None else "policy",

@@ -71,6 +71,7 @@ class Results:
         self.newer_run: str | None = None  # a newer run that the test does not follow
         self.levels: dict[Label, float] = {}  # version -> curriculum level at which it was trained
         self.levels_played: tuple[float, float] | None = None  # lowest and highest level of the counted episodes
+        self.newer_run: str | None = None  # a newer run that the test does not follow
         self.played_by: dict[int, Label] = {}  # environment -> main version of its last episode
 
     def begin(self, reason_names: tuple[str, ...], success_reason: str | None) -> None:

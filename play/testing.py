@@ -22,7 +22,7 @@ from livegym.cfg.older_run import explained_for_run
 from livegym.cfg.session import Session
 from livegym.cfg.typed import as_dict, to_yaml
 from livegym.play.audience import Audience
-from livegym.play.play import Player, quotas
+from livegym.play.play import Listener, Player, quotas
 from livegym.play.report import Reporter
 from livegym.play.results import Results
 from livegym.play.watch import Watcher
@@ -31,16 +31,19 @@ from livegym.rundir.run import Run, begin_run, open_run, point_latest
 from livegym.rundir.select import NothingYet, Selection, read_selected
 from livegym.schema.settled import SettledConfig
 from livegym.sim.recorder import StateRecorder
+from livegym.tasks.env import Step
 from livegym.utils.errors import UserError
 from livegym.utils.log import console, file_log
 from livegym.utils.seeding import seed_everything
 from livegym.utils.signals import StopFlag
 from livegym.weights.candidate import Candidate
 from livegym.weights.follow import FollowSource
+from livegym.weights.newer_run import Leaving
 from livegym.weights.sources import CheckpointSource, candidate_of
 
 log = logging.getLogger(__name__)
 
+FOLLOWING = ("latest", "latest_train", "best")  # values of `checkpoint` that do not name a run
 WAIT_INTERVAL = 1.0  # s between polls for a first checkpoint
 REMIND_INTERVAL = 60.0  # s between log lines about the wait
 
@@ -167,11 +170,22 @@ def _source(config: SettledConfig, found: StartingPolicy | None) -> FollowSource
     if selection.run is None or selection.follow is None or config.reloadInterval == 0:
         return None
     run = open_run(selection.run)
-    files = CheckpointSource(run, selection.follow, Path(config.runsDir), config.task.name, config.followLatest)
+    files = CheckpointSource(run, selection.follow, Path(config.runsDir), config.task.name, _leaving(config))
     source = FollowSource(files, config.weights if selection.follow == "newest" else "files", config.reloadInterval)
     if source.kind == "files":
         log.info("following %s, polling its files every %g s", run.path, config.reloadInterval)
     return source
+
+
+def _leaving(config: SettledConfig) -> Leaving:
+    """When this test leaves its run for a newer one; one that was given by name is kept."""
+    if config.checkpoint not in FOLLOWING:
+        if config.followLatest:
+            log.warning("followLatest=true has no effect: checkpoint=%s names a run, which is kept", config.checkpoint)
+        return Leaving.NEVER
+    if config.followLatest:
+        return Leaving.ALWAYS
+    return Leaving.NEVER if config.checkpoint == "best" else Leaving.WHEN_ENDED
 
 
 def _check_bus_is_meant(config: SettledConfig, selection: Selection | None) -> None:
@@ -243,6 +257,8 @@ def _play_all(world: World, follow: Following, reporter: Reporter, episodes: int
         if world.follows_level and world.live is not None:
             player.attach(LevelFollower(world.live))  # first, so that the others see the level that is played
         player.attach(reporter.begin(world.env, world.live))
+        if follow.source is not None:
+            player.attach(_NewerRunNote(follow.source, results))
         with contextlib.closing(world):
             audience.begin(world, player, reporter.results, run)
             successor = _play_in(world, follow, player, reporter, stage.ended)
@@ -251,6 +267,21 @@ def _play_all(world: World, follow: Following, reporter: Reporter, episodes: int
         world, left = successor, player.left
         if world.live is not None:
             reporter.note_new_world(world.live)
+
+
+class _NewerRunNote(Listener):
+    """Keeps in the results, for everyone who shows them, whether there is a newer run that the test does not follow."""
+
+    def __init__(self, source: FollowSource, results: Results) -> None:
+        self._source, self._results = source, results
+
+    def on_step(self, step: Step, player: Player) -> None:
+        """Called after each control step."""
+        self._results.newer_run = self._source.newer_run
+
+    def on_rest(self, player: Player) -> None:
+        """Called while the loop is paused, or ahead of its clock."""
+        self._results.newer_run = self._source.newer_run
 
 
 def _play_in(

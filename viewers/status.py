@@ -13,6 +13,8 @@ def status(state: dict[str, Any], view: View, now: float) -> tuple[str, str]:
     if state["phase"] != "playing":
         return state["phase"], ascii_of(state["text"])
     lines = [("task", state["task"]), *_policy(state, view, now)]
+    if state["newer_run"] is not None:
+        lines.append(("newer run", state["newer_run"]))
     mean = state["return_mean"]
     lines.append(("return", "no episode yet" if mean is None else f"{mean:.4g}, mean of {state['episodes']}"))
     if state["success_rate"] is not None:
