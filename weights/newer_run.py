@@ -36,7 +36,9 @@ class NewerRun:
 
     def __init__(self, runs_dir: Path, task: str, leaving: Leaving) -> None:
         self.newer: str | None = None  # may be read by any thread
-        self._runs_dir, self._task, self._leaving = runs_dir, task, leaving
+        self._runs_dir = runs_dir
+        self._task = task
+        self._leaving = leaving
         pointed = read_latest(runs_dir, "train")
         self._known = None if pointed is None or leaving is Leaving.ALWAYS else pointed.resolve()
         self._seen: tuple[int, bool] | None = None
