@@ -10,7 +10,7 @@
 | ADJUSTABLE | the session's | the run's, unless typed |
 | SESSION | the session's | the session's |
 
-A window, page or recorder beside a training is a test of its run. `tests/test_origin.py` fails for a key that is not
+A window, page or recorder beside a training run is a test of it. `tests/test_origin.py` fails for a key that is not
 listed here.
 """
 
@@ -70,7 +70,7 @@ ORIGIN: dict[str, Origin] = {path: origin for origin, listed in _KEYS.items() fo
 
 
 def origin_of(path: str) -> Origin | None:
-    """Who decides a key, by its own path or by that of a section which is listed as a whole; None: it is not listed."""
+    """Who decides a key, by its own path or that of a section which is listed as a whole; None if it is not listed."""
     while path not in ORIGIN and "." in path:
         path = path.rpartition(".")[0]
     return ORIGIN.get(path)

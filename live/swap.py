@@ -246,7 +246,7 @@ class LivePolicy:
         return event
 
     def _before_waiting(self) -> Label | None:
-        """The version before the one that a roll back waits for, if one waits and there is one before it."""
+        """The version before the one that a rollback waits for, if one waits and there is one before it."""
         if self._waiting_rollback is None:
             return None
         before = self.history.before(self._waiting_rollback)
@@ -266,7 +266,7 @@ class LivePolicy:
         self._swapped_at = time.monotonic()
         self.newest = self.acting
         self._note_acting(self._transition.everywhere)
-        self._end_where_done()
+        self._end_if_finished()
         self._remember(self._acting)
         return SwapEvent.of(self.acting, accepted=True, reason=ROLLED_BACK)
 

@@ -67,11 +67,10 @@ class Results:
         self.by_version: dict[Label, Moments] = {}
         self._order: dict[Label, int] = {}  # version -> its place among all versions so far
         self._versions = 0
-        self.level: float | None = None  # curriculum level that is played now; None: there is no curriculum
+        self.level: float | None = None  # curriculum level that is played now; None if there is no curriculum
         self.newer_run: str | None = None  # a newer run that the test does not follow
         self.levels: dict[Label, float] = {}  # version -> curriculum level at which it was trained
         self.levels_played: tuple[float, float] | None = None  # lowest and highest level of the counted episodes
-        self.newer_run: str | None = None  # a newer run that the test does not follow
         self.played_by: dict[int, Label] = {}  # environment -> main version of its last episode
 
     def begin(self, reason_names: tuple[str, ...], success_reason: str | None) -> None:

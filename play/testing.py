@@ -26,7 +26,7 @@ from livegym.play.play import Listener, Player, quotas
 from livegym.play.report import Reporter
 from livegym.play.results import Results
 from livegym.play.watch import Watcher
-from livegym.play.world import LevelFollower, PlayRule, World, build_world, world_for
+from livegym.play.world import LevelFollower, PlayRule, World, build_world, trained_otherwise, world_for
 from livegym.rundir.run import Run, begin_run, open_run, point_latest
 from livegym.rundir.select import NothingYet, Selection, read_selected
 from livegym.schema.settled import SettledConfig
@@ -86,12 +86,16 @@ def _test(session: Session, stop: StopFlag, audience: Audience) -> int:
     def build_for(candidate: Candidate) -> World:
         return world_for(candidate, session, first.run if first is not None else "")
 
+    def other_world(candidate: Candidate, world: World) -> World | None:
+        here = world.config
+        return build_for(candidate) if here is not None and trained_otherwise(candidate, session, here) else None
+
     text = to_yaml(as_dict(config))  # includes the values from the run
     provenance = replace(session.provenance, config_yaml=text)
     run = begin_run(Path(config.runsDir), config.task.name, "test", provenance)
     point_latest(run.path.parent, "test", run)
     with file_log(run.log_file):
-        follow = Following(source, build_for if config.onMismatch == "reinit" else None)
+        follow = Following(source, build_for if config.onMismatch == "reinit" else None, other_world)
         results = Results(_header(config, found, world.env.curriculum.level))
         return _play(world, follow, results, config.testGamesNum, TestContext(run, stop, audience))
 
@@ -210,10 +214,12 @@ class Following:
     """The source of newer weights, and the function that builds a world for a version that does not fit.
 
     `source` is None if nothing is followed, and `build_for` is None if versions that do not fit are refused.
+    `other_world` builds a world for a version that fits, but was trained in other environments than those of the world.
     """
 
     source: FollowSource | None
     build_for: Callable[[Candidate], World] | None
+    other_world: Callable[[Candidate, World], World | None]
 
 
 @dataclass(frozen=True)
@@ -258,7 +264,7 @@ def _play_all(world: World, follow: Following, reporter: Reporter, episodes: int
             player.attach(LevelFollower(world.live))  # first, so that the others see the level that is played
         player.attach(reporter.begin(world.env, world.live))
         if follow.source is not None:
-            player.attach(_NewerRunNote(follow.source, results))
+            player.attach(_NewerRunNote(follow.source, reporter.results))
         with contextlib.closing(world):
             audience.begin(world, player, reporter.results, run)
             successor = _play_in(world, follow, player, reporter, stage.ended)
@@ -291,7 +297,11 @@ def _play_in(
     if follow.source is None or world.live is None:
         player.run(ended)
         return None
-    with Watcher(world.live, follow.source, reporter.refusals, world.guard, follow.build_for) as watcher:
+
+    def other_world(candidate: Candidate) -> World | None:
+        return follow.other_world(candidate, world)
+
+    with Watcher(world.live, follow.source, reporter.refusals, world.guard, follow.build_for, other_world) as watcher:
         player.run(lambda: ended() or watcher.successor is not None)
     if watcher.successor is not None and (player.done or ended()):
         watcher.successor.close()

@@ -13,6 +13,7 @@ from livegym.play.play import Listener, Player, ScriptedActor
 from livegym.play.swap_guard import GuardRule, SwapGuard
 from livegym.rl.policy import Policy
 from livegym.rl.spec import PolicySpec, difference, spec_of
+from livegym.schema import PhysicsConfig, TaskConfig
 from livegym.schema.settled import SettledConfig
 from livegym.sim.base import APPLIED
 from livegym.tasks.build import make_env
@@ -33,6 +34,7 @@ class World:
     actor: LivePolicy | ScriptedActor
     guard: SwapGuard | None
     follows_level: bool = False  # the curriculum's level changes to that of each version which takes over
+    config: SettledConfig | None = None  # with the values from the policy's run; None: unknown
 
     def close(self) -> None:
         """End the physics threads."""
@@ -48,7 +50,7 @@ class World:
 
 @dataclass(frozen=True)
 class PlayRule:
-    """What a session asks for by typing a key, beyond the key's value."""
+    """The wishes of a session that follow from a key being typed, beyond the key's value."""
 
     patience: float = 0.0  # s between two swaps, at least, in addition to `minSwapInterval`
     level: float | None = None  # curriculum level at which the test stays; None: that of the version
@@ -85,7 +87,7 @@ def _world_in(
 ) -> World:
     if first is None:
         env.set_level(1.0)
-        return World(env, ScriptedActor(env, config.agent, config.seed), None)
+        return World(env, ScriptedActor(env, config.agent, config.seed), None, config=config)
     spec = spec_of(env)
     _check_spec(spec, first)
     follows_level = config.testGamesNum == 0 and asked.level is None and env.config.curriculum is not None
@@ -107,7 +109,7 @@ def _world_in(
     if config.poolEnvs:
         log.info("older versions act in the last %d environments, as soon as there are any", config.poolEnvs)
     guard = _guard(config, spec, env.curriculum.level, follows_level) if config.swapGuard else None
-    return World(env, live, guard, follows_level)
+    return World(env, live, guard, follows_level, config)
 
 
 class LevelFollower(Listener):
@@ -137,6 +139,22 @@ def _set_level(env: Env, first: Candidate, follows: bool) -> None:
             first.level,
             ", and at that of each version that follows" if follows else "",
         )
+
+
+def trained_otherwise(candidate: Candidate, session: Session, here: SettledConfig) -> bool:
+    """Whether a version was trained in environments that differ from those of the configuration `here`.
+
+    What the session has typed applies to both. False if the candidate does not contain its run's configuration.
+    """
+    if candidate.config is None:
+        return False
+    return _environments(session.config_for(candidate.config)) != _environments(here)
+
+
+def _environments(config: SettledConfig) -> tuple[TaskConfig, PhysicsConfig]:
+    """The settings that determine an episode, apart from the curriculum's level, which each version has for itself."""
+    curriculum = config.task.curriculum and replace(config.task.curriculum, level=0.0)
+    return replace(config.task, num_envs=1, curriculum=curriculum), config.physics
 
 
 def world_for(candidate: Candidate, session: Session, first_run: str) -> World:

@@ -37,6 +37,7 @@ from tests.bus_weights import weights
 from tests.dummy import CountingParams, counting_env
 from tests.test_curriculum import HALVES, Succeeding
 from tests.test_live import candidate, live_of, policy_of, spec_with
+from tests.test_long_tests import scalars
 from tests.test_sources import acting, save
 
 # -- on the bus and in files
@@ -78,7 +79,7 @@ def test_a_learner_publishes_the_level_of_its_iteration_and_a_follower_is_offere
     try:
         report = EpisodeSummary(level=0.75)
         observer.after_iteration(Iteration(1, 1, 10, 10, 1.0, 0.5, 0.5, None, None, False, report=report))
-        offered = BusSource(run, bus_file(run.run_id)).look(acting(run, 0))
+        offered = BusSource(run, bus_file(run.run_id)).poll(acting(run, 0))
     finally:
         observer.end(complete=True)
     assert (offered.version, offered.level) == (1, 0.75)
@@ -117,7 +118,7 @@ def test_an_endless_test_follows_the_level_and_everything_that_people_read_shows
     live = live_of(candidate(1, level=0.0), history=4)
     offers = {2: candidate(2, level=0.5), 5: candidate(3, level=None), 10: candidate(4, level=0.25)}
     results, board, controls = Results({"task": "Counting"}), Board(), Controls(speed=None)
-    reporter = Reporter(results, tmp_path / "results.json", endless=True)
+    reporter = Reporter(results, tmp_path / "results.json", endless=True, summaries=tmp_path / "summaries")
     player = Player(env, live)
     player.attach(LevelFollower(live))
     player.attach(reporter.begin(env, live))
@@ -135,9 +136,10 @@ def test_an_endless_test_follows_the_level_and_everything_that_people_read_shows
     )
     assert [label for label, level in results.levels.items()] == [1, 2, 4]  # of the third one nobody knows
     assert "curriculum level 0.50 (before: 0.00), that of version 2" in caplog.text
-    assert "version 4, epoch 4, reward in training –, curriculum level 0.25" in caplog.text
+    assert "version 4, epoch 4, training score –, curriculum level 0.25" in caplog.text
 
     assert reporter.write()
+    assert scalars(tmp_path / "summaries", "test/level") == [(4, pytest.approx((0.0 + 0.5 + 0.5 + 0.5 + 0.25) / 5))]
     written = json.loads((tmp_path / "results.json").read_text())
     assert [swap["level"] for swap in written["swaps"]] == [0.5, None, 0.25]
     assert {label: v["level"] for label, v in written["by_version"].items()} == {

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import queue
 
 import pytest
 
+from livegym.cfg.session import Session
+from livegym.cfg.typed import as_dict
 from livegym.play.board import Board, BoardWriter
 from livegym.play.controls import Controls
-from livegym.play.report import Reporter
 from livegym.play.results import Results
-from livegym.play.world import World
+from livegym.play.status_log import StatusLog
+from livegym.play.watch import Watcher
+from livegym.play.world import World, trained_otherwise
 from livegym.rundir.lock import RunLock
+from livegym.rundir.provenance import Provenance
 from livegym.rundir.run import create_run, point_latest
+from livegym.schema.settled import settled
+from livegym.utils.errors import UserError
 from livegym.viewers.status import status
 from livegym.viewers.view import View
 from livegym.weights.follow import FollowSource
@@ -21,7 +28,7 @@ from livegym.weights.sources import CheckpointSource
 from tests.dummy import counting_env
 from tests.processes import SMALL, Running, run
 from tests.test_live import candidate, live_of
-from tests.test_sources import acting, save
+from tests.test_sources import Offers, acting, save
 
 ALL = list(Leaving)
 
@@ -142,9 +149,9 @@ def test_a_follower_of_files_goes_over_at_once_though_it_polls_rarely(runs, monk
     monkeypatch.setattr("livegym.weights.follow.RUN_CHECK", 0.0)
     old = runs.made()
     source = FollowSource(CheckpointSource(old, "newest", runs.folder, "Counting", Leaving.WHEN_ENDED), "auto", 1e4)
-    assert source.look(acting(old, 1)) is None
+    assert source.poll(acting(old, 1)) is None
     new = runs.made(live=True)
-    found = source.look(acting(old, 1))
+    found = source.poll(acting(old, 1))
     assert (found.run, found.version, source.newer_run) == (new.name, 1, None)
 
 
@@ -152,17 +159,62 @@ def test_page_window_and_status_line_show_a_newer_run(caplog):
     caplog.set_level("INFO")
     env, live = counting_env(num_envs=2, length=3), live_of(candidate(1))
     results, board = Results({"task": "Counting"}), Board()
+    status_log = StatusLog(results)
     results.newer_run = "Counting_train_20260102_120008"
     BoardWriter(board, World(env, live, None), results, Controls())
     assert board.state["newer_run"] == results.newer_run
     names, values = status(board.state, View(), 0.0)
     assert dict(zip(names.split("\n"), values.split("\n"), strict=True))["newer run"] == results.newer_run
-    reporter = Reporter(results, None, endless=True)
-    reporter._told = -1e9
-    results.by_version[1] = results.returns
-    results.episodes.append({"return": 1.0})
-    reporter.tell(1, None)
+    status_log._logged_at = -1e9
+    status_log.refresh(1)
     assert "acting: version 1; there is a newer run: Counting_train_20260102_120008" in caplog.text
+
+
+def offered_to_a_world_of_run_r(other_world, pin=False):
+    live, events = live_of(candidate(1, run_id="r"), history=2), queue.SimpleQueue()
+    if pin:
+        live.pin()
+        live.adopt()
+    watcher = Watcher(live, Offers(candidate(2, run_id="s")), events, other_world=other_world)
+    watcher.poll()
+    if watcher.successor is None:  # otherwise the thread ends
+        watcher.poll()
+    return live, watcher, events
+
+
+def test_a_version_of_a_run_that_was_trained_otherwise_gets_a_world_of_its_own():
+    asked = []
+    live, watcher, _ = offered_to_a_world_of_run_r(lambda c: asked.append(c.version) or "a world")
+    assert (watcher.successor, live.newest.version) == ("a world", 1)
+    live, watcher, _ = offered_to_a_world_of_run_r(lambda c: asked.append(c.version))  # the same environments
+    assert (watcher.successor, live.newest.version) == (None, 2)
+    assert asked == [2, 2]  # compared once a run
+    live, watcher, _ = offered_to_a_world_of_run_r(lambda c: asked.append(c.version), pin=True)
+    assert (asked, live.newest.version) == ([2, 2], 1)
+
+    def refuse(_):
+        raise UserError("no such algorithm")
+
+    live, _, events = offered_to_a_world_of_run_r(refuse)
+    assert (live.newest.version, events.get().reason) == (1, "no such algorithm")
+
+
+@pytest.mark.parametrize(
+    ("other", "typed", "otherwise"),
+    [
+        (["physics.substeps=2"], [], True),
+        (["physics.substeps=2"], ["physics.substeps=1"], False),  # what is typed applies to both
+        (["task.rewards.upright=2"], [], True),
+        (["task.params.max_push=12"], [], True),
+        (["numEnvs=9", "seed=3", "train.gamma=0.5", "task.num_envs=7", "swap=blend"], [], False),
+    ],
+)
+def test_what_makes_other_environments(config, other, typed, otherwise):
+    session = Session(settled(config("config=test", "seed=1", "numEnvs=1", *typed)), Provenance("", "", typed, []))
+    here = session.config_for(as_dict(config("task=Cartpole")))
+    found = candidate(2, config=as_dict(config("task=Cartpole", *other)))
+    assert trained_otherwise(found, session, here) == otherwise
+    assert not trained_otherwise(candidate(2), session, here)
 
 
 @pytest.mark.slow

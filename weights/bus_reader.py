@@ -59,7 +59,7 @@ class Publication:
     frame: int
     score: float | None  # the slot's `reward`; compared to find the best version
     time: float  # s since the epoch, when it was published
-    level: float | None = None  # of the curriculum; None: there is no curriculum, or the writer does not tell it
+    level: float | None = None  # of the curriculum; None if there is no curriculum, or it is unknown
 
 
 class BusReader:

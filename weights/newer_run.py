@@ -57,10 +57,10 @@ class NewerRun:
         return self._seen != before
 
     def successor(self, run: Run) -> Run | None:
-        """The run to follow instead of `run`; None: go on with that one. Updates `newer`."""
+        """The run to follow instead of `run`; None if the test stays with `run`. Updates `newer`."""
         live = lock_holder(run) is not None
         moved, training = self._moved_to(run), self._live_here(run, newer_only=live)
-        if live:  # of two runs that are live, neither would win for ever, so only a move of the pointer counts
+        if live:  # of two runs that are live, neither would win forever, so only a move of the pointer counts
             found, leaves = moved or training, self._leaving is Leaving.ALWAYS and moved is not None
         else:
             found, leaves = training or moved, self._leaving is not Leaving.NEVER

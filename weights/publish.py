@@ -83,7 +83,7 @@ class Publisher:
     ) -> None:
         """Publish a version: fill the slot that is not active, set it active, raise the count; in this order.
 
-        The score is stored in the slot's `reward` field. `level`: of the curriculum; None: there is no curriculum.
+        The score is stored in the slot's `reward` field. `level`: of the curriculum; None if there is no curriculum.
         Raises RuntimeError after `close`.
         """
         if self._descriptor is None:
