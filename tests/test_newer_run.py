@@ -170,12 +170,19 @@ def test_page_window_and_status_line_show_a_newer_run(caplog):
     assert "acting: version 1; there is a newer run: Counting_train_20260102_120008" in caplog.text
 
 
+class OffersUntilRefused(Offers):
+    """A source that offers one candidate until it is refused."""
+
+    def refuse(self, candidate, for_good):
+        self.offered = None
+
+
 def offered_to_a_world_of_run_r(other_world, pin=False):
     live, events = live_of(candidate(1, run_id="r"), history=2), queue.SimpleQueue()
     if pin:
         live.pin()
         live.adopt()
-    watcher = Watcher(live, Offers(candidate(2, run_id="s")), events, other_world=other_world)
+    watcher = Watcher(live, OffersUntilRefused(candidate(2, run_id="s")), events, other_world=other_world)
     watcher.poll()
     if watcher.successor is None:  # otherwise the thread ends
         watcher.poll()
@@ -197,6 +204,7 @@ def test_a_version_of_a_run_that_was_trained_otherwise_gets_a_world_of_its_own()
 
     live, _, events = offered_to_a_world_of_run_r(refuse)
     assert (live.newest.version, events.get().reason) == (1, "no such algorithm")
+    assert events.empty()
 
 
 @pytest.mark.parametrize(
