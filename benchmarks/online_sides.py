@@ -79,7 +79,7 @@ class World:
 
     def watcher(self, live: LivePolicy) -> Watcher:
         """The watcher that loads newer versions into `live`."""
-        files = CheckpointSource(self.run, "newest", self.run.path.parent, self.spec.task, False)
+        files = CheckpointSource(self.run, "newest", self.run.path.parent, self.spec.task)
         return Watcher(live, FollowSource(files, "auto", self.config.reloadInterval), queue.SimpleQueue())
 
     def serve(self, live: LivePolicy) -> BuiltIn:

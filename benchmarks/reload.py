@@ -70,7 +70,7 @@ class World:
 
     def source(self) -> CheckpointSource:
         """The run's checkpoint directory."""
-        return CheckpointSource(self.run, "newest", self.run.path.parent, "Cartpole", follow_latest=False)
+        return CheckpointSource(self.run, "newest", self.run.path.parent, "Cartpole")
 
     def live(self, file: Path) -> LivePolicy:
         """A live policy that acts with `file`."""

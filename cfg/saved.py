@@ -1,8 +1,9 @@
 """Use a run's saved configuration in a later session.
 
-In a test, the task and training settings come from the run, and everything else from the session. Keys that an old
-run lacks get the schema's default; keys that the schema no longer has are dropped, and the log names them. Overrides
-of `task.*` on the command line apply last.
+In a test, what the policy was trained with (task, training settings, physics) comes from the run, and everything else
+from the session; `cfg/origin.py` lists every key. Keys that an old run lacks get the schema's default; keys that the
+schema no longer has are dropped, and the log names them. What is typed of `task.*` and `physics.*` applies last, and
+one line says how it differs from the run.
 
     config = with_run_config(config, state["config"], explicit_task="Ant", overrides=["task.rewards.forward=2"])
 """
@@ -19,15 +20,16 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import MISSING, OmegaConf
 
 from livegym.cfg.bodies import check_bodies
+from livegym.cfg.origin import Origin, paths
+from livegym.cfg.overrides import split
 from livegym.cfg.typed import as_dict, build
 from livegym.projects import registry
 from livegym.projects.record import PROJECT, no_such_task, remember_change
-from livegym.schema import OnlineConfig, RootConfig, SimConfig, TaskConfig
+from livegym.schema import PhysicsConfig, RootConfig, SimConfig, TaskConfig
 from livegym.schema.engines import BODILESS
 from livegym.schema.keys import Schema, section
 from livegym.schema.train import DEFAULT, TrainConfig, settings_class
 from livegym.schema.values import check
-from livegym.schema.watching import WatchingKeys
 from livegym.tasks import TASKS
 from livegym.utils.errors import UserError
 
@@ -38,20 +40,12 @@ C = TypeVar("C", bound=RootConfig)
 FROM_RUN = ("task", "train")
 IDENTITIES = {"task": "name", "train": "algorithm", "sim": "engine"}
 """A group -> the key in it that a resumed run cannot change."""
-SESSION: tuple[str, ...] = (  # keys that a resumed run takes from the command line if they are given there
-    "maxIterations", "saveInterval", "saveFrequency", "keepLast", "keepEvery", "logLevel", "checks", "device",
-    "sim.threads", "publishInterval", "playSpeed", "simulator",
-    "task.observations.unused",  # neither policy nor critic sees these blocks
-    *(f"online.{f.name}" for f in dataclasses.fields(OnlineConfig) if f.name != "buffer_capacity"),
-)  # fmt: skip
-ALWAYS_SESSION = (
-    "mode", "checkpoint", "resume", "runsDir", "projectDir",
-    *(f.name for f in dataclasses.fields(WatchingKeys) if f.name != "playSpeed"),
-)  # fmt: skip
+UNUSED_BLOCKS = "task.observations.unused"  # neither policy nor critic sees them: a resumed run may add to them
+SHOWN = 60  # characters of a value in the line about differences
 
 
 def with_run_config(config: C, saved: dict[str, Any] | None, explicit_task: str | None, overrides: Iterable[str]) -> C:
-    """The session's configuration with the run's task and training settings. `config` is not changed.
+    """The session's configuration with what the run's policy was trained with. `config` is not changed.
 
     `saved` is the configuration in a checkpoint, or None for a plain rl_games file, which then is of `explicit_task`.
     Raises UserError if the command line contradicts the run, or the run's configuration cannot be used.
@@ -70,12 +64,50 @@ def with_run_config(config: C, saved: dict[str, Any] | None, explicit_task: str 
             f"Leave task= out, or choose a checkpoint of {explicit_task}."
         )
     content, overrides = {part: copy.deepcopy(saved[part]) for part in FROM_RUN}, list(overrides)
+    given = [split(override)[1] for override in overrides]
     _apply(content, overrides)
-    config = dataclasses.replace(config, **typed_parts(content, name))
-    if not any(override.partition("=")[0].lstrip("+") in ("sim", "sim.engine") for override in overrides):
+    trained = _checked(saved.get("physics", {}), PhysicsConfig, Schema(), "physics")
+    physics = _with_typed(trained, config.physics, "physics", given)
+    config = dataclasses.replace(config, **typed_parts(content, name), physics=physics)
+    if "sim" not in given and "sim.engine" not in given:
         config = dataclasses.replace(config, sim=_engine_of(config))
     check_bodies(config)
+    before = {
+        "task": saved["task"],
+        "physics": dataclasses.asdict(trained),
+        "sim": {"engine": _at(saved, "sim.engine")},
+    }
+    _say_differences({**content, "physics": dataclasses.asdict(physics), "sim": {"engine": config.sim.engine}}, before)
     return config
+
+
+def _with_typed(run: T, session: T, path: str, given: list[str]) -> T:
+    """One section of the run with the keys that were typed; all keys, if the section was typed."""
+    names = [f.name for f in dataclasses.fields(run) if path in given or f"{path}.{f.name}" in given]  # type: ignore[arg-type]
+    return dataclasses.replace(run, **{name: getattr(session, name) for name in names})  # type: ignore[type-var]
+
+
+def _say_differences(now: dict[str, Any], before: dict[str, Any]) -> None:
+    """Log in one line how this test differs from what the run was trained with, if it does."""
+    found = [f"{path}={_short(mine)} (the run: {_short(theirs)})" for path, mine, theirs in _differing(now, before, "")]
+    if found:
+        log.info("this test differs from what the policy was trained with: %s", ", ".join(found))
+
+
+def _differing(now: dict[str, Any], before: dict[str, Any], path: str) -> Iterator[tuple[str, Any, Any]]:
+    """(path, value now, value before) of the keys in `before` that have another value now, and of keys that are new."""
+    for name, theirs in before.items():
+        mine = now.get(name)
+        if isinstance(mine, dict) and isinstance(theirs, dict):
+            added = {key: None for key in mine if key not in theirs}
+            yield from _differing(mine, {**theirs, **added}, f"{path}{name}.")
+        elif mine != theirs:
+            yield f"{path}{name}", mine, theirs
+
+
+def _short(value: Any) -> str:
+    text = "null" if value is None else str(_shown(value))
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 def _engine_of(config: RootConfig) -> SimConfig:
@@ -90,11 +122,12 @@ def resumed_config(config: RootConfig, saved: dict[str, Any], given: Iterable[st
     UserError if a typed key contradicts the run.
     """
     name, session = _task_name(saved), as_dict(config)
-    given = [path for path in given if path not in ("config", *ALWAYS_SESSION)]
+    always = paths(Origin.SESSION)
+    given = [path for path in given if path not in ("config", *always)]
     before = _typed(_with_new_names(saved, session, given), name)
     saved = as_dict(before)  # keys that an old run lacks get the schema's default
     files = [key.path for key in Schema().keys(TASKS[name].Params, "task.params.").values() if key.doc.file]
-    free = (*SESSION, *files)  # a file may have been moved since the run
+    free = (*paths(Origin.ADJUSTABLE), UNUSED_BLOCKS, *files)  # a file may have been moved since the run
     for path in given:
         session_value, run_value = (_identity(part, path, given) for part in (session, saved))
         if path not in free and session_value != run_value:
@@ -103,7 +136,7 @@ def resumed_config(config: RootConfig, saved: dict[str, Any], given: Iterable[st
                 f"resume=true continues it exactly. "
                 f"Leave {path} out, or start a new run from these weights: leave resume=true out."
             )
-    content = {**saved, **{part: session[part] for part in ALWAYS_SESSION}}
+    content = {**saved, **{part: session[part] for part in always}}
     for path in given:
         parent, _, leaf = path.rpartition(".")
         if path in free:

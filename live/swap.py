@@ -46,6 +46,8 @@ Change = tuple[list[int], Label]
 """Environments, and the version that acts in them from the next step on."""
 
 
+ROLLED_BACK = "rolled back"
+
 Judge = Callable[[Candidate], bool]
 """Returns whether a version that fits may take over, or raises UserError with the reason why it may not."""
 
@@ -85,6 +87,7 @@ class LivePolicy:
         self._transition = Transition(policy.num_envs, self.device)
         self._swapped_at = -math.inf  # s, monotonic
         self._changes: list[Change] = []
+        self._waiting_rollback: Label | None = None  # a version to return to once the blend in progress has ended
         self._joining: list[int] = []  # environments for which the new version is recorded after the next step
         self.history = SnapshotHistory(self.rule.history)
         self.pool = Pool(self.rule.pool_envs, policy.num_envs, make_policy, self.history, seed, self._note)
@@ -127,7 +130,8 @@ class LivePolicy:
     def rollback(self, label: Label | None = None) -> None:
         """Return to a version of the history and pin it; None: the version before the acting one.
 
-        Raises UserError if that version is not kept.
+        A blend in progress turns around if it came from that version; otherwise it ends first. Raises UserError if
+        that version is not kept.
         """
         self._kept_or_refused(label)
         self._commands.put(lambda: self._roll_back(label))
@@ -202,6 +206,9 @@ class LivePolicy:
             event = self._run(self._commands.get())
             if event is not None:
                 return event
+        if self._waiting_rollback is not None and not self.swapping:
+            label, self._waiting_rollback = self._waiting_rollback, None
+            return self._run(lambda: self._roll_back(label))
         if not self._ready or self.pinned or self.swapping:
             return None
         if time.monotonic() - self._swapped_at < self.rule.min_interval:
@@ -221,19 +228,47 @@ class LivePolicy:
 
     def _set_pinned(self, pinned: bool) -> None:
         self.pinned = pinned
+        self._waiting_rollback = None
 
     def _set_rule(self, how: str, blend_steps: int) -> None:
         self.rule = replace(self.rule, how=how, blend_steps=blend_steps)
 
-    def _roll_back(self, label: Label | None) -> SwapEvent:
-        kept = self._kept_or_refused(label)
+    def _roll_back(self, label: Label | None) -> SwapEvent | None:
+        kept = self._kept_or_refused(self._before_waiting() if label is None else label)
+        self.pinned = True
+        if self._transition.blends:
+            return self._roll_back_in_blend(kept)
         rule = replace(self.rule, how="now") if self.swapping else self.rule  # three versions cannot act at once
         self._end_transition()
         earlier = load(self._take_slot(), replace(kept.candidate, source="history", load_ms=0.0), kept)
-        self.pinned = True
-        event = self._begin(earlier, rule, "rolled back")
+        event = self._begin(earlier, rule, ROLLED_BACK)
         self.newest = self.acting
         return event
+
+    def _before_waiting(self) -> Label | None:
+        """The version before the one that a rollback waits for, if one waits and there is one before it."""
+        if self._waiting_rollback is None:
+            return None
+        before = self.history.before(self._waiting_rollback)
+        return before.label if before is not None else self._waiting_rollback
+
+    def _roll_back_in_blend(self, kept: PolicySnapshot) -> SwapEvent | None:
+        """Turn the blend around if `kept` is leaving; otherwise wait until the blend has ended, so that none snaps."""
+        leaving = self._transition.leaving
+        self._waiting_rollback = None
+        if leaving is None or leaving.label(self.first_run) != kept.label:
+            if kept.label != self.label:
+                self._waiting_rollback = kept.label
+                log.info("version %s acts as soon as the blend in progress has ended", kept.label)
+            return None
+        back = self._transition.turn(self._acting)
+        self._acting = replace(back, candidate=replace(back.candidate, source="history", load_ms=0.0))
+        self._swapped_at = time.monotonic()
+        self.newest = self.acting
+        self._note_acting(self._transition.everywhere)
+        self._end_if_finished()
+        self._remember(self._acting)
+        return SwapEvent.of(self.acting, accepted=True, reason=ROLLED_BACK)
 
     def _kept_or_refused(self, label: Label | None) -> PolicySnapshot:
         kept = self.history.before(self.label) if label is None else self.history.get(label)

@@ -8,6 +8,7 @@ MultiDiscrete).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -59,6 +60,27 @@ class Chooser:
         return mixed_sample(old, new, alpha, self._rng) if self._stochastic else mixed_mode(old, new, alpha)
 
 
+class Progress(NamedTuple):
+    """How far one swap has come. It keeps the rule with which it began, whatever rule the next swap has."""
+
+    how: str  # reset, blend
+    length: int = 1  # control steps of the whole blend
+    steps: int = 0  # of the blend so far
+
+    @property
+    def share(self) -> float:
+        """The share of the new version in a blend, 0 to 1."""
+        return min(1.0, self.steps / self.length)
+
+    def stepped(self) -> Progress:
+        """The progress one control step later."""
+        return self._replace(steps=self.steps + 1)
+
+    def turned(self) -> Progress:
+        """The progress of the blend back, which begins at the present shares."""
+        return self._replace(steps=max(0, self.length - self.steps))
+
+
 class Transition:
     """The version that is leaving, if there is one, and the new version's share in each environment.
 
@@ -70,14 +92,12 @@ class Transition:
         self.everywhere = list(range(num_envs))
         self._alpha = torch.ones(num_envs, device=device)  # (N,) share of the new version during a swap
         self._fresh = torch.ones(num_envs, dtype=torch.bool, device=device)  # (N,) True: the episode has just begun
-        self._how = "now"
-        self._blend_steps = 1
-        self._steps = 0  # steps of the blend so far
+        self._progress = Progress("reset")
 
     @property
     def blends(self) -> bool:
         """Whether both versions act in every environment."""
-        return self.leaving is not None and self._how == "blend"
+        return self.leaving is not None and self._progress.how == "blend"
 
     @property
     def finished(self) -> bool:
@@ -87,12 +107,22 @@ class Transition:
     def begin(self, leaving: LoadedSlot, rule: SwapRule) -> None:
         """Begin to replace `leaving` by another version, as `rule` says now: by `reset` or `blend`."""
         self.leaving = leaving
-        self._how = rule.how
-        self._blend_steps = rule.blend_steps
-        self._steps = 0
+        self._progress = Progress(rule.how, rule.blend_steps)
         self._alpha.fill_(0.0)
         if rule.how == "reset":  # the new version plays episodes that have just begun
             self._alpha[self._fresh] = 1.0
+
+    def turn(self, acting: LoadedSlot) -> LoadedSlot:
+        """Turn a blend around: from now on `acting` leaves, at the rate at which it came. Returns the other version.
+
+        Raises RuntimeError if no blend is in progress.
+        """
+        if self.leaving is None or not self.blends:
+            raise RuntimeError("turn() was called without a blend in progress")
+        back, self.leaving = self.leaving, acting
+        self._progress = self._progress.turned()
+        self._alpha.fill_(self._progress.share)
+        return back
 
     def taken(self) -> list[int]:
         """The environments in which the new version acts, alone or mixed with the old one."""
@@ -110,9 +140,9 @@ class Transition:
         """
         if self.leaving is None:
             return choose(new)
-        if self._how == "blend":
-            self._steps += 1
-            self._alpha.fill_(min(1.0, self._steps / self._blend_steps))
+        if self.blends:
+            self._progress = self._progress.stepped()
+            self._alpha.fill_(self._progress.share)
         return choose.mixed(self.leaving.slot.think(obs), new, self._alpha[: len(obs)])
 
     def stepped(self) -> None:
@@ -125,7 +155,7 @@ class Transition:
         if self.leaving is None:
             return []
         self.leaving.slot.forget(env_ids)
-        if self._how == "blend":
+        if self.blends:
             return []
         joined = env_ids[self._alpha[env_ids] < 1.0].tolist()
         self._alpha[env_ids] = 1.0

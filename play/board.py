@@ -152,6 +152,7 @@ class BoardWriter(Listener):
                 "length": int(episodes.lengths[index]),
                 "reason": self._env.reason_names[int(episodes.reasons[index])],
                 "label": self._results.played_by.get(env_id, self._labels[env_id]),
+                "level": None if self._env.config.curriculum is None else float(episodes.levels[index]),
                 "counts": player.counts(env_id),
             }
             self._board.add("episode", values)
@@ -181,6 +182,7 @@ class BoardWriter(Listener):
             "lengths": env.episode_length.tolist(),
             "labels": [self._labels[env_id] for env_id in range(env.num_envs)],
             "left": player.left if player is not None else None,
+            "newer_run": results.newer_run,
             "notices": list(controls.notices),
             "policy": _policy(self._live) if self._live is not None else None,
             "agent": self._acting if self._live is None else "policy",
@@ -209,6 +211,7 @@ def _policy(live: LivePolicy) -> dict[str, Any]:
         "version": acting.version,
         "epoch": acting.epoch,
         "reward": acting.score,
+        "level": acting.level,
         "made": acting.made,
         "source": acting.source,
         "newest": newest.label(live.first_run),
@@ -220,6 +223,7 @@ def _policy(live: LivePolicy) -> dict[str, Any]:
             {
                 "label": kept.label,
                 "epoch": kept.candidate.epoch,
+                "level": kept.candidate.level,
                 "made": kept.candidate.made,
                 "episodes": kept.returns.count,
                 "return": round(kept.returns.mean, 4) if kept.returns.count else None,

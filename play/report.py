@@ -14,7 +14,7 @@ from livegym.play.curves import TestCurves
 from livegym.play.play import Listener, Player
 from livegym.play.results import Results, VersionTrace
 from livegym.play.results_file import ResultsFile
-from livegym.play.status_log import StatusLog
+from livegym.play.status_log import StatusLog, at_level
 from livegym.tasks.env import Env, Step
 from livegym.tasks.stats import FinishedEpisodes
 from livegym.utils.log import ROUTINE
@@ -45,6 +45,9 @@ class Reporter:
         It must be attached to the control loop of `env`.
         """
         self.results.begin(env.reason_names, env.success_reason)
+        self.results.level = level_of(env)
+        if live is not None:
+            self.results.note_level(live.label, live.acting.level)
         return _Counting(self, env.num_envs, live)
 
     def note_new_world(self, live: LivePolicy) -> None:
@@ -62,10 +65,11 @@ class Reporter:
         self._run = event.run
         self.results.note(event)
         log.info(
-            "now acting: version %s, epoch %s, training score %s (%s%s)",
+            "now acting: version %s, epoch %s, training score %s%s (%s%s)",
             event.version,
             event.epoch,
             _number(event.score),
+            at_level(event.level),
             event.reason or event.file or event.source,
             f", loaded in {event.load_ms:.3g} ms" if event.load_ms else "",
             extra=ROUTINE if routine else None,
@@ -81,6 +85,7 @@ class Reporter:
                 "return": episode["return"],
                 "length": episode["length"],
                 "success": None if success is None else float(episode["reason"] == success),
+                "level": episode["level"] if self.results.level is not None else None,
             })  # fmt: skip
 
     def refresh(self, acting: Label) -> None:
@@ -127,6 +132,8 @@ class Reporter:
         if stderr is not None:
             rows = {"mean return ± standard error": f"{mean} ± {_number(stderr)}"}
         rows["mean length"] = f"{results.lengths.mean:.1f} steps"
+        if results.level is not None and results.levels_played is not None:
+            rows["curriculum level"] = " to ".join(f"{level:.2f}" for level in sorted(set(results.levels_played)))
         if results.success_rate is not None:
             rows["success rate"] = f"{100 * results.success_rate:.1f} %"
         for reason, ended in results.reasons.most_common():
@@ -138,10 +145,12 @@ class Reporter:
     def _versions_table(self) -> Table:
         title = f"the last {VERSIONS_SHOWN} versions; an episode counts for the version that acted in most of its steps"
         table = Table(title=title, title_justify="left")
-        for name in ("version", "episodes", "mean return", "standard error"):
+        levels = self.results.levels
+        for name in ("version", *(["level"] if levels else []), "episodes", "mean return", "standard error"):
             table.add_column(name, justify="right")
         for version, m in sorted(self.results.by_version.items(), key=_in_order)[-VERSIONS_SHOWN:]:
-            table.add_row(str(version), str(m.count), _number(m.mean), _number(m.stderr))
+            level = [_number(levels.get(version))] if levels else []
+            table.add_row(str(version), *level, str(m.count), _number(m.mean), _number(m.stderr))
         return table
 
 
@@ -169,12 +178,14 @@ class _Counting(Listener):
         """Report that new weights act from the next step on."""
         if self._live is not None:
             self._acting = self._live.label
+            self._results.note_level(self._acting, event.level)
         self._reporter.note_swap(event)
 
     def on_step(self, step: Step, player: Player) -> None:
         """Count the episodes that ended in this step."""
         if step.ended is not None:
             self._count(step.ended, player)
+        self._results.level = level_of(player.env)
         self._reporter.refresh(self._acting)
 
     def on_rest(self, player: Player) -> None:
@@ -195,6 +206,11 @@ def _in_order(item: tuple[Label, object]) -> tuple[str, int]:
     """Sort key: by run, labels without a run first, then by version."""
     run, _, version = str(item[0]).rpartition(": ")
     return run, int(version)
+
+
+def level_of(env: Env) -> float | None:
+    """The curriculum level that is played in `env`; None if the task has no curriculum."""
+    return None if env.config.curriculum is None else env.curriculum.level
 
 
 def _number(value: float | None) -> str:

@@ -2,7 +2,8 @@
 
 An episode counts for the version that acted in most of its control steps; `versions` names all versions that acted. The
 lists contain the last 10,000 episodes and swaps. `by_version` has up to 1,000 versions: of a longer
-test, they become sparser with age. Counts, means and standard errors cover all episodes.
+test, they become sparser with age. Counts, means and standard errors cover all episodes. An episode's `level` is the
+curriculum's when it began (1: the full task); a version's is the one at which it was trained.
 """
 
 from __future__ import annotations
@@ -66,6 +67,10 @@ class Results:
         self.by_version: dict[Label, Moments] = {}
         self._order: dict[Label, int] = {}  # version -> its place among all versions so far
         self._versions = 0
+        self.level: float | None = None  # curriculum level that is played now; None if there is no curriculum
+        self.newer_run: str | None = None  # a newer run that the test does not follow
+        self.levels: dict[Label, float] = {}  # version -> curriculum level at which it was trained
+        self.levels_played: tuple[float, float] | None = None  # lowest and highest level of the counted episodes
         self.played_by: dict[int, Label] = {}  # environment -> main version of its last episode
 
     def begin(self, reason_names: tuple[str, ...], success_reason: str | None) -> None:
@@ -81,6 +86,13 @@ class Results:
             number = self.refusals[-1][0] + 1 if self.refusals else 1
             self.refusals.append((number, event))
 
+    def note_level(self, version: Label, level: float | None) -> None:
+        """Record the curriculum level at which a version was trained; None: no curriculum, or unknown."""
+        if level is not None:
+            self.levels[version] = level
+            if len(self.levels) > VERSIONS_KEPT:
+                del self.levels[next(iter(self.levels))]  # the oldest
+
     def note_player(self, env_id: int, version: Label) -> None:
         """Record that an episode ended in this environment, in which `version` acted longest."""
         self.played_by[env_id] = version
@@ -89,8 +101,11 @@ class Results:
         """Count the ended episode at `index` of `finished`; `version` acted longest in it."""
         value, length = float(finished.returns[index]), int(finished.lengths[index])
         reason = self.reason_names[int(finished.reasons[index])]
-        env_id = int(finished.env_ids[index])
-        self.episodes.append({"return": value, "length": length, "reason": reason, "env": env_id, "versions": versions})
+        env_id, level = int(finished.env_ids[index]), float(finished.levels[index])
+        episode = {"return": value, "length": length, "reason": reason, "env": env_id, "versions": versions}
+        self.episodes.append(episode | {"level": level})
+        lowest, highest = self.levels_played or (level, level)
+        self.levels_played = (min(lowest, level), max(highest, level))
         self.returns.add(value)
         self.lengths.add(length)
         self.reasons[reason] += 1
@@ -114,7 +129,7 @@ class Results:
         other = copy.copy(self)
         other.episodes, other.swaps = self.episodes.copy(), self.swaps.copy()  # their items never change
         other.returns, other.lengths = copy.copy(self.returns), copy.copy(self.lengths)
-        other.reasons = self.reasons.copy()
+        other.reasons, other.levels = self.reasons.copy(), self.levels.copy()
         other.by_version = {version: copy.copy(moments) for version, moments in self.by_version.items()}
         return other
 
@@ -137,7 +152,12 @@ class Results:
             "success_rate": self.success_rate,
             "reasons": dict(self.reasons),
             "by_version": {
-                str(version): {"episodes": m.count, "return_mean": m.mean, "return_stderr": m.stderr}
+                str(version): {
+                    "episodes": m.count,
+                    "return_mean": m.mean,
+                    "return_stderr": m.stderr,
+                    "level": self.levels.get(version),
+                }
                 for version, m in self.by_version.items()
             },
             "swaps": [event.to_dict() for event in self.swaps],

@@ -20,23 +20,33 @@ SHARE = 1 / 30  # longest share of the test's duration between two lines
 RECENT = 20  # episodes in the moving mean
 
 
+def at_level(level: float | None) -> str:
+    """The curriculum's level as the end of a clause; '' if there is no curriculum."""
+    return "" if level is None else f", curriculum level {level:.2f}"
+
+
 class StatusLog:
     """Logs the status of one test."""
 
     def __init__(self, results: Results) -> None:
         self._results = results
         self._began = self._logged_at = time.monotonic()
-        self._logged = 0  # `results.changes` at the last line
+        self._logged = (0, results.level, results.newer_run)  # what the last line was about
 
     def refresh(self, acting: Label) -> None:
         """Log a line if it is due and something has changed; `acting`: the version that acts."""
         now = time.monotonic()
         interval = max(SHORTEST, SHARE * (now - self._began))
-        if now - self._logged_at < interval or self._results.changes == self._logged:
+        results = self._results
+        changes = (results.changes, results.level, results.newer_run)
+        if now - self._logged_at < interval or changes == self._logged:
             return
         self._logged_at = now
-        self._logged = self._results.changes
-        log.info("%s; acting: version %s%s", self._episodes(), acting, self._swaps())
+        self._logged = changes
+        newer = f"; there is a newer run: {results.newer_run}" if results.newer_run else ""
+        log.info(
+            "%s; acting: version %s%s%s%s", self._episodes(), acting, at_level(results.level), self._swaps(), newer
+        )
 
     def _episodes(self) -> str:
         results = self._results

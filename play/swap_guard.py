@@ -53,11 +53,15 @@ def lower_bound(new: np.ndarray, old: np.ndarray, confidence: float, seed: int =
 class SwapGuard:
     """Spare environments, and a spare model that plays in them. Owned by the watching thread."""
 
-    def __init__(self, env: Env, policy: Policy, rule: GuardRule, stochastic: bool) -> None:
+    def __init__(
+        self, env: Env, policy: Policy, rule: GuardRule, stochastic: bool, follows_level: bool = False
+    ) -> None:
+        """`follows_level`: each version is tested at its own curriculum level, and compared there."""
         self._env = env
         self._policy = policy
         self._rule = rule
         self._stochastic = stochastic
+        self._follows_level = follows_level
         self._env.reset()
         self._start = env.state_dict()  # includes the generator: each version has the same initial states
         self._known: tuple[Label, np.ndarray] | None = None  # the acting version's returns
@@ -71,6 +75,8 @@ class SwapGuard:
 
         Returns early, without a judgement, if `ended` returns True.
         """
+        if self._follows_level and candidate.level is not None:
+            self._move_to(candidate.level)
         if self._known is None or self._known[0] != live.label:
             label, weights = live.weights()
             self._known = (label, self._returns(weights, ended))
@@ -89,6 +95,14 @@ class SwapGuard:
             )
         log.info("swapGuard lets %s pass: %s", candidate.name, finding, extra=ROUTINE)
         self._known = (candidate.label(live.first_run), new)
+
+    def _move_to(self, level: float) -> None:
+        """Let the shadow episodes be of this curriculum level, those of the acting version too."""
+        if level != self._env.curriculum.level:
+            self._env.set_level(level)
+            self._env.reset()
+            self._start = self._env.state_dict()
+            self._known = None
 
     def _returns(self, model: Mapping[str, Tensor], ended: Callable[[], bool]) -> np.ndarray:
         """(K,) undiscounted returns of weights that fit, always from the same initial states."""

@@ -1,7 +1,8 @@
 """A test: finds the policy, builds the environments it was trained in, plays, follows newer weights, and reports.
 
-The run determines task, network, normalisation, observation and action spec, and control rate. The session determines
-simulator, physics, device, number of environments, seed, and how weights are followed.
+The run determines what its policy was trained with: task, network, normalisation, observation and action spec, control
+rate, and physics. The session determines engine, device, number of environments, seed, and how weights are followed
+(`cfg/origin.py`).
 """
 
 from __future__ import annotations
@@ -21,25 +22,28 @@ from livegym.cfg.older_run import explained_for_run
 from livegym.cfg.session import Session
 from livegym.cfg.typed import as_dict, to_yaml
 from livegym.play.audience import Audience
-from livegym.play.play import Player, quotas
+from livegym.play.play import Listener, Player, quotas
 from livegym.play.report import Reporter
 from livegym.play.results import Results
 from livegym.play.watch import Watcher
-from livegym.play.world import World, build_world, patience_of, world_for
+from livegym.play.world import LevelFollower, PlayRule, World, build_world, trained_otherwise, world_for
 from livegym.rundir.run import Run, begin_run, open_run, point_latest
 from livegym.rundir.select import NothingYet, Selection, read_selected
 from livegym.schema.settled import SettledConfig
 from livegym.sim.recorder import StateRecorder
+from livegym.tasks.env import Step
 from livegym.utils.errors import UserError
 from livegym.utils.log import console, file_log
 from livegym.utils.seeding import seed_everything
 from livegym.utils.signals import StopFlag
 from livegym.weights.candidate import Candidate
 from livegym.weights.follow import FollowSource
+from livegym.weights.newer_run import Leaving
 from livegym.weights.sources import CheckpointSource, candidate_of
 
 log = logging.getLogger(__name__)
 
+FOLLOWING = ("latest", "latest_train", "best")  # values of `checkpoint` that do not name a run
 WAIT_INTERVAL = 1.0  # s between polls for a first checkpoint
 REMIND_INTERVAL = 60.0  # s between log lines about the wait
 
@@ -75,21 +79,23 @@ def _test(session: Session, stop: StopFlag, audience: Audience) -> int:
     seed_everything(config.seed)
     torch.set_num_threads(1)  # more intra-op threads would contend with the physics threads
     first = candidate_of(found.selection.file, found.state, found.load_ms) if found is not None else None
-    if first is not None and config.task.curriculum is not None and session.gives("task.curriculum.level"):
-        first = replace(first, level=config.task.curriculum.level)
     with explained_for_run(first.file, config.task, session.typed) if first is not None else contextlib.nullcontext():
-        world = build_world(config, first, patience_of(session))
+        world = build_world(config, first, PlayRule.of(session, config))
     source = _source(config, found)
 
     def build_for(candidate: Candidate) -> World:
         return world_for(candidate, session, first.run if first is not None else "")
+
+    def other_world(candidate: Candidate, world: World) -> World | None:
+        here = world.config
+        return build_for(candidate) if here is not None and trained_otherwise(candidate, session, here) else None
 
     text = to_yaml(as_dict(config))  # includes the values from the run
     provenance = replace(session.provenance, config_yaml=text)
     run = begin_run(Path(config.runsDir), config.task.name, "test", provenance)
     point_latest(run.path.parent, "test", run)
     with file_log(run.log_file):
-        follow = Following(source, build_for if config.onMismatch == "reinit" else None)
+        follow = Following(source, build_for if config.onMismatch == "reinit" else None, other_world)
         results = Results(_header(config, found, world.env.curriculum.level))
         return _play(world, follow, results, config.testGamesNum, TestContext(run, stop, audience))
 
@@ -168,11 +174,22 @@ def _source(config: SettledConfig, found: StartingPolicy | None) -> FollowSource
     if selection.run is None or selection.follow is None or config.reloadInterval == 0:
         return None
     run = open_run(selection.run)
-    files = CheckpointSource(run, selection.follow, Path(config.runsDir), config.task.name, config.followLatest)
+    files = CheckpointSource(run, selection.follow, Path(config.runsDir), config.task.name, _leaving(config))
     source = FollowSource(files, config.weights if selection.follow == "newest" else "files", config.reloadInterval)
     if source.kind == "files":
         log.info("following %s, polling its files every %g s", run.path, config.reloadInterval)
     return source
+
+
+def _leaving(config: SettledConfig) -> Leaving:
+    """When this test leaves its run for a newer one; one that was given by name is kept."""
+    if config.checkpoint not in FOLLOWING:
+        if config.followLatest:
+            log.warning("followLatest=true has no effect: checkpoint=%s names a run, which is kept", config.checkpoint)
+        return Leaving.NEVER
+    if config.followLatest:
+        return Leaving.ALWAYS
+    return Leaving.NEVER if config.checkpoint == "best" else Leaving.WHEN_ENDED
 
 
 def _check_bus_is_meant(config: SettledConfig, selection: Selection | None) -> None:
@@ -197,10 +214,12 @@ class Following:
     """The source of newer weights, and the function that builds a world for a version that does not fit.
 
     `source` is None if nothing is followed, and `build_for` is None if versions that do not fit are refused.
+    `other_world` builds a world for a version that fits, but was trained in other environments than those of the world.
     """
 
     source: FollowSource | None
     build_for: Callable[[Candidate], World] | None
+    other_world: Callable[[Candidate, World], World | None]
 
 
 @dataclass(frozen=True)
@@ -241,7 +260,11 @@ def _play_all(world: World, follow: Following, reporter: Reporter, episodes: int
     while True:
         world.env.watch(StateRecorder(world.env.sim, run.unstable))
         player = Player(world.env, world.actor, left, audience.controls)
+        if world.follows_level and world.live is not None:
+            player.attach(LevelFollower(world.live))  # first, so that the others see the level that is played
         player.attach(reporter.begin(world.env, world.live))
+        if follow.source is not None:
+            player.attach(_NewerRunNote(follow.source, reporter.results))
         with contextlib.closing(world):
             audience.begin(world, player, reporter.results, run)
             successor = _play_in(world, follow, player, reporter, stage.ended)
@@ -252,6 +275,21 @@ def _play_all(world: World, follow: Following, reporter: Reporter, episodes: int
             reporter.note_new_world(world.live)
 
 
+class _NewerRunNote(Listener):
+    """Keeps in the results, for everyone who shows them, whether there is a newer run that the test does not follow."""
+
+    def __init__(self, source: FollowSource, results: Results) -> None:
+        self._source, self._results = source, results
+
+    def on_step(self, step: Step, player: Player) -> None:
+        """Called after each control step."""
+        self._results.newer_run = self._source.newer_run
+
+    def on_rest(self, player: Player) -> None:
+        """Called while the loop is paused, or ahead of its clock."""
+        self._results.newer_run = self._source.newer_run
+
+
 def _play_in(
     world: World, follow: Following, player: Player, reporter: Reporter, ended: Callable[[], bool]
 ) -> World | None:
@@ -259,7 +297,11 @@ def _play_in(
     if follow.source is None or world.live is None:
         player.run(ended)
         return None
-    with Watcher(world.live, follow.source, reporter.refusals, world.guard, follow.build_for) as watcher:
+
+    def other_world(candidate: Candidate) -> World | None:
+        return follow.other_world(candidate, world)
+
+    with Watcher(world.live, follow.source, reporter.refusals, world.guard, follow.build_for, other_world) as watcher:
         player.run(lambda: ended() or watcher.successor is not None)
     if watcher.successor is not None and (player.done or ended()):
         watcher.successor.close()

@@ -45,16 +45,20 @@ class Watcher:
         refusals: queue.SimpleQueue[SwapEvent],
         guard: SwapGuard | None = None,
         build_for: Callable[[Candidate], World] | None = None,
+        other_world: Callable[[Candidate], World | None] | None = None,
     ) -> None:
         """`refusals` receives the versions that could not be used; `guard` tests versions before they are prepared.
 
         `build_for` builds another world for a version that does not fit this one, or raises UserError. That world
-        becomes `successor`, and this thread ends.
+        becomes `successor`, and this thread ends. So does that of `other_world`, which returns a world for a version of
+        another run that fits but was trained otherwise, or None if this world is right.
         """
         self._live = live
         self._source = source
         self._refusals = refusals
         self._guard, self._build_for = guard, build_for
+        self._other_world = other_world
+        self._compared = live.newest.run_id  # the run whose environments this world has
         self.successor: World | None = None
         self._misfits: set[str] = set()  # runs of which a version did not fit
         self._guarded = False  # the guard has refused a version
@@ -82,6 +86,13 @@ class Watcher:
             self._refuse(candidate, str(error))
 
     def _judge(self, candidate: Candidate) -> bool:
+        if self._other_world is not None and candidate.run_id != self._compared:
+            if self._live.pinned:
+                return False  # it is offered again after `follow`
+            self.successor = self._other_world(candidate)
+            self._compared = candidate.run_id
+            if self.successor is not None:
+                return False
         if self._guard is not None:
             self._guard.judge(candidate, self._live, self._end.is_set)
         return not self._end.is_set()

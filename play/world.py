@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from livegym.cfg.older_run import explained_for_run
 from livegym.cfg.session import Session
 from livegym.live.swap import LivePolicy
 from livegym.live.transition import SwapRule
-from livegym.play.play import ScriptedActor
+from livegym.play.play import Listener, Player, ScriptedActor
 from livegym.play.swap_guard import GuardRule, SwapGuard
 from livegym.rl.policy import Policy
 from livegym.rl.spec import PolicySpec, difference, spec_of
+from livegym.schema import PhysicsConfig, TaskConfig
 from livegym.schema.settled import SettledConfig
 from livegym.sim.base import APPLIED
 from livegym.tasks.build import make_env
 from livegym.tasks.env import Env
 from livegym.utils.errors import UserError
-from livegym.weights.candidate import Candidate
+from livegym.weights.candidate import Candidate, SwapEvent
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,8 @@ class World:
     env: Env
     actor: LivePolicy | ScriptedActor
     guard: SwapGuard | None
+    follows_level: bool = False  # the curriculum's level changes to that of each version which takes over
+    config: SettledConfig | None = None  # with the values from the policy's run; None: unknown
 
     def close(self) -> None:
         """End the physics threads."""
@@ -45,33 +48,50 @@ class World:
         return self.actor if isinstance(self.actor, LivePolicy) else None
 
 
+@dataclass(frozen=True)
+class PlayRule:
+    """The wishes of a session that follow from a key being typed, beyond the key's value."""
+
+    patience: float = 0.0  # s between two swaps, at least, in addition to `minSwapInterval`
+    level: float | None = None  # curriculum level at which the test stays; None: that of the version
+
+    @classmethod
+    def of(cls, session: Session, config: SettledConfig) -> PlayRule:
+        """The rule of a session, whose `config` includes the values from the policy's run."""
+        curriculum = config.task.curriculum if session.gives("task.curriculum.level") else None
+        return cls(
+            patience=session.config.reloadInterval if session.gives("reloadInterval") else 0.0,
+            level=None if curriculum is None else curriculum.level,
+        )
+
+
 def build_world(
-    config: SettledConfig, first: Candidate | None, patience: float = 0.0, first_run: str | None = None
+    config: SettledConfig, first: Candidate | None, rule: PlayRule | None = None, first_run: str | None = None
 ) -> World:
     """A world in which `first` acts, or a scripted agent if that is None.
 
-    `config`: the test's configuration, which includes the values from the policy's run. `patience`: shortest time
-    between two swaps in s, in addition to `minSwapInterval`; `first_run`: see `LivePolicy`. Raises UserError if the
-    policy does not fit.
+    `config`: the test's configuration, which includes the values from the policy's run; `first_run`: see `LivePolicy`.
+    Raises UserError if the policy does not fit.
     """
     fields = (APPLIED,) if config.viewer or config.watch else ()  # viewers may push bodies
     env = make_env(config.task, config.sim, config.physics, config.numEnvs, config.seed, fields)
     try:
-        return _world_in(env, config, first, patience, first_run)
+        return _world_in(env, config, first, rule or PlayRule(), first_run)
     except BaseException:
         env.sim.close()
         raise
 
 
 def _world_in(
-    env: Env, config: SettledConfig, first: Candidate | None, patience: float, first_run: str | None
+    env: Env, config: SettledConfig, first: Candidate | None, asked: PlayRule, first_run: str | None
 ) -> World:
     if first is None:
         env.set_level(1.0)
-        return World(env, ScriptedActor(env, config.agent, config.seed), None)
+        return World(env, ScriptedActor(env, config.agent, config.seed), None, config=config)
     spec = spec_of(env)
     _check_spec(spec, first)
-    _set_level(env, first)
+    follows_level = config.testGamesNum == 0 and asked.level is None and env.config.curriculum is not None
+    _set_level(env, first if asked.level is None else replace(first, level=asked.level), follows_level)
 
     def make_policy() -> Policy:
         return Policy(spec, config.train, env.num_envs, config.device)
@@ -79,7 +99,7 @@ def _world_in(
     rule = SwapRule(
         how=config.swap,
         blend_steps=max(1, round(config.blendSeconds / env.sim.control_dt)),
-        min_interval=max(config.minSwapInterval, patience),
+        min_interval=max(config.minSwapInterval, asked.patience),
         history=config.historySize,
         pool_envs=config.poolEnvs,
     )
@@ -88,11 +108,26 @@ def _world_in(
     log.info("testing %s: version %d, epoch %d, %s actions", first.file or first.name, first.version, first.epoch, mode)
     if config.poolEnvs:
         log.info("older versions act in the last %d environments, as soon as there are any", config.poolEnvs)
-    return World(env, live, _guard(config, spec, env.curriculum.level) if config.swapGuard else None)
+    guard = _guard(config, spec, env.curriculum.level, follows_level) if config.swapGuard else None
+    return World(env, live, guard, follows_level, config)
 
 
-def _set_level(env: Env, first: Candidate) -> None:
-    """Set the curriculum level at which the version was saved; the full task if the level is unknown."""
+class LevelFollower(Listener):
+    """Changes the curriculum's level to that of each version which takes over, so that its own task is played."""
+
+    def __init__(self, live: LivePolicy) -> None:
+        self._live = live
+
+    def on_swap(self, event: SwapEvent, player: Player) -> None:
+        """Set the level of the version that acts from the next step on; one that is unknown changes nothing."""
+        level, before = self._live.acting.level, player.env.curriculum.level
+        if level is not None and level != before:
+            player.env.set_level(level)
+            log.info("curriculum level %.2f (before: %.2f), that of version %s", level, before, self._live.label)
+
+
+def _set_level(env: Env, first: Candidate, follows: bool) -> None:
+    """Set the curriculum level of the version; the full task if the level is unknown."""
     if env.config.curriculum is None:
         return
     env.set_level(1.0 if first.level is None else first.level)
@@ -100,14 +135,26 @@ def _set_level(env: Env, first: Candidate) -> None:
         log.info("%s has no curriculum level: playing the full task (level 1).", first.name)
     elif first.level < 1.0:
         log.info(
-            "playing at curriculum level %.2f, that of the checkpoint; task.curriculum=null plays the full task",
+            "playing at curriculum level %.2f%s; task.curriculum=null plays the full task",
             first.level,
+            ", and at that of each version that follows" if follows else "",
         )
 
 
-def patience_of(session: Session) -> float:
-    """Shortest time between two swaps in s: the `reloadInterval` if the command line has it, otherwise 0."""
-    return session.config.reloadInterval if session.gives("reloadInterval") else 0.0
+def trained_otherwise(candidate: Candidate, session: Session, here: SettledConfig) -> bool:
+    """Whether a version was trained in environments that differ from those of the configuration `here`.
+
+    What the session has typed applies to both. False if the candidate does not contain its run's configuration.
+    """
+    if candidate.config is None:
+        return False
+    return _environments(session.config_for(candidate.config)) != _environments(here)
+
+
+def _environments(config: SettledConfig) -> tuple[TaskConfig, PhysicsConfig]:
+    """The settings that determine an episode, apart from the curriculum's level, which each version has for itself."""
+    curriculum = config.task.curriculum and replace(config.task.curriculum, level=0.0)
+    return replace(config.task, num_envs=1, curriculum=curriculum), config.physics
 
 
 def world_for(candidate: Candidate, session: Session, first_run: str) -> World:
@@ -121,17 +168,17 @@ def world_for(candidate: Candidate, session: Session, first_run: str) -> World:
         )
     config = session.config_for(candidate.config)
     with explained_for_run(candidate.file, config.task, session.typed):
-        world = build_world(config, candidate, patience_of(session), first_run)
+        world = build_world(config, candidate, PlayRule.of(session, config), first_run)
     log.info("network and environments were rebuilt for %s; new episodes begin.", candidate.name)
     return world
 
 
-def _guard(config: SettledConfig, spec: PolicySpec, level: float) -> SwapGuard:
+def _guard(config: SettledConfig, spec: PolicySpec, level: float, follows_level: bool) -> SwapGuard:
     num_envs = min(config.swapGuard, SHADOW_ENVS)
     env = make_env(config.task, config.sim, config.physics, num_envs, config.seed + 1)
     env.set_level(level)
     rule = GuardRule(config.swapGuard, config.swapGuardMargin, config.swapGuardConfidence)
-    return SwapGuard(env, Policy(spec, config.train, num_envs, config.device), rule, config.stochastic)
+    return SwapGuard(env, Policy(spec, config.train, num_envs, config.device), rule, config.stochastic, follows_level)
 
 
 def _check_spec(spec: PolicySpec, first: Candidate) -> None:

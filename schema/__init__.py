@@ -194,7 +194,12 @@ class MainKeys:
         low=0,
         mode="train continuous",
     )
-    followLatest: bool = key(False, "test mode: also switch to a newer run of the same task", mode="test")
+    followLatest: bool = key(
+        False,
+        "with checkpoint=latest, a test leaves a run that has ended for a newer one of the same task; true: also one "
+        "that is still being trained",
+        mode="test",
+    )
     saveInterval: float = key(
         20.0, "time between checkpoints", unit="s", above=0, example="saveInterval=60", mode="train"
     )

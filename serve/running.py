@@ -131,7 +131,7 @@ class _Plan:
     def source(self, run: Run) -> FollowSource:
         """Return the source of newer versions of a run."""
         config = self.config
-        files = CheckpointSource(run, "newest", Path(config.runsDir), config.task.name, False)
+        files = CheckpointSource(run, "newest", Path(config.runsDir), config.task.name)
         return FollowSource(files, "files" if config.weights == "files" else "auto", config.reloadInterval)
 
     def facts(self, run: Run) -> dict[str, Any]:

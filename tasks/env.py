@@ -205,7 +205,8 @@ class Env:
         reasons = table[ended_ids].int().argmax(1)  # the first that holds
         metrics = {n: v[ended_ids] for n, v in self.task.episode_metrics(self.sim).items()}
         sound = ~table[ended_ids, 0]  # metrics of a non-finite state mean nothing
-        episodes = self.stats.end(ended_ids, self.episode_length[ended_ids], reasons, metrics, sound)
+        levels = self.curriculum.level_at_start[ended_ids]
+        episodes = self.stats.end(ended_ids, self.episode_length[ended_ids], reasons, levels, metrics, sound)
         self._judge(episodes)
         return Step(self._renewed(final_obs, ended_ids), reward, terminated, truncated, final_obs, episodes, weighted)
 

@@ -22,6 +22,7 @@ class FinishedEpisodes:
     returns: Tensor  # float64, sum of weighted rewards
     lengths: Tensor  # int64, control steps
     reasons: Tensor  # int64, index into Env.reason_names
+    levels: Tensor  # float64, of the curriculum when the episode began; 1: the full task
 
 
 @dataclass(frozen=True)
@@ -95,17 +96,24 @@ class EpisodeStats:
         self._steps += weighted.shape[0]
 
     def end(
-        self, env_ids: Tensor, lengths: Tensor, reasons: Tensor, metrics: Mapping[str, Tensor], sound: Tensor
+        self,
+        env_ids: Tensor,
+        lengths: Tensor,
+        reasons: Tensor,
+        levels: Tensor,
+        metrics: Mapping[str, Tensor],
+        sound: Tensor,
     ) -> FinishedEpisodes:
-        """Finish the episodes of environments (n,): lengths and reasons (n,) int64; metrics: name -> (n,).
+        """Finish the episodes of environments (n,).
 
+        lengths and reasons (n,) int64; levels (n,) float64, at which they began; metrics: name -> (n,).
         Metrics count only if `sound` (n,) bool is true: those of a non-finite state mean nothing.
         """
         for index, name in enumerate(self.metric_names):
             self._metric_sums[index] += metrics[name][sound].double().sum().cpu()
         self._metric_episodes += int(sound.sum())
         terms = self.episode_terms[env_ids].cpu()
-        episodes = FinishedEpisodes(env_ids.cpu(), terms.sum(1), lengths.cpu(), reasons.cpu())
+        episodes = FinishedEpisodes(env_ids.cpu(), terms.sum(1), lengths.cpu(), reasons.cpu(), levels.cpu())
         self.episode_terms[env_ids] = 0.0
         self._ended_terms += terms.sum(0)
         self._reason_counts += torch.bincount(episodes.reasons, minlength=len(self.reason_names))

@@ -63,7 +63,7 @@ def _no_waiting(monkeypatch):
 
 
 def followed(run, weights="auto", interval=0.0):
-    files = CheckpointSource(run, "newest", run.path.parent, "Counting", False)
+    files = CheckpointSource(run, "newest", run.path.parent, "Counting")
     return FollowSource(files, weights, interval)
 
 

@@ -304,17 +304,19 @@ def test_best_follows_the_best_only(trained, tmp_path):
         assert test.end() == 0
 
 
-def test_follow_latest_moves_to_a_newer_run_and_otherwise_stays(tmp_path):
+def test_follow_latest_moves_to_a_newer_run_and_a_test_of_a_named_run_stays(tmp_path):
     assert run(tmp_path, *SMALL, "maxIterations=2").returncode == 0
+    named = ("config=test", "testGamesNum=0", f"checkpoint={runs(tmp_path)[0].name}", "reloadInterval=0.5")
     with (
         Running(tmp_path, *TEST, "followLatest=true", name="mover") as mover,
-        Running(tmp_path, *TEST, name="stayer") as stayer,
+        Running(tmp_path, *named, name="stayer") as stayer,
     ):
         mover.wait_for("following"), stayer.wait_for("following")
         assert run(tmp_path, *SMALL, "maxIterations=2", "seed=3").returncode == 0
         mover.wait_for("a newer run")
         mover.wait_for("now acting")
-        time.sleep(1.0)
+        stayer.wait_for("this test stays with")
+        stayer.wait_for("acting: version 2; there is a newer run")
         assert "now acting" not in stayer.text
         assert mover.end() == 0
         assert stayer.end() == 0

@@ -242,7 +242,9 @@ def test_the_list_is_cut_but_the_means_are_over_all():
     results = Results({"task": "t"})
     results.begin(("failed",), None)
     for value in range(EPISODES_KEPT + 5):
-        ends = FinishedEpisodes(torch.tensor([0]), torch.tensor([float(value)]), torch.tensor([1]), torch.tensor([0]))
+        ends = FinishedEpisodes(
+            torch.tensor([0]), torch.tensor([float(value)]), torch.tensor([1]), torch.tensor([0]), torch.ones(1)
+        )
         results.add(ends, 0, [1], 1)
     data = results.to_dict()
     assert len(data["episodes"]) == EPISODES_KEPT

@@ -54,7 +54,7 @@ def collected() -> Results:
 
 def episode(value: float, reason: int = 0) -> FinishedEpisodes:
     ended = (torch.tensor([0]), torch.tensor([value]), torch.tensor([7]), torch.tensor([reason]))
-    return FinishedEpisodes(*ended)
+    return FinishedEpisodes(*ended, levels=torch.ones(1))
 
 
 def swap(version: int, accepted: bool = True, run: str = "first") -> SwapEvent:

@@ -75,7 +75,7 @@ def test_every_tag_of_a_training_run_is_documented(played):
 
 def test_every_tag_of_a_test_is_documented(tmp_path):
     written = TestCurves(tmp_path)
-    written.add({"return": 1.0, "length": 2.0, "success": 1.0})
+    written.add({"return": 1.0, "length": 2.0, "success": 1.0, "level": 1.0})
     written.close(acting=1)
     accumulator = EventAccumulator(str(tmp_path))
     accumulator.Reload()

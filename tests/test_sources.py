@@ -14,6 +14,7 @@ from livegym.rl.spec import shape_hash
 from livegym.rundir.checkpoint import CheckpointMeta, read_checkpoint, set_best, write_checkpoint
 from livegym.rundir.run import Run, create_run, point_latest
 from livegym.utils.errors import UserError
+from livegym.weights.newer_run import Leaving
 from livegym.weights.sources import CheckpointSource, candidate_of
 from tests.test_live import candidate, live_of, policy_of, spec_with
 
@@ -69,8 +70,8 @@ def acting(run: Run, version: int):
     return candidate(version, run_id=run.run_id, file=run.nn / f"Counting_v{version}_ep{version}.pth")
 
 
-def source_of(run: Run, follow="newest", follow_latest=False) -> CheckpointSource:
-    return CheckpointSource(run, follow, run.path.parent, "Counting", follow_latest)
+def source_of(run: Run, follow="newest", leaving=Leaving.NEVER) -> CheckpointSource:
+    return CheckpointSource(run, follow, run.path.parent, "Counting", leaving)
 
 
 def test_the_highest_version_is_offered_once(runs):
@@ -135,7 +136,7 @@ def test_following_the_latest_continues_in_the_new_run_also_after_a_refusal(runs
     old, new = create_run(runs, "Counting", "train"), create_run(runs, "Counting", "train")
     save(old, 500), save(new, 1)
     point_latest(runs, "train", new)
-    source = source_of(old, follow_latest=True)
+    source = source_of(old, leaving=Leaving.ALWAYS)
     first = source.poll(acting(old, 500))
     assert (first.version, first.run) == (1, new.name)
     source.refuse(first, for_good=True)

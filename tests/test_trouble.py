@@ -49,7 +49,8 @@ def test_a_table_of_results_says_what_its_numbers_are():
         out = io.StringIO()
         reporter.results.begin(("fell",), None)
         zero = torch.zeros(1, dtype=torch.int64)
-        reporter.results.add(FinishedEpisodes(zero, torch.tensor([end]), zero + 3, zero), 0, [version], version)
+        finished = FinishedEpisodes(zero, torch.tensor([end]), zero + 3, zero, torch.ones(1))
+        reporter.results.add(finished, 0, [version], version)
         reporter.print_table(Console(file=out, width=120))
         if version == 1:
             assert "Ant: 1 episode\n" in re.sub(" +\n", "\n", out.getvalue())
@@ -200,7 +201,9 @@ def test_versions_in_the_results_are_bounded_and_become_sparser_with_age():
     results = Results({"task": "t"})
     results.begin(("failed",), None)
     for version in range(10 * VERSIONS_KEPT):
-        finished = FinishedEpisodes(torch.tensor([0]), torch.tensor([1.0]), torch.tensor([1]), torch.tensor([0]))
+        finished = FinishedEpisodes(
+            torch.tensor([0]), torch.tensor([1.0]), torch.tensor([1]), torch.tensor([0]), torch.ones(1)
+        )
         results.add(finished, 0, [version], version)
     kept = list(results.by_version)
     assert VERSIONS_KEPT // 2 <= len(kept) <= VERSIONS_KEPT

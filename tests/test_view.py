@@ -92,7 +92,8 @@ POLICY = {
 STATE = {
     "phase": "playing", "task": "Ant", "policy": POLICY, "num_envs": 4, "control_dt": 0.05, "labels": [12] * 4,
     "lengths": [7] * 4, "paused": False, "speed": 1.0, "real_time": 0.998, "recording": False, "comparing": None,
-    "episodes": 2, "return_mean": 3.14159, "success_rate": None, "agent": "policy",
+    "episodes": 2, "return_mean": 3.14159, "success_rate": None, "agent": "policy", "level": None,
+    "newer_run": None,
 }  # fmt: skip
 
 

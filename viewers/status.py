@@ -13,10 +13,14 @@ def status(state: dict[str, Any], view: View, now: float) -> tuple[str, str]:
     if state["phase"] != "playing":
         return state["phase"], ascii_of(state["text"])
     lines = [("task", state["task"]), *_policy(state, view, now)]
+    if state["newer_run"] is not None:
+        lines.append(("newer run", state["newer_run"]))
     mean = state["return_mean"]
     lines.append(("return", "no episode yet" if mean is None else f"{mean:.4g}, mean of {state['episodes']}"))
     if state["success_rate"] is not None:
         lines.append(("success", f"{state['success_rate']:.0%}"))
+    if state["level"] is not None:
+        lines.append(("level", _level(state)))
     step = state["lengths"][view.env_id]
     lines.append(("environment", f"{view.env_id} (0 to {state['num_envs'] - 1}), step {step}"))
     lines.append(("speed", _speed(state)))
@@ -55,6 +59,13 @@ def _policy(state: dict[str, Any], view: View, now: float) -> list[tuple[str, st
         lines.append(("newest", str(policy["newest"])))
     lines.append(("takes over", f"{policy['how']}{', swapping now' if policy['swapping'] else ''}"))
     return lines
+
+
+def _level(state: dict[str, Any]) -> str:
+    """The curriculum level that is played, and the version's own if that is another one."""
+    own = None if state["policy"] is None else state["policy"]["level"]
+    trained = "" if own in (None, state["level"]) else f", trained at {own:.2f}"
+    return f"{state['level']:.2f}{trained}"
 
 
 def _speed(state: dict[str, Any]) -> str:

@@ -4,8 +4,9 @@ A bus is one memory-mapped file in shared memory (`rundir.run.bus_file`), outsid
 
     control   magic, layout, sizes, writer, shape hash, active index, count of publications, whether it has ended
     slots     two records: sequence number of the publication, version, epoch, frame, reward, time, checksum
-    text      JSON: run, policy spec, configuration, and the name, dtype, shape and offset of each array
-    buffers   the arrays, twice
+    text      JSON: run, policy spec, configuration, the name, dtype, shape and offset of each array, and the offset of
+              the curriculum's level
+    buffers   the arrays and the level, twice
 
 `weights/publish.py` writes it, and `weights/bus_reader.py` reads it. docs/hot-swap.md explains the protocol with a
 picture.
@@ -31,6 +32,8 @@ LAYOUT = 1
 ALIGNMENT = 64  # bytes, of each array
 PAGE = 4096
 TEXT_AT = PAGE
+LEVEL = "curriculum level"
+"""The name of the level's place in a buffer (float64; NaN: none). Readers that do not know it see the same arrays."""
 CONTROL = np.dtype(
     [
         ("magic", "S8"),

@@ -29,6 +29,7 @@ from livegym.weights import futex
 from livegym.weights.bus import (
     CONTROL,
     LAYOUT,
+    LEVEL,
     MAGIC,
     SLOT,
     TEXT_AT,
@@ -58,6 +59,7 @@ class Publication:
     frame: int
     score: float | None  # the slot's `reward`; compared to find the best version
     time: float  # s since the epoch, when it was published
+    level: float | None = None  # of the curriculum; None if there is no curriculum, or it is unknown
 
 
 class BusReader:
@@ -87,6 +89,8 @@ class BusReader:
             self._buffer = np.zeros(self._map.buffers.shape[1], dtype=np.uint8)
             self._model = {spec.name: spec.view(self._buffer) for spec in specs}
             self._floats = floats_of(specs, self._buffer)
+            offset = self.description.get("level")
+            self._level = None if offset is None else TensorSpec(LEVEL, "float64", (), offset).view(self._buffer)
         except (ValueError, LookupError, TypeError, RuntimeError) as error:
             raise UserError(f"weight bus {file}: has no valid description of its arrays ({error})") from error
         self._record = np.zeros(1, dtype=SLOT)
@@ -167,7 +171,9 @@ class BusReader:
     def _publication(self) -> Publication:
         number, version, epoch, frame, score, stamp, _ = self._record[0].item()
         score_or_none = None if math.isnan(score) else score
-        return Publication(self._model, number, version, epoch, frame, score_or_none, stamp)
+        level = math.nan if self._level is None else self._level.item()
+        level_or_none = level if 0.0 <= level <= 1.0 else None
+        return Publication(self._model, number, version, epoch, frame, score_or_none, stamp, level_or_none)
 
     def not_finite(self) -> str | None:
         """The first array of the last copy that contains NaN or Infinity; None if all are finite.

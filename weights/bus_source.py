@@ -76,6 +76,7 @@ class BusSource(BusReader):
             publication=(self.writer, publication.number),
             made=publication.time,
             config=self._config,
+            level=publication.level,
         )
 
     def _handled_up_to(self, acting: Candidate) -> int:

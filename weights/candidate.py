@@ -33,7 +33,7 @@ class Candidate:
     publication: tuple[int, int] | None = None  # on the weight bus: (writer, number)
     made: float | None = None  # s since 1970: when it was published or saved; None: unknown
     config: dict[str, Any] | None = None  # the run's configuration; None: unknown
-    level: float | None = None  # curriculum level of the run when it was saved; None: no curriculum
+    level: float | None = None  # the curriculum's at that time; None if there is no curriculum, or it is unknown
 
     @property
     def run(self) -> str:
@@ -65,6 +65,7 @@ class SwapEvent:
     accepted: bool
     reason: str
     load_ms: float
+    level: float | None = None  # of the curriculum
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for `results.json`, in which the score is called `reward`."""
@@ -75,4 +76,6 @@ class SwapEvent:
         """The event of a candidate that was adopted or refused."""
         c = candidate
         file = c.file.name if c.file is not None else ""
-        return cls(time.time(), c.source, c.run, file, c.version, c.epoch, c.score, accepted, reason, c.load_ms)
+        return cls(
+            time.time(), c.source, c.run, file, c.version, c.epoch, c.score, accepted, reason, c.load_ms, c.level
+        )

@@ -19,6 +19,7 @@ from livegym.weights.sources import CheckpointSource
 
 log = logging.getLogger(__name__)
 
+RUN_CHECK = 1.0  # s between checks whether another run should be followed
 BUS_CHECK = 0.5  # s between checks whether there is a bus, and whether its writer is alive
 
 
@@ -33,7 +34,7 @@ class FollowSource:
         self._bus: BusSource | None = None
         self._unreadable = ""
         self._refusals: list[SwapEvent] = []
-        self._looked_at_files = self._checked_bus = time.monotonic()
+        self._looked_at_files = self._checked_bus = self._checked_run = time.monotonic()
         if weights != "files":
             self._connect()
         if weights == "bus" and self._bus is None:
@@ -60,6 +61,7 @@ class FollowSource:
 
     def poll(self, acting: Candidate) -> Candidate | None:
         """Poll for newer weights. Returns them verified, or None if there are none."""
+        self._check_run()
         bus = self._bus if self._bus is not None and self._bus.run is self._files.run else None
         if self._weights != "files":
             self._check_bus()
@@ -82,6 +84,21 @@ class FollowSource:
                 SwapEvent(time.time(), "bus", bus.run.name, "", None, None, None, False, str(error), 0.0)
             )
             return None
+
+    @property
+    def newer_run(self) -> str | None:
+        """The name of a newer run that is not followed; None if there is none. May be read by any thread."""
+        return self._files.newer_run
+
+    def _check_run(self) -> None:
+        """Every `RUN_CHECK` s: follow another run if there is reason to, and poll its files at once."""
+        if time.monotonic() - self._checked_run < RUN_CHECK:
+            return
+        self._checked_run = time.monotonic()
+        run = self._files.run
+        self._files.move_if_changed()
+        if self._files.run is not run:
+            self._looked_at_files = 0.0
 
     def _check_bus(self) -> None:
         """Every `BUS_CHECK` s: leave a bus that has ended, and connect to one that has appeared."""

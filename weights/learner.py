@@ -39,6 +39,7 @@ class _Version:
     epoch: int
     frame: int
     score: float | None
+    level: float | None
 
 
 class WeightBus:
@@ -92,12 +93,21 @@ class WeightBus:
         if any(value.is_cuda for value in model.values()):
             self._copies = _DeviceCopies(model)
 
-    def publish(self, model: Mapping[str, Tensor], version: int, epoch: int, frame: int, score: float | None) -> None:
+    def publish(
+        self,
+        model: Mapping[str, Tensor],
+        version: int,
+        epoch: int,
+        frame: int,
+        score: float | None,
+        level: float | None = None,
+    ) -> None:
         """Publish a version if a publication is due; otherwise it waits until a newer one replaces it, or for `close`.
 
-        `score`: compared to find the best version; None if it is unknown.
+        `score`: compared to find the best version; None if it is unknown. `level`: of the curriculum; None if there is
+        no curriculum.
         """
-        self._waiting = _Version(version, epoch, frame, score)
+        self._waiting = _Version(version, epoch, frame, score, level)
         if time.monotonic() >= self._due:
             self._publish_waiting(model)
 
@@ -150,7 +160,8 @@ class BusObserver:
     def after_iteration(self, it: Iteration) -> None:
         """Publish the iteration's version, if a publication is due."""
         assert self._learner is not None  # set by `begin`
-        self._bus.publish(self._learner.policy_state(), it.version, it.epoch, it.frame, it.mean_return)
+        weights = self._learner.policy_state()
+        self._bus.publish(weights, it.version, it.epoch, it.frame, it.mean_return, it.report.level)
 
     def end(self, complete: bool) -> None:
         """Publish the last version, if it is complete and not published yet, and close the bus."""
@@ -171,7 +182,7 @@ def _publisher(
 def _publish_finite(publisher: Publisher, model: Mapping[str, Tensor], v: _Version) -> None:
     """Publish the weights if they are finite. Non-finite weights end the training run at its next checkpoint."""
     if not_finite({"model": model}) is None:
-        publisher.publish(model, v.version, v.epoch, v.frame, v.score)
+        publisher.publish(model, v.version, v.epoch, v.frame, v.score, v.level)
 
 
 class _DeviceCopies:

@@ -25,11 +25,12 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from livegym.utils.files import discard
 from livegym.weights import futex
-from livegym.weights.bus import LAYOUT, MAGIC, SLOT, MappedBus, checksum, file_size, specs_of, writer_lives
+from livegym.weights.bus import LAYOUT, LEVEL, MAGIC, SLOT, MappedBus, checksum, file_size, specs_of, writer_lives
 
 log = logging.getLogger(__name__)
 
@@ -46,9 +47,10 @@ class Publisher:
         gives the shapes and dtypes of the arrays. Raises OSError if the memory cannot be allocated.
         """
         self.file = file
-        self._specs, buffer_bytes = specs_of(model)
+        specs, buffer_bytes = specs_of({**model, LEVEL: torch.zeros((), dtype=torch.float64)})
+        *self._specs, level = specs
         listed = [[p.name, p.dtype, list(p.shape), p.offset] for p in self._specs]
-        text = json.dumps({**description, "arrays": listed}).encode()
+        text = json.dumps({**description, "arrays": listed, "level": level.offset}).encode()
         size = file_size(len(text), buffer_bytes)
         temporary = file.with_name(f"{file.name}.{os.getpid()}.{MAKING}")
         discard(temporary)
@@ -58,6 +60,7 @@ class Publisher:
             os.posix_fallocate(descriptor, 0, size)  # if memory is full: an error now, instead of a SIGBUS later
             self._map = MappedBus(mmap.mmap(descriptor, size), len(text), buffer_bytes)
             self._views = [[spec.view(buffer) for spec in self._specs] for buffer in self._map.buffers]
+            self._levels = [level.view(buffer) for buffer in self._map.buffers]
             self._map.text[:] = np.frombuffer(text, dtype=np.uint8)
             identity = (MAGIC, LAYOUT, os.getpid(), secrets.randbits(63))
             self._map.control[0] = (*identity, len(text), buffer_bytes, digest.encode(), 0, 0, 0)
@@ -69,16 +72,26 @@ class Publisher:
             raise
         self._descriptor: int | None = descriptor  # holds the lock; None after `close`
 
-    def publish(self, model: Mapping[str, Tensor], version: int, epoch: int, frame: int, score: float | None) -> None:
+    def publish(
+        self,
+        model: Mapping[str, Tensor],
+        version: int,
+        epoch: int,
+        frame: int,
+        score: float | None,
+        level: float | None = None,
+    ) -> None:
         """Publish a version: fill the slot that is not active, set it active, raise the count; in this order.
 
-        The score is stored in the slot's `reward` field. Raises RuntimeError after `close`.
+        The score is stored in the slot's `reward` field. `level`: of the curriculum; None if there is no curriculum.
+        Raises RuntimeError after `close`.
         """
         if self._descriptor is None:
             raise RuntimeError("publish() was called after close(): the bus has already been marked as ended")
         number = int(self._map.count[0]) + 1
         slot = number % 2
         self._fill(slot, model)
+        self._levels[slot].fill_(math.nan if level is None else level)
         self._seal(slot, (number, version, epoch, frame, math.nan if score is None else score, time.time()))
         self._map.control["active"][0] = slot
         self._map.count[0] = number

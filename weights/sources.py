@@ -22,10 +22,10 @@ from livegym.rundir.checkpoint import (
     meta_of,
     read_checkpoint,
 )
-from livegym.rundir.run import Run, open_run, read_latest
-from livegym.rundir.select import resolve_checkpoint
+from livegym.rundir.run import Run
 from livegym.utils.errors import UserError
 from livegym.weights.candidate import Candidate, SwapEvent
+from livegym.weights.newer_run import Leaving, NewerRun
 
 log = logging.getLogger(__name__)
 
@@ -80,26 +80,19 @@ def _level(state: dict[str, Any]) -> float | None:
 
 
 class CheckpointSource:
-    """The newest or the best checkpoint of one run directory, or always of the latest run."""
+    """The newest or the best checkpoint of one run directory, or of the run that succeeds it."""
 
-    def __init__(self, run: Run, follow: str, runs_dir: Path, task: str, follow_latest: bool) -> None:
-        """`follow`: newest or best. `follow_latest`: switch to a newer training run of `task` in `runs_dir`."""
+    def __init__(self, run: Run, follow: str, runs_dir: Path, task: str, leaving: Leaving = Leaving.NEVER) -> None:
+        """`follow`: newest or best. `leaving`: when to follow a newer run of `task` in `runs_dir` instead."""
         self.run, self.follow = run, follow
-        self._runs_dir = runs_dir
-        self._task = task
-        self._follow_latest = follow_latest
+        self._runs = NewerRun(runs_dir, task, leaving)
         self._bad: dict[Path, object] = {}  # file that could not be used -> its fingerprint
         self._reported: set[tuple[Path, str]] = set()
         self._refusals: list[SwapEvent] = []
-        pointed = read_latest(runs_dir, "train")
-        self._hinted = {pointed.name} if pointed else set()  # a run that existed before is not reported
 
     def poll(self, acting: Candidate) -> Candidate | None:
         """The first usable checkpoint that should replace `acting`; None if there is none."""
-        if self._follow_latest:
-            self._move_to_latest()
-        else:
-            self._hint_at_latest()
+        self._move()
         log.debug("polling %s", self.run.nn)
         for file, version, epoch in self._files(acting):
             fingerprint = checkpoint_fingerprint(file)
@@ -125,29 +118,21 @@ class CheckpointSource:
         events, self._refusals = self._refusals, []
         return events
 
-    def _move_to_latest(self) -> None:
-        """Follow `latest_train` to another run, once that run has a usable checkpoint."""
-        pointed = read_latest(self._runs_dir, "train")
-        if pointed is not None and pointed.resolve() == self.run.path.resolve():
-            return
-        try:
-            selection = resolve_checkpoint("latest", self._runs_dir, self._task)
-        except UserError as error:
-            log.debug("followLatest: %s", error)
-            return
-        if selection.run is not None and selection.run.resolve() != self.run.path.resolve():
-            log.info("there is a newer run: following %s from now on (before: %s)", selection.run, self.run.path)
-            self.run = open_run(selection.run)
+    @property
+    def newer_run(self) -> str | None:
+        """The name of a newer run that is not followed; None if there is none. May be read by any thread."""
+        return self._runs.newer
 
-    def _hint_at_latest(self) -> None:
-        """Log once that there is a newer run, if this test does not follow the latest run."""
-        pointed = read_latest(self._runs_dir, "train")
-        if pointed is None or pointed.name in self._hinted or pointed.resolve() == self.run.path.resolve():
-            return
-        self._hinted.add(pointed.name)
-        log.info(
-            "there is a newer run, %s; this test stays with %s (followLatest=true switches)", pointed, self.run.name
-        )
+    def move_if_changed(self) -> None:
+        """Follow another run if there is reason to. May be called often: it is cheap while nothing changes."""
+        if self._runs.changed(self.run):
+            self._move()
+
+    def _move(self) -> None:
+        successor = self._runs.successor(self.run)
+        if successor is not None:
+            log.info("there is a newer run: following %s from now on (before: %s)", successor.path, self.run.path)
+            self.run = successor
 
     def _acts_here(self, acting: Candidate) -> bool:
         """Whether the acting weights are from the followed run; versions of two runs cannot be compared.

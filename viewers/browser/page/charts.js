@@ -1,6 +1,6 @@
 // The charts of episodes, swaps and reward terms.
 import { byId, make } from "./dom.js";
-import { short } from "./format.js";
+import { known, short } from "./format.js";
 import { element, empty, frame, lines, spread } from "./plots.js";
 import { colourOfVersion, now, points, state } from "./state.js";
 
@@ -41,7 +41,8 @@ function drawReturns(box, episodes, span) {
   for (const e of episodes) {
     const fill = colourOfVersion(e.label);
     const point = element("circle", { cx: x(e.t), cy: y(e.return), r: 2.4, fill, opacity: e.counts ? 0.75 : 0.25 });
-    const summary = `version ${e.label}, env ${e.env}: return ${short(e.return)}, ${e.length} steps, ${e.reason}`;
+    const summary = `version ${e.label}, env ${e.env}: return ${short(e.return)}, ${e.length} steps, ${e.reason}`
+      + (known(e.level) ? `, level ${e.level.toFixed(2)}` : "");
     point.append(element("title", {}, summary));
     svg.append(point);
     const kept = means.get(e.label) ?? { from: e.t, sum: 0, count: 0 };

@@ -66,7 +66,9 @@ function policyFacts(policy) {
     ["epoch", policy.epoch],
     ["from", policy.source],
     ["newest", policy.newest],
+    ...(state.newer_run ? [["newer run", state.newer_run]] : []),
     ["training score", short(policy.reward)],
+    ...(known(policy.level) ? [["trained at", `level ${policy.level.toFixed(2)}`]] : []),
     ["episodes", state.episodes],
   ];
 }
