@@ -5,14 +5,15 @@
     out = slot.think(obs)         # Distribution
     loaded = load(slot, candidate)  # also copies the weights, and records which version the slot has
 
-A live policy acts with a few slots. `SnapshotHistory` keeps copies of the versions that acted recently, with their
-returns, so that one of them can be rolled back to, or act beside the newest.
+A live policy acts with a few slots. `SnapshotHistory` keeps copies of versions that acted, with their returns, so that
+one of them can be rolled back to, or act beside the newest.
 """
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from torch import Tensor
@@ -20,7 +21,11 @@ from torch import Tensor
 from livegym.rl.distribution import Distribution, RecurrentState
 from livegym.rl.policy import Policy
 from livegym.utils.moments import Moments
+from livegym.utils.thinning import least_missed
 from livegym.weights.candidate import Candidate, Label
+
+SPACED = 12
+"""Older versions that a test's history keeps in addition to the newest ones."""
 
 
 @dataclass
@@ -30,6 +35,7 @@ class PolicySnapshot:
     label: Label
     candidate: Candidate
     returns: Moments = field(default_factory=Moments)
+    since: float = 0.0  # s, by the history's clock: when it was added
 
 
 def snapshot_of(candidate: Candidate, first_run: str) -> PolicySnapshot:
@@ -45,6 +51,11 @@ class ModelSlot:
         self.policy = policy
         self._first_memory = policy.first_memory()
         self.memory: RecurrentState = tuple(m.clone() for m in self._first_memory)
+
+    def take_memory(self, other: ModelSlot, env_ids: Tensor) -> None:
+        """Copy the recurrent state of environments (n,) from `other`, to continue the same episodes there."""
+        for mine, theirs in zip(self.memory, other.memory, strict=True):
+            mine[:, env_ids] = theirs[:, env_ids]
 
     def take(self, candidate: Candidate) -> None:
         """Copy the weights of a version that fits; the recurrent state stays."""
@@ -86,21 +97,45 @@ def load(slot: ModelSlot, candidate: Candidate, kept: PolicySnapshot | None = No
 
 
 class SnapshotHistory:
-    """The last `size` versions by label, the oldest first. Owned by the control loop."""
+    """Versions by label, the oldest first: the last `size`, and `spaced` older ones. Owned by the control loop.
 
-    def __init__(self, size: int) -> None:
+    The older ones include the first version and the one with the best score. The gaps between the others grow with
+    age, so that after an hour at one version a second there is one of about 1, 2, 5, 10 and 30 minutes ago.
+    """
+
+    def __init__(self, size: int, spaced: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
+        """`spaced`: 0, or at least 4; it has no effect if `size` is 0. `clock` returns s."""
         self.size = size
+        self.spaced = spaced
+        self._clock = clock
         self._kept: OrderedDict[Label, PolicySnapshot] = OrderedDict()
 
     def add(self, kept: PolicySnapshot) -> None:
-        """Add the newest version; drop the oldest if there are more than `size`."""
+        """Add the newest version, and drop one if there are too many."""
         if self.size == 0:
             return
-        if kept.label in self._kept:  # it acts again: it keeps its place and its returns
-            kept.returns = self._kept[kept.label].returns
+        before = self._kept.get(kept.label)
+        kept.since = self._clock()
+        if before is not None:  # it acts again: it keeps its place and its returns
+            kept.returns, kept.since = before.returns, before.since
         self._kept[kept.label] = kept
-        while len(self._kept) > self.size:
-            self._kept.popitem(last=False)
+        while len(self._kept) > self.size + self.spaced:
+            del self._kept[self._dropped()]
+
+    def _dropped(self) -> Label:
+        """The version that is missed least."""
+        if not self.spaced:
+            return next(iter(self._kept))
+        older = list(self._kept.values())[: -self.size]
+        best = self.best
+        protected = [index for index, kept in enumerate(older) if kept.label == best]
+        return older[least_missed([*(kept.since for kept in older), self._clock()], protected)].label
+
+    @property
+    def best(self) -> Label | None:
+        """The version with the best training score among those that are kept; None if no score is known."""
+        scored = [kept for kept in self._kept.values() if kept.candidate.score is not None]
+        return max(scored, key=lambda kept: kept.candidate.score or 0.0).label if scored else None
 
     def note(self, label: Label, value: float) -> None:
         """Record the return of an episode in which version `label` acted longest."""

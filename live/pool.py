@@ -2,7 +2,7 @@
 
 It serves comparisons, or provides opponents. The last `size` environments belong to the pool. When an episode begins in
 one of them, a version is drawn uniformly from the history, excluding the newest. If the history has no other version,
-the newest acts there too.
+the newest acts there too. Each version takes one forward pass a step, however many environments it acts in.
 
 A comparison uses all environments: one kept version acts in the even ones, another in the odd ones.
 """
@@ -46,9 +46,13 @@ class Pool:
         self._history = history
         self._make_policy = make_policy
         self._note = note
-        self._slots = {env_id: ModelSlot(make_policy()) for env_id in range(num_envs - size, num_envs)}
+        self._members = range(num_envs - size, num_envs)
+        self._free = [
+            ModelSlot(make_policy()) for _ in range(size + 1 if size else 0)
+        ]  # one more: while one is exchanged
+        self._slots: dict[Label, ModelSlot] = {}  # version -> its slot, for the versions that act in the pool
         self._labels: dict[int, Label] = {}  # environment -> the older version that acts there
-        self._drawing = set(self._slots)
+        self._drawing = set(self._members)
         self._rng = torch.Generator().manual_seed(seed)
         self._num_envs = num_envs
         self._pair: tuple[ModelSlot, ...] = ()  # slots of a comparison: (even, odd) environments; empty: no comparison
@@ -69,12 +73,12 @@ class Pool:
         """
         kept = self.check(env_id, label)
         self._drawing.discard(env_id)
-        self._put(env_id, kept)
+        self._put(env_id, kept, fresh=False)
 
     def check(self, env_id: int, label: Label) -> PolicySnapshot:
         """The snapshot that `cast` would assign; raises the same errors. May be called from any thread."""
-        if env_id not in self._slots:
-            pool = ", ".join(map(str, self._slots)) or "none (poolEnvs=0)"
+        if env_id not in self._members:
+            pool = ", ".join(map(str, self._members)) or "none (poolEnvs=0)"
             raise UserError(f"environment {env_id} does not belong to the pool. The pool's environments: {pool}")
         return self.kept(label)
 
@@ -88,15 +92,17 @@ class Pool:
 
     def release(self, env_id: int) -> None:
         """Undo `cast`: versions are drawn for this environment again, from its next episode on."""
-        if env_id in self._slots:
+        if env_id in self._members:
             self._drawing.add(env_id)
 
     def compare(self, first: Label, second: Label) -> None:
         """Let `first` act in even and `second` in odd environments, from the next step on and until `end_comparison`.
 
-        Raises UserError if one of them is not kept.
+        Raises UserError if one of them is not kept, or if they are the same.
         """
-        chosen = (self.kept(first), self.kept(second))
+        chosen = self.pair(first, second)
+        for env_id in self._members:
+            self._leave(env_id)
         self._pair = self._pair or (ModelSlot(self._make_policy()), ModelSlot(self._make_policy()))
         for side, (slot, kept) in enumerate(zip(self._pair, chosen, strict=True)):
             slot.take(kept.candidate)
@@ -105,6 +111,12 @@ class Pool:
             self._labels |= dict.fromkeys(env_ids, kept.label)
             self._note(env_ids, kept.label)
 
+    def pair(self, first: Label, second: Label) -> tuple[PolicySnapshot, PolicySnapshot]:
+        """The snapshots that `compare` would use; raises the same errors. May be called from any thread."""
+        if first == second:
+            raise UserError(f"version {first} cannot be compared with itself. Allowed: two different versions")
+        return self.kept(first), self.kept(second)
+
     def end_comparison(self, newest: Label) -> None:
         """Let the newest version act everywhere again; the pool's environments draw with their next episodes."""
         if self._pair:
@@ -112,10 +124,30 @@ class Pool:
             self._labels.clear()
             self._note(list(range(self._num_envs)), newest)
 
-    def _put(self, env_id: int, kept: PolicySnapshot) -> None:
-        self._slots[env_id].take(kept.candidate)
+    def _put(self, env_id: int, kept: PolicySnapshot, fresh: bool) -> None:
+        """Let a version act in an environment. `fresh`: a new episode begins; otherwise its recurrent state stays."""
+        before = self._slots.get(self._labels.get(env_id, kept.label))
+        slot = self._slots.get(kept.label)
+        if slot is None:
+            slot = self._free.pop() if self._free else ModelSlot(self._make_policy())
+            slot.take(kept.candidate)
+            self._slots[kept.label] = slot
+        env_ids = torch.tensor([env_id])
+        if fresh or before is None:
+            slot.forget(env_ids)
+        elif before is not slot:
+            slot.take_memory(before, env_ids)
+        if self._labels.get(env_id) != kept.label:
+            self._leave(env_id)
         self._labels[env_id] = kept.label
         self._note([env_id], kept.label)
+
+    def _leave(self, env_id: int) -> bool:
+        """No older version acts in this environment any more; returns whether one did."""
+        label = self._labels.pop(env_id, None)
+        if label is not None and label not in self._labels.values():
+            self._free.append(self._slots.pop(label))
+        return label is not None
 
     def forget(self, env_ids: Tensor, newest: Label) -> None:
         """Episodes begin in environments (n,): versions are drawn for those that belong to the pool."""
@@ -124,16 +156,16 @@ class Pool:
                 slot.forget(env_ids)
             return
         for env_id in env_ids.tolist():
-            if env_id in self._slots:
-                self._slots[env_id].forget(env_ids)
             if env_id in self._drawing:
                 self._draw(env_id, newest)
+            elif env_id in self._labels:
+                self._slots[self._labels[env_id]].forget(torch.tensor([env_id]))
 
     def _draw(self, env_id: int, newest: Label) -> None:
         older = [kept for kept in self._history if kept.label != newest]
         if older:
-            self._put(env_id, older[int(torch.randint(len(older), (1,), generator=self._rng))])
-        elif self._labels.pop(env_id, None) is not None:
+            self._put(env_id, older[int(torch.randint(len(older), (1,), generator=self._rng))], fresh=True)
+        elif self._leave(env_id):
             self._note([env_id], newest)
 
     def act(self, obs: Tensor, action: Tensor, choose: Callable[[Distribution], Tensor]) -> Tensor:
@@ -145,6 +177,7 @@ class Pool:
             for side, slot in enumerate(self._pair):
                 action[side::2] = choose(slot.think(obs))[side::2]
             return action
-        for env_id in self._labels:
-            action[env_id] = choose(self._slots[env_id].think(obs))[env_id]
+        for label, slot in self._slots.items():
+            env_ids = [env_id for env_id, acting in self._labels.items() if acting == label]
+            action[env_ids] = choose(slot.think(obs))[env_ids]
         return action

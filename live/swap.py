@@ -89,7 +89,7 @@ class LivePolicy:
         self._changes: list[Change] = []
         self._waiting_rollback: Label | None = None  # a version to return to once the blend in progress has ended
         self._joining: list[int] = []  # environments for which the new version is recorded after the next step
-        self.history = SnapshotHistory(self.rule.history)
+        self.history = SnapshotHistory(self.rule.history, self.rule.spaced)
         self.pool = Pool(self.rule.pool_envs, policy.num_envs, make_policy, self.history, seed, self._note)
         self._choose = Chooser(stochastic, torch.Generator(self.device).manual_seed(seed))
         policy.check(first.model, first.spec)
@@ -148,10 +148,9 @@ class LivePolicy:
     def compare(self, first: Label, second: Label) -> None:
         """Let two kept versions act, in even and in odd environments, until `end_comparison`.
 
-        Raises UserError if one of them is not kept.
+        Raises UserError if one of them is not kept, or if they are the same.
         """
-        self.pool.kept(first)
-        self.pool.kept(second)
+        self.pool.pair(first, second)
         self._commands.put(lambda: self.pool.compare(first, second))
 
     def end_comparison(self) -> None:

@@ -24,7 +24,8 @@ class SwapRule:
     how: str = "now"  # now, reset, blend
     blend_steps: int = 1  # control steps
     min_interval: float = 0.0  # s between two swaps
-    history: int = 0  # number of versions that are kept in memory
+    history: int = 0  # number of the newest versions that are kept in memory
+    spaced: int = 0  # number of older ones, spaced out over the whole test; see SnapshotHistory
     pool_envs: int = 0  # number of environments, the last ones, in which older versions act
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from livegym.cfg.older_run import explained_for_run
 from livegym.cfg.session import Session
+from livegym.live.model_slot import SPACED
 from livegym.live.swap import LivePolicy
 from livegym.live.transition import SwapRule
 from livegym.play.play import Listener, Player, ScriptedActor
@@ -101,6 +102,7 @@ def _world_in(
         blend_steps=max(1, round(config.blendSeconds / env.sim.control_dt)),
         min_interval=max(config.minSwapInterval, asked.patience),
         history=config.historySize,
+        spaced=SPACED,
         pool_envs=config.poolEnvs,
     )
     live = LivePolicy(make_policy, first, config.stochastic, config.seed, rule, first_run)

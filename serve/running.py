@@ -21,6 +21,7 @@ import torch
 
 from livegym.cfg.overrides import typed_safely
 from livegym.cfg.typed import as_dict
+from livegym.live.model_slot import SPACED
 from livegym.live.swap import LivePolicy
 from livegym.live.transition import SwapRule
 from livegym.online.decider import Decider, StreamSlots
@@ -122,7 +123,7 @@ class _Plan:
         """How new versions take over."""
         config = self.config
         steps = max(1, round(config.blendSeconds / self.env.sim.control_dt))
-        return SwapRule(config.swap, steps, config.minSwapInterval, config.historySize)
+        return SwapRule(config.swap, steps, config.minSwapInterval, config.historySize, SPACED)
 
     def policy(self, slots: int) -> Policy:
         """Return an untrained model for `slots` streams."""

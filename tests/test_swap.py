@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 import torch
 
+from livegym.live.model_slot import SPACED, ModelSlot, PolicySnapshot, SnapshotHistory
 from livegym.live.swap import LivePolicy
 from livegym.live.transition import SwapRule, mixed_mode, mixed_sample
 from livegym.play.play import quotas
@@ -322,6 +323,59 @@ def test_the_history_has_copies_returns_and_no_more_than_its_size():
     live.rollback()
     live.adopt()
     assert means(live) == [2.0, 2.0]
+
+
+def test_the_history_spans_the_test_with_the_first_and_the_best_version():
+    """An hour at one version a second: of about 1, 2, 5, 10, 30 minutes ago there is one."""
+    now = [0.0]
+    history = SnapshotHistory(8, spaced=SPACED, clock=lambda: now[0])
+    any_version = candidate(1)
+    for version in range(1, 3601):
+        now[0] = float(version)
+        score = 1000.0 if version == 777 else float(version % 50)
+        history.add(PolicySnapshot(version, dataclasses.replace(any_version, version=version, score=score)))
+    assert len(history) == 8 + SPACED
+    assert history.labels == sorted(history.labels)
+    assert history.labels[-8:] == list(range(3593, 3601))
+    assert history.labels[0] == 1
+    assert history.best == 777
+    assert 777 in history.labels
+    ages = [3600 - label for label in history.labels]
+    for wanted in (60, 120, 300, 600, 1800):
+        assert min(abs(age - wanted) / wanted for age in ages) < 0.45, (wanted, ages)
+
+
+def test_a_version_that_acts_again_keeps_its_place_in_the_history():
+    now = [0.0]
+    history = SnapshotHistory(2, spaced=4, clock=lambda: now[0])
+    for version in (1, 2, 3, 4, 2):
+        now[0] += 1.0
+        history.add(PolicySnapshot(version, candidate(version)))
+        history.note(version, 10.0 * version)
+    assert history.labels == [1, 2, 3, 4]
+    assert history.get(2).returns.count == 2
+    assert history.get(2).since == 2.0
+
+
+def test_each_version_of_the_pool_takes_one_forward_pass(monkeypatch):
+    live = live_of(candidate(1, bias=0.1), num_envs=6, history=4, pool_envs=5)
+    live.prepare(candidate(2, bias=0.2))
+    live.adopt()
+    for env_id in range(1, 6):
+        live.cast(env_id, 1 if env_id < 4 else 2)
+    live.adopt()
+    passes = []
+    think = ModelSlot.think
+    monkeypatch.setattr(ModelSlot, "think", lambda slot, obs: passes.append(slot) or think(slot, obs))
+    actions = live.act(torch.zeros(6, 2)).flatten().tolist()
+    assert actions == pytest.approx([0.2, 0.1, 0.1, 0.1, 0.2, 0.2])
+    assert len(passes) == 3  # the acting version, and two in the pool
+
+
+def test_a_version_is_not_compared_with_itself():
+    live = live_of(candidate(1), history=4)
+    with pytest.raises(UserError, match=r"version 1 cannot be compared with itself\. Allowed: two different versions"):
+        live.compare(1, 1)
 
 
 def test_without_a_history_nothing_is_kept_and_it_reports_it():

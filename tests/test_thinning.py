@@ -11,6 +11,8 @@ def test_the_item_is_chosen_whose_gap_is_smallest_for_its_age():
     assert least_missed([0, 4, 8, 10, 11, 12]) == 1  # gaps 8 6 3 2, ages 8 4 2 1: 1, 1.5, 1.5, 2
     assert least_missed([0, 1, 10, 11, 12]) == 1  # 10/11, 10/2, 2/1
     assert least_missed([0, 1, 2]) == 1
+    assert least_missed([0, 4, 8, 10, 11, 12], protected=[0, 1]) in (2, 3)
+    assert least_missed([0, 0, 0, 0]) == 1  # a clock that stands still
 
 
 def test_a_day_at_one_a_second_is_covered_by_a_hundred():
