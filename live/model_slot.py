@@ -20,6 +20,7 @@ from torch import Tensor
 
 from livegym.rl.distribution import Distribution, RecurrentState
 from livegym.rl.policy import Policy
+from livegym.utils.errors import UserError
 from livegym.utils.moments import Moments
 from livegym.utils.thinning import least_missed
 from livegym.weights.candidate import Candidate, Label
@@ -122,13 +123,28 @@ class SnapshotHistory:
         while len(self._kept) > self.size + self.spaced:
             del self._kept[self._dropped()]
 
-    def _dropped(self) -> Label:
-        """The version that is missed least."""
+    def insert(self, kept: PolicySnapshot, age: float) -> None:
+        """Add a version that was made `age` s ago at its place among the older ones; another older one may be dropped.
+
+        Raises UserError if no older versions are kept.
+        """
+        if kept.label in self._kept:
+            return
+        if not self.size or not self.spaced:
+            raise UserError(f"version {kept.label} cannot be loaded: historySize={self.size} keeps no older versions")
+        kept.since = self._clock() - age
+        newest = list(self._kept.values())[-self.size :]
+        older = sorted([*list(self._kept.values())[: -self.size], kept], key=lambda one: one.since)
+        self._kept = OrderedDict((one.label, one) for one in (*older, *newest))
+        while len(self._kept) > self.size + self.spaced:
+            del self._kept[self._dropped(kept.label)]
+
+    def _dropped(self, needed: Label | None = None) -> Label:
+        """The version that is missed least, but not `needed`."""
         if not self.spaced:
             return next(iter(self._kept))
         older = list(self._kept.values())[: -self.size]
-        best = self.best
-        protected = [index for index, kept in enumerate(older) if kept.label == best]
+        protected = [index for index, kept in enumerate(older) if kept.label in (self.best, needed)]
         return older[least_missed([*(kept.since for kept in older), self._clock()], protected)].label
 
     @property

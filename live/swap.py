@@ -25,7 +25,7 @@ import math
 import queue
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -38,6 +38,7 @@ from livegym.live.transition import Chooser, SwapRule, Transition
 from livegym.rl.distribution import Distribution
 from livegym.rl.policy import Policy
 from livegym.utils.errors import UserError
+from livegym.weights.archive import ArchivedVersion
 from livegym.weights.candidate import Candidate, Label, SwapEvent
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,13 @@ ROLLED_BACK = "rolled back"
 
 Judge = Callable[[Candidate], bool]
 """Returns whether a version that fits may take over, or raises UserError with the reason why it may not."""
+
+
+class Recall(NamedTuple):
+    """A request to load versions from files, and what to do in the control loop when they are in the history."""
+
+    labels: tuple[Label, ...]
+    then: Callable[[], object]
 
 
 class PolicyStep(NamedTuple):
@@ -79,6 +87,8 @@ class LivePolicy:
         self.first_run = first.run if first_run is None else first_run
         self.pinned = False
         self._commands: queue.SimpleQueue[Callable[[], SwapEvent | None]] = queue.SimpleQueue()
+        self.recalls: queue.SimpleQueue[Recall] = queue.SimpleQueue()
+        self.archived: tuple[ArchivedVersion, ...] = ()  # what the watching thread can load from files
         slot, *others = (ModelSlot(make_policy()) for _ in range(3))
         self._free = deque(others)
         self._ready = deque[LoadedSlot]()
@@ -136,6 +146,17 @@ class LivePolicy:
         self._kept_or_refused(label)
         self._commands.put(lambda: self._roll_back(label))
 
+    def recall(self, labels: Iterable[Label | None], then: Callable[[], object]) -> bool:
+        """Have versions loaded that are not in the history, but in files; `then` is called once they are there.
+
+        Returns False, and does nothing, if none of `labels` is of that kind.
+        """
+        files = {entry.label for entry in self.archived}
+        missing = tuple(x for x in labels if x is not None and self.history.get(x) is None and x in files)
+        if missing:
+            self.recalls.put(Recall(missing, then))
+        return bool(missing)
+
     def cast(self, env_id: int, label: Label) -> None:
         """Assign version `label` to a pool environment until `release`. Raises UserError as `Pool.cast` does."""
         self.pool.check(env_id, label)
@@ -177,6 +198,19 @@ class LivePolicy:
         with contextlib.suppress(IndexError):  # an older version that waits is dropped
             self._free.append(self._ready.pop().slot)
         self._ready.append(ready)  # from here on the control loop may own it
+
+    def restore(self, candidate: Candidate, then: Callable[[], object] | None = None) -> None:
+        """Put a version from a file into the history, and call `then` in the control loop. Raises Misfit."""
+        self._acting.slot.policy.check(candidate.model, candidate.spec)
+        snapshot = snapshot_of(candidate, self.first_run)
+
+        def insert() -> None:
+            age = 0.0 if candidate.made is None else max(0.0, time.time() - candidate.made)
+            self.history.insert(snapshot, age)
+            if then is not None:
+                then()
+
+        self._commands.put(insert)
 
     def _kept_of(self, candidate: Candidate) -> PolicySnapshot | None:
         return snapshot_of(candidate, self.first_run) if self.rule.history else None

@@ -205,6 +205,8 @@ class _Rate:
 
 def _policy(live: LivePolicy) -> dict[str, Any]:
     acting, newest = live.acting, live.newest
+    kept_versions = list(live.history)[-VERSIONS_SHOWN:]
+    in_memory = {kept.label for kept in kept_versions}
     return {
         "run": acting.run,
         "label": live.label,
@@ -228,6 +230,11 @@ def _policy(live: LivePolicy) -> dict[str, Any]:
                 "episodes": kept.returns.count,
                 "return": round(kept.returns.mean, 4) if kept.returns.count else None,
             }
-            for kept in list(live.history)[-VERSIONS_SHOWN:]
+            for kept in kept_versions
+        ],
+        "files": [
+            {"label": entry.label, "epoch": entry.epoch, "made": entry.made, "reward": entry.score}
+            for entry in live.archived[-VERSIONS_SHOWN:]
+            if entry.label not in in_memory
         ],
     }

@@ -121,15 +121,24 @@ class Follow:
         _live(player).follow()
 
 
+def _recalled(request: ControlRequest, labels: tuple[Label | None, ...], controls: Controls, player: Player) -> bool:
+    """Whether versions that a request needs are first loaded from files; the request is carried out again then."""
+    loading = _live(player).recall(labels, lambda: controls.ask(request))
+    if loading:
+        controls.say(f"loading {' and '.join(f'version {label}' for label in labels)} from the run's checkpoints")
+    return loading
+
+
 @dataclass(frozen=True)
 class RollBack:
-    """Return to a version that is kept in memory, and pin it."""
+    """Return to a version that is kept in memory or has a file, and pin it."""
 
     label: Label | None  # None: the version before the acting one
 
     def carry_out(self, controls: Controls, player: Player) -> None:
         """See `ControlRequest`."""
-        _live(player).rollback(self.label)
+        if not _recalled(self, (self.label,), controls, player):
+            _live(player).rollback(self.label)
 
 
 @dataclass(frozen=True)
@@ -151,7 +160,7 @@ class TakeOver:
 
 @dataclass(frozen=True)
 class Compare:
-    """Begin new episodes with two kept versions: the first acts in even environments, the second in odd ones."""
+    """Begin new episodes with two versions: the first acts in even environments, the second in odd ones."""
 
     first: Label
     second: Label
@@ -160,6 +169,8 @@ class Compare:
         """See `ControlRequest`."""
         if player.env.num_envs < 2:
             raise UserError("a comparison of two versions needs two environments. Start with numEnvs=2 or more.")
+        if _recalled(self, (self.first, self.second), controls, player):
+            return
         _live(player).compare(self.first, self.second)
         controls.compare(self.first, self.second)
         player.restart(torch.arange(player.env.num_envs))

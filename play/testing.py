@@ -36,6 +36,7 @@ from livegym.utils.errors import UserError
 from livegym.utils.log import console, file_log
 from livegym.utils.seeding import seed_everything
 from livegym.utils.signals import StopFlag
+from livegym.weights.archive import Archive
 from livegym.weights.candidate import Candidate
 from livegym.weights.follow import FollowSource
 from livegym.weights.newer_run import Leaving
@@ -301,7 +302,11 @@ def _play_in(
     def other_world(candidate: Candidate) -> World | None:
         return follow.other_world(candidate, world)
 
-    with Watcher(world.live, follow.source, reporter.refusals, world.guard, follow.build_for, other_world) as watcher:
+    source = follow.source
+    archive = Archive(lambda: source.run, world.live.first_run)
+    with Watcher(
+        world.live, follow.source, reporter.refusals, world.guard, follow.build_for, other_world, archive
+    ) as watcher:
         player.run(lambda: ended() or watcher.successor is not None)
     if watcher.successor is not None and (player.done or ended()):
         watcher.successor.close()

@@ -17,13 +17,15 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 
+from livegym.live.model_slot import SPACED
 from livegym.live.swap import LivePolicy
 from livegym.play.swap_guard import GuardRefusal, SwapGuard
 from livegym.play.world import World
 from livegym.rl.policy import Misfit
 from livegym.utils.errors import UserError
 from livegym.utils.log import ROUTINE
-from livegym.weights.candidate import Candidate, SwapEvent
+from livegym.weights.archive import Archive
+from livegym.weights.candidate import Candidate, Label, SwapEvent
 from livegym.weights.sources import Source
 
 log = logging.getLogger(__name__)
@@ -46,18 +48,22 @@ class Watcher:
         guard: SwapGuard | None = None,
         build_for: Callable[[Candidate], World] | None = None,
         other_world: Callable[[Candidate], World | None] | None = None,
+        archive: Archive | None = None,
     ) -> None:
         """`refusals` receives the versions that could not be used; `guard` tests versions before they are prepared.
 
         `build_for` builds another world for a version that does not fit this one, or raises UserError. That world
         becomes `successor`, and this thread ends. So does that of `other_world`, which returns a world for a version of
-        another run that fits but was trained otherwise, or None if this world is right.
+        another run that fits but was trained otherwise, or None if this world is right. `archive` has versions that
+        may be asked for although they are not in memory.
         """
         self._live = live
         self._source = source
         self._refusals = refusals
         self._guard, self._build_for = guard, build_for
         self._other_world = other_world
+        self._archive = archive
+        self._preloads = live.rule.pool_envs > 0  # the pool draws from the files that a run has at the start, too
         self._compared = live.newest.run_id  # the run whose environments this world has
         self.successor: World | None = None
         self._misfits: set[str] = set()  # runs of which a version did not fit
@@ -73,6 +79,27 @@ class Watcher:
             self._refusals.put(refusal)
         if candidate is not None:
             self._offer(candidate)
+
+    def recall(self) -> None:
+        """Load the versions from files that were asked for since the last call."""
+        if self._archive is None:
+            return
+        self._archive.refresh()
+        self._live.archived = self._archive.entries
+        if self._preloads:
+            self._preloads = False
+            entries = self._archive.entries
+            self._load(tuple(entry.label for entry in entries[:: 1 + len(entries) // SPACED]), lambda: None)
+        while not self._live.recalls.empty():
+            self._load(*self._live.recalls.get())
+
+    def _load(self, labels: tuple[Label, ...], then: Callable[[], object]) -> None:
+        assert self._archive is not None
+        try:
+            for label in labels:
+                self._live.restore(self._archive.load(label), then if label == labels[-1] else None)
+        except (UserError, Misfit) as error:
+            log.warning("%s", error)
 
     def _offer(self, candidate: Candidate) -> None:
         try:
@@ -126,6 +153,7 @@ class Watcher:
         while not self._end.is_set() and self.successor is None:
             try:
                 self.poll()
+                self.recall()
                 self._end.wait(REST)
                 self._source.wait(SLICE)
             except Exception:  # if the thread died silently, the test would never follow again

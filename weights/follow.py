@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import time
 
+from livegym.rundir.run import Run
 from livegym.utils.errors import UserError
 from livegym.weights.bus_source import BusSource, bus_of
 from livegym.weights.candidate import Candidate, SwapEvent
@@ -48,6 +49,11 @@ class FollowSource:
     def kind(self) -> str:
         """The source that is followed at the moment: bus or files."""
         return "files" if self._bus is None else "bus"
+
+    @property
+    def run(self) -> Run:
+        """The run that is followed now."""
+        return self._files.run
 
     def wait(self, timeout: float) -> None:
         """Sleep until there may be something new, at most `timeout` s."""

@@ -4,7 +4,7 @@ import { ago, known, percent, short } from "./format.js";
 import { notice } from "./notice.js";
 import { now, state } from "./state.js";
 import { ask } from "./talk.js";
-import { renderVersionAges, renderVersions } from "./versions.js";
+import { choices, renderVersionAges, renderVersions } from "./versions.js";
 
 const CONTROLS = ["follow-policy", "pin", "back", "how", "compare"];
 const SIDES = ["first", "second"];
@@ -87,7 +87,7 @@ function renderTakeOver(policy) {
 
 function renderComparison(policy) {
   const selects = SIDES.map(byId);
-  const versions = policy.history.map(({ label }) => option(label));
+  const versions = choices(policy).map(({ label }) => option(label));
   const sides = state.comparing?.map(option);
   selects.forEach((select, side) => {
     setOptions(select, sides ? [sides[side], ...versions] : versions);

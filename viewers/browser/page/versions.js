@@ -5,14 +5,23 @@ import { colourOfVersion, now, server } from "./state.js";
 import { ask } from "./talk.js";
 
 /**
- * Shows the kept versions, newest first.
+ * Shows the versions that are kept in memory and those in the run's checkpoint files, newest first.
  * @param {object} policy - the server's state of the policy
  */
 export function renderVersions(policy) {
-  const versions = [...policy.history].reverse();
+  const versions = choices(policy).reverse();
   const [body] = byId("versions").tBodies;
   rebuild(body, [versions, policy.label, server.readOnly], () =>
     versions.map((version) => versionRow(version, version.label === policy.label)));
+}
+
+/**
+ * The versions that can be rolled back to or compared, oldest first: those in memory, and those in files.
+ * @param {object} policy - the server's state of the policy
+ */
+export function choices(policy) {
+  const files = policy.files.map((file) => ({ ...file, episodes: 0, return: null, inFile: true }));
+  return [...policy.history, ...files].sort((a, b) => (a.made ?? 0) - (b.made ?? 0));
 }
 
 /** Shows the current age of each version. */
@@ -30,14 +39,15 @@ function versionRow(version, acts) {
   const age = make("td", "", "age");
   age.dataset.since = version.made ?? "";
   const row = make("tr", "", acts ? "acting" : "");
-  row.append(name, make("td", version.epoch), age, make("td", version.episodes), make("td", short(version.return)));
+  row.append(name, make("td", version.epoch), age, make("td", version.inFile ? "file" : version.episodes));
+  row.append(make("td", short(version.return)));
   row.append(buttonCell(version, acts));
   return row;
 }
 
 function buttonCell(version, acts) {
   const button = makeButton("use", () => ask("roll_back", { label: version.label }));
-  button.title = `roll back to ${version.label} and pin it`;
+  button.title = `roll back to ${version.label}${version.inFile ? ", from its checkpoint," : ""} and pin it`;
   button.disabled = acts;
   const cell = make("td", "", "control");
   cell.append(button);
