@@ -124,7 +124,7 @@ class SnapshotHistory:
             del self._kept[self._dropped()]
 
     def insert(self, kept: PolicySnapshot, age: float) -> None:
-        """Add a version that was made `age` s ago at its place among the older ones; another older one may be dropped.
+        """Add a version that was made `age` s ago at its place among the others; an older one may be dropped for it.
 
         Raises UserError if no older versions are kept.
         """
@@ -133,9 +133,8 @@ class SnapshotHistory:
         if not self.size or not self.spaced:
             raise UserError(f"version {kept.label} cannot be loaded: historySize={self.size} keeps no older versions")
         kept.since = self._clock() - age
-        newest = list(self._kept.values())[-self.size :]
-        older = sorted([*list(self._kept.values())[: -self.size], kept], key=lambda one: one.since)
-        self._kept = OrderedDict((one.label, one) for one in (*older, *newest))
+        by_age = sorted([*self._kept.values(), kept], key=lambda one: one.since)
+        self._kept = OrderedDict((one.label, one) for one in by_age)
         while len(self._kept) > self.size + self.spaced:
             del self._kept[self._dropped(kept.label)]
 
