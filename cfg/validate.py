@@ -18,7 +18,7 @@ from livegym.cfg.bodies import check_bodies
 from livegym.cfg.typed import build, plain, schema_of, to_typed
 from livegym.projects import registry
 from livegym.schema import RootConfig
-from livegym.schema.keys import Schema, section, value_hint
+from livegym.schema.keys import Key, Schema, section, value_hint
 from livegym.schema.values import check
 from livegym.utils.errors import UserError
 
@@ -154,7 +154,16 @@ def unused_keys(cfg: DictConfig, is_explicit: Callable[[str], bool]) -> list[str
         if is_explicit(f"train.{name}")
     ]
     return beside + [
-        f"{key.path}={cfg[key.name]} has no effect in mode={cfg.mode}: it belongs to mode={key.doc.mode}"
+        f"{key.path}={cfg[key.name]} has no effect in mode={cfg.mode}: it belongs to {_where(key)}"
         for key in Schema().keys(RootConfig).values()
-        if key.doc.mode and cfg.mode not in key.doc.mode.split() and is_explicit(key.path)
+        if key.doc.mode and not _applies(key, cfg) and is_explicit(key.path)
     ]
+
+
+def _applies(key: Key, cfg: DictConfig) -> bool:
+    watched = cfg.mode == "train" and (cfg.watch or cfg.viewer or cfg.videoRecord or cfg.trainVideoEvery)
+    return cfg.mode in key.doc.mode.split() or bool(key.doc.viewers and watched)
+
+
+def _where(key: Key) -> str:
+    return f"mode={key.doc.mode}" + (", or to a training run with watch=true" if key.doc.viewers else "")

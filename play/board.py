@@ -99,6 +99,7 @@ class BoardWriter(Listener):
         self._results = results
         self._controls = controls
         self._env, self._live = world.env, world.live
+        self._guard = world.guard
         actor = world.actor
         self._acting: Label = actor.kind if isinstance(actor, ScriptedActor) else actor.label
         self._labels: dict[int, Label] = dict.fromkeys(range(world.env.num_envs), self._acting)
@@ -185,6 +186,7 @@ class BoardWriter(Listener):
             "newer_run": results.newer_run,
             "notices": list(controls.notices),
             "policy": _policy(self._live) if self._live is not None else None,
+            "guard": self._guard.status._asdict() if self._guard is not None else None,
             "agent": self._acting if self._live is None else "policy",
         }
         self._board.show(state)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -43,6 +44,15 @@ class GuardRule:
     confidence: float  # in (0, 1)
 
 
+class GuardStatus(NamedTuple):
+    """What a guard does now."""
+
+    judging: Label | None  # None: nothing
+    played: int  # shadow episodes so far
+    expected: int  # shadow episodes of the whole judgement
+    last: str  # the last judgement and its reason; '' if there was none
+
+
 def lower_bound(new: np.ndarray, old: np.ndarray, confidence: float, seed: int = 0) -> float:
     """Lower bound of mean(new) - mean(old) at this confidence; one-sided percentile bootstrap."""
     rng = np.random.default_rng(seed)
@@ -65,6 +75,15 @@ class SwapGuard:
         self._env.reset()
         self._start = env.state_dict()  # includes the generator: each version has the same initial states
         self._known: tuple[Label, np.ndarray] | None = None  # the acting version's returns
+        self._judging: Label | None = None
+        self._played: list[_Returns] = []  # of the judgement in progress
+        self._expected = 0  # episodes of the judgement in progress
+        self._last = ""
+
+    @property
+    def status(self) -> GuardStatus:
+        """What the guard does now, for viewers. May be read by any thread."""
+        return GuardStatus(self._judging, sum(len(one.returns) for one in self._played), self._expected, self._last)
 
     def close(self) -> None:
         """End the threads of the spare environments' physics."""
@@ -75,9 +94,18 @@ class SwapGuard:
 
         Returns early, without a judgement, if `ended` returns True.
         """
+        self._judging = candidate.label(live.first_run)
+        try:
+            self._judge(candidate, live, ended)
+        finally:
+            self._judging, self._played = None, []
+
+    def _judge(self, candidate: Candidate, live: LivePolicy, ended: Callable[[], bool]) -> None:
         if self._follows_level and candidate.level is not None:
             self._move_to(candidate.level)
-        if self._known is None or self._known[0] != live.label:
+        known = self._known is not None and self._known[0] == live.label
+        self._expected = self._rule.episodes * (1 if known else 2)
+        if self._known is None or not known:
             label, weights = live.weights()
             self._known = (label, self._returns(weights, ended))
         new, old = self._returns(candidate.model, ended), self._known[1]
@@ -89,7 +117,9 @@ class SwapGuard:
             f"in {len(new)} shadow episodes each; difference at least {bound:.4g} "
             f"at confidence {self._rule.confidence:g}, margin {self._rule.margin:g}"
         )
-        if not bound >= -self._rule.margin:  # also True if the bound is NaN
+        passes = bound >= -self._rule.margin
+        self._last = f"{'passed' if passes else 'refused'} version {self._judging}: {finding}"
+        if not passes:  # also True if the bound is NaN
             raise GuardRefusal(
                 f"swapGuard: {finding}. To let more versions pass, raise swapGuard (more episodes) or swapGuardMargin"
             )
@@ -111,6 +141,7 @@ class SwapGuard:
         actor = _Alone(ModelSlot(self._policy), self._stochastic)
         player = Player(self._env, actor, quotas(self._rule.episodes, self._env.num_envs))
         collector = _Returns()
+        self._played = [*self._played, collector]
         player.attach(collector)
         player.run(ended)
         return np.array(collector.returns)

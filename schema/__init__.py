@@ -102,7 +102,10 @@ class MainKeys:
         mode="test",
     )
     stochastic: bool = key(
-        False, "test mode: sample actions instead of taking the deterministic (most likely) one", mode="test"
+        False,
+        "test mode: sample actions instead of taking the deterministic (most likely) one",
+        mode="test",
+        viewers=True,
     )
     agent: str = key(
         "policy",
@@ -119,6 +122,7 @@ class MainKeys:
         low=0,
         example="reloadInterval=2",
         mode="test continuous",
+        viewers=True,
     )
     weights: str = key(
         "auto",
@@ -126,6 +130,7 @@ class MainKeys:
         "auto: the bus if the run is live here, otherwise files",
         choices=("auto", "files", "bus"),
         mode="test continuous",
+        viewers=True,
     )
     swap: str = key(
         "now",
@@ -134,6 +139,7 @@ class MainKeys:
         choices=("now", "reset", "blend"),
         example="swap=blend",
         mode="test continuous",
+        viewers=True,
     )
     blendSeconds: float = key(
         1.0,
@@ -142,6 +148,7 @@ class MainKeys:
         above=0,
         high=3600,
         mode="test continuous",
+        viewers=True,
     )
     minSwapInterval: float = key(
         0.0,
@@ -149,6 +156,7 @@ class MainKeys:
         unit="s",
         low=0,
         mode="test continuous",
+        viewers=True,
     )
     onMismatch: str = key(
         "refuse",
@@ -163,6 +171,7 @@ class MainKeys:
         unit="versions",
         low=0,
         mode="test continuous",
+        viewers=True,
     )
     poolEnvs: int = key(
         0,
@@ -170,6 +179,7 @@ class MainKeys:
         "each episode",
         low=0,
         mode="test",
+        viewers=True,
     )
     swapGuard: int = key(
         0,
@@ -178,14 +188,18 @@ class MainKeys:
         low=0,
         example="swapGuard=20",
         mode="test",
+        viewers=True,
     )
-    swapGuardMargin: float = key(0.0, "mean return by which swapGuard lets a version be worse", low=0, mode="test")
+    swapGuardMargin: float = key(
+        0.0, "mean return by which swapGuard lets a version be worse", low=0, mode="test", viewers=True
+    )
     swapGuardConfidence: float = key(
         0.9,
         "confidence that swapGuard requires that a version is worse by no more than the margin",
         above=0,
         high=0.999,
         mode="test",
+        viewers=True,
     )
     publishInterval: float = key(
         1.0,

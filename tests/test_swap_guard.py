@@ -84,6 +84,28 @@ def test_a_version_is_compared_with_the_acting_one_once_on_its_way(monkeypatch):
     assert len(checked) == 1
 
 
+def test_the_status_says_what_is_tested_how_far_it_is_and_how_the_last_one_ended():
+    live, guard = live_of(candidate(1, bias=0.25)), guard_of()
+    assert guard.status == (None, 0, 0, "")
+    seen = []
+
+    def ended():
+        seen.append(guard.status)
+        return False
+
+    guard.judge(candidate(2, bias=0.5), live, ended)
+    assert {status.judging for status in seen} == {2}
+    assert {status.expected for status in seen} == {12}  # six episodes of each version
+    played = [status.played for status in seen]
+    assert (played[0], played) == (0, sorted(played))
+    assert max(played) >= 8
+    assert guard.status.judging is None
+    assert guard.status.last.startswith("passed version 2: mean return ")
+    with pytest.raises(UserError):
+        guard.judge(candidate(3, bias=0.125), live, lambda: False)
+    assert guard.status.last.startswith("refused version 3: mean return ")
+
+
 def test_a_stop_ends_shadow_episodes():
     guard_of(episodes=10**6).judge(candidate(2), live_of(), lambda: True)
 

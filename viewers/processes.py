@@ -28,6 +28,7 @@ from livegym.rl.spec import PolicySpec
 from livegym.rundir.run import Run
 from livegym.schema import RootConfig
 from livegym.utils.child import start_child
+from livegym.utils.errors import UserError
 from livegym.utils.log import console
 from livegym.utils.seeding import draw_seed
 
@@ -41,7 +42,12 @@ class ViewerProcesses:
     """The observer of a training run (`rl/observer.py`) that starts and ends its viewers."""
 
     def __init__(self, config: RootConfig) -> None:
-        """Raises UserError if a requested viewer is impossible: no display, encoder or port, or a token too short."""
+        """Raises UserError if a requested viewer is impossible: no display, encoder or port, a short token, no pool."""
+        if config.poolEnvs >= TEST_ENVS and (config.viewer or config.watch):
+            raise UserError(
+                f"poolEnvs={config.poolEnvs}: a viewer of a training run shows {TEST_ENVS} environments, and the "
+                f"newest version needs one. Allowed: 0 to {TEST_ENVS - 1}"
+            )
         self._config = config
         self._page = ""  # its address
         self._running: list[ViewerProcess] = []

@@ -70,7 +70,16 @@ function policyFacts(policy) {
     ["training score", short(policy.reward)],
     ...(known(policy.level) ? [["trained at", `level ${policy.level.toFixed(2)}`]] : []),
     ["episodes", state.episodes],
+    ...guardFacts(state.guard),
   ];
+}
+
+// What `swapGuard` does: its judgement in progress, or its last one with the reason.
+function guardFacts(guard) {
+  if (!guard) return [];
+  const { judging, played, expected, last } = guard;
+  const doing = judging === null ? "waits for a version" : `tests version ${judging}: ${played} of ${expected} episodes`;
+  return [["guard", doing], ...(last ? [["guard's last", last]] : [])];
 }
 
 function agentFacts() {
