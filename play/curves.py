@@ -1,4 +1,4 @@
-"""TensorBoard curves of an endless test: return, length, success and curriculum level of what was watched.
+"""TensorBoard curves of an endless test: return, length and success of what was played.
 
 A point is the mean over the episodes that ended since the last one. Its step is the version that acts, so TensorBoard's
 "Step" axis shows the curves by version, and "Relative" and "Wall" show them by time.
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from livegym.rl.scalars import ScalarWriter
 from livegym.utils.moments import Moments
-from livegym.weights.candidate import Label
+from livegym.weights.candidate import Label, split_label
 
 POINT_INTERVAL = 10.0  # s between two points, at least
 
@@ -36,18 +36,18 @@ class TestCurves:
     def refresh(self, acting: Label) -> None:
         """Write a point if one is due; `acting`: the version that acts."""
         if self._sums and time.monotonic() - self._point_at >= POINT_INTERVAL:
-            self._write(version_of(acting))
+            self._write(acting)
 
     def close(self, acting: Label) -> None:
         """Write the last point, and close the file."""
         if self._sums:
-            self._write(version_of(acting))
+            self._write(acting)
         if self._writer is not None:
             self._writer.close()
 
-    def _write(self, version: int) -> None:
+    def _write(self, acting: Label) -> None:
+        _, version = split_label(acting)
         if self._writer is None:
-            self._directory.mkdir(exist_ok=True)
             self._writer = ScalarWriter(self._directory)
         for name, moments in self._sums.items():
             self._writer.add_scalar(f"test/{name}", moments.mean, version)
@@ -55,8 +55,3 @@ class TestCurves:
         self._writer.flush()
         self._sums = {}
         self._point_at = time.monotonic()
-
-
-def version_of(label: Label) -> int:
-    """The version in a label, which may be preceded by the run's name."""
-    return int(str(label).rpartition(": ")[2])

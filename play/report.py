@@ -19,7 +19,7 @@ from livegym.tasks.env import Env, Step
 from livegym.tasks.stats import FinishedEpisodes
 from livegym.utils.log import ROUTINE
 from livegym.utils.words import count
-from livegym.weights.candidate import Label, SwapEvent
+from livegym.weights.candidate import Label, SwapEvent, split_label
 
 log = logging.getLogger(__name__)
 
@@ -148,7 +148,8 @@ class Reporter:
         levels = self.results.levels
         for name in ("version", *(["level"] if levels else []), "episodes", "mean return", "standard error"):
             table.add_column(name, justify="right")
-        for version, m in sorted(self.results.by_version.items(), key=_in_order)[-VERSIONS_SHOWN:]:
+        in_order = sorted(self.results.by_version.items(), key=lambda item: split_label(item[0]))
+        for version, m in in_order[-VERSIONS_SHOWN:]:
             level = [_number(levels.get(version))] if levels else []
             table.add_row(str(version), *level, str(m.count), _number(m.mean), _number(m.stderr))
         return table
@@ -200,12 +201,6 @@ class _Counting(Listener):
                 self._reporter.note_episode(episodes, index, versions, version)
                 if self._live is not None:
                     self._live.history.note(version, float(episodes.returns[index]))
-
-
-def _in_order(item: tuple[Label, object]) -> tuple[str, int]:
-    """Sort key: by run, labels without a run first, then by version."""
-    run, _, version = str(item[0]).rpartition(": ")
-    return run, int(version)
 
 
 def level_of(env: Env) -> float | None:

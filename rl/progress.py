@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from types import TracebackType
 
 from rich.console import Console
 from rich.progress_bar import ProgressBar
@@ -83,7 +82,7 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{secs:02d}" if hours else f"{minutes}:{secs:02d}"
 
 
-class Progress:
+class Progress(Display):
     """Shows iterations as they end. `saved_age` gives the seconds since the last checkpoint, None before the first."""
 
     def __init__(
@@ -94,11 +93,11 @@ class Progress:
         success_reason: str | None,
         console: Console | None = None,
     ) -> None:
+        super().__init__(console or Console(stderr=True))
         self.title = title
         self._episodes = EpisodeTally(success_reason)
         self._saved_age = saved_age
         self._rate = Throughput(max_iterations)
-        self._display = Display(console or Console(stderr=True))
 
     def update(self, it: Iteration) -> None:
         """Show a finished iteration; the first and the last one at once."""
@@ -106,7 +105,7 @@ class Progress:
         self._episodes.add(it.report)
         total = self._rate.max_iterations
         bar = ProgressBar(total=total, completed=it.epoch, width=40)
-        self._display.show(self.title, bar, lambda: self._facts(it), now=it.epoch in (1, total))
+        self.show(self.title, bar, lambda: self._facts(it), now=it.epoch in (1, total))
 
     def _facts(self, it: Iteration) -> dict[str, str]:
         age = self._saved_age()
@@ -120,10 +119,3 @@ class Progress:
         facts |= self._episodes.take()
         facts["checkpoint"] = "none yet" if age is None else f"{age:.0f} s ago"
         return facts
-
-    def __enter__(self) -> Progress:
-        self._display.__enter__()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._display.__exit__(kind, error, tb)

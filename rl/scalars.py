@@ -59,6 +59,7 @@ class ScalarWriter:
     def _open(self) -> None:
         name = f"events.out.tfevents.{self._stamp()}.{socket.gethostname()}.{os.getpid()}.{next(_serial)}"
         try:
+            self.directory.mkdir(exist_ok=True)
             self._writer = RecordWriter(str(self.directory / name))
         except OSError as error:
             self._warn(error)

@@ -75,8 +75,9 @@ class Loop:
         now = time.monotonic()
         if now - self._snapshot_at >= SNAPSHOT:
             self._refresh(now)
-            curves.update(self.status.reading())
-            progress.update(self.status.reading())
+            reading = self.status.reading()
+            curves.update(reading)
+            progress.update(reading)
         if now - self._point_at >= POINT:
             self._point_at = now
             self.points.add(point_of(self.status.reading()))

@@ -5,7 +5,6 @@ It shows nothing new while nothing changes: a stream may give an observation onl
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console
@@ -15,23 +14,23 @@ from livegym.utils.display import Display, Facts
 from livegym.utils.words import number
 
 
-class StreamProgress:
+class StreamProgress(Display):
     """Shows the status of a continuous run on the console."""
 
     def __init__(self, title: str, console: Console) -> None:
+        super().__init__(console)
         self._title = title
-        self._display = Display(console)
-        self._shown: tuple[Any, ...] = ()
+        self._last: tuple[Any, ...] = ()
 
     def update(self, reading: dict[str, Any]) -> None:
         """Show the `reading` of a `Status` if it is time to, and something has changed since it was last shown."""
         trainer = reading["trainer"]
         changing = (reading["decisions"]["total"], reading["serving"]["version"], trainer["state"], trainer["restarts"])
-        if changing != self._shown:
-            self._display.show(self._title, Text(), lambda: self._facts(reading, changing))
+        if changing != self._last:
+            self.show(self._title, Text(), lambda: self._facts(reading, changing))
 
     def _facts(self, reading: dict[str, Any], changing: tuple[Any, ...]) -> Facts:
-        self._shown = changing
+        self._last = changing
         decisions, buffer = reading["decisions"], reading["buffer"]
         rate, reward = decisions["per_second"], reading["rewards"]["mean"]
         facts = {
@@ -46,10 +45,3 @@ class StreamProgress:
             facts["sent"] = "none yet" if share is None else f"{100 * share:.0f} %"
         facts["trainer"] = str(reading["trainer"]["state"])
         return facts
-
-    def __enter__(self) -> StreamProgress:
-        self._display.__enter__()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._display.__exit__(kind, error, tb)

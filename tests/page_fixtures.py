@@ -23,9 +23,9 @@ from PIL import Image
 from tests.patience import PATIENCE_S, until
 from tests.processes import Running
 from tests.web_fixtures import PROTOCOL, messages_in
+from tools.page_pictures import ARGUMENTS
 
 CHROMIUM = shutil.which("chromium")
-ARGUMENTS = ["--no-sandbox", "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
 SIZE = {"width": 960, "height": 600}
 TRAINING = ("task=Cartpole", "numEnvs=32", "train.horizon_length=8", "maxIterations=100000", "saveInterval=1000")
 CAMERA = {

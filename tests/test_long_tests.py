@@ -187,6 +187,16 @@ def test_curves_of_a_test_are_means_over_the_episodes_since_the_last_point(tmp_p
     assert scalars(folder, "test/episodes") == [(3, 2.0), (5, 1.0)]
 
 
+def test_curves_that_cannot_be_written_are_one_warning_and_the_test_continues(tmp_path, clock, caplog):
+    reporter = Reporter(collected(), tmp_path / "results.json", True, tmp_path / "gone" / "summaries")
+    for point in (1, 2, 3):
+        clock.now = point * curves.POINT_INTERVAL
+        reporter.note_episode(episode(1.0), 0, [1], 1)
+        reporter.refresh(1)
+    assert sum("TensorBoard curves cannot be written" in r.message for r in caplog.records) == 1
+    assert reporter.write()
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("trained")

@@ -32,7 +32,7 @@ def page(tmp_path_factory, browser):
         page.goto(server.url)
         wait_scene(page)
         yield page
-        assert page.said == []
+        assert page.console_errors == []
         context.close()
 
 

@@ -45,11 +45,8 @@ class Picture:
     ready: str  # a selector; there is something to see once it matches
 
 
-WATCHED = [
-    "watch=true",
-    "streamPort=0",
-    "streamFps=10",
-]  # few updates, because the browser draws without a graphics card
+# few updates, because the browser draws without a graphics card
+WATCHED = ["watch=true", "streamPort=0", "streamFps=10"]
 SCENE = "body[data-phase=playing] #scene iframe"
 PICTURES = {
     "page": Picture(WATCHED, TRAINING, 100.0, (1360, 850), 1.0, SCENE),

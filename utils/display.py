@@ -1,7 +1,9 @@
 """A progress display: a table that is redrawn in a terminal, otherwise one plain line every few seconds.
 
 with Display(console) as display:
-    display.show("training Ant", facts)      # facts() -> {"iteration": "3/500", ...}; called only if it is shown
+    display.show("training Ant", head, facts)   # facts() -> {"iteration": "3/500", ...}; called only if it is shown
+
+`rl/progress.py` and `serve/progress.py` derive from it.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable
 from types import TracebackType
+from typing import Self
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -50,7 +53,7 @@ class Display:
             self._live = None
             log.warning("the terminal is gone (%s); the run continues without a display.", error)
 
-    def __enter__(self) -> Display:
+    def __enter__(self) -> Self:
         if self._live is not None:
             self._guarded(self._live.start)
         return self

@@ -78,11 +78,10 @@ def bounds_of(model: mujoco.MjModel) -> Bounds:
     rest = _around(boxes[shown])
     size = rest[1] - rest[0]
     fixed = bounded & ~moving
-    near = (boxes[:, 0] >= rest[0] - np.linalg.norm(size)).all(1) & (boxes[:, 1] <= rest[1] + np.linalg.norm(size)).all(
-        1
-    )
+    far = float(np.linalg.norm(size))
+    near = ((boxes[:, 0] >= rest[0] - far) & (boxes[:, 1] <= rest[1] + far)).all(1)
     shown = shown | (fixed & near)
-    points = np.concatenate([_corners(model, data, shown), *_moved(model, data, shown, float(np.linalg.norm(size)))])
+    points = np.concatenate([_corners(model, data, shown), *_moved(model, data, shown, far)])
     wide = (size[:2] + np.ptp(points, axis=0)[:2]) / 2
     scenery = np.ptp(_around(boxes[fixed]), axis=0)[:2] if fixed.any() else np.zeros(2)
     least = np.ptp(points, axis=0).max() / 4

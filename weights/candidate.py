@@ -16,6 +16,12 @@ Label = int | str
 """A policy version; preceded by the run's name if a test has moved to another run."""
 
 
+def split_label(label: Label) -> tuple[str, int]:
+    """The run's name, which is empty in a label without one, and the version."""
+    run, _, version = str(label).rpartition(": ")
+    return run, int(version)
+
+
 @dataclass(frozen=True)
 class Candidate:
     """Verified weights and their metadata. The tensors belong to the source, and are valid until its next `poll`."""
