@@ -56,7 +56,7 @@ _KEYS: dict[Origin, str] = {
     """,
     Origin.SESSION: """
         mode checkpoint resume runsDir projectDir
-        testGamesNum stochastic agent onMismatch poolEnvs followLatest
+        testGamesNum episodesPerVersion priority stochastic agent onMismatch poolEnvs followLatest
         swapGuard swapGuardMargin swapGuardConfidence
         runsSelect runsPlot runsTag runsPin runsDelete
         viewer watch

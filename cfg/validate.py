@@ -55,6 +55,7 @@ def validate(cfg: DictConfig) -> None:
     check_device(config.device)
     check_bodies(config)
     _check_start(config)
+    _check_episodes_per_version(config)
     if config.online.min_batch_size > config.online.batch_size:
         raise UserError(
             f"online.min_batch_size={config.online.min_batch_size} is more than online.batch_size="
@@ -125,6 +126,30 @@ def _check_start(config: RootConfig) -> None:
             "resume=true: it needs a run, but checkpoint=null. Allowed: latest, best, a run directory, a unique part "
             "of its name, or a .pth. For example resume=true checkpoint=latest"
         )
+
+
+def _check_episodes_per_version(config: RootConfig) -> None:
+    """Raises UserError for keys that contradict `episodesPerVersion`."""
+    if config.mode != "test" or config.episodesPerVersion == 0:
+        return
+    for given, contradicts, allowed in (
+        (
+            f"testGamesNum={config.testGamesNum}",
+            config.testGamesNum != 0,
+            "testGamesNum=0, because the test is endless",
+        ),
+        ("watch=true", config.watch, "a test without a page"),
+        ("viewer=true", config.viewer, "a test without a window"),
+        ("swap=blend", config.swap == "blend", "swap=now, because no version begins within an episode"),
+        (f"poolEnvs={config.poolEnvs}", config.poolEnvs > 0, "poolEnvs=0, because older versions play there"),
+        ("reloadInterval=0", config.reloadInterval == 0, "more than 0 s, because versions would never change"),
+        (f"agent={config.agent}", config.agent != "policy", "agent=policy, because others have no versions"),
+    ):
+        if contradicts:
+            raise UserError(
+                f"{given} does not fit episodesPerVersion={config.episodesPerVersion}. Allowed: {allowed}. "
+                "Leave one of the two out."
+            )
 
 
 STRONGER = (  # (key, the key that replaces it)

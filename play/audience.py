@@ -1,7 +1,7 @@
 """The audience of a test: its viewers, which share one set of controls and one board.
 
 `train.py` opens the viewers that the configuration names (`viewers/opening.py`) and passes them to `run_test`. A test
-without viewers has an `Audience()` without controls: it plays as fast as it can, and prepares nothing for viewers.
+without viewers plays as fast as it can, unless its controls have a speed, and prepares nothing for viewers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Audience:
     def __init__(
         self, viewers: Sequence[Viewer] = (), controls: Controls | None = None, board: Board | None = None
     ) -> None:
-        """`controls`, `board`: those that the viewers were created with. `controls` is None if there are no viewers."""
+        """`controls`, `board`: those that the viewers were created with. `controls` None: nothing paces the test."""
         self.viewers = list(viewers)
         self.controls = controls
         self.board = Board() if board is None else board
@@ -71,6 +71,8 @@ class Audience:
         if self.controls is None:
             return
         self.controls.begin()
+        if not self.viewers:
+            return
         player.attach(BoardWriter(self.board, world, results, self.controls))
         for viewer in self.viewers:
             player.attach(viewer.begin(world, run))

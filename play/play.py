@@ -13,10 +13,14 @@ step and swap, in its own thread; they must not block.
 Which episodes count: each environment plays a fixed quota, decided beforehand (25 episodes in 4 environments: 7, 6, 6,
 6). Counting the first 25 episodes that end would favour short ones. An environment that has played its quota continues
 to step, but its episodes no longer count.
+
+If each version has a quota of its own, it plays that alone, in whole episodes. Then the newest one takes over in fresh
+episodes, and the loop rests until there is one.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -27,6 +31,8 @@ from livegym.sim.base import Simulator
 from livegym.tasks.base import Box, Discrete
 from livegym.tasks.env import Env, Step
 from livegym.weights.candidate import Label, SwapEvent
+
+RESTING = 0.05  # s between two looks for the next version
 
 
 class Actor(Protocol):
@@ -132,14 +138,24 @@ class Player:
     """Runs one policy in one Env until every quota is played or a stop is requested."""
 
     def __init__(
-        self, env: Env, actor: Actor, quota: list[int] | None = None, control: LoopControl | None = None
+        self,
+        env: Env,
+        actor: Actor,
+        quota: list[int] | None = None,
+        control: LoopControl | None = None,
+        per_version: list[int] | None = None,
     ) -> None:
-        """`quota`: episodes that each environment plays; None: plays until the stop. `control`: paces the loop."""
+        """`quota`: episodes that each environment plays; None: plays until the stop. `control`: paces the loop.
+
+        `per_version`: episodes that each environment plays with one version; None: versions take over as they come.
+        """
         self.env = env
         self.actor = actor
         self._control = LoopControl() if control is None else control
         self._listeners: list[Listener] = []
         self._left = list(quota) if quota is not None else None
+        self._per_version = per_version
+        self._left_of_version = list(per_version) if per_version is not None else None
         self._meddled: set[int] = set()
         self._obs: dict[str, Tensor] = {}
 
@@ -149,12 +165,21 @@ class Player:
 
     def counts(self, env_id: int) -> bool:
         """Whether an episode that ends now in this environment counts for the test."""
-        return env_id not in self._meddled and (self._left is None or self._left[env_id] > 0)
+        return env_id not in self._meddled and all(left[env_id] > 0 for left in self._quotas)
 
     @property
     def done(self) -> bool:
         """Whether every quota is played."""
         return self._left is not None and not any(self._left)
+
+    @property
+    def _quotas(self) -> list[list[int]]:
+        return [left for left in (self._left, self._left_of_version) if left is not None]
+
+    @property
+    def _version_is_done(self) -> bool:
+        """Whether the acting version has played its own quota; False if it has none."""
+        return self._left_of_version is not None and not any(self._left_of_version)
 
     @property
     def left(self) -> list[int] | None:
@@ -166,8 +191,14 @@ class Player:
         self._obs = self.env.reset()
         while not self.done and not ended():
             self._control.obey(self)
-            self._adopt()
-            if self._control.due():
+            if self._left_of_version is None:
+                self._adopt()
+            elif self._version_is_done and self._adopt():
+                self._begin_version()
+            if self._version_is_done:
+                self._rest()
+                time.sleep(RESTING)
+            elif self._control.due():
                 self._advance()
             else:
                 self._rest()
@@ -184,12 +215,20 @@ class Player:
         """Mark this environment's open episode as not counting, because a user has interfered in it."""
         self._meddled.add(env_id)
 
-    def _adopt(self) -> None:
+    def _begin_version(self) -> None:
+        """A version begins with fresh episodes, because it must not be credited with steps of the one before."""
+        assert self._per_version is not None
+        self._left_of_version = list(self._per_version)
+        self.restart(torch.arange(self.env.num_envs))
+
+    def _adopt(self) -> bool:
+        """Whether a newer version took over."""
         event = self.actor.adopt()
         if event is not None:
             for listener in self._listeners:
                 listener.on_swap(event, self)
         self._tell_changes()
+        return event is not None
 
     def _rest(self) -> None:
         for listener in self._listeners:
@@ -220,7 +259,7 @@ class Player:
                 listener.on_change(env_ids, label, self)
 
     def _use_quota(self, env_ids: list[int]) -> None:
-        if self._left is not None:
+        for left in self._quotas:
             for env_id in env_ids:
                 if env_id not in self._meddled:
-                    self._left[env_id] = max(0, self._left[env_id] - 1)
+                    left[env_id] = max(0, left[env_id] - 1)

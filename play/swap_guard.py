@@ -45,9 +45,9 @@ class GuardRule:
 
 
 class GuardStatus(NamedTuple):
-    """What a guard does now."""
+    """The present state of a guard."""
 
-    judging: Label | None  # None: nothing
+    judging: Label | None  # the version that plays unseen; None between two judgements
     played: int  # shadow episodes so far
     expected: int  # shadow episodes of the whole judgement
     last: str  # the last judgement and its reason; '' if there was none
@@ -82,7 +82,7 @@ class SwapGuard:
 
     @property
     def status(self) -> GuardStatus:
-        """What the guard does now, for viewers. May be read by any thread."""
+        """The guard's present state, for viewers. May be read by any thread."""
         return GuardStatus(self._judging, sum(len(one.returns) for one in self._played), self._expected, self._last)
 
     def close(self) -> None:

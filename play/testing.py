@@ -22,6 +22,7 @@ from livegym.cfg.older_run import explained_for_run
 from livegym.cfg.session import Session
 from livegym.cfg.typed import as_dict, to_yaml
 from livegym.play.audience import Audience
+from livegym.play.idle import IdleBesideTraining
 from livegym.play.play import Listener, Player, quotas
 from livegym.play.report import Reporter
 from livegym.play.results import Results
@@ -34,6 +35,7 @@ from livegym.sim.recorder import StateRecorder
 from livegym.tasks.env import Step
 from livegym.utils.errors import UserError
 from livegym.utils.log import console, file_log
+from livegym.utils.priority import make_idle
 from livegym.utils.seeding import seed_everything
 from livegym.utils.signals import StopFlag
 from livegym.weights.archive import Archive
@@ -98,7 +100,15 @@ def _test(session: Session, stop: StopFlag, audience: Audience) -> int:
     with file_log(run.log_file):
         follow = Following(source, build_for if config.onMismatch == "reinit" else None, other_world)
         results = Results(_header(config, found, world.env.curriculum.level))
-        return _play(world, follow, results, config.testGamesNum, TestContext(run, stop, audience))
+        if config.priority == "idle":
+            make_idle()
+        plan = Plan(config.testGamesNum, config.episodesPerVersion, yields=_yields(config))
+        return _play(world, follow, results, plan, TestContext(run, stop, audience))
+
+
+def _yields(config: SettledConfig) -> bool:
+    """Whether this test leaves the processor to the training run that it follows."""
+    return config.priority == "auto" and config.testGamesNum == 0 and not (config.watch or config.viewer)
 
 
 def _find(session: Session, stop: StopFlag, audience: Audience) -> StartingPolicy | None:
@@ -224,6 +234,15 @@ class Following:
 
 
 @dataclass(frozen=True)
+class Plan:
+    """How much is played, and at which priority."""
+
+    episodes: int  # 0: until a stop
+    per_version: int  # episodes; 0: versions take over as they come
+    yields: bool  # to the training run that is followed
+
+
+@dataclass(frozen=True)
 class TestContext:
     """The surroundings of a test: its directory, its stop flag, and its audience."""
 
@@ -236,11 +255,11 @@ class TestContext:
         return self.stop.requested or self.audience.gone
 
 
-def _play(world: World, follow: Following, results: Results, episodes: int, stage: TestContext) -> int:
-    """Play `episodes` episodes (0: until a stop) and report them. Returns the exit status."""
-    reporter = Reporter(results, stage.run.results_file, episodes == 0, stage.run.summaries)
+def _play(world: World, follow: Following, results: Results, plan: Plan, stage: TestContext) -> int:
+    """Play what is planned, and report it. Returns the exit status."""
+    reporter = Reporter(results, stage.run.results_file, plan.episodes == 0, stage.run.summaries)
     try:
-        _play_all(world, follow, reporter, episodes, stage)
+        _play_all(world, follow, reporter, plan, stage)
     except BaseException:
         reporter.write()  # an error of the environments must not cost the results so far
         raise
@@ -254,18 +273,21 @@ def _play(world: World, follow: Following, results: Results, episodes: int, stag
     return 0 if written else 1
 
 
-def _play_all(world: World, follow: Following, reporter: Reporter, episodes: int, stage: TestContext) -> None:
+def _play_all(world: World, follow: Following, reporter: Reporter, plan: Plan, stage: TestContext) -> None:
     """Play in one world after the other: a version that does not fit needs a new one."""
     run, audience = stage.run, stage.audience
-    left = quotas(episodes, world.env.num_envs) if episodes else None
+    left = quotas(plan.episodes, world.env.num_envs) if plan.episodes else None
     while True:
         world.env.watch(StateRecorder(world.env.sim, run.unstable))
-        player = Player(world.env, world.actor, left, audience.controls)
+        per_version = quotas(plan.per_version, world.env.num_envs) if plan.per_version else None
+        player = Player(world.env, world.actor, left, audience.controls, per_version)
         if world.follows_level and world.live is not None:
             player.attach(LevelFollower(world.live))  # first, so that the others see the level that is played
         player.attach(reporter.begin(world.env, world.live))
         if follow.source is not None:
             player.attach(_NewerRunNote(follow.source, reporter.results))
+            if plan.yields:
+                player.attach(IdleBesideTraining(functools.partial(_run_of, follow.source)))
         with contextlib.closing(world):
             audience.begin(world, player, reporter.results, run)
             successor = _play_in(world, follow, player, reporter, stage.ended)
@@ -274,6 +296,11 @@ def _play_all(world: World, follow: Following, reporter: Reporter, episodes: int
         world, left = successor, player.left
         if world.live is not None:
             reporter.note_new_world(world.live)
+
+
+def _run_of(source: FollowSource) -> Run:
+    """The run that is followed now."""
+    return source.run
 
 
 class _NewerRunNote(Listener):

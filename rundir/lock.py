@@ -34,7 +34,7 @@ except ImportError:  # Windows: viewers work there, but nothing protects a train
 LOCK_NAME = "run.lock"
 log = logging.getLogger(__name__)
 
-PATIENCE_S = 0.25  # longer than `lock_holder` ever keeps its shared lock
+PATIENCE_S = 1.0  # longer than `lock_holder` keeps its shared lock, even in a process of idle priority
 
 _live: weakref.WeakSet[RunLock] = weakref.WeakSet()
 

@@ -101,6 +101,22 @@ class MainKeys:
         example="testGamesNum=0",
         mode="test",
     )
+    episodesPerVersion: int = key(
+        0,
+        "endless test without window and page: number of episodes that a version plays; then the newest version takes "
+        "over, and the test rests until there is one; 0: versions take over as they come",
+        unit="episodes",
+        low=0,
+        example="episodesPerVersion=20",
+        mode="test",
+    )
+    priority: str = key(
+        "auto",
+        "processor priority of a test: normal; idle: only time that no other process wants; auto: idle if the test is "
+        "endless, has no window and no page, and follows a run that is being trained on this machine",
+        choices=("auto", "normal", "idle"),
+        mode="test",
+    )
     stochastic: bool = key(
         False,
         "test mode: sample actions instead of taking the deterministic (most likely) one",

@@ -18,10 +18,10 @@ class ShowKeys:
 
     viewer: bool = key(False, "open MuJoCo's own window; set by config=test_viewer", example="viewer=true")
     watch: bool = key(False, "serve a page for browsers at streamPort; set by config=test_stream", example="watch=true")
-    playSpeed: float = key(
-        1.0,
-        "simulated time per second: 1/16 to 8 while someone watches; up to 1000 with config=continuous; 0: as fast "
-        "as possible",
+    playSpeed: Optional[float] = key(
+        None,
+        "simulated time per second: 1/16 to 8, with config=continuous up to 1000; 0: as fast as possible; null: 1, or "
+        "as fast as possible in a test without window and page",
         low=0,
         high=1000,
     )

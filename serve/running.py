@@ -143,9 +143,14 @@ class _Plan:
             "run": run.name,
             "simulator": config.simulator,
             "gate": gate_of(config.gate, config.task.name),
-            "playSpeed": config.playSpeed,
+            "playSpeed": play_speed(config),
             "capacity": config.online.buffer_capacity,
         }
+
+
+def play_speed(config: SettledConfig) -> float:
+    """Simulated time per second of the built-in simulator: real time unless given; 0: as fast as possible."""
+    return 1.0 if config.playSpeed is None else config.playSpeed
 
 
 def _check(config: SettledConfig, env: Env) -> None:
@@ -156,7 +161,7 @@ def _check(config: SettledConfig, env: Env) -> None:
             "swap=reset: a live stream may have no episodes, and would then keep the old weights forever. "
             "Allowed in config=continuous: now, blend"
         )
-    speed = config.playSpeed if config.simulator == "builtin" and config.playSpeed else 1.0
+    speed = (play_speed(config) if config.simulator == "builtin" else 0) or 1.0
     least = LEARNED_FROM * max(config.blendSeconds, env.sim.control_dt) / speed
     if config.swap == "blend" and config.minSwapInterval < least:
         raise UserError(
@@ -254,7 +259,7 @@ def _serve(plan: _Plan, run: Run, memory: ServiceState, stop: StopFlag) -> int:
         decider = Decider(live, plan.adapter, StreamSlots(slots, online.pending_ttl_s), plan.spec)
         service = Service(decider, memory, features_of(env), reward_of(env), own)
         watchdog = Watchdog(run, config)
-        simulator = BuiltIn(env, service, config.playSpeed) if own else None
+        simulator = BuiltIn(env, service, play_speed(config)) if own else None
         api = OnlineApi(inbox, describe(env), address.access, online.max_streams)
         status = Status(facts, service, watchdog, api.counts)
         loop = Loop(service, memory, simulator, inbox, status)

@@ -43,7 +43,7 @@ class Faulty(Counting):
         blocks = super().observe(state)
         step = blocks["step"].clone()
         for (at, env), number in self.seen.items():
-            if int(step[env]) == at:
+            if int(blocks["step"][env]) == at:
                 step[env] = number
         return {**blocks, "step": step}
 

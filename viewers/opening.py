@@ -12,15 +12,16 @@ from livegym.web.opening import address_of
 
 
 def open_audience(keys: WatchingKeys, num_envs: int) -> Audience:
-    """The viewers of a test with `num_envs` environments; an empty audience if no viewer is requested.
+    """The viewers of a test with `num_envs` environments, and its controls (None if it is not paced).
 
     Raises UserError if one cannot be opened: there is no display, no free port or no encoder.
     """
-    if not (keys.viewer or keys.watch or keys.videoRecord):
-        return Audience()
     watched = keys.viewer or keys.watch
+    speed = 1.0 if keys.playSpeed is None and watched else keys.playSpeed
+    if not (watched or keys.videoRecord):
+        return Audience(controls=Controls(speed) if speed else None)
     no_recording = _no_recording(keys, num_envs)
-    controls = Controls((keys.playSpeed or None) if watched else None, keys.videoRecord, no_recording)
+    controls = Controls(speed or None, keys.videoRecord, no_recording)
     board = Board()
     viewers: list[Viewer] = []
     if not no_recording:

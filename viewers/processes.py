@@ -30,6 +30,7 @@ from livegym.schema import RootConfig
 from livegym.utils.child import start_child
 from livegym.utils.errors import UserError
 from livegym.utils.log import console
+from livegym.utils.priority import make_idle
 from livegym.utils.seeding import draw_seed
 
 log = logging.getLogger(__name__)
@@ -135,10 +136,7 @@ class ViewerProcess:
         request = {"job": "test", "config": plain_dict(config)}
         self._process, output = start_child(request, {PROGRAM: program()})
         if background:
-            with contextlib.suppress(OSError):  # if this is not permitted, it keeps its normal priority
-                os.setpriority(os.PRIO_PROCESS, self._process.pid, 19)
-                if hasattr(os, "SCHED_IDLE"):
-                    os.sched_setscheduler(self._process.pid, os.SCHED_IDLE, os.sched_param(0))
+            make_idle(self._process.pid)
         self._ending = False
         self._reader = threading.Thread(target=self._pass_on, args=(output,), name=name, daemon=True)
         self._reader.start()

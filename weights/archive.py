@@ -2,7 +2,7 @@
 
     archive = Archive(lambda: source.run, first_run)
     archive.refresh()               # watching thread, now and then
-    archive.entries                 # any thread: what there is, the oldest first
+    archive.entries                 # any thread: the files, the oldest first
     archive.load(120)               # watching thread: verified weights; UserError if they are gone
 
 A viewer lists these versions beside those that are kept in memory. Only the sidecars are read for the list.

@@ -78,7 +78,8 @@ function policyFacts(policy) {
 function guardFacts(guard) {
   if (!guard) return [];
   const { judging, played, expected, last } = guard;
-  const doing = judging === null ? "waits for a version" : `tests version ${judging}: ${played} of ${expected} episodes`;
+  const progress = `tests version ${judging}: ${played} of ${expected} episodes`;
+  const doing = judging === null ? "waits for a version" : progress;
   return [["guard", doing], ...(last ? [["guard's last", last]] : [])];
 }
 
