@@ -1,4 +1,4 @@
-"""The cost of watching: bytes per client, processor time, and the slowdown of a training run on the same machine.
+"""The cost of watching: bytes per client, and processor time. `benchmarks.neighbours` has the cost to a training run.
 
 The server is `config=test_stream` with 4 environments in real time. The clients are programs in this file, which speak
 the protocol of a browser and do nothing else, so that their own cost is not counted:
@@ -8,8 +8,7 @@ the protocol of a browser and do nothing else, so that their own cost is not cou
 - `unwatched`: the server without a client, whose cost is that of playing.
 
 Bytes are counted on the wire. A CPU draws fewer than 30 pictures per second, so the result of MJPEG is also scaled to
-30. The training run is Ant; its frames/s are measured alone, beside a server without a client, beside a server with a
-page, and with clips of its own policy every 20 iterations.
+30.
 
     python -m benchmarks.stream --quick
 """
@@ -27,7 +26,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,7 +48,6 @@ from benchmarks.harness import (
     some,
     summary,
 )
-from benchmarks.trainings import OURS, POLL, TOY_POLL, Training
 
 KEPT = ROOT / "docs" / "policies" / "BlindGrasping.pth"
 PLAYED = {
@@ -65,15 +63,11 @@ METRICS = {"cpu": "cores in use", "kB_s": "kB/s", "updates_s": "updates/s", "rea
 class Plan:
     """The size of a measurement."""
 
-    seconds: float  # of serving; a training run is measured for three times as long
+    seconds: float  # of serving
     settle: float = 3.0  # s until a client has received the initial messages
-    poll: float = POLL  # s between two polls of a training curve
-    clips_every: int = 20  # iterations
-    training: tuple[str, ...] = ()  # further settings of the training run
 
 
-TOY_TRAINING = ("numEnvs=32", "train.horizon_length=16", "train.num_minibatches=1")
-PLANS = {"full": Plan(30.0), "quick": Plan(8.0), "toy": Plan(1.0, 0.5, TOY_POLL, 2, TOY_TRAINING)}
+PLANS = {"full": Plan(30.0), "quick": Plan(8.0), "toy": Plan(1.0, 0.5)}
 MJPEG_FPS = 30.0
 CAMERA = {
     "type": "ViewerCameraMessage", "wxyz": (1.0, 0.0, 0.0, 0.0), "position": (3.0, 3.0, 3.0), "fov": 0.8,
@@ -203,39 +197,6 @@ def serve(client: str, task: str, plan: Plan) -> dict[str, float]:
         return {"cpu": share, "updates_s": stats["fps"], "real_time": stats["real_time"], **found}
 
 
-def train(beside: str, plan: Plan) -> dict[str, float]:
-    """Frames/s of an Ant training run, alone or beside a server."""
-    with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name, _beside(beside, Path(name)):
-        folder = Path(name) / "runs"
-        folder.mkdir(exist_ok=True)
-        arguments = [*OURS, "task=Ant", "maxIterations=100000", *plan.training]
-        arguments += [f"trainVideoEvery={plan.clips_every}"] if beside == "clips" else []
-        training = Training(arguments, folder, "rewards/step", 1, plan.poll)
-        seconds = 3 * plan.seconds
-        curve = training.run(enough=lambda c: len(c) > 4 and c.wall[-1] - c.wall[2] > seconds, limit=60 + 20 * seconds)
-        return {"frames_s": curve.rate(skip=2)}
-
-
-@contextlib.contextmanager
-def _beside(what: str, folder: Path) -> Iterator[None]:
-    if what in ("alone", "clips"):
-        yield
-        return
-    with Server(PLAYED["Ant"], folder) as server:
-        if what == "unwatched":
-            yield
-            return
-        command = [sys.executable, "-m", "benchmarks.stream", "--side", f"reader:{server.port}"]
-        reader = subprocess.Popen(command, cwd=ROOT)
-        try:
-            yield
-            if reader.poll() is not None or server.stats()["scene_clients"] != 1:
-                raise RuntimeError("the server closed the connection of the page beside the training run")
-        finally:
-            reader.terminate()
-            reader.wait()
-
-
 def main() -> None:
     """Prints the table; with --side, measures one side and prints its JSON."""
     parser = arguments(__doc__ or "")
@@ -249,16 +210,11 @@ def main() -> None:
     figures: dict[str, float] = {}
     for task in some(options, list(PLAYED)):
         _served(options, task, table, figures)
-    _trained(options, table, figures)
     report(options, table, figures)
 
 
 def _side(side: str, task: str, plan: Plan) -> dict[str, float]:
-    if side.startswith("reader:"):
-        return asyncio.run(read_page(int(side.partition(":")[2]), 1e6, plan.settle, lambda: None))
-    if side in CLIENTS:
-        return serve(side, task, plan)
-    return train(side.removeprefix("train_"), plan)
+    return serve(side, task, plan)
 
 
 def _sides(options: argparse.Namespace, names: Sequence[str], extra: Sequence[str] = ()) -> list[dict]:
@@ -277,16 +233,6 @@ def _served(options: argparse.Namespace, task: str, table: list[list[str]], figu
     ratio = at_30 / figures[f"{task}_kB_s_page"]
     table.append([f"{task}: MJPEG at 30/s, kB/s; the page needs 1/x of it", "", f"1/{ratio:.0f}", f"{at_30:,.0f}"])
     figures[f"{task}_mjpeg_over_page"] = ratio
-
-
-def _trained(options: argparse.Namespace, table: list[list[str]], figures: dict[str, float]) -> None:
-    sides = ("train_alone", "train_unwatched", "train_page", "train_clips")
-    rounds = _sides(options, sides)
-    found = summary(rounds, "frames_s")
-    alone, *beside = (str(found[name]) for name in sides)
-    table.append(["Ant training run alone, frames/s", alone, "", ""])
-    table.append(["Ant training run, frames/s: beside a server, beside one with a page, with clips", *beside])
-    figures |= {name: found[name].median for name in sides}
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ class Audience:
     def __init__(
         self, viewers: Sequence[Viewer] = (), controls: Controls | None = None, board: Board | None = None
     ) -> None:
-        """`controls`, `board`: those that the viewers were created with. `controls` None: nothing paces the test."""
+        """`controls`, `board`: those of the viewers. `controls` is None if nothing paces the test."""
         self.viewers = list(viewers)
         self.controls = controls
         self.board = Board() if board is None else board

@@ -1,4 +1,4 @@
-"""A test that nobody watches takes no processor time from the training run that it follows.
+"""A test without window and page takes no processor time from the training run that it follows.
 
     yielding = IdleBesideTraining(lambda: source.run)
     player.attach(yielding)
