@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,13 +16,15 @@ from livegym.play.results import VersionTrace
 from livegym.rl.distribution import Distribution
 from livegym.rl.policy import Policy
 from livegym.rl.spec import spec_of
-from livegym.schema import PhysicsConfig, SimConfig
+from livegym.rundir.checkpoint import read_checkpoint
+from livegym.schema import PhysicsConfig
 from livegym.tasks.base import Discrete, MultiDiscrete
 from livegym.tasks.build import make_env
 from livegym.utils.errors import UserError
 from tests.dummy import counting_env
 from tests.test_live import OBS, RECURRENT, candidate, live_of, policy_of, recorded, spec_with
 
+KEPT = Path(__file__).parent.parent / "docs" / "policies" / "BlindGrasping.pth"
 BOTH = torch.tensor([0, 1])
 
 
@@ -440,22 +443,37 @@ def test_somebody_has_to_play_the_newest_one():
 # -- nothing else changes
 
 
-@pytest.mark.parametrize("task", ["Cartpole", "Ant"])
+HAND = ("task=BlindGrasping", "task.curriculum.level=1", "task.randomization.late.range=[1,2]")
+
+
+@pytest.mark.parametrize(
+    ("typed", "swap_at", "kept"),
+    [(("task=Cartpole",), 12, False), (("task=Ant",), 12, False), (HAND, 60, True), (("task=Territory",), 9, False)],
+    ids=["Cartpole", "Ant", "BlindGrasping", "Territory"],
+)
 @pytest.mark.parametrize("how", ["now", "blend", "reset"])
-def test_state_generators_and_counters_are_those_of_a_run_without_the_swap(config, task, how):
-    """Bit for bit, up to the first action that another version chose; with equal weights, to the end."""
-    given = config("config=test", f"task={task}")
+def test_state_generators_and_counters_are_those_of_a_run_without_the_swap(config, typed, swap_at, kept, how):
+    """Bit for bit, up to the first action that another version chose; with equal weights, to the end.
+
+    `kept`: the documents' policy plays, because only a trained one goes through the stages.
+    """
+    given = config("config=test", *typed)
+    length = swap_at + 18
 
     def play(swap_to: float | None):
-        env = make_env(given.task, SimConfig("mujoco", 2), PhysicsConfig(), 4, seed=3)
+        env = make_env(given.task, given.sim, PhysicsConfig(), 4, seed=3)
         spec = spec_of(env)
         first = candidate(1, spec, given.train)
+        if kept:
+            first = dataclasses.replace(first, model=read_checkpoint(KEPT)["model"])
         live = LivePolicy(lambda: Policy(spec, given.train, 4, "cpu"), first, True, 0, SwapRule(how, blend_steps=5))
         obs, states, acted = env.reset()["policy"], [], []
-        for k in range(30):
-            if swap_to is not None and k == 12:
+        for k in range(length):
+            if swap_to is not None and k == swap_at:
                 model = {name: value.clone() for name, value in first.model.items()}
-                model["a2c_network.mu.bias"] += swap_to
+                for name, bias in model.items():
+                    if name.endswith(".bias") and (".mu." in name or ".logits." in name):
+                        bias += swap_to * (1 + torch.arange(len(bias)))
                 live.prepare(dataclasses.replace(first, model=model, version=2))
             live.adopt()
             states.append(env.state_dict())
@@ -467,14 +485,27 @@ def test_state_generators_and_counters_are_those_of_a_run_without_the_swap(confi
         return states, acted
 
     plain, swapped = play(None), play(0.5)
-    changed = next(k for k in range(30) if not torch.equal(plain[1][k], swapped[1][k]))
-    assert changed >= 12
+    changed = next(k for k in range(length) if not torch.equal(plain[1][k], swapped[1][k]))
+    assert changed >= swap_at
     for k in range(changed + 1):
         assert _equal(plain[0][k], swapped[0][k]), k
     assert not _equal(plain[0][changed + 1], swapped[0][changed + 1])  # so the comparison sees a difference
+    _check_buffers_in_use(given.task.name, plain[0][swap_at])
     if how == "now":
-        assert changed == 12
+        assert changed == swap_at
         assert all(_equal(a, b) for a, b in zip(plain[0], play(0.0)[0], strict=True))
+
+
+def _check_buffers_in_use(task: str, state) -> None:
+    """The buffers that a swap must leave alone hold something when it comes."""
+    if task == "BlindGrasping":
+        assert len(state["task"]["stage"].unique()) > 1
+        assert (state["task"]["time_in_stage"] > 0).any()
+        assert state["env"]["task.randomization.late/values"].flatten().unique().tolist() == [1.0, 2.0]  # steps
+        assert state["env"]["last_actions"].abs().sum(dim=(1, 2)).min() > 0
+    if task == "Territory":
+        assert state["task"]["tick"].min() > 0
+        assert (state["task"]["errand"][..., 2] > 0).any()  # steps for which a worker stays stunned
 
 
 def _equal(a, b) -> bool:
