@@ -3,7 +3,7 @@
 #   make train    train Cartpole (about 10 s)       make test       the quick tests (2 to 3 min)
 #   make watch    watch it at localhost:58080       make test-slow  whole processes, kills, copies (minutes)
 #   make bench    speed beside the bare physics     make check      lint, types, structure
-#   make docs     the documentation as a site, in site/
+#   make docs     the documentation as a site       make test-full  all tests, those of many minutes too
 #
 # PYTHON chooses the interpreter (3.11 or newer):  make train PYTHON=python3.12
 
@@ -17,7 +17,7 @@ PIP := PYTHONWARNINGS=ignore $(RUN) -m pip --quiet --disable-pip-version-check
 PACKAGES := $(patsubst %/__init__.py,%,$(filter-out livegym/% tests/% benchmarks/% tools/%,$(wildcard */__init__.py)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train watch test test-slow test-slow-shared test-slow-alone check types farm format bench docs clean
+.PHONY: help setup train watch test test-slow test-slow-shared test-slow-alone test-full check types farm format bench docs clean
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -35,10 +35,13 @@ test: $(READY) programs
 test-slow: test-slow-shared test-slow-alone
 
 test-slow-shared: $(READY) programs
-	$(RUN) -m pytest -m "slow and not alone" -n 2 --dist loadfile
+	$(RUN) -m pytest -m "slow and not alone and not full" -n 2 --dist loadfile --durations=25
 
 test-slow-alone: $(READY) programs
-	$(RUN) -m pytest -m "slow and alone"
+	$(RUN) -m pytest -m "slow and alone and not full" --durations=25
+
+test-full: test test-slow
+	$(RUN) -m pytest -m full
 
 check: $(READY)
 	$(VENV)/bin/ruff check .

@@ -73,8 +73,8 @@ def test_two_trainings_two_tests_and_a_resume_share_a_runs_directory(tmp_path):
         assert len(set(saved)) == len(saved)
 
 
-def test_two_hundred_launches_with_retention_while_a_test_follows(tmp_path):
-    count = 200
+@pytest.mark.parametrize("count", [30, pytest.param(200, marks=pytest.mark.full)])
+def test_launches_with_retention_while_a_test_follows(tmp_path, count):
     arguments = (*SMALL, "maxIterations=3", "saveFrequency=1", "keepLast=1", "config=train_headless")
     first = run(tmp_path, *arguments)
     assert first.returncode == 0, first.stdout
@@ -87,7 +87,7 @@ def test_two_hundred_launches_with_retention_while_a_test_follows(tmp_path):
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=10 * PATIENCE_S,  # two hundred starts, not one
+            timeout=10 * PATIENCE_S,  # for all of them
         )
         assert done.returncode == 0, done.stdout[-3000:]
         last = runs(tmp_path)[-1]
@@ -98,7 +98,7 @@ def test_two_hundred_launches_with_retention_while_a_test_follows(tmp_path):
     assert (tmp_path / "runs" / "latest_train").resolve().parent == tmp_path / "runs"
     assert all(0 < len(list((path / "nn").glob("*_v*.pth"))) <= 2 for path in runs(tmp_path))  # the best and the last
     seen = results(tmp_path)
-    assert sum(swap["accepted"] for swap in seen["swaps"]) > 10
+    assert sum(swap["accepted"] for swap in seen["swaps"]) > count // 20
     assert not [swap for swap in seen["swaps"] if not swap["accepted"]]
 
 

@@ -173,6 +173,7 @@ def test_make_has_the_verb_and_it_runs_what_the_readme_promises(command):
         "make bench": "-m benchmarks.env_throughput --quick",
         "make setup": "install --constraint constraints.txt torch",
         "make format": "ruff format",
+        "make test-full": "pytest -m full",
     }
     assert promised[command] in shown
 
