@@ -7,7 +7,7 @@
 
 A test has one board, and one writer for each world in which it plays. The control loop makes a new snapshot a few times
 a second and exchanges one reference, so neither readers nor the loop ever wait. Lists are bounded: a page that is
-opened after a week gets the most recent part.
+opened after a week gets all of the recent points, and some of the older ones.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from livegym.play.results import Results
 from livegym.play.world import World
 from livegym.tasks.env import Step
 from livegym.tasks.stats import FinishedEpisodes
+from livegym.utils.thinning import least_missed
 from livegym.weights.candidate import Label, SwapEvent
 
 SNAPSHOT_INTERVAL = 0.25  # s
 TERMS_INTERVAL = 1.0  # s between points of the reward terms
-EPISODES = 600
-SWAPS = 200
-TERMS = 600
+POINTS = 1000  # of each kind; page/state.js keeps as many
 VERSIONS_SHOWN = 50
 
 Point = tuple[int, str, dict[str, Any]]
@@ -42,8 +41,7 @@ class Board:
 
     def __init__(self) -> None:
         self.state: dict[str, Any] = {"phase": "waiting", "text": "starting"}
-        self._points = {"episode": deque[Point](maxlen=EPISODES), "swap": deque[Point](maxlen=SWAPS)}
-        self._points["terms"] = deque[Point](maxlen=TERMS)
+        self._points: dict[str, list[Point]] = {"episode": [], "swap": [], "terms": []}
         self._seq = 0
         self._refused = 0  # number of the last refusal that has a point
 
@@ -77,8 +75,11 @@ class Board:
         self.state = state
 
     def add(self, kind: str, values: dict[str, Any]) -> None:
-        """Add a point to the plots."""
-        self._points[kind].append((self._seq + 1, kind, values))
+        """Add a point to the plots. `values["t"]`: s since 1970; older points are thinned out with age."""
+        points = self._points[kind]
+        points.append((self._seq + 1, kind, values))
+        if len(points) > POINTS:
+            del points[least_missed([values["t"] for _, _, values in points])]
         self._seq += 1
 
     def add_refusals(self, refusals: Iterable[tuple[int, SwapEvent]]) -> None:

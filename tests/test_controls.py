@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ import torch
 
 from livegym.cfg.compose import compose
 from livegym.cfg.typed import to_typed
-from livegym.play.board import EPISODES, Board, BoardWriter
+from livegym.play.board import POINTS, Board, BoardWriter
 from livegym.play.control_requests import (
     Compare,
     EndCompare,
@@ -368,6 +369,20 @@ def test_the_board_tells_of_a_refused_version_once():
     assert refusals == [(7, None, "of another shape"), (8, None, "not finite")]
 
 
+def test_the_plots_span_the_whole_test_and_are_dense_where_it_is_recent():
+    board, seconds = Board(), 3 * 3600
+    for second in range(seconds):
+        board.add("swap", {"t": 1e9 + second})
+    points = board.since(0)
+    times = [values["t"] - 1e9 for _, _, values in points]
+    assert len(points) == POINTS
+    assert [seq - 1 for seq, _, _ in points] == times  # in order, each with its own number
+    assert times[0] == 0
+    assert times[-60:] == list(range(seconds - 60, seconds))
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert max(gaps) < 0.05 * seconds
+
+
 def test_the_board_of_a_scripted_agent_has_no_policy():
     board = board_of(counting_env(num_envs=2, length=3), None, {})
     assert (board.state["policy"], board.state["agent"]) == (None, "zero")
@@ -376,10 +391,10 @@ def test_the_board_of_a_scripted_agent_has_no_policy():
 
 def test_the_board_keeps_only_the_last_points():
     env = counting_env(num_envs=2, length=1, params=CountingParams())
-    board = board_of(env, None, {}, steps=EPISODES)
+    board = board_of(env, None, {}, steps=POINTS)
     episodes = [p for p in board.since(0) if p[1] == "episode"]
-    assert len(episodes) == EPISODES
-    assert episodes[-1][0] == 2 * EPISODES + sum(p[1] == "terms" for p in board.since(0))
+    assert len(episodes) == POINTS
+    assert episodes[-1][0] == 2 * POINTS + sum(p[1] == "terms" for p in board.since(0))
 
 
 def test_a_test_that_nobody_can_meddle_with_never_rests():

@@ -179,6 +179,9 @@ def test_episodes_are_plotted_and_one_with_a_push_does_not_count(fresh):
     wait(page, lambda: page.locator("#plot-return circle[opacity='0.75']").count() >= 4)
     assert page.locator("#plot-return circle[opacity='0.25']").count() == 1
     wait(page, lambda: page.locator("#plot-terms path").count() >= 1)
+    page.select_option("#span", label="the whole test")
+    assert page.locator("#plot-return circle").count() >= 5
+    page.evaluate("document.activeElement.blur()")
     assert page.locator("#reasons .bar").count() == len(line.state["reasons"])
     assert "no swap yet" in text(page, "#plot-swaps")
 

@@ -4,7 +4,6 @@ import { known, short } from "./format.js";
 import { element, empty, frame, lines, spread } from "./plots.js";
 import { colourOfVersion, now, points, state } from "./state.js";
 
-const SPAN_S = 900; // shown in a chart, at most
 const HEIGHT = 150; // of a chart
 const STRIP = 44; // height of the strip of swaps
 let drawnAt = 0; // s
@@ -12,6 +11,7 @@ let drawnAt = 0; // s
 /** Draws empty charts, before there is any data. */
 export function startCharts() {
   for (const id of ["plot-return", "plot-terms"]) empty(byId(id), HEIGHT, "nothing yet");
+  byId("span").addEventListener("change", () => renderCharts(true));
 }
 
 /**
@@ -23,7 +23,8 @@ export function renderCharts(fresh) {
   if (!fresh && now() - drawnAt <= 5) return;
   drawnAt = now();
   const oldest = Math.min(...Object.values(points).map((list) => list[0]?.t ?? Infinity), now() - 10);
-  const span = [Math.max(oldest, now() - SPAN_S), now()];
+  const shown = Number(byId("span").value) || Infinity; // s
+  const span = [Math.max(oldest, now() - shown), now()];
   const recent = (list) => list.filter((point) => point.t >= span[0]);
   drawReturns(byId("plot-return"), recent(points.episode), span);
   drawSwaps(byId("plot-swaps"), recent(points.swap), span);

@@ -1,7 +1,7 @@
 // The state of the test as the server reports it, and the server's clock. Nothing here is assumed by the page.
 import { colourOf } from "./plots.js";
 
-const KEPT = 600; // points of each chart
+const KEPT = 1000; // points of each kind; play/board.py keeps as many
 
 /** The newest value of each part of the server's state. */
 export const state = {};
@@ -39,8 +39,19 @@ export function remember(changed, newPoints) {
   if (changed.now) skew = changed.now - Date.now() / 1000;
   for (const [, kind, values] of newPoints) {
     points[kind].push(values);
-    if (points[kind].length > KEPT) points[kind].shift();
+    if (points[kind].length > KEPT) points[kind].splice(leastMissed(points[kind]), 1);
   }
+}
+
+// The index of the point whose removal leaves the smallest gap relative to its age, as utils/thinning.py does.
+function leastMissed(list) {
+  const last = list.at(-1).t;
+  let [best, least] = [1, Infinity];
+  for (let index = 1; index < list.length - 1; index += 1) {
+    const gap = (list[index + 1].t - list[index - 1].t) / Math.max(last - list[index].t, 1e-9);
+    if (gap < least) [best, least] = [index, gap];
+  }
+  return best;
 }
 
 /**
