@@ -1,4 +1,4 @@
-"""What a training run loses to those who watch it on the same machine.
+"""The share of its speed that a training run loses to those who watch it on the same machine.
 
 BlindGrasping is trained alone, and beside the programs that follow it over the weight bus, each as a user starts it:
 
