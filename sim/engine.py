@@ -45,6 +45,7 @@ class Engine(Named):
         self.control_dt = self.world.control_dt
         self.needs = Needs()
         self.fields: dict[str, Tensor] = {}  # name, or "sensor:<name>" -> (N, ...); empty until start()
+        self._contact_columns: dict[tuple[tuple[str, ...], str | None], slice | list[int]] = {}  # of what was asked for
         self.model_fields: dict[str, Tensor] = {}  # randomised, with their companions: name -> (N, ...)
         self.asked: set[str] = set()  # those of them that the caller writes
 
@@ -200,11 +201,16 @@ class Engine(Named):
         return self.fields[f"sensor:{name}"]
 
     def contact_force_w(self, bodies: Sequence[str], against: str | None = None) -> Tensor:
+        asked = (tuple(bodies), against)
+        if asked not in self._contact_columns:
+            self._contact_columns[asked] = self._columns_of(*asked)
+        return self.fields["contact_force_w"][:, self._contact_columns[asked]]
+
+    def _columns_of(self, bodies: tuple[str, ...], against: str | None) -> slice | list[int]:
         columns = [self._contact_column(name, against) for name in bodies]
         first = columns[0] if columns else 0
-        if columns == list(range(first, first + len(columns))):
-            return self.fields["contact_force_w"][:, first : first + len(columns)]  # a view
-        return self.fields["contact_force_w"][:, columns]
+        consecutive = columns == list(range(first, first + len(columns)))
+        return slice(first, first + len(columns)) if consecutive else columns  # a slice gives a view
 
     def _contact_column(self, body: str, against: str | None) -> int:
         if (body, against) not in self.needs.contacts or not self.fields:

@@ -34,6 +34,7 @@ from livegym.tasks.hand.names import BASE_JOINTS, CONTROLS, GRASP_SITE
 from livegym.tasks.hand.poses import open_hand, ready_pose
 from livegym.tasks.hand.stages import Stages, lasted
 from livegym.tasks.hand.task import HandTask
+from livegym.utils.spatial import length
 
 STAGES = ("pre_grasp", "grasp", "lift")
 EASY_SPREAD = 0.05  # spread of easy starts about the ready pose, as a fraction of the start range
@@ -193,8 +194,8 @@ class BlindGrasping(HandTask):
             "success": success,
             "failure": failure,
             "effort": action.square().mean(1),
-            "push": below * self.box.vel_w[:, :2].norm(dim=1),
-            "penetration": (self.hand.senses.forces_w.norm(dim=2) - p.firm_force).clamp(min=0).sum(1) / p.firm_force,
+            "push": below * length(self.box.vel_w[:, :2]),
+            "penetration": (length(self.hand.senses.forces_w) - p.firm_force).clamp(min=0).sum(1) / p.firm_force,
             "ground": self.box.ground_forces().sum(1) / p.hard_contact,
         }
 
@@ -223,7 +224,7 @@ class BlindGrasping(HandTask):
         return {
             "success": lasted(self.held, p.hold_s, dt),
             "hit_ground": (self.box.ground_forces() > p.hard_contact).any(1),
-            "box_too_far": self.box.pos_w[:, :2].norm(dim=1) > p.far,
+            "box_too_far": length(self.box.pos_w[:, :2]) > p.far,
             "pre_grasp_failed": self.stages.at("pre_grasp") & lasted(self.stages.time, p.pre_grasp_s, dt),
             "contact_failed": self.stages.at("grasp") & lasted(self.stages.time, p.grasp_s, dt),
             "grasp_lost": lasted(self.lost, p.lost_s, dt),
@@ -233,7 +234,7 @@ class BlindGrasping(HandTask):
 
     def distance(self) -> Tensor:
         """(N,) m, from the grasp point to the box's nominal place."""
-        return (self.sim.site_pos_w[:, self.grasp_point] - self.box.nominal).norm(dim=1)
+        return length(self.sim.site_pos_w[:, self.grasp_point] - self.box.nominal)
 
     def turn(self) -> Tensor:
         """(N,) rad, the largest of the hand's three rotations."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from livegym.sim.base import Simulator
 from livegym.tasks.hand.names import DISTAL_BODIES, PALM
 from livegym.tasks.hand.senses import HandSenses
-from livegym.utils.spatial import into_frame
+from livegym.utils.spatial import into_frame, length
 
 GROUND = "world"
 
@@ -48,11 +48,11 @@ class BesideHand:
 
     def forces(self) -> Tensor:
         """(N, 5) N, contact forces of the box on each fingertip."""
-        return self.sim.contact_force_w(DISTAL_BODIES, against=self.name).norm(dim=2)
+        return length(self.sim.contact_force_w(DISTAL_BODIES, against=self.name))
 
     def ground_forces(self) -> Tensor:
         """(N, 6) N, contact forces of the ground on each fingertip and the palm."""
-        return self.sim.contact_force_w((*DISTAL_BODIES, PALM), against=GROUND).norm(dim=2)
+        return length(self.sim.contact_force_w((*DISTAL_BODIES, PALM), against=GROUND))
 
     def touched(self) -> Tensor:
         """(N, 5) bool: each finger touches the box."""
@@ -64,7 +64,7 @@ class BesideHand:
 
     def pad_gaps(self) -> Tensor:
         """(N, 5) m, from each fingerpad to the box, taken as a sphere with its nominal half height as radius."""
-        return ((self.senses.pads_w - self.pos_w[:, None]).norm(dim=2) - self.nominal[2]).clamp(min=0.0)
+        return (length(self.senses.pads_w - self.pos_w[:, None]) - self.nominal[2]).clamp(min=0.0)
 
     def height(self, up: float) -> Tensor:
         """(N,) height of its centre: 0 on the ground, 1 at `up` m."""

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from itertools import combinations
 
-import torch
 from torch import Tensor
 
 from livegym.sim.base import Simulator
 from livegym.tasks.hand.names import BASE_JOINTS, DISTAL_BODIES, FINGER_JOINTS, FINGERS, PAD_SITES, PALM, TIP_SITES
-from livegym.utils.spatial import conjugate, into_frame, multiply
+from livegym.utils.spatial import conjugate, into_frame, length, multiply
 
-PAIRS = tuple(combinations(range(len(FINGERS)), 2))
+FIRST, SECOND = zip(*combinations(range(len(FINGERS)), 2), strict=True)  # fingers of each pair
 """Pairs of fingers, 10: (thumb, index), (thumb, middle), ..."""
 
 
@@ -58,7 +57,7 @@ class HandSenses:
     @property
     def touching(self) -> Tensor:
         """(N, 5) bool: the contact force on the distal link is above the threshold."""
-        return self.forces_w.norm(dim=2) > self.threshold
+        return length(self.forces_w) > self.threshold
 
     def in_hand(self, points_w: Tensor) -> Tensor:
         """(N, k, 3) points in the world -> the same points in the palm's frame."""
@@ -85,7 +84,6 @@ class HandSenses:
         """
         sim, pads = self.sim, self.pads_w
         tips, rotations = sim.site_pos_w[:, self.tips], sim.body_quat_w[:, self.distal]
-        distances = [(pads[:, a] - pads[:, b]).norm(dim=1) for a, b in PAIRS]
         return {
             "base_position": sim.qpos[:, self.base_q],
             "base_velocity": sim.qvel[:, self.base_v],
@@ -101,5 +99,5 @@ class HandSenses:
             "finger_rotations_h": multiply(conjugate(self.palm_quat_w)[:, None], rotations).flatten(1),
             "contact_forces_w": self.forces_w.flatten(1),
             "contacts": self.touching.float(),
-            "pad_distances": torch.stack(distances, 1),
+            "pad_distances": length(pads[:, FIRST] - pads[:, SECOND]),
         }
