@@ -199,6 +199,7 @@ def warnings_told_once() -> Iterator[None]:
 
     The warning that names may clash is left out: parts are attached under their own names on purpose.
     """
+    silence_mujoco()  # it would write the same warnings into a file
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
