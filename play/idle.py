@@ -1,11 +1,11 @@
-"""A test without window and page takes no processor time from the training run that it follows.
+"""A test takes little processor time from the training run that it follows on the same machine.
 
-    yielding = IdleBesideTraining(lambda: source.run)
-    player.attach(yielding)
+    player.attach(YieldsToTraining(lambda: source.run, watched=False))
 
-Such a test, which is endless and has no window and no page, would otherwise play as fast as it can, and take as much of
-the processor as the training run. It gets the lowest priority that the system offers as soon as the run that it follows
-is being trained on this machine. It keeps that priority, because only a privileged process could raise it again.
+An endless test without window and page would otherwise play as fast as it can, and take as much of the processor as the
+training run: it becomes idle. One that is watched has to keep real time: it gets a lower priority. Both happen as soon
+as the run that is followed is being trained on this machine, and last, because only a privileged process could raise
+the priority again.
 """
 
 from __future__ import annotations
@@ -16,19 +16,23 @@ from collections.abc import Callable
 from livegym.play.play import Listener, Player
 from livegym.rundir.lock import lock_holder
 from livegym.rundir.run import Run
-from livegym.utils.priority import make_idle
+from livegym.utils.priority import make_idle, make_lower
 from livegym.weights.candidate import SwapEvent
 
 log = logging.getLogger(__name__)
 
 
-class IdleBesideTraining(Listener):
+class YieldsToTraining(Listener):
     """Lowers the priority of this process once, at the first swap from a run that is live on this machine."""
 
-    def __init__(self, run: Callable[[], Run]) -> None:
-        """`run` returns the run that is followed now. The check is made at once, and after each swap."""
+    def __init__(self, run: Callable[[], Run], watched: bool) -> None:
+        """`run` returns the run that is followed now. The check is made at once, and after each swap.
+
+        `watched`: the test has a window or a page.
+        """
         self._run = run
-        self._idle = False
+        self._watched = watched
+        self._done = False
         self._check()
 
     def on_swap(self, event: SwapEvent, player: Player) -> None:
@@ -36,13 +40,16 @@ class IdleBesideTraining(Listener):
         self._check()
 
     def _check(self) -> None:
-        if self._idle:
+        if self._done:
             return
         holder = lock_holder(self._run())
-        if holder is not None and holder.here:
-            self._idle = True
-            if make_idle():
-                log.info(
-                    "the run is being trained on this machine, so this test uses only processor time that is left "
-                    "over (priority=normal: an equal share)."
-                )
+        if holder is None or not holder.here:
+            return
+        self._done = True
+        if self._watched:
+            make_lower()
+        elif make_idle():
+            log.info(
+                "the run is being trained on this machine, so this test uses only processor time that is left over "
+                "(priority=normal: an equal share)."
+            )

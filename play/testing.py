@@ -22,7 +22,7 @@ from livegym.cfg.older_run import explained_for_run
 from livegym.cfg.session import Session
 from livegym.cfg.typed import as_dict, to_yaml
 from livegym.play.audience import Audience
-from livegym.play.idle import IdleBesideTraining
+from livegym.play.idle import YieldsToTraining
 from livegym.play.play import Listener, Player, quotas
 from livegym.play.report import Reporter
 from livegym.play.results import Results
@@ -102,13 +102,9 @@ def _test(session: Session, stop: StopFlag, audience: Audience) -> int:
         results = Results(_header(config, found, world.env.curriculum.level))
         if config.priority == "idle":
             make_idle()
-        plan = Plan(config.testGamesNum, config.episodesPerVersion, yields=_yields(config))
+        yields = config.priority == "auto" and config.testGamesNum == 0
+        plan = Plan(config.testGamesNum, config.episodesPerVersion, yields, watched=config.watch or config.viewer)
         return _play(world, follow, results, plan, TestContext(run, stop, audience))
-
-
-def _yields(config: SettledConfig) -> bool:
-    """Whether this test leaves the processor to the training run that it follows."""
-    return config.priority == "auto" and config.testGamesNum == 0 and not (config.watch or config.viewer)
 
 
 def _find(session: Session, stop: StopFlag, audience: Audience) -> StartingPolicy | None:
@@ -239,7 +235,8 @@ class Plan:
 
     episodes: int  # 0: until a stop
     per_version: int  # episodes; 0: versions take over as they come
-    yields: bool  # to the training run that is followed
+    yields: bool  # the processor to the training run that is followed
+    watched: bool  # in a window or on a page
 
 
 @dataclass(frozen=True)
@@ -287,7 +284,7 @@ def _play_all(world: World, follow: Following, reporter: Reporter, plan: Plan, s
         if follow.source is not None:
             player.attach(_NewerRunNote(follow.source, reporter.results))
             if plan.yields:
-                player.attach(IdleBesideTraining(functools.partial(_run_of, follow.source)))
+                player.attach(YieldsToTraining(functools.partial(_run_of, follow.source), plan.watched))
         with contextlib.closing(world):
             audience.begin(world, player, reporter.results, run)
             successor = _play_in(world, follow, player, reporter, stage.ended)

@@ -112,8 +112,8 @@ class MainKeys:
     )
     priority: str = key(
         "auto",
-        "processor priority of a test: normal; idle: only time that no other process wants; auto: idle if the test is "
-        "endless, has no window and no page, and follows a run that is being trained on this machine",
+        "processor priority of a test: normal; idle: only time that no other process wants; auto: if the test is "
+        "endless and its run is being trained on this machine, idle, or with a window or a page somewhat lower",
         choices=("auto", "normal", "idle"),
         mode="test",
     )

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 LEAST = 19  # the highest niceness
+LOWER = 5  # niceness: on a busy core a third of the processor time of a process with normal priority
 
 
 def make_idle(pid: int | None = None) -> bool:
@@ -23,6 +24,19 @@ def make_idle(pid: int | None = None) -> bool:
             done = True
             if hasattr(os, "SCHED_IDLE"):
                 os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
+    return done
+
+
+def make_lower(pid: int | None = None) -> bool:
+    """Give a process less processor time than others while they are busy; `pid` None: this one.
+
+    Returns whether it worked. It cannot be undone without privileges.
+    """
+    done = False
+    for thread in _threads(os.getpid() if pid is None else pid):
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, thread, max(LOWER, os.getpriority(os.PRIO_PROCESS, thread)))
+            done = True
     return done
 
 

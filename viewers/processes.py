@@ -30,7 +30,7 @@ from livegym.schema import RootConfig
 from livegym.utils.child import start_child
 from livegym.utils.errors import UserError
 from livegym.utils.log import console
-from livegym.utils.priority import make_idle
+from livegym.utils.priority import make_idle, make_lower
 from livegym.utils.seeding import draw_seed
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class ViewerProcesses:
             console.print(text, style="bold", soft_wrap=True, highlight=False, markup=False)
         for name, config_of_it in configs_of(self._config, run).items():
             try:
-                self._running.append(ViewerProcess(name, config_of_it, background=name == "video"))
+                self._running.append(ViewerProcess(name, config_of_it, watched=name != "video"))
             except OSError as error:
                 log.warning("%s cannot be started (%s); training continues.", name, error)
 
@@ -130,13 +130,12 @@ def configs_of(config: RootConfig, run: Run) -> dict[str, RootConfig]:
 class ViewerProcess:
     """A viewer process, whose output is passed on to the console."""
 
-    def __init__(self, name: str, config: RootConfig, background: bool = False) -> None:
-        """`background`: the process gets only processor time that no other process wants."""
+    def __init__(self, name: str, config: RootConfig, watched: bool) -> None:
+        """`watched`: it has to keep real time. Otherwise it gets only processor time that no other process wants."""
         self._name = name
         request = {"job": "test", "config": plain_dict(config)}
         self._process, output = start_child(request, {PROGRAM: program()})
-        if background:
-            make_idle(self._process.pid)
+        (make_lower if watched else make_idle)(self._process.pid)
         self._ending = False
         self._reader = threading.Thread(target=self._pass_on, args=(output,), name=name, daemon=True)
         self._reader.start()
