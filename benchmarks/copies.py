@@ -3,8 +3,8 @@
 It trains BlindGrasping with a checkpoint every 20 s, and copies its runs to two other directories, as the documents
 show: one loop leaves out what only a resume reads (`rsync -aF --inplace`), the other copies everything (`rsync -av`). A
 test follows the first copy. rsync runs on both sides of a pipe, as over ssh, and its own `--stats` are summed. The
-first pass, which copies what is there already, is not counted. What is measured does not depend on the machine's load,
-except that a slower training writes a shorter log.
+first pass, which copies what is there already, is not counted. The machine may be busy: then there are fewer iterations
+and checkpoints in an hour, and the table says how many.
 
     python -m benchmarks.copies --minutes 60
 """
@@ -61,8 +61,8 @@ class Copy:
 
     @property
     def growth_per_hour(self) -> float:
-        """Growth of the copied run in MB per hour, over the last two thirds of the passes."""
-        first = len(self.sizes) // 3
+        """Growth of the copied run in MB per hour, over the second half of the passes, when the test's history is full."""
+        first = len(self.sizes) // 2
         return 3600 * statistics.linear_regression(self.seconds[first:], self.sizes[first:]).slope / 1e6
 
 

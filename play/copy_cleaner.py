@@ -3,8 +3,8 @@
     cleaner = CopyCleaner(live, lambda: source.run, test)
     cleaner.clean()             # watching thread, as often as it likes
 
-`rundir/copies.py` says what may be deleted at all. This adds the versions that somebody here may still want: those that
-act or wait, those in the history, and the one that `checkpoint=latest_test` means. If no test runs, nothing is deleted.
+`rundir/copies.py` decides what may be deleted at all. This adds the versions that are still needed here: those that act
+or wait, those in the history, and the one that `checkpoint=latest_test` means. If no test runs, nothing is deleted.
 """
 
 from __future__ import annotations
