@@ -61,7 +61,7 @@ class Copy:
 
     @property
     def growth_per_hour(self) -> float:
-        """Growth of the copied run in MB per hour, over the second half of the passes, when the test's history is full."""
+        """Growth of the copied run in MB per hour, over the second half of the passes, when the history is full."""
         first = len(self.sizes) // 2
         return 3600 * statistics.linear_regression(self.seconds[first:], self.sizes[first:]).slope / 1e6
 
