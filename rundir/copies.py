@@ -6,7 +6,7 @@
 rsync copies what appears, and never deletes what has gone (with `--delete` it would also delete the tests that were
 made in the copy). So a training run lists the checkpoints that it deletes, and a test that follows a copy deletes those
 there, too. It deletes nothing else: only files of that list whose names are those of checkpoints, and never the best
-one, the newest one, a version that a test needs, or anything in a run that is protected or is being written here.
+one, the newest one, a version that a test needs, or anything in a run that is protected or was written here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path, PureWindowsPath
 
 from livegym.rundir.checkpoint_io import NAME, complete_of, files_of
 from livegym.rundir.listing import Entry, best_checkpoint_file, list_playable
-from livegym.rundir.lock import lock_holder
+from livegym.rundir.lock import written_here
 from livegym.rundir.run import Run, nn_of
 from livegym.utils.files import atomic_write_text, remove_file
 
@@ -55,10 +55,10 @@ def delete_pruned(run: Run, keep: Collection[int]) -> list[Path]:
     """Deletes the checkpoints of a copied run that its training run has deleted; returns those that are gone.
 
     It keeps the versions `keep`, the best one and the newest one, and everything in a run that is protected
-    (`runsPin=`) or locked, that is, being written on this machine.
+    (`runsPin=`) or was written on this machine, so that it is no copy.
     """
     found = [entry for entry in pruned_here(run) if entry.version not in keep]
-    if not found or run.pin_file.exists() or lock_holder(run) is not None or nn_of(run).is_symlink():
+    if not found or run.pin_file.exists() or written_here(run) or nn_of(run).is_symlink():
         return []
     best = best_checkpoint_file(run)
     spared = complete_of(Path(os.path.realpath(best))).name if best is not None else None

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
@@ -305,12 +306,15 @@ def test_the_newest_the_best_and_what_is_needed_stay(all_pruned):
     assert versions(all_pruned) == [12, 30]
 
 
-def test_in_a_protected_run_and_in_one_that_is_live_here_nothing_is_deleted(all_pruned):
+def test_in_a_protected_run_and_in_one_that_was_written_here_nothing_is_deleted(all_pruned):
     all_pruned.pin_file.touch()
     assert delete_pruned(all_pruned, keep=set()) == []
     all_pruned.pin_file.unlink()
     with RunLock(all_pruned):
         assert delete_pruned(all_pruned, keep=set()) == []
+    assert delete_pruned(all_pruned, keep=set()) == []  # it was resumed here, so it is no copy any more
+    lock = all_pruned.path / LOCK_NAME
+    lock.write_text(lock.read_text().replace(socket.gethostname(), f"not-{socket.gethostname()}"))  # the server's
     assert delete_pruned(all_pruned, keep=set()) != []
 
 
