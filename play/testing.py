@@ -22,6 +22,7 @@ from livegym.cfg.older_run import explained_for_run
 from livegym.cfg.session import Session
 from livegym.cfg.typed import as_dict, to_yaml
 from livegym.play.audience import Audience
+from livegym.play.copy_cleaner import CopyCleaner
 from livegym.play.idle import YieldsToTraining
 from livegym.play.play import Listener, Player, quotas
 from livegym.play.report import Reporter
@@ -287,7 +288,7 @@ def _play_all(world: World, follow: Following, reporter: Reporter, plan: Plan, s
                 player.attach(YieldsToTraining(functools.partial(_run_of, follow.source), plan.watched))
         with contextlib.closing(world):
             audience.begin(world, player, reporter.results, run)
-            successor = _play_in(world, follow, player, reporter, stage.ended)
+            successor = _play_in(world, follow, player, reporter, stage)
         if successor is None:
             return
         world, left = successor, player.left
@@ -315,10 +316,9 @@ class _NewerRunNote(Listener):
         self._results.newer_run = self._source.newer_run
 
 
-def _play_in(
-    world: World, follow: Following, player: Player, reporter: Reporter, ended: Callable[[], bool]
-) -> World | None:
+def _play_in(world: World, follow: Following, player: Player, reporter: Reporter, stage: TestContext) -> World | None:
     """Play in one world until the test ends. Returns the next world if a new version needs one, otherwise None."""
+    ended = stage.ended
     if follow.source is None or world.live is None:
         player.run(ended)
         return None
@@ -328,8 +328,9 @@ def _play_in(
 
     source = follow.source
     archive = Archive(lambda: source.run, world.live.first_run)
+    clean = CopyCleaner(world.live, lambda: source.run, stage.run).clean
     with Watcher(
-        world.live, follow.source, reporter.refusals, world.guard, follow.build_for, other_world, archive
+        world.live, follow.source, reporter.refusals, world.guard, follow.build_for, other_world, archive, clean
     ) as watcher:
         player.run(lambda: ended() or watcher.successor is not None)
     if watcher.successor is not None and (player.done or ended()):

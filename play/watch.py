@@ -49,13 +49,14 @@ class Watcher:
         build_for: Callable[[Candidate], World] | None = None,
         other_world: Callable[[Candidate], World | None] | None = None,
         archive: Archive | None = None,
+        clean: Callable[[], None] = lambda: None,
     ) -> None:
         """`refusals` receives the versions that could not be used; `guard` tests versions before they are prepared.
 
         `build_for` builds another world for a version that does not fit this one, or raises UserError. That world
         becomes `successor`, and this thread ends. So does that of `other_world`, which returns a world for a version of
         another run that fits but was trained otherwise, or None if this world is right. `archive` has versions that
-        may be asked for although they are not in memory.
+        may be asked for although they are not in memory. `clean` is called again and again; see `CopyCleaner`.
         """
         self._live = live
         self._source = source
@@ -63,6 +64,7 @@ class Watcher:
         self._guard, self._build_for = guard, build_for
         self._other_world = other_world
         self._archive = archive
+        self._clean = clean
         self._preloads = live.rule.pool_envs > 0  # the pool draws from the files that a run has at the start, too
         self._compared = live.newest.run_id  # the run whose environments this world has
         self.successor: World | None = None
@@ -154,6 +156,7 @@ class Watcher:
             try:
                 self.poll()
                 self.recall()
+                self._clean()
                 self._end.wait(REST)
                 self._source.wait(SLICE)
             except Exception:  # if the thread died silently, the test would never follow again

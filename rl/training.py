@@ -43,7 +43,7 @@ from livegym.rundir.checkpoint import (
 from livegym.rundir.lock import RunLock
 from livegym.rundir.provenance import Provenance, redact_arguments
 from livegym.rundir.run import Run, begin_run, open_run
-from livegym.rundir.select import read_selected
+from livegym.rundir.select import read_complete
 from livegym.schema.settled import SettledConfig, settled
 from livegym.schema.train import TrainConfig
 from livegym.sim.recorder import StateRecorder
@@ -119,10 +119,13 @@ class Parent:
 
 
 def load_parent(config: SettledConfig, task: str | None) -> Parent | None:
-    """The checkpoint that `checkpoint` names, read; None if it is null. Raises UserError if there is no usable one."""
+    """The checkpoint that `checkpoint` names, read; None if it is null.
+
+    Raises UserError if there is no usable one, or if only its policy file is there.
+    """
     if config.checkpoint is None:
         return None
-    selection, state = read_selected(config.checkpoint, Path(config.runsDir), task)
+    selection, state = read_complete(config.checkpoint, Path(config.runsDir), task)
     if selection.note:
         log.warning("%s", selection.note)  # starting from an unexpected checkpoint is expensive
     run = open_run(selection.run) if selection.run is not None else None

@@ -10,11 +10,13 @@
 from livegym.rundir.checkpoint_io import (
     CheckpointMeta,
     checkpoint_fingerprint,
+    files_of,
     meta_of,
     read_checkpoint,
     sidecar_of,
     write_checkpoint,
 )
+from livegym.rundir.copies import remove_checkpoint
 from livegym.rundir.listing import (
     Entry,
     Usable,
@@ -22,6 +24,8 @@ from livegym.rundir.listing import (
     find_latest_checkpoint_file,
     highest_version,
     list_checkpoints,
+    list_playable,
+    newest_playable,
     newest_usable,
 )
 from livegym.rundir.retention import (
@@ -43,15 +47,19 @@ __all__ = [
     "best_checkpoint_file",
     "checkpoint_fingerprint",
     "clean_temporaries",
+    "files_of",
     "find_latest_checkpoint_file",
     "highest_version",
     "list_checkpoints",
+    "list_playable",
     "meta_of",
+    "newest_playable",
     "newest_usable",
     "prune",
     "prune_env_states",
     "read_checkpoint",
     "read_env_state",
+    "remove_checkpoint",
     "set_best",
     "sidecar_of",
     "write_checkpoint",

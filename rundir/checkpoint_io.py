@@ -4,8 +4,12 @@
     state = read_checkpoint(path)      # raises CheckpointError, whose one line says what is wrong
 
 `Ant_v7_ep7.pth` holds `model` (parameters and buffers), `config`, `spec`, the learner's state and, under `livegym`, the
-metadata. Its sidecar `Ant_v7_ep7.pth.json` can be read by people and without loading the checkpoint. Both files are
-complete or absent, and a name is never written twice. A checkpoint holds only tensors and plain Python values.
+metadata. Its sidecar `Ant_v7_ep7.pth.json` can be read by people and without loading the checkpoint.
+
+Beside it lies its policy file, `Ant_v7_ep7.policy`: the part of the checkpoint with which it can be played, a sixth of
+its size, for copies on other machines. It has the same format and a sidecar of its own, but nothing can be resumed from
+it. Every file is complete or absent, and a name is never written twice. The files hold only tensors and plain Python
+values.
 """
 
 from __future__ import annotations
@@ -31,6 +35,9 @@ from livegym.utils.files import commit, commit_new, discard, read_json, read_jso
 FORMAT = 1
 META_KEY = "livegym"
 NAME = re.compile(r"(?P<task>.+)_v(?P<version>\d+)_ep(?P<epoch>\d+)\.pth")
+COMPLETE = ".pth"
+POLICY = ".policy"
+_SIDECAR = ".json"
 COMPILED = "_orig_mod."
 _SCALARS = (type(None), bool, int, float, str)
 
@@ -112,7 +119,23 @@ def _well_typed(name: str, value: Any) -> bool:
 
 def sidecar_of(path: Path) -> Path:
     """The JSON file beside a checkpoint."""
-    return path.with_name(path.name + ".json")
+    return path.with_name(path.name + _SIDECAR)
+
+
+def policy_of(path: Path) -> Path:
+    """The policy file of a checkpoint: the part of it with which it can be played."""
+    return path.with_suffix(POLICY)
+
+
+def complete_of(path: Path) -> Path:
+    """The complete checkpoint to which a policy file belongs."""
+    return path.with_suffix(COMPLETE)
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files that a checkpoint may have: itself and its policy file, each before its sidecar."""
+    complete, policy = complete_of(path), policy_of(path)
+    return [complete, sidecar_of(complete), policy, sidecar_of(policy)]
 
 
 def score_of(path: Path) -> float | None:
@@ -122,7 +145,7 @@ def score_of(path: Path) -> float | None:
 
 
 def write_checkpoint(nn_dir: Path, state: dict[str, Any], meta: CheckpointMeta) -> Path:
-    """Writes a checkpoint and its sidecar; returns the checkpoint's path.
+    """Writes a checkpoint, its policy file and their sidecars; returns the checkpoint's path.
 
     `state` has `model` (name -> tensor), `config`, `spec` and whatever the learner needs to resume.
 
@@ -132,28 +155,45 @@ def write_checkpoint(nn_dir: Path, state: dict[str, Any], meta: CheckpointMeta) 
         TypeError: a value is neither a tensor nor plain Python; the message names its keys.
         OSError: it could not be written (disk full); nothing is left behind.
     """
-    path = nn_dir / f"{meta.task}_v{meta.version}_ep{meta.epoch}.pth"
-    data = _serialise(path.name, {**state, META_KEY: meta.to_dict()})
-    staged: list[Path] = []
+    path = nn_dir / f"{meta.task}_v{meta.version}_ep{meta.epoch}{COMPLETE}"
+    contents: dict[Path, bytes] = {}
+    for file, part in ((path, state), (policy_of(path), _played_part(state))):
+        contents[file] = _serialise(file.name, {**part, META_KEY: meta.to_dict()})
+        contents[sidecar_of(file)] = _sidecar(contents[file], meta)
+    staged: dict[Path, Path] = {}
     try:
-        staged.append(stage_bytes(path, data))
-        staged.append(stage_bytes(sidecar_of(path), _sidecar(data, meta)))
-        _commit_both(path, staged)
+        for file, data in contents.items():
+            staged[file] = stage_bytes(file, data)
+        _commit_all(staged)
     except FileExistsError as error:
         raise CheckpointError(f"{path}: exists; a checkpoint's name is never written twice") from error
     finally:
-        for temporary in staged:
+        for temporary in staged.values():
             discard(temporary)  # after a success they are gone already
     return path
 
 
-def _commit_both(path: Path, staged: list[Path]) -> None:
-    commit_new(staged[0], path)
+def _commit_all(staged: dict[Path, Path]) -> None:
+    """Commit each staged file; if one fails, remove those that were committed before it."""
+    committed: list[Path] = []
     try:
-        commit(staged[1], sidecar_of(path))
+        for file, temporary in staged.items():
+            replaces = file.suffix == _SIDECAR  # one that a deleted checkpoint has left
+            (commit if replaces else commit_new)(temporary, file)
+            committed.append(file)
     except OSError:
-        discard(path)
+        for file in committed:
+            discard(file)
         raise
+
+
+def _played_part(state: dict[str, Any]) -> dict[str, Any]:
+    """The part of a checkpoint that a test reads: the policy, how it was trained, and the curriculum's level."""
+    part: dict[str, Any] = {key: state[key] for key in ("model", "config", "spec", "epoch", "frame") if key in state}
+    level = state.get("learner", {}).get("curriculum")
+    if level is not None:
+        part["learner"] = {"curriculum": level}
+    return part
 
 
 def _serialise(name: str, state: dict[str, Any]) -> bytes:

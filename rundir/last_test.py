@@ -10,7 +10,8 @@ from __future__ import annotations
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
-from livegym.rundir.listing import Entry, list_checkpoints
+from livegym.rundir.checkpoint_io import COMPLETE, POLICY, policy_of
+from livegym.rundir.listing import Entry, list_playable
 from livegym.rundir.run import Run
 from livegym.utils.files import read_json_dict
 
@@ -33,7 +34,7 @@ def _newest(runs_dir: Path, name: object, played: set[int]) -> Entry | None:
     """The newest checkpoint among the versions that were played, otherwise the newest that is older than the last."""
     if not isinstance(name, str) or not name or Path(name).name != name:
         return None
-    entries = [entry for entry in list_checkpoints(runs_dir / name) if entry.version <= max(played)]
+    entries = [entry for entry in list_playable(runs_dir / name) if entry.version <= max(played)]
     return next((entry for entry in entries if entry.version in played), entries[0] if entries else None)
 
 
@@ -51,11 +52,11 @@ def _note(test: Run, entry: Entry, played: set[int]) -> str:
 def _first_file(results: dict[str, Any], runs_dir: Path) -> Path | None:
     """The checkpoint that the test began with, if it exists."""
     recorded = results.get("checkpoint")
-    if not isinstance(recorded, str) or not recorded.endswith(".pth"):
+    if not isinstance(recorded, str) or not recorded.endswith((COMPLETE, POLICY)):
         return None
     # The test may have run elsewhere: the last three parts are <run>/nn/<file>.
     candidates = [Path(recorded), runs_dir.joinpath(*PureWindowsPath(recorded).parts[-3:])]
-    return next((path for path in candidates if path.is_file()), None)
+    return next((path for path in (*candidates, *map(policy_of, candidates)) if path.is_file()), None)
 
 
 def _run_name(results: dict[str, Any]) -> str:

@@ -63,11 +63,13 @@ def read_pointer(link: Path) -> Path | None:
 
     An absolute target from another machine is looked up beside the link, by its last part.
     """
+    return next((target for target in targets_of(link) if os.path.exists(target)), None)
+
+
+def targets_of(link: Path) -> Iterator[Path]:
+    """The targets that `link` or its twin may mean, whether they exist or not; see `read_pointer`."""
     for text in _texts(link):
-        for candidate in _candidates(link, text):
-            if candidate.name != link.name and os.path.exists(candidate):
-                return candidate
-    return None
+        yield from (target for target in _candidates(link, text) if target.name != link.name)
 
 
 def _texts(link: Path) -> Iterator[str]:

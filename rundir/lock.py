@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any
 
 from livegym.utils.errors import UserError
-from livegym.utils.files import read_first_line, warn_once
+from livegym.utils.files import read_first_line, read_json_dict, warn_once
 
 try:
     import fcntl
@@ -176,6 +176,15 @@ def lock_holder(run: os.PathLike[str]) -> LockHolder | None:
         return None if _flock(fd, exclusive=False) else _read_holder(fd)
     finally:
         os.close(fd)
+
+
+def written_here(run: os.PathLike[str]) -> bool:
+    """Whether the last process that wrote to the run directory ran on this machine, or one is writing to it now.
+
+    False in a copy: it has no lock file, or that of another machine.
+    """
+    host = read_json_dict(Path(run) / LOCK_NAME).get("host")
+    return host == socket.gethostname() or lock_holder(run) is not None
 
 
 def _read_holder(fd: int) -> LockHolder:

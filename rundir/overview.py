@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from livegym.rundir.checkpoint import CheckpointError, highest_version, list_checkpoints, meta_of, read_checkpoint
+from livegym.rundir.checkpoint import CheckpointError, highest_version, list_playable, meta_of, read_checkpoint
 from livegym.rundir.curve_plot import draw_curves
 from livegym.rundir.differences import differences, in_words
 from livegym.rundir.lock import lock_holder
@@ -52,7 +52,7 @@ class Facts:
 
 def facts_of(run: Run) -> Facts:
     """Reads the facts about a run; the run may change meanwhile."""
-    entries = list_checkpoints(run)
+    entries = list_playable(run)
     return Facts(
         run=run,
         live=lock_holder(run) is not None,
@@ -227,7 +227,7 @@ def _delete(run: Run, runs_dir: Path) -> int:
 
 def _point_at_what_is_left(runs_dir: Path, kind: str) -> None:
     kinds = TRAINING_KINDS if kind == "train" else (kind,)
-    left = [run for run in list_runs(runs_dir, kinds) if kind == "test" or list_checkpoints(run)]
+    left = [run for run in list_runs(runs_dir, kinds) if kind == "test" or list_playable(run)]
     if left:
         point_latest(runs_dir, kind, left[0])
     else:

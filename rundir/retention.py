@@ -3,7 +3,8 @@
     set_best(run.nn, path)                       # best.pth -> Ant_v7_ep7.pth
     prune(run.nn, keep_last=5, keep_every=100)
 
-`keep_last=5` bounds the disk space of a run. The environments' state is large and only of use together with the newest
+`keep_last=5` bounds the disk space of a run. What is deleted is listed, so that it can be deleted in copies of the run
+too (`rundir/copies.py`). The environments' state is large and only of use together with the newest
 checkpoint, so only one is kept. A file that cannot be deleted is logged once: cleaning up never stops a training run.
 """
 
@@ -13,9 +14,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from livegym.rundir.checkpoint_io import NAME, plain_copy, read_bytes, sidecar_of, to_bytes
+from livegym.rundir.checkpoint_io import NAME, complete_of, plain_copy, read_bytes, to_bytes
+from livegym.rundir.copies import note_pruned, remove_checkpoint
 from livegym.rundir.links import point
-from livegym.rundir.listing import BEST, ENV_STATE, Entry, best_checkpoint_file, list_checkpoints
+from livegym.rundir.listing import BEST, ENV_STATE, Entry, best_checkpoint_file, list_playable
 from livegym.rundir.safe_load import CheckpointError, load_bytes
 from livegym.utils import files
 from livegym.utils.files import atomic_write_bytes, remove_file
@@ -27,28 +29,26 @@ def set_best(nn_dir: Path, path: Path) -> None:
 
 
 def prune(nn_dir: Path, keep_last: int | None, keep_every: int | None = None) -> list[Path]:
-    """Removes old checkpoints and their sidecars; returns the removed checkpoints.
+    """Removes old checkpoints with their policy files and sidecars; returns the removed checkpoints.
 
     It keeps the best one, the newest `keep_last` (None or -1: all; at least one) and those whose epoch is a multiple
-    of `keep_every`. It removes only files with livegym's own names.
+    of `keep_every`. It removes only files with livegym's own names, and adds them to the run's list. Raises OSError if
+    the list cannot be written.
     """
     if keep_last is None or keep_last < 0:
         return []
-    entries = [entry for entry in list_checkpoints(nn_dir.parent) if NAME.fullmatch(entry.path.name)]
+    entries = [entry for entry in list_playable(nn_dir.parent) if NAME.fullmatch(complete_of(entry.path).name)]
     best = best_checkpoint_file(nn_dir.parent)
     spared = os.path.realpath(best) if best else None
     old = entries[max(keep_last, 1) :]
-    return [e.path for e in old if not _is_kept(e, spared, keep_every) and _remove(e.path)]
+    removed = [e.path for e in old if not _is_kept(e, spared, keep_every) and remove_checkpoint(e.path)]
+    note_pruned(nn_dir.parent, removed)
+    return removed
 
 
 def _is_kept(entry: Entry, spared: str | None, keep_every: int | None) -> bool:
     every_nth = bool(keep_every) and entry.epoch % (keep_every or 1) == 0
     return every_nth or os.path.realpath(entry.path) == spared
-
-
-def _remove(path: Path) -> bool:
-    # The sidecar goes last: a checkpoint without a sidecar is valid, but a sidecar without a checkpoint is useless.
-    return remove_file(path) and remove_file(sidecar_of(path))
 
 
 def clean_temporaries(nn_dir: Path) -> list[Path]:

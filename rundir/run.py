@@ -21,6 +21,7 @@ from pathlib import Path
 
 from livegym.rundir.links import point, read_pointer, twin_of
 from livegym.rundir.provenance import Provenance, write_metadata
+from livegym.rundir.rsync_filter import write_filter
 from livegym.utils.errors import UserError
 from livegym.utils.files import atomic_write_text, discard, read_json_dict, strict_json
 
@@ -228,7 +229,10 @@ def list_runs(runs_dir: Path, kind: str | Sequence[str] | None = None, task: str
 
 
 def begin_run(runs_dir: Path, task: str, kind: str, provenance: Provenance) -> Run:
-    """Creates a run directory with the record that explains it. If that fails, removes it and raises UserError."""
+    """Creates a run directory with the record that explains it. If that fails, removes it and raises UserError.
+
+    A training run also writes the filter for copies, unless `runs_dir` has one.
+    """
     run = create_run(runs_dir, task, kind)
     try:
         write_metadata(run.path, provenance, task)
@@ -238,6 +242,8 @@ def begin_run(runs_dir: Path, task: str, kind: str, provenance: Provenance) -> R
             f"runsDir={runs_dir}: {run.path.absolute()} cannot be written ({error.strerror or error}). "
             "Free some space, or choose another directory: runsDir=..."
         ) from error
+    if kind in TRAINING_KINDS:
+        write_filter(runs_dir)
     return run
 
 

@@ -9,8 +9,9 @@
 | best | best checkpoint of that one run, not of all runs |
 | latest_test | the newest checkpoint on disk that the latest test played |
 | a run directory, or a unique part of a run's name | newest checkpoint of that run |
-| a .pth | that file; it is never replaced by a newer one |
+| a .pth or .policy | that file; it is never replaced by a newer one |
 
+In a copy that has no complete checkpoints (`rundir/rsync_filter.py`), these words mean policy files.
 Nothing here creates a file. If there is no checkpoint *yet*, `NothingYet` is raised, so that the caller can wait.
 """
 
@@ -24,9 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from livegym.projects.commands import command
-from livegym.rundir.checkpoint_io import read_checkpoint
+from livegym.rundir.checkpoint_io import COMPLETE, POLICY, policy_of, read_checkpoint
 from livegym.rundir.last_test import last_played
-from livegym.rundir.listing import BEST, best_checkpoint_file, first_usable, list_checkpoints
+from livegym.rundir.listing import BEST, best_checkpoint_file, first_usable, list_playable, newest_usable
 from livegym.rundir.run import NN, TRAINING_KINDS, Run, latest_dangles, list_runs, nn_of, open_run, read_latest, run_of
 from livegym.rundir.safe_load import CheckpointError
 from livegym.utils.errors import UserError, did_you_mean
@@ -54,7 +55,7 @@ class Selection:
 def resolve_checkpoint(selector: str, runs_dir: Path, task: str | None = None) -> Selection:
     """The run and the checkpoint that `selector` names; paths are relative to the working directory.
 
-    `task` limits latest, best and latest_test to one task. The file is verified, except for latest_test and a .pth
+    `task` limits latest, best and latest_test to one task. The file is verified, except for latest_test and a file
     that was given by name.
 
     Raises:
@@ -70,7 +71,7 @@ def resolve_checkpoint(selector: str, runs_dir: Path, task: str | None = None) -
     if selector == "latest_test":
         return _latest_test(runs_dir, task)
     path = _existing_path(selector, runs_dir)
-    if path is None and selector.endswith(".pth"):
+    if path is None and selector.endswith((COMPLETE, POLICY)):
         return _missing_file(selector)
     if path is None:
         return _in_named_run(_run_by_part(selector, runs_dir))
@@ -94,6 +95,31 @@ def read_selected(selector: str, runs_dir: Path, task: str | None = None) -> tup
     return selection, read_checkpoint(selection.file)
 
 
+def read_complete(selector: str, runs_dir: Path, task: str | None = None) -> tuple[Selection, dict[str, Any]]:
+    """As `read_selected`, for training: a complete checkpoint, not a policy file.
+
+    If the newest version of a run is there as a policy file only, its newest complete checkpoint is used, and the note
+    says so. Raises UserError if there is none.
+    """
+    selection, state = read_selected(selector, runs_dir, task)
+    if selection.file.suffix != POLICY:
+        return selection, state
+    usable = newest_usable(selection.run) if selection.run and selection.follow == "newest" else None
+    if usable is None:
+        raise UserError(
+            f"checkpoint={selector}: {selection.file.absolute()} is a policy file. It can be watched and tested, but "
+            "training needs the complete checkpoint (.pth). If this is a copy of the run, copy it without the filter "
+            "(rsync -a instead of rsync -aF)"
+        )
+    note = (
+        f"{selection.file.name} is a policy file, with which no training can start, so {usable.path.name} is used, the "
+        "newest complete checkpoint of the run. To get a newer one, copy the run without the filter "
+        "(rsync -a instead of rsync -aF)"
+    )
+    notes = [selection.note, note] if selection.note else [note]
+    return replace(selection, file=usable.path, note="; ".join(notes)), usable.state
+
+
 def _latest(selector: str, runs_dir: Path, task: str | None) -> tuple[Run, Selection]:
     """The newest training run that has a usable checkpoint, and that checkpoint; `selector` is for messages."""
     if not runs_dir.is_dir():
@@ -101,7 +127,7 @@ def _latest(selector: str, runs_dir: Path, task: str | None) -> tuple[Run, Selec
     pointed, note = _pointed_run(runs_dir, task)
     notes, empty = [note] if note else [], []
     for run in _with_first(pointed, list_runs(runs_dir, TRAINING_KINDS, task)):
-        usable, reasons = first_usable(list_checkpoints(run))
+        usable, reasons = first_usable(list_playable(run))
         if usable:
             return run, Selection(run.path, usable.path, False, "newest", "; ".join([*notes, *reasons]))
         empty.append(run)
@@ -142,7 +168,7 @@ def _nothing_in(typed: str, runs_dir: Path, task: str | None, empty: list[Run]) 
     folder = runs_dir.absolute()
     if empty:
         nn = empty[0].nn.absolute()
-        files = list_checkpoints(empty[0])
+        files = list_playable(empty[0])
         unusable = f"none of {count(len(files), 'file')} in {nn} is usable"
         found = unusable if files else f"there is no checkpoint in {nn} yet"
         train = _command(task or empty[0].task)
@@ -236,15 +262,16 @@ def _missing_file(selector: str) -> Selection:
     if not path.parent.is_dir():
         raise UserError(f"checkpoint={selector}: no such file, and no directory {path.parent.absolute()}")
     best = best_checkpoint_file(path.parent.parent) if path.name == BEST else None
-    if best:  # a copy without links
-        return _named_file(selector, best)
-    names = [entry.path.name for entry in list_checkpoints(path.parent.parent)]
+    instead = best or policy_of(path)
+    if instead.is_file():  # a copy without links, or without complete checkpoints
+        return _named_file(selector, instead)
+    names = [entry.path.name for entry in list_playable(path.parent.parent)]
     there = f" Available: {', '.join(names[:5])}" if names else ""
     raise UserError(f"checkpoint={selector}: no such file in {path.parent.absolute()}.{there}")
 
 
 def _named_file(selector: str, path: Path) -> Selection:
-    if path.suffix != ".pth":
+    if path.suffix not in (COMPLETE, POLICY):
         raise UserError(f"checkpoint={selector}: {path.absolute()} is not a .pth file")
     file = _target(path)  # best.pth may change later; the selected file must not
     return Selection(run_of(file), file, True, None)
@@ -273,7 +300,7 @@ def _run_by_part(part: str, runs_dir: Path) -> Run:
 def _in_named_run(run: Run) -> Selection:
     if run.kind == "test":
         raise UserError(f"checkpoint={run.path}: a test has no checkpoints. Name a training run, or latest_test")
-    usable, reasons = first_usable(list_checkpoints(run))
+    usable, reasons = first_usable(list_playable(run))
     if usable is None:
         raise NothingYet(f"{run.nn.absolute()}: {reasons[0] if reasons else 'there is no checkpoint yet'}")
     return Selection(run.path, usable.path, False, "newest", "; ".join(reasons))

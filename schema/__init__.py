@@ -61,8 +61,8 @@ class MainKeys:
     checkpoint: Optional[str] = key(
         None,
         "checkpoint to load: latest or latest_train (newest of the latest run), best (best of that same run), "
-        "latest_test (that of the latest test), a run directory, a unique part of a run's name, or a .pth file. In "
-        "train mode without resume, a new run starts from its weights",
+        "latest_test (that of the latest test), a run directory, a unique part of a run's name, or a .pth or .policy "
+        "file. In train mode without resume, a new run starts from its weights",
         example="checkpoint=latest",
     )
     resume: bool = key(

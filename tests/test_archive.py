@@ -12,6 +12,7 @@ from livegym.live.model_slot import SPACED
 from livegym.play.control_requests import Compare, RollBack
 from livegym.play.controls import Controls
 from livegym.play.watch import Watcher
+from livegym.rundir.checkpoint import remove_checkpoint
 from livegym.rundir.run import Run, create_run
 from livegym.utils.errors import UserError
 from livegym.weights import archive as archive_module
@@ -71,7 +72,7 @@ def test_a_file_that_is_gone_or_damaged_is_explained(run):
     file.write_bytes(b"no archive")
     with pytest.raises(UserError, match="version 12 cannot be loaded"):
         archive.load(12)
-    file.unlink()
+    remove_checkpoint(file)
     with pytest.raises(UserError, match="version 12 cannot be loaded"):
         archive.load(12)
     archive.refresh()
@@ -111,7 +112,7 @@ def test_a_file_that_disappeared_meanwhile_changes_nothing(run, caplog):
     live, watcher = watched(run)
     watcher.recall()
     assert live.recall([12], lambda: pytest.fail("it was not loaded"))
-    (run.nn / "Counting_v12_ep12.pth").unlink()
+    remove_checkpoint(run.nn / "Counting_v12_ep12.pth")
     watcher.recall()
     assert live.adopt() is None
     assert "version 12 has no checkpoint any more" in caplog.text

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.copies import SHELL, Copy
 from benchmarks.cores import core_counts
 from benchmarks.harness import TOY, Side, arguments, begin, measure, present, ratios, run_side, spread, summary
 from benchmarks.tasks import BENCHES, make
@@ -58,7 +59,7 @@ def test_a_bench_task_is_the_peers_environment(name):
 
 
 TOYS = [
-    "cores", "env_throughput", "hot_swap", "neighbours", "online", "online_soak", "peers", "plot_by_version",
+    "copies", "cores", "env_throughput", "hot_swap", "neighbours", "online", "online_soak", "peers", "plot_by_version",
     "plot_swaps", "ppo_throughput", "reload", "scaling", "soak", "stream", "time_to_solve",
 ]  # fmt: skip
 
@@ -87,6 +88,23 @@ def test_a_benchmark_runs_at_toy_size(name):
     done = subprocess.run(command, cwd=BENCHMARKS.parent, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith(TOY)
+
+
+def test_a_copy_counts_the_bytes_that_rsync_transfers_and_those_that_are_there(tmp_path):
+    shell = tmp_path / "shell"
+    shell.write_text(SHELL)
+    shell.chmod(0o700)
+    run = tmp_path / "server" / "Counting_train_20260102_120008"
+    run.mkdir(parents=True)
+    copied = Copy(tmp_path / "copy", ["-aF", "--inplace"])
+    for second, size in ((0.0, 1_000_000), (1.0, 1_500_000), (2.0, 2_000_000), (3.0, 2_000_000)):
+        (run / "curve").write_bytes(bytes(range(250)) * (size // 250))
+        copied.update(tmp_path / "server", shell, second)
+    assert copied.sizes == [1_000_000, 1_500_000, 2_000_000, 2_000_000]
+    assert 1_000_000 < copied.traffic[0] < 1_010_000
+    assert all(traffic < 100_000 for traffic in copied.traffic[1:])  # only what is new, and repetitions not at all
+    assert copied.traffic_per_hour == pytest.approx(3600 * sum(copied.traffic[1:]) / 1e6 / 3)
+    assert copied.growth_per_hour == 0.0
 
 
 def test_the_curve_over_cores_ends_with_all_of_them():

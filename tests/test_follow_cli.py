@@ -13,7 +13,7 @@ import time
 import pytest
 import torch
 
-from livegym.rundir.checkpoint import list_checkpoints
+from livegym.rundir.checkpoint import list_checkpoints, remove_checkpoint
 from tests.processes import SMALL, TRAIN, Running, results, run, runs
 
 pytestmark = pytest.mark.slow
@@ -37,8 +37,7 @@ def copy_without_checkpoints(trained, to, keep=1):
     for entry in list_checkpoints(path):
         if entry.epoch > keep:
             later.append(entry.path.name)
-            entry.path.unlink()
-            (entry.path.parent / f"{entry.path.name}.json").unlink()
+            remove_checkpoint(entry.path)
     for name in ("best.pth", "best.txt"):
         (path / "nn" / name).unlink(missing_ok=True)
     return path, sorted(later, key=lambda n: int(n.split("_v")[1].split("_")[0]))
@@ -288,7 +287,7 @@ def test_a_named_file_is_never_replaced_and_an_interval_of_zero_polls_never(trai
             time.sleep(2.0)
             assert test.end() == 0
         assert results(tmp_path)["swaps"] == []
-        (path / "nn" / later[0]).unlink()
+        remove_checkpoint(path / "nn" / later[0])
 
 
 def test_best_follows_the_best_only(trained, tmp_path):

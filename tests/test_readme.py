@@ -43,7 +43,10 @@ FOLLOWED = {
 """Documents whose blocks are run as a whole by a test of their own."""
 
 ELSEWHERE = {
-    "while true; do rsync -a server:livegym/runs/ ./runs/; sleep 30; done &": "test_follow_cli.py, between two folders",
+    "while true; do rsync -aF --inplace server:livegym/runs/ ./runs/; sleep 30; done &":
+        "test_copies_cli.py, between two folders",
+    "rsync -F": "test_copies.py",
+    "unison livegym -repeat 30": "test_copies.py, without the repetition",
     "MUJOCO_GL=egl python -m livegym.viewers.strip docs/policies/BlindGrasping.pth docs/images/grasp.png":
         "test_strip.py",
     "python -m livegym.viewers.strip docs/policies/BlindGrasping.pth grasp.png": "test_strip.py",

@@ -14,6 +14,7 @@ from checkpoint_samples import Shell, as_bytes, meta, put, rl_games_file, save, 
 from livegym.rundir.checkpoint import (
     CheckpointError,
     best_checkpoint_file,
+    files_of,
     find_latest_checkpoint_file,
     highest_version,
     list_checkpoints,
@@ -129,7 +130,8 @@ def kept(run: Path, keep_last: int | None, keep_every: int | None = None) -> lis
     set_best(run / "nn", paths[1])
     prune(run / "nn", keep_last, keep_every)
     left = [entry.version for entry in list_checkpoints(run)]
-    assert sorted(p.name for p in (run / "nn").glob("*.json")) == sorted(f"Ant_v{v}_ep{v}.pth.json" for v in left)
+    there = {file.name for file in (run / "nn").glob("Ant_*")}
+    assert there == {file.name for entry in list_checkpoints(run) for file in files_of(entry.path)}
     return left
 
 

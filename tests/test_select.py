@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from checkpoint_samples import new_run, save
 
-from livegym.rundir.checkpoint import set_best
+from livegym.rundir.checkpoint import remove_checkpoint, set_best
 from livegym.rundir.run import Run, point_latest
 from livegym.rundir.select import NothingYet, resolve_checkpoint
 from livegym.utils.errors import UserError
@@ -230,7 +230,7 @@ def test_latest_test_is_the_newest_version_that_was_played_and_is_still_there(ru
     selection = resolve_checkpoint("latest_test", runs)
     assert (selection.file.name, selection.fixed, selection.note) == ("Ant_v30_ep30.pth", True, "")
 
-    (run.nn / "Ant_v30_ep30.pth").unlink()
+    remove_checkpoint(run.nn / "Ant_v30_ep30.pth")
     selection = resolve_checkpoint("latest_test", runs)
     assert selection.file.name == "Ant_v20_ep20.pth"
     assert selection.note == (

@@ -11,7 +11,7 @@ import torch
 
 from livegym.play.watch import Watcher
 from livegym.rl.spec import shape_hash
-from livegym.rundir.checkpoint import CheckpointMeta, read_checkpoint, set_best, write_checkpoint
+from livegym.rundir.checkpoint import CheckpointMeta, read_checkpoint, remove_checkpoint, set_best, write_checkpoint
 from livegym.rundir.run import Run, create_run, point_latest
 from livegym.utils.errors import UserError
 from livegym.weights.newer_run import Leaving
@@ -166,7 +166,7 @@ def test_what_was_reported_is_forgotten_with_its_file(runs):
     bad.write_bytes(b"garbage")
     source = source_of(run)
     source.poll(acting(run, 1))
-    bad.unlink()
+    remove_checkpoint(bad)
     source.poll(acting(run, 1))
     assert source._bad == {}
     assert source._reported == set()

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from livegym.rundir.checkpoint import CheckpointError, list_checkpoints, read_checkpoint
+from livegym.rundir.checkpoint import CheckpointError, list_playable, read_checkpoint
 from livegym.rundir.checkpoint_io import score_of, sidecar_of
 from livegym.rundir.run import Run
 from livegym.utils.errors import UserError
@@ -56,7 +56,7 @@ class Archive:
         run = self._run()
         prefix = "" if run.name == self._first_run else f"{run.name}: "
         found: dict[Path, ArchivedVersion] = {}
-        for entry in reversed(list_checkpoints(run.path)):
+        for entry in reversed(list_playable(run.path)):
             if entry.version >= 0:
                 label: Label = f"{prefix}{entry.version}" if prefix else entry.version
                 found[entry.path] = self._known.get(entry.path) or _archived(label, entry.path, entry.epoch)

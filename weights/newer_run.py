@@ -15,7 +15,7 @@ import logging
 from enum import Enum
 from pathlib import Path
 
-from livegym.rundir.checkpoint import newest_usable
+from livegym.rundir.checkpoint import newest_playable
 from livegym.rundir.lock import lock_holder
 from livegym.rundir.run import TRAINING_KINDS, Run, list_runs, open_run, read_latest
 from livegym.utils.errors import UserError
@@ -113,4 +113,4 @@ class NewerRun:
 
 
 def _playable(run: Run) -> bool:
-    return newest_usable(run) is not None
+    return newest_playable(run) is not None

@@ -18,7 +18,7 @@ from livegym.rundir.checkpoint import (
     Entry,
     best_checkpoint_file,
     checkpoint_fingerprint,
-    list_checkpoints,
+    list_playable,
     meta_of,
     read_checkpoint,
 )
@@ -151,7 +151,7 @@ class CheckpointSource:
                 yield best.resolve(), None, None
             return
         here = self._acts_here(acting)
-        for entry in list_checkpoints(self.run):
+        for entry in list_playable(self.run):
             if here and _order(entry) <= (acting.version, acting.epoch):
                 return
             yield entry.path, entry.version, entry.epoch
