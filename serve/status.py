@@ -66,8 +66,8 @@ class Status:
         gated = lately.count("SEND") + lately.count("WAIT")
         self._made = {
             "refreshed": round(time.time(), 2),
-            "serving": {**_version(live.acting), "pinned": live.pinned, "swapping": live.swapping,
-                        "newest": live.newest.version, "history": list(live.history.labels)},
+            "serving": {**_version(live.acting), "pinned": live.pinned, "pinned_by": live.pinned_by,
+                        "swapping": live.swapping, "newest": live.newest.version, "history": list(live.history.labels)},
             "streams": sorted(list(tally.last)[-STREAMS_SHOWN:]), "stream_count": len(tally.last),
             "decisions": {
                 "total": tally.decisions, "per_second": self._rate(), "send": tally.verdicts["SEND"],
