@@ -85,8 +85,8 @@ class Status:
             },
             "episodes": {"ended": tally.episodes.ended, "return_mean": _mean(tally.episodes.returns),
                          "length_mean": _mean(tally.episodes.lengths)},
-            "rewards": {"mean": _mean(tally.rewards), "expected_mean": _mean(tally.expected),
-                        "components": _means(tally.terms)},
+            "rewards": {"mean": _mean(tally.rewards), "count": len(tally.rewards),
+                        "expected_mean": _mean(tally.expected), "components": _means(tally.terms)},
         }  # fmt: skip
 
     def _rate(self) -> float | None:
