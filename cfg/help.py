@@ -12,8 +12,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from omegaconf import MISSING
+
 from livegym.cfg.compose import compose
 from livegym.cfg.groups import algorithm_of_settings
+from livegym.cfg.typed import plain
+from livegym.cfg.validate import num_envs_of
 from livegym.projects import registry
 from livegym.projects.commands import program
 from livegym.projects.reading import text_of
@@ -32,6 +36,8 @@ from livegym.tasks import TASKS
 from livegym.utils.errors import UserError
 from livegym.utils.words import count, number
 
+LONG_VALUE = 60  # characters
+OF_A_TASK = " (with --help task=<Task>, the values of that task, and its params)"
 MUJOCO_TIMESTEP = 0.002  # s, if a model sets none
 
 USAGE = "config=<preset> task=<Task> key=value ..."
@@ -52,29 +58,54 @@ EXAMPLES = (
 def help_text(width: int | None = None, arguments: Sequence[str] = ()) -> str:
     """The text of `--help`, wrapped to `width` columns (the terminal's if None).
 
-    If `task=<Task>` is among the `arguments`, it begins with the parameters of that task; with `train=` or
-    `train.algorithm=`, the keys of that algorithm. Raises UserError for an unknown task or algorithm.
+    If `task=<Task>` is among the `arguments`, it begins with the parameters of that task, and the values are those with
+    which this command line would run; otherwise they are the defaults. With `train=` or `train.algorithm=`, it has the
+    keys of that algorithm. Raises UserError for an unknown task or algorithm.
     """
     width = width or _terminal()
     algorithm = _algorithm(arguments)
+    tasks = [argument[5:] for argument in arguments if argument.startswith("task=")]
+    values, about_values = _values(arguments) if tasks else ({}, "")
     parts = [
         "livegym: train robot policies in simulation, and watch them while they learn.",
         f"usage: {program()} {USAGE}",
-        *(_params_table(argument[5:], width) for argument in arguments if argument.startswith("task=")),
+        *([textwrap.fill(about_values, width)] if tasks else []),
+        *(_params_table(task, values, width) for task in tasks),
         _table("Presets (config=...)", _described("config"), width),
         _table("Tasks (task=...; more with --list-tasks)", _described("task"), width),
         _table("Simulation engines (sim=...)", _described("sim"), width),
         _table("Physics (physics=...)", _described("physics"), width),
         _table("Learner settings (train=...; default: the task's own)", [*_described("train"), *_defaults()], width),
-        _table("Keys", _rows(k for k in Schema().keys(RootConfig).values() if section(k.hint) is None), width),
-        _table(f"Keys of a section, set as section.key=value: {_keys_of(algorithm)}", _train_rows(algorithm), width),
-        _table("Continuous training: online.*", _rows(_below(OnlineConfig, "online.")), width),
-        _table("task.* (defaults are the task's own; with --help task=<Task>, its params too)", _task_rows(), width),
-        _table("sim.* and physics.*", _rows([*_below(SimConfig, "sim."), *_below(PhysicsConfig, "physics.")]), width),
+        _table(
+            "Keys", _rows((k for k in Schema().keys(RootConfig).values() if section(k.hint) is None), values), width
+        ),
+        _table(
+            f"Keys of a section, set as section.key=value: {_keys_of(algorithm)}",
+            _rows(_below(settings_class(algorithm), "train."), values),
+            width,
+        ),
+        _table("Continuous training: online.*", _rows(_below(OnlineConfig, "online."), values), width),
+        _table(f"task.*{'' if tasks else OF_A_TASK}", _task_rows(values), width),
+        _table(
+            "sim.* and physics.*",
+            _rows([*_below(SimConfig, "sim."), *_below(PhysicsConfig, "physics.")], values),
+            width,
+        ),
         _table("Examples", [(typed.replace(PROGRAM, program()), what) for typed, what in EXAMPLES], width),
         _table("Options", _options(), width),
     ]
     return "\n\n".join(parts)
+
+
+def _values(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
+    """The configuration that a command line composes, and the sentence about it; {} if it composes none."""
+    given = [argument for argument in arguments if not argument.startswith("-")]
+    try:
+        cfg = compose(given)
+    except UserError as error:
+        return {}, f"The values below are defaults, because those of {' '.join(given)} are not known: {error.message}"
+    cfg.numEnvs = num_envs_of(cfg)
+    return plain(cfg), f"The values below are those of: {program()} {' '.join(given)}"
 
 
 def _algorithm(arguments: Sequence[str]) -> str:
@@ -94,23 +125,20 @@ def _keys_of(algorithm: str) -> str:
     return f"train.* of {algorithm}{others}"
 
 
-def _train_rows(algorithm: str) -> list[tuple[str, str]]:
-    return _rows(_below(settings_class(algorithm), "train."))
-
-
 def _defaults() -> list[tuple[str, str]]:
     """One row for each algorithm that `train=` can choose by its own name, because no yaml has that name."""
     taken = registry.yaml_files("train")
     return [(name, f"{name} with its own defaults") for name in registry.names("algorithms") if name not in taken]
 
 
-def _task_rows() -> list[tuple[str, str]]:
-    return _rows([*_below(TaskConfig, "task."), *_below(RandomizationConfig, "task.randomization.<name>.")])
+def _task_rows(values: dict[str, Any]) -> list[tuple[str, str]]:
+    return _rows([*_below(TaskConfig, "task."), *_below(RandomizationConfig, "task.randomization.<name>.")], values)
 
 
-def _params_table(name: str, width: int) -> str:
+def _params_table(name: str, values: dict[str, Any], width: int) -> str:
     params = TASKS[name].Params
-    return _table(f"task.params.* of {name}", _rows(Schema(params).keys(params, "task.params.").values()), width)
+    keys = Schema(params).keys(params, "task.params.").values()
+    return _table(f"task.params.* of {name}", _rows(keys, values), width)
 
 
 def _options() -> list[tuple[str, str]]:
@@ -153,12 +181,25 @@ def _below(cls: type, prefix: str) -> list[Key]:
     return [k for k in Schema().walk(cls, prefix) if section(k.hint) is None and k.path != "task.params"]
 
 
-def _rows(keys: Iterable[Key]) -> list[tuple[str, str]]:
-    return [(f"{key.path}{_default(key)}", _meaning(key)) for key in keys]
+def _rows(keys: Iterable[Key], values: dict[str, Any]) -> list[tuple[str, str]]:
+    """(key=value, meaning) of each key; a long value, such as the weights of all rewards, follows the meaning."""
+    rows = []
+    for key in keys:
+        value = _value(key, values)
+        if len(value) > LONG_VALUE:
+            rows.append((key.path, f"{_meaning(key)}; value: {value[1:]}"))
+        else:
+            rows.append((f"{key.path}{value}", _meaning(key)))
+    return rows
 
 
-def _default(key: Key) -> str:
-    return "" if isinstance(key.default, str) and key.default == "???" else f"={show(key.default)}"
+def _value(key: Key, values: dict[str, Any]) -> str:
+    """`=` and the value among `values`, or the default; empty if there is neither."""
+    node: Any = values
+    for part in key.path.split("."):
+        node = node.get(part, MISSING) if isinstance(node, dict) else MISSING
+    value = key.default if isinstance(node, str) and node == MISSING else node
+    return "" if isinstance(value, str) and value == MISSING else f"={show(value)}"
 
 
 def _meaning(key: Key) -> str:

@@ -60,7 +60,7 @@ _KEYS: dict[Origin, str] = {
         swapGuard swapGuardMargin swapGuardConfidence
         runsSelect runsPlot runsTag runsPin runsDelete
         viewer watch
-        streamPort streamBindAll streamToken streamReadOnly streamHosts streamFps
+        streamPort streamBindAll streamToken streamSpectatorToken streamReadOnly streamHosts streamFps
         videoRecord videoEpisodes videoSeconds videoEnv videoWidth videoHeight videoDir videoEvery trainVideoEvery
     """,
 }

@@ -86,6 +86,7 @@ class LivePolicy:
         self.rule = rule or SwapRule()
         self.first_run = first.run if first_run is None else first_run
         self.pinned = False
+        self.pinned_by = ""  # who pinned or rolled back last; '': unknown
         self._commands: queue.SimpleQueue[Callable[[], SwapEvent | None]] = queue.SimpleQueue()
         self.recalls: queue.SimpleQueue[Recall] = queue.SimpleQueue()
         self.archived: tuple[ArchivedVersion, ...] = ()  # what the watching thread can load from files
@@ -129,22 +130,22 @@ class LivePolicy:
 
     # any thread: these requests take effect between two control steps
 
-    def pin(self) -> None:
-        """Keep the acting version: no other version takes over automatically."""
-        self._commands.put(lambda: self._set_pinned(True))
+    def pin(self, by: str = "") -> None:
+        """Keep the acting version: no other version takes over automatically. `by`: who wants it."""
+        self._commands.put(lambda: self._set_pinned(True, by))
 
     def follow(self) -> None:
         """Undo `pin`: the newest version takes over, and later ones follow."""
         self._commands.put(lambda: self._set_pinned(False))
 
-    def rollback(self, label: Label | None = None) -> None:
-        """Return to a version of the history and pin it; None: the version before the acting one.
+    def rollback(self, label: Label | None = None, by: str = "") -> None:
+        """Return to a version of the history and pin it; None: the version before the acting one. `by`: who wants it.
 
         A blend in progress turns around if it came from that version; otherwise it ends first. Raises UserError if
         that version is not kept.
         """
         self._kept_or_refused(label)
-        self._commands.put(lambda: self._roll_back(label))
+        self._commands.put(lambda: self._roll_back(label, by))
 
     def recall(self, labels: Iterable[Label | None], then: Callable[[], object]) -> bool:
         """Have versions loaded that are not in the history, but in files; `then` is called once they are there.
@@ -241,7 +242,7 @@ class LivePolicy:
                 return event
         if self._waiting_rollback is not None and not self.swapping:
             label, self._waiting_rollback = self._waiting_rollback, None
-            return self._run(lambda: self._roll_back(label))
+            return self._run(lambda: self._roll_back(label, self.pinned_by))
         if not self._ready or self.pinned or self.swapping:
             return None
         if time.monotonic() - self._swapped_at < self.rule.min_interval:
@@ -259,16 +260,18 @@ class LivePolicy:
             log.warning("%s", error)
             return None
 
-    def _set_pinned(self, pinned: bool) -> None:
+    def _set_pinned(self, pinned: bool, by: str = "") -> None:
         self.pinned = pinned
+        self.pinned_by = by
         self._waiting_rollback = None
 
     def _set_rule(self, how: str, blend_steps: int) -> None:
         self.rule = replace(self.rule, how=how, blend_steps=blend_steps)
 
-    def _roll_back(self, label: Label | None) -> SwapEvent | None:
+    def _roll_back(self, label: Label | None, by: str) -> SwapEvent | None:
         kept = self._kept_or_refused(self._before_waiting() if label is None else label)
         self.pinned = True
+        self.pinned_by = by
         if self._transition.blends:
             return self._roll_back_in_blend(kept)
         rule = replace(self.rule, how="now") if self.swapping else self.rule  # three versions cannot act at once

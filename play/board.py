@@ -173,6 +173,7 @@ class BoardWriter(Listener):
             "num_envs": env.num_envs,
             "control_dt": env.sim.control_dt,
             "paused": controls.paused,
+            "by": {**controls.by, "pinned": self._live.pinned_by if self._live is not None else ""},
             "speed": controls.speed,
             "real_time": self._rate.update(self._steps * env.sim.control_dt),
             "recording": controls.recording,

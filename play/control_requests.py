@@ -109,7 +109,7 @@ class Pin:
 
     def carry_out(self, controls: Controls, player: Player) -> None:
         """See `ControlRequest`."""
-        _live(player).pin()
+        _live(player).pin(controls.who)
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,8 @@ class Follow:
 
 def _recalled(request: ControlRequest, labels: tuple[Label | None, ...], controls: Controls, player: Player) -> bool:
     """Whether versions that a request needs are first loaded from files; the request is carried out again then."""
-    loading = _live(player).recall(labels, lambda: controls.ask(request))
+    who = controls.who
+    loading = _live(player).recall(labels, lambda: controls.ask(request, who))
     if loading:
         controls.say(f"loading {' and '.join(f'version {label}' for label in labels)} from the run's checkpoints")
     return loading
@@ -138,7 +139,7 @@ class RollBack:
     def carry_out(self, controls: Controls, player: Player) -> None:
         """See `ControlRequest`."""
         if not _recalled(self, (self.label,), controls, player):
-            _live(player).rollback(self.label)
+            _live(player).rollback(self.label, controls.who)
 
 
 @dataclass(frozen=True)

@@ -61,18 +61,20 @@ class Controls(LoopControl):
         self.pushes = Pushes()
         self.notices: deque[tuple[int, str]] = deque(maxlen=NOTICES)  # (number, text) for users, the newest last
         self._notice_count = 0
-        self._requests: deque[ControlRequest] = deque()
+        self.by: dict[str, str] = {}  # paused, recording, comparing -> who asked for it; '': unknown
+        self.who = ""  # who asked for the request that is being carried out
+        self._requests: deque[tuple[ControlRequest, str]] = deque()
         self._wake = threading.Event()
         self._steps = 0  # steps that are still to be made while paused
         self._due_at = time.monotonic()
 
     # for any thread
 
-    def ask(self, request: ControlRequest) -> bool:
-        """Append a request. Returns False if too many wait already; then this one is dropped."""
+    def ask(self, request: ControlRequest, who: str = "") -> bool:
+        """Append a request of `who`. Returns False if too many wait already; then this one is dropped."""
         if len(self._requests) >= QUEUED:
             return False
-        self._requests.append(request)
+        self._requests.append((request, who))
         self._wake.set()
         return True
 
@@ -94,7 +96,7 @@ class Controls(LoopControl):
         """Carry out the requests since the last call. If one is impossible, a notice says why."""
         self._wake.clear()
         for _ in range(len(self._requests)):
-            request = self._requests.popleft()
+            request, self.who = self._requests.popleft()
             try:
                 request.carry_out(self, player)
             except UserError as error:
@@ -136,6 +138,8 @@ class Controls(LoopControl):
 
     def pause(self, on: bool) -> None:
         """Pause, or resume from now on."""
+        if on != self.paused:
+            self.by["paused"] = self.who
         self.paused = on
         self._steps = 0
         self._due_at = time.monotonic()
@@ -162,10 +166,12 @@ class Controls(LoopControl):
         """Begin or end a recording. Raises UserError if nothing can be recorded."""
         if on and self._no_recording:
             raise UserError(f"nothing can be recorded: {self._no_recording}")
+        self.by["recording"] = self.who
         self.recording = on
 
     def compare(self, first: Label, second: Label) -> None:
         """Record that two versions are compared, in even and in odd environments."""
+        self.by["comparing"] = self.who
         self.comparing = (first, second)
 
     def end_comparison(self) -> None:

@@ -143,7 +143,10 @@ class Reporter:
         return rows
 
     def _versions_table(self) -> Table:
-        title = f"the last {VERSIONS_SHOWN} versions; an episode counts for the version that acted in most of its steps"
+        title = (
+            f"the last {VERSIONS_SHOWN} versions; an episode counts for the version that acted in more of its steps "
+            "than any other"
+        )
         table = Table(title=title, title_justify="left")
         levels = self.results.levels
         for name in ("version", *(["level"] if levels else []), "episodes", "mean return", "standard error"):

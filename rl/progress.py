@@ -75,6 +75,13 @@ class EpisodeTally:
         return self._facts | level
 
 
+def _mean_return(it: Iteration) -> str:
+    """The mean return; it says if it is that of a few episodes, because the first ones to end are the shortest."""
+    if it.mean_return is None:
+        return "no episode yet"
+    return f"{it.mean_return:.2f}{'' if it.mean_is_full else ' (of few episodes)'}"
+
+
 def duration(seconds: float) -> str:
     """A duration as text: '1:02:03' or '2:03'."""
     hours, rest = divmod(round(seconds), 3600)
@@ -114,7 +121,7 @@ class Progress(Display):
             "frames": f"{it.frame:,}",
             "frames/s": f"{self._rate.fps:,.0f}",
             "left": duration(self._rate.eta(it.epoch)),
-            "mean return": "no episode yet" if it.mean_return is None else f"{it.mean_return:.2f}",
+            "mean return": _mean_return(it),
         }
         facts |= self._episodes.take()
         facts["checkpoint"] = "none yet" if age is None else f"{age:.0f} s ago"

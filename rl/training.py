@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ import torch
 from livegym.cfg.older_run import explained_for_run
 from livegym.cfg.overrides import typed_safely
 from livegym.cfg.saved import algorithm_in, resumed_config
-from livegym.cfg.typed import as_dict
+from livegym.cfg.typed import as_dict, plain_dict, to_yaml
 from livegym.projects.commands import command
 from livegym.rl.algorithm import algorithm_of
 from livegym.rl.curves import write_curves
@@ -41,8 +40,8 @@ from livegym.rundir.checkpoint import (
     read_env_state,
 )
 from livegym.rundir.lock import RunLock
-from livegym.rundir.provenance import Provenance, redact_arguments
-from livegym.rundir.run import Run, begin_run, open_run
+from livegym.rundir.provenance import Provenance
+from livegym.rundir.run import Run, begin_run, open_run, record_resume
 from livegym.rundir.select import read_complete
 from livegym.schema.settled import SettledConfig, settled
 from livegym.schema.train import TrainConfig
@@ -210,7 +209,7 @@ class _Training:
                     completed + 100,
                 )
                 return 0
-            log.info("resumed by: %s", shlex.join(redact_arguments(provenance.argv)))
+            record_resume(run, provenance, to_yaml(plain_dict(self.config)))
             log.info("continuing from %s: version %d, epoch %d", parent.file, version, completed)
             self._restore_environments(run, parent)
             saver = self._saver(run)

@@ -15,7 +15,10 @@ import shlex
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+
+import yaml
 
 import livegym
 from livegym.projects import registry
@@ -152,6 +155,10 @@ def _other(task: str | None, secrets: Iterable[str]) -> str:
     return f"\n{head}\n{git_report(secrets, project.folder)}"
 
 
+RESUMING = ("config", "resume", "checkpoint")
+"""Keys that say how a run is resumed, rather than what it is."""
+
+
 def write_metadata(run_dir: Path, provenance: Provenance, task: str | None = None) -> None:
     """Writes config.yaml, config_unresolved.yaml, overrides.yaml, command.txt and git.txt.
 
@@ -163,16 +170,79 @@ def write_metadata(run_dir: Path, provenance: Provenance, task: str | None = Non
         OSError: a file cannot be written.
     """
     p = provenance
-    secrets = secret_values([*p.overrides, *p.argv], p.config_yaml, p.unresolved_yaml)
-    lines = [f"- {json.dumps(text, ensure_ascii=False)}\n" for text in redact_arguments(p.overrides)]
+    secrets = _secrets(p)
     texts = {
         "config.yaml": redact_yaml(p.config_yaml),
         "config_unresolved.yaml": redact_yaml(p.unresolved_yaml),
-        "overrides.yaml": "".join(lines) or "[]\n",
+        "overrides.yaml": _listed(redact_arguments(p.overrides)),
         "command.txt": shlex.join(redact_arguments(p.argv)) + "\n",
+        "git.txt": _code_of(task, secrets),
     }
+    _write(run_dir, texts, secrets)
+
+
+def add_resume(run_dir: Path, provenance: Provenance, task: str | None = None) -> None:
+    """Update the record of a run that is resumed.
+
+    config.yaml becomes that of the resumed run, and overrides.yaml gets what was typed; the command is added to
+    command.txt, and the state of the code to git.txt if it is another. config_unresolved.yaml stays as it began.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    p = provenance
+    secrets = _secrets(p)
+    code, earlier = _code_of(task, secrets), _text(run_dir / "git.txt")
+    texts = {
+        "config.yaml": redact_yaml(p.config_yaml),
+        "overrides.yaml": _listed(_merged(_overrides(run_dir), redact_arguments(p.overrides))),
+        "command.txt": f"{_text(run_dir / 'command.txt')}{shlex.join(redact_arguments(p.argv))}\n",
+        "git.txt": earlier
+        if code in earlier
+        else f"{earlier}\nresumed at {datetime.now():%Y-%m-%d %H:%M:%S} by\n{code}",
+    }
+    _write(run_dir, texts, secrets)
+
+
+def _secrets(provenance: Provenance) -> list[str]:
+    p = provenance
+    return secret_values([*p.overrides, *p.argv], p.config_yaml, p.unresolved_yaml)
+
+
+def _code_of(task: str | None, secrets: Iterable[str]) -> str:
+    return f"livegym: {livegym.__version__}\n{git_report(secrets)}{_other(task, secrets)}"
+
+
+def _write(run_dir: Path, texts: dict[str, str], secrets: Iterable[str]) -> None:
     for name, text in texts.items():
         atomic_write_text(run_dir / name, redact_values(text, secrets))
-    atomic_write_text(
-        run_dir / "git.txt", f"livegym: {livegym.__version__}\n{git_report(secrets)}{_other(task, secrets)}"
-    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:  # an older run, or one of another program
+        return ""
+
+
+def _listed(overrides: Iterable[str]) -> str:
+    return "".join(f"- {json.dumps(text, ensure_ascii=False)}\n" for text in overrides) or "[]\n"
+
+
+def _overrides(run_dir: Path) -> list[str]:
+    """The recorded overrides; none if the record cannot be read."""
+    try:
+        found = yaml.safe_load(_text(run_dir / "overrides.yaml"))
+    except yaml.YAMLError:
+        return []
+    return [str(text) for text in found] if isinstance(found, list) else []
+
+
+def _merged(earlier: Iterable[str], later: Iterable[str]) -> list[str]:
+    """Overrides by key, of which the later ones count; what only says how the run is resumed is left out."""
+    by_key = {_key(text): text for text in earlier}
+    return list((by_key | {_key(text): text for text in later if _key(text) not in RESUMING}).values())
+
+
+def _key(override: str) -> str:
+    return override.lstrip("+~").partition("=")[0]

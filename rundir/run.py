@@ -10,20 +10,24 @@ gets `_2`. The newest run is the one that was started last, by its name: file ti
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+import shlex
 import shutil
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 from livegym.rundir.links import point, read_pointer, twin_of
-from livegym.rundir.provenance import Provenance, write_metadata
+from livegym.rundir.provenance import Provenance, add_resume, redact_arguments, write_metadata
 from livegym.rundir.rsync_filter import write_filter
 from livegym.utils.errors import UserError
 from livegym.utils.files import atomic_write_text, discard, read_json_dict, strict_json
+
+log = logging.getLogger(__name__)
 
 TRAINING_KINDS = ("train", "continuous")
 KINDS = (*TRAINING_KINDS, "test")
@@ -245,6 +249,18 @@ def begin_run(runs_dir: Path, task: str, kind: str, provenance: Provenance) -> R
     if kind in TRAINING_KINDS:
         write_filter(runs_dir)
     return run
+
+
+def record_resume(run: Run, provenance: Provenance, config_yaml: str) -> None:
+    """Add a resume to the run's record; `config_yaml` is the configuration with which it continues.
+
+    A record that cannot be written is logged, and does not stop the run.
+    """
+    log.info("resumed by: %s", shlex.join(redact_arguments(provenance.argv)))
+    try:
+        add_resume(run.path, replace(provenance, config_yaml=config_yaml), run.task)
+    except OSError as error:
+        log.warning("%s: the resume cannot be recorded (%s); the run continues.", run.path, error.strerror or error)
 
 
 def _latest(runs_dir: Path, kind: str) -> Path:

@@ -29,6 +29,10 @@ NO_COUNTERPART = {  # a name in similar tools that has no counterpart, folded ->
     "pbt": "There is no population-based training. Several settings in one command: -m train.learning_rate=1e-3,3e-4",
 }
 NO_COUNTERPART |= {
+    "dt": "The physics step is the model's own (MJCF: option timestep); physics.substeps=2 halves it",
+    "envspacing": "Environments do not share a scene; viewers place them side by side by themselves",
+    "scoretowin": "Training ends after maxIterations; the best checkpoint is kept: checkpoint=best",
+    "savebestafter": "The best checkpoint is kept from the first mean return on: checkpoint=best",
     **dict.fromkeys(("distributed", "numgpus", "ddp", "nproc"), NO_COUNTERPART["multigpu"]),
     **dict.fromkeys(("logger", "tensorboard", "neptune", "comet", "mlflow"), NO_COUNTERPART["wandb"]),
     **dict.fromkeys(("physicsengine", "usegpu", "usegpupipeline", "graphicsdeviceid"), NO_COUNTERPART["pipeline"]),
@@ -38,6 +42,9 @@ ALIASES = {  # a name in similar tools, folded -> what to type here
     "algo": "train.algorithm",
     "agentcfg": "train",
     "capturevideo": "videoRecord in a test, trainVideoEvery in training",
+    "capturevideofreq": "trainVideoEvery",
+    "controlfrequencyinv": "task.decimation",
+    "episodelength": "task.episode_length_s, which is in seconds",
     "env": "task",
     "experiment": "runsDir",
     "forcerender": "viewer",
@@ -50,8 +57,11 @@ ALIASES = {  # a name in similar tools, folded -> what to type here
     "numthreads": "sim.threads",
     "play": "config=test",
     "preset": "config",
+    "randomizationparams": "task.randomization",
     "rldevice": "device",
+    "scalevalue": "train.reward_scale",
     "resumepath": "checkpoint",
+    "rnn": "train.network.recurrent",
     "simdevice": "device",
     "test": "config=test",
 }

@@ -37,10 +37,14 @@ class PageKeys:
     )
     streamToken: Optional[str] = key(
         None,
-        "access token of the page; null: generated with streamBindAll; off: none, so anyone who can reach the port "
-        "gets in",
+        "access token of the page, for those who may control; null: generated with streamBindAll; off: none, so "
+        "anyone who can reach the port gets in",
     )
-    streamReadOnly: bool = key(False, "serve the page without controls")
+    streamSpectatorToken: Optional[str] = key(
+        None,
+        "a second token, for those who may only watch; null: generated if the page has a token; off: none",
+    )
+    streamReadOnly: bool = key(False, "serve the page without controls, to everyone")
     streamHosts: list[str] = key(
         [],
         "host names under which the page may be opened, in addition to this machine's own, such as a reverse proxy's",

@@ -31,6 +31,7 @@ from livegym.utils.files import strict_json
 from livegym.web.access import Access
 from livegym.web.pages import Message, OpenPages, PageMessageError, add_files, page_files, read_object, send, why
 from livegym.web.scene_messages import TokenBucket
+from livegym.web.visitors import Visitor, Visitors
 
 FILES = Path(__file__).parent / "page"
 PICTURE = "picture.js"  # the path from which pages load the task's module
@@ -40,7 +41,6 @@ CONTROL_S = 5.0  # s within which a request is answered
 MESSAGES = (5.0, 20.0)  # messages a second, and in a burst: no person clicks faster
 MAX_MESSAGE = 1000  # characters
 MAX_NAME = 256  # characters of a stream's name or a version's label
-READ_ONLY = "this page is read-only (streamReadOnly)"
 
 
 class DashboardRequest(BaseModel):
@@ -48,8 +48,9 @@ class DashboardRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, str_max_length=MAX_NAME)
 
-    do: Literal["pin", "follow", "back", "rollback", "train"]
+    do: Literal["pin", "follow", "back", "rollback", "train", "name"]
     version: int | str | None = None  # the version to act; only `rollback` needs it
+    name: str = ""  # of the visitor; for `name`
 
 
 class Dashboard:
@@ -60,13 +61,13 @@ class Dashboard:
         read: Callable[[], dict[str, Any]],
         points: Callable[[int], list[dict[str, Any]]],
         pictures: TaskPictures | None,
-        control: Callable[[dict[str, Any]], str | None],
+        control: Callable[[dict[str, Any], str], str | None],
         access: Access,
     ) -> None:
         """`read()`: the newest status as plain values. It must not be changed later, because its parts are compared.
 
         `points(seq)`: points after number `seq`. `pictures`: of the streams; None if the task has none.
-        `control({"do", "version"})`: None if it succeeded, else the reason why it was refused.
+        `control({"do", "version"}, who)`: None if it succeeded, else the reason why it was refused.
         """
         self._read = read
         self._points = points
@@ -76,6 +77,7 @@ class Dashboard:
         picture = None if pictures is None else PICTURE
         self._hello = {"server": secrets.token_hex(8), "picture": picture}  # another server's points differ
         self._pages = OpenPages()
+        self._visitors = Visitors()
         self.router = APIRouter()
         self.router.add_api_websocket_route("/ws", self._connect)
         add_files(self.router, page_files(FILES) | script)
@@ -95,18 +97,19 @@ class Dashboard:
     async def _connect(self, socket: WebSocket) -> None:
         await socket.accept()
         bucket = TokenBucket(*MESSAGES)
+        visitor = self._visitors.of(socket)
 
-        async def do(text: str | None) -> Message:
-            return await self._do(text, bucket)
+        async def do(text: str | None) -> Message | None:
+            return await self._do(visitor, text, bucket)
 
-        await self._pages.talk(socket, self._tell(socket), do)
+        await self._pages.talk(socket, self._tell(socket, visitor), do)
 
-    async def _tell(self, socket: WebSocket) -> None:
-        greeting: Message = {"hello": {**self._hello, "read_only": self._access.read_only}}
+    async def _tell(self, socket: WebSocket, visitor: Visitor) -> None:
+        greeting: Message = {"hello": {**self._hello, "read_only": not visitor.may_control}}
         known: dict[str, Any] = {}  # the status as the page knows it
         seq, sent = 0, -math.inf
         while True:
-            status = {**self._read(), "pages": self.open}
+            status = {**self._read(), "pages": self.open, "you": visitor.name}
             changed = {name: value for name, value in status.items() if name not in known or known[name] != value}
             points = self._points(seq)
             if changed.keys() - {"now", "refreshed"} or points or time.monotonic() - sent >= BEAT:
@@ -117,16 +120,20 @@ class Dashboard:
                 seq = points[-1]["seq"] if points else seq
             await asyncio.sleep(TICK)
 
-    async def _do(self, text: str | None, bucket: TokenBucket) -> Message:
-        """Carry out a page's request and return the answer. Raises PageMessageError."""
+    async def _do(self, visitor: Visitor, text: str | None, bucket: TokenBucket) -> Message | None:
+        """Carry out a page's request and return the answer, if it needs one. Raises PageMessageError."""
         if not bucket.take():
             raise PageMessageError("too many requests at once")
         request = _request_of(text)
-        if self._access.read_only:
-            raise PageMessageError(READ_ONLY)
+        if request.do == "name":
+            visitor.rename(request.name)
+            return None
+        if not visitor.may_control:
+            raise PageMessageError(f"this page is read-only ({self._access.only_watch})")
+        asked = {"do": request.do, "version": request.version}
         try:
             async with asyncio.timeout(CONTROL_S):
-                reason = await asyncio.to_thread(self._control, request.model_dump())
+                reason = await asyncio.to_thread(self._control, asked, visitor.name)
         except TimeoutError:
             reason = f"no answer within {CONTROL_S:g} s; the request may still succeed"
         return {"answer": {"do": request.do, "refused": reason}}

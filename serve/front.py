@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from livegym.live.swap import LivePolicy
@@ -12,9 +13,8 @@ from livegym.serve.metrics import Readings
 from livegym.serve.server import OnlineApi
 from livegym.serve.watchdog import Watchdog
 from livegym.utils.errors import UserError
-from livegym.utils.log import console
 from livegym.web.gateway import Gateway
-from livegym.web.opening import PageAddress
+from livegym.web.opening import PageAddress, announce
 
 
 @contextlib.contextmanager
@@ -30,30 +30,30 @@ def served(
     api.mount(gateway.app)
     address.warn_of_others()
     gateway.start()
-    console.print(f"dashboard at {gateway.url}", style="bold", soft_wrap=True, highlight=False)
+    announce(replace(address, port=gateway.port), "dashboard at")
     try:
         yield
     finally:
         gateway.stop()
 
 
-def control_of(live: LivePolicy, watchdog: Watchdog) -> Callable[[dict[str, Any]], str | None]:
+def control_of(live: LivePolicy, watchdog: Watchdog) -> Callable[[dict[str, Any], str], str | None]:
     """Return the function that carries out a dashboard's request, on any thread.
 
     It returns None if the request succeeded, else the reason why it was refused.
     """
 
-    def control(asked: dict[str, Any]) -> str | None:
+    def control(asked: dict[str, Any], who: str) -> str | None:
         what = asked["do"]
         try:
             if what == "pin":
-                live.pin()
+                live.pin(who)
             elif what == "follow":
                 live.follow()
             elif what == "train":
                 watchdog.start_again()
             else:
-                live.rollback(asked.get("version") if what == "rollback" else None)
+                live.rollback(asked.get("version") if what == "rollback" else None, who)
         except UserError as error:
             return str(error)
         return None

@@ -134,6 +134,7 @@ NUMBERS = (
         "mean length of the last hundred episodes",
     ),
     Number("rewards.mean", "reward_mean", "reward/mean", "reward", "mean reward of the last completed decisions"),
+    Number("rewards.count", "reward_mean_decisions", None, "decisions", "decisions in that mean, at most a thousand"),
     Number(
         "rewards.expected_mean", "reward_expected_mean", "reward/expected", "reward",
         "mean reward that the gate expected of the last decisions",

@@ -11,7 +11,10 @@ from rich.console import Console
 from rich.text import Text
 
 from livegym.utils.display import Display, Facts
-from livegym.utils.words import number
+from livegym.utils.words import count, number
+
+FEW = 100
+"""Decisions below which a mean says of how many it is."""
 
 
 class StreamProgress(Display):
@@ -32,11 +35,12 @@ class StreamProgress(Display):
     def _facts(self, reading: dict[str, Any], changing: tuple[Any, ...]) -> Facts:
         self._last = changing
         decisions, buffer = reading["decisions"], reading["buffer"]
-        rate, reward = decisions["per_second"], reading["rewards"]["mean"]
+        rate, rewards = decisions["per_second"], reading["rewards"]
+        few = f" (of {count(rewards['count'], 'decision')})" if rewards["count"] < FEW else ""
         facts = {
             "decisions": f"{decisions['total']:,}",
             "decisions/s": "unknown" if rate is None else number(rate),
-            "mean reward": "none yet" if reward is None else f"{reward:.3f}",
+            "mean reward": "none yet" if rewards["mean"] is None else f"{rewards['mean']:.3f}{few}",
             "version": f"{reading['serving']['version']:,}",
             "buffer": f"{buffer['size']:,}/{buffer['capacity']:,}",
         }

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from livegym.cfg.overrides import typed_safely
-from livegym.cfg.typed import as_dict
+from livegym.cfg.typed import as_dict, plain_dict, to_yaml
 from livegym.live.model_slot import SPACED
 from livegym.live.swap import LivePolicy
 from livegym.live.transition import SwapRule
@@ -40,7 +40,7 @@ from livegym.rl.training import Parent, explained_if_resumed
 from livegym.rundir.checkpoint import clean_temporaries, newest_usable
 from livegym.rundir.lock import RunLock
 from livegym.rundir.provenance import Provenance
-from livegym.rundir.run import Run, begin_run
+from livegym.rundir.run import Run, begin_run, record_resume
 from livegym.schema.settled import SettledConfig
 from livegym.serve.dashboard import Dashboard
 from livegym.serve.front import control_of, served
@@ -94,7 +94,7 @@ def run_continuous(config: SettledConfig, provenance: Provenance, stop: StopFlag
             log.info("stopped before the run was created.")
             return 0
         if config.resume and parent is not None and parent.run is not None:
-            run, memory = _resume(plan, parent.run, resources)
+            run, memory = _resume(plan, parent.run, provenance, resources)
         else:
             run, memory = _begin(plan, provenance, parent, resources)
         return _serve(plan, run, memory, stop)
@@ -192,11 +192,12 @@ def first_state(config: SettledConfig, spec: PolicySpec, parent: Parent | None) 
     return learner.state()
 
 
-def _resume(plan: _Plan, run: Run, resources: contextlib.ExitStack) -> tuple[Run, ServiceState]:
+def _resume(plan: _Plan, run: Run, provenance: Provenance, resources: contextlib.ExitStack) -> tuple[Run, ServiceState]:
     """Open an existing run and lock it until the end. Raises UserError if another process has the lock."""
     resources.enter_context(RunLock(run))
     resources.enter_context(file_log(run.log_file))
     clean_temporaries(run.nn)
+    record_resume(run, provenance, to_yaml(plain_dict(plan.config)))
     log.info("resuming %s", run.path)
     return run, ServiceState(run, plan.layout, plan.config.online)
 

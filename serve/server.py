@@ -5,8 +5,8 @@
 
 They are mounted at `/online/v1` of the gateway, whose middleware has already checked host, origin, size and token. No
 decision is made here: messages are checked and put into the inbox, and the event loop awaits the decision loop's
-answers without blocking. With read-only access, observations and rewards are refused, because the policy would be
-trained on them; `/spec` and the documentation remain readable. `docs/protocol.md` explains the messages.
+answers without blocking. Spectators' observations and rewards are refused, because the policy would be trained on them;
+`/spec` and the documentation remain readable. `docs/protocol.md` explains the messages.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from livegym.serve.messages import MAX_ITEMS, NAME, STATUS, VERSION, Answers, De
 from livegym.serve.openapi import add_documentation
 from livegym.serve.protocol import Message, MessageRefused, Reader, text_of
 from livegym.utils.files import strict_json
-from livegym.web.access import Access
+from livegym.web.access import Access, Role, role_of
 from livegym.web.middleware import MAX_BODY
 from livegym.web.server import MAX_MESSAGE
 
@@ -56,7 +56,10 @@ class OnlineApi:
     """The API of one server, for all its clients. Methods run on the server's event loop; `counts` on any thread."""
 
     def __init__(self, inbox: Inbox, description: Description, access: Access, max_streams: int = MAX_STREAMS) -> None:
-        self._inbox, self._access = inbox, access
+        self._inbox = inbox
+        self._read_only = (
+            f"This server is read-only for you ({access.only_watch}); it accepts no observations and no rewards."
+        )
         self._reader = Reader(description)
         self._leases = StreamLeases(max_streams)
         self._intake = Intake(inbox, self._leases)
@@ -135,8 +138,8 @@ class OnlineApi:
             raise MessageRefused("busy", f"{MAX_REQUESTS} requests are waiting already. Use the WebSocket.", RETRY_S)
 
     def _problem_of(self, request: Request, client: str | None) -> MessageRefused | None:
-        if self._access.read_only:
-            return MessageRefused("read_only", READ_ONLY)
+        if role_of(request) is Role.SPECTATOR:
+            return MessageRefused("read_only", self._read_only)
         if client is not None and not re.fullmatch(NAME, client):
             return MessageRefused("invalid", CLIENT, field="client")
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -171,8 +174,8 @@ class OnlineApi:
         log.info("%s: connection ended after %d messages, %d refused: %s", who, sent, refused, ending.why)
 
     def _no_entry(self, socket: WebSocket) -> Response | None:
-        if self._access.read_only:
-            return PlainTextResponse(f"{READ_ONLY}\n", 403)
+        if role_of(socket) is Role.SPECTATOR:
+            return PlainTextResponse(f"{self._read_only}\n", 403)
         client = socket.query_params.get("client")
         if client is not None and not re.fullmatch(NAME, client):
             return PlainTextResponse(f"{CLIENT}\n", 400)
@@ -183,7 +186,6 @@ class OnlineApi:
         return None
 
 
-READ_ONLY = "This server is read-only (streamReadOnly); it accepts no observations and no rewards."
 CLIENT = f"client: invalid name. Allowed: letters, digits, '_', '.' and '-', at most 64 characters ({NAME})."
 
 

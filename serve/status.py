@@ -66,8 +66,8 @@ class Status:
         gated = lately.count("SEND") + lately.count("WAIT")
         self._made = {
             "refreshed": round(time.time(), 2),
-            "serving": {**_version(live.acting), "pinned": live.pinned, "swapping": live.swapping,
-                        "newest": live.newest.version, "history": list(live.history.labels)},
+            "serving": {**_version(live.acting), "pinned": live.pinned, "pinned_by": live.pinned_by,
+                        "swapping": live.swapping, "newest": live.newest.version, "history": list(live.history.labels)},
             "streams": sorted(list(tally.last)[-STREAMS_SHOWN:]), "stream_count": len(tally.last),
             "decisions": {
                 "total": tally.decisions, "per_second": self._rate(), "send": tally.verdicts["SEND"],
@@ -85,8 +85,8 @@ class Status:
             },
             "episodes": {"ended": tally.episodes.ended, "return_mean": _mean(tally.episodes.returns),
                          "length_mean": _mean(tally.episodes.lengths)},
-            "rewards": {"mean": _mean(tally.rewards), "expected_mean": _mean(tally.expected),
-                        "components": _means(tally.terms)},
+            "rewards": {"mean": _mean(tally.rewards), "count": len(tally.rewards),
+                        "expected_mean": _mean(tally.expected), "components": _means(tally.terms)},
         }  # fmt: skip
 
     def _rate(self) -> float | None:

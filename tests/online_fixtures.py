@@ -154,9 +154,9 @@ class Served:
 
 
 @contextlib.contextmanager
-def serving(raw=False, token=None, read_only=False, port=0, capacity=4096, max_streams=100, loop=None):
+def serving(raw=False, token=None, read_only=False, port=0, capacity=4096, max_streams=100, loop=None, spectators=None):
     """A server, which is closed after the block; `loop`: what decided behind an earlier one."""
-    access, inbox = Access(token, read_only), Inbox(capacity)
+    access, inbox = Access(token, read_only, None, spectators), Inbox(capacity)
     gateway = Gateway(access, "127.0.0.1", port)
     api = OnlineApi(inbox, Description(SPEC, GRID if raw else {}), access)
     api.mount(gateway.app)

@@ -28,7 +28,7 @@ def full_status() -> dict[str, Any]:
         "simulator": "builtin", "gate": "cost", "playSpeed": 1.0,
         "streams": ["north", "south", "east"], "stream_count": 3,
         "serving": {"version": 41, "made": time.time() - 12, "age_s": 12.0, "source": "bus", "pinned": False,
-                    "swapping": False, "newest": 41, "history": [38, 39, 40, 41]},
+                    "pinned_by": "", "swapping": False, "newest": 41, "history": [38, 39, 40, 41]},
         "decisions": {"total": 1234, "per_second": 3.2, "idle_s": 0.1, "send": 1000, "wait": 230, "off": 4,
                       "send_rate": 0.81, "interfered": 0, "unlearned": 0, "gate_failures": 0,
                       "latency_ms": {"p50": 0.8, "p99": 2.4, "max": 9.6}},
@@ -36,7 +36,7 @@ def full_status() -> dict[str, Any]:
                    "torn": 0,
                    "lost": 0, "refused": {"late": 5, "duplicate": 6, "unknown": 2, "invalid": 1}},
         "episodes": {"ended": 33, "return_mean": 104.0, "length_mean": 200.0},
-        "rewards": {"mean": 0.52, "expected_mean": 0.48, "components": dict(COMPONENTS)},
+        "rewards": {"mean": 0.52, "count": 1000, "expected_mean": 0.48, "components": dict(COMPONENTS)},
         "trainer": {"state": "training", "why": "", "pid": 4711, "restarts": 1, "beat_age_s": 0.2,
                     "training_steps": 820, "total_batches_trained": 822, "average_batch_size": 31.5,
                     "average_loss": 0.35, "loss": 0.31, "entropy": 4.5, "training_steps_per_second": 0.98,
@@ -86,6 +86,7 @@ class Script:
         self.status = full_status()
         self.history = Points()
         self.asked: list[dict[str, Any]] = []
+        self.asked_by: list[str] = []
         self.refusal: str | None = None
         self.decision = 7
         self.pictures = 0  # that were asked for
@@ -101,9 +102,10 @@ class Script:
         self.pictures += 1
         return picture_of(stream, self.decision)
 
-    def control(self, request: dict[str, Any]) -> str | None:
-        """Notes the request."""
+    def control(self, request: dict[str, Any], who: str) -> str | None:
+        """Notes the request, and who made it."""
         self.asked.append(request)
+        self.asked_by.append(who)
         return self.refusal
 
     def fill(self, count: int = 300) -> None:
@@ -164,9 +166,10 @@ def dashboards(script: Script):
             picture: bool = True,
             port: int = 0,
             token: str | None = None,
+            spectators: str | None = None,
             drawn_by: Path = TERRITORY,
         ):
-            access = Access(token, read_only)
+            access = Access(token, read_only, None, spectators)
             readings = Readings(lambda: script.status)
             gateway = Gateway(access, "127.0.0.1", port, lambda: script.status, readings)
             stack.callback(gateway.stop)

@@ -51,6 +51,11 @@ class Served(Running):
         return "http://127.0.0.1" + re.search(r"watch at http://[^:]+(:\S+)", self.text)[1]
 
     @property
+    def spectators_url(self) -> str:
+        """The same for spectators."""
+        return "http://127.0.0.1" + re.search(r"for spectators, .*: http://[^:]+(:\S+)", self.text)[1]
+
+    @property
     def port(self) -> int:
         return int(re.search(r":(\d+)/", self.url)[1])
 

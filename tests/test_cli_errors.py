@@ -13,7 +13,7 @@ import pytest
 from omegaconf import DictConfig
 
 from livegym.cfg import cli
-from livegym.cfg.compose import prepare
+from livegym.cfg.compose import compose, prepare
 from livegym.cfg.help import help_text
 from livegym.cfg.overrides import typed_safely
 from livegym.tasks import TASKS
@@ -309,6 +309,11 @@ def test_tab_completion_offers_tasks_and_nothing_of_the_schema(run, capfd, monke
     assert capfd.readouterr().out.split() == [f"task={name}" for name in sorted(TASKS)]
 
 
+MIGRATION = (
+    (ROOT / "docs" / "configuration.md").read_text().partition("## Coming from Isaac Gym")[2].partition("\n## ")[0]
+)
+ISAAC_GYM = [row.strip("| ").split(" | ") for row in MIGRATION.splitlines() if row.startswith("| ")][2:]
+"""Rows of the table: (key of IsaacGymEnvs, what there is in livegym)."""
 HELP_SCRIPT = """
 import sys
 from livegym.cfg import cli
@@ -326,6 +331,38 @@ def test_help_with_a_task_has_its_parameters_with_unit_and_range():
     assert "task.params.lift_height=0.2" in text
     assert "height above which the box's centre counts as lifted [m] (a number above 0.03)" in text
     assert "lift_height" not in help_text(200)
+
+
+@pytest.mark.parametrize(
+    ("key", "names"),
+    [
+        (key, re.findall(r"`([\w.-]+)|(TensorBoard)", right))
+        for left, right in ISAAC_GYM
+        for key in re.findall(r"`([\w.]+)`", left if left.startswith("`") else "")
+        if key != "test"  # it is not a number
+    ],
+)
+def test_a_key_of_isaac_gym_is_answered_as_the_documents_say(key, names):
+    with pytest.raises(UserError) as error:
+        compose(["task=Ant", f"{key}=1"])
+    hint = error.value.message.partition("there is no such key.")[2].splitlines()[0]
+    assert any(name in hint for name in map("".join, names)), error.value.message
+
+
+def test_the_help_of_a_task_has_the_values_of_its_yaml_and_of_the_preset():
+    text = " ".join(help_text(200, ["--help", "task=Ant", "config=debug", "train.tau=0.9"]).split())
+    assert "The values below are those of: python train.py task=Ant config=debug train.tau=0.9" in text
+    for value in ("numEnvs=8", "maxIterations=2", "task.episode_length_s=50.0", "train.tau=0.9"):
+        assert f" {value} " in text
+    assert re.search(r"task\.rewards .*; value: \{forward: 1\.0, healthy: 1\.0, ", text)
+    assert " numEnvs=512 " in " ".join(help_text(200, ["--help", "task=BlindGrasping"]).split())
+    assert " numEnvs=null " in " ".join(help_text(200).split())
+
+
+def test_the_help_says_if_the_values_cannot_be_known():
+    text = " ".join(help_text(200, ["--help", "task=Ant", "numEnvs=x"]).split())
+    assert "The values below are defaults" in text
+    assert "numEnvs=x: not a number" in text
     assert "task.randomization.<name>.interval_s" in text
     assert "task.curriculum.params" in text
     with pytest.raises(UserError, match=r"task=Blind: unknown\. Allowed: Ant"):

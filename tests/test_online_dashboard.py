@@ -16,12 +16,13 @@ import websockets.sync.client
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from livegym.serve import dashboard as module
-from livegym.serve.dashboard import MAX_MESSAGE, READ_ONLY
+from livegym.serve.dashboard import MAX_MESSAGE
 from livegym.web.pages import REFUSALS
 from tests.online_status import Script, dashboards, picture_of
 from tests.patience import PATIENCE_S, until
 from tests.web_fixtures import client_of
 
+READ_ONLY = "this page is read-only (streamReadOnly)"
 EVIL = "http://evil.example"
 
 
@@ -77,7 +78,7 @@ def test_a_page_is_told_everything_once_and_then_what_has_changed(script, opened
         first = line.read()
         assert first["hello"]["picture"] == "picture.js"
         assert first["hello"]["read_only"] is False
-        assert {**first["state"], "pages": None} == {**script.status, "pages": None}
+        assert {**first["state"], "pages": None} == {**script.status, "pages": None, "you": "operator 1"}
         assert [point["seq"] for point in first["points"]] == [1, 2, 3]
         script.change(decisions={"total": 1235})
         script.add(time.time(), 4)
@@ -261,7 +262,7 @@ def test_an_order_that_takes_long_holds_up_neither_its_page_nor_others(script, o
     monkeypatch.setattr(module, "CONTROL_S", 0.5)
     over = threading.Event()
     gateway = opened()
-    script.control = lambda request: over.wait(PATIENCE_S) and None
+    script.control = lambda request, who: over.wait(PATIENCE_S) and None
     gateway.dashboard._control = script.control
     try:
         with Line(gateway) as line, Line(gateway) as other:

@@ -76,8 +76,10 @@ def test_each_page_has_a_camera_of_its_own(server, open_page):
         one, two = open_page(server.url), open_page(server.url)
         first, second = at_rest(one), at_rest(two)
         assert change(first, second) == 0
+        one.click("#env-next")
         one.click("[data-camera=top]")
         changed(one, first)
+        assert (text(one, "#env"), text(two, "#env")) == ("env 1", "env 0")
         two.wait_for_timeout(500)
         assert change(second, picture(two)) == 0
         two.uncheck("#all")

@@ -27,6 +27,7 @@ from livegym.viewers.browser.pages import REFUSALS, Pages
 from livegym.viewers.browser.protocol import MAX_MESSAGE, REQUESTS, PageMessageError, ViewSettings, read
 from livegym.viewers.browser.scene_server import SceneServer
 from livegym.viewers.view import View
+from livegym.web.access import Access
 from tests.dummy import counting_env
 from tests.page_fixtures import Line, SceneLine
 from tests.patience import until
@@ -236,7 +237,9 @@ def pages():
     board, controls = Board(), Controls()
     board.state = {"phase": "playing", "now": 1.0, "a": 1, "b": [1, 2]}
     looks = []
-    routes = Pages(board, controls, False, lambda: {"scene": 1}, lambda page, look: looks.append((page, look)))
+    routes = Pages(
+        board, controls, Access(None, False), lambda: {"scene": 1}, lambda page, look: looks.append((page, look))
+    )
     with doors() as opened:
         gateway = opened(routers=[routes.router])
         yield SimpleNamespace(port=gateway.port, board=board, controls=controls, looks=looks, routes=routes)
@@ -268,7 +271,7 @@ def test_requests_arrive_and_a_client_that_sends_nonsense_is_refused_and_at_last
             assert line.read(10)
         assert "not JSON" in line.refused[0]
         assert "a binary frame" in line.refused[1]
-        assert pages.controls._requests.pop() == Pause(True)
+        assert pages.controls._requests.pop() == (Pause(True), "operator 1")
         with contextlib.suppress(websockets.ConnectionClosed):  # dropped before the last one was said
             for _ in range(REFUSALS):
                 line.say("{}")

@@ -1,4 +1,4 @@
-"""A page without controls takes no orders, whatever is sent to it by hand."""
+"""A spectator's page takes no orders, whatever is sent to it by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from livegym.play.board import Board
 from livegym.play.controls import Controls
 from livegym.viewers.browser.pages import Pages
 from livegym.viewers.browser.protocol import REQUESTS, PageMessageError, ViewSettings
+from livegym.web.access import Access, Role
 from livegym.web.scene_messages import TokenBucket
+from livegym.web.visitors import Visitor
 
 ORDERS = {
     "pause": {"on": True},
@@ -31,28 +33,28 @@ ORDERS = {
 @pytest.fixture(params=[True, False], ids=["read only", "with controls"])
 def pages(request):
     looks, controls = [], Controls()
-    made = Pages(Board(), controls, request.param, dict, lambda page, look: looks.append(look))
-    return made, controls, looks, request.param
+    access = Access(None, request.param)
+    made = Pages(Board(), controls, access, dict, lambda page, look: looks.append(look))
+    return made, controls, looks, Visitor(Role.SPECTATOR if request.param else Role.OPERATOR, 1)
 
 
 @pytest.mark.parametrize("what", REQUESTS)
 def test_an_order_is_refused_where_there_are_no_controls(pages, what):
-    made, controls, _, read_only = pages
+    made, controls, _, visitor = pages
     text = json.dumps({"do": what, **ORDERS[what]})
-    if not read_only:
-        made._do("page", text, TokenBucket(1, 1))
-        assert [type(asked) for asked in controls._requests] == [REQUESTS[what]]
+    if visitor.may_control:
+        made._do("page", visitor, text, TokenBucket(1, 1))
+        assert [(type(asked), who) for asked, who in controls._requests] == [(REQUESTS[what], "operator 1")]
         return
     with pytest.raises(PageMessageError, match="only shows"):
-        made._do("page", text, TokenBucket(1, 1))
+        made._do("page", visitor, text, TokenBucket(1, 1))
     assert not controls._requests
 
 
 def test_everybody_may_choose_how_to_see(pages):
-    made, _, looks, _ = pages
-    made._do(
-        "page", json.dumps({"do": "view", "env_id": 1, "show_all": False, "place_camera": True}), TokenBucket(1, 1)
-    )
+    made, _, looks, visitor = pages
+    asked = json.dumps({"do": "view", "env_id": 1, "show_all": False, "place_camera": True})
+    made._do("page", visitor, asked, TokenBucket(1, 1))
     (look,) = looks
     assert isinstance(look, ViewSettings)
     assert (look.view.env_id, look.view.show_all, look.place_camera) == (1, False, True)

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from tests.page_fixtures import Line, Served, browser, needs_chromium, open_page, scene_client, text, wait
+from tests.page_fixtures import Line, Served, badges, browser, needs_chromium, open_page, scene_client, text, wait
 from tests.patience import until
 from tests.processes import Running, runs
 
@@ -74,7 +74,30 @@ def test_nobody_connects_without_it(guarded):
 
 
 def test_a_generated_token_is_in_no_file(guarded):
-    assert files_with(guarded.cwd, guarded.token) == []
+    for url in (guarded.url, guarded.spectators_url):
+        assert files_with(guarded.cwd, url.partition("?token=")[2]) == []
+
+
+def test_an_operator_controls_and_a_spectator_only_looks(guarded, open_page):
+    operator, spectator = (open_page(url, playing=False) for url in (guarded.url, guarded.spectators_url))
+    for page in (operator, spectator):
+        wait(page, lambda page=page: page.get_attribute("body", "data-phase") == "playing")
+    assert spectator.get_attribute("body", "data-read-only") == "true"
+    assert operator.get_attribute("body", "data-read-only") == "false"
+    wait(spectator, lambda: text(spectator, "#you").startswith("spectator "))
+    assert not spectator.is_visible("#pause")
+    operator.on("dialog", lambda dialog: dialog.accept("Ada"))
+    operator.click("#you")
+    wait(operator, lambda: text(operator, "#you") == "Ada")
+    operator.click("#pause")
+    wait(operator, lambda: badges(operator) == ["paused by you"])
+    wait(spectator, lambda: badges(spectator) == ["paused by Ada", "read only"])
+    spectator.keyboard.press(" ")
+    wait(spectator, lambda: "the spectators' token; operators have another one" in text(spectator, "#notice"))
+    spectator.click("[data-camera=side]")
+    assert spectator.get_attribute("[data-camera=side]", "aria-pressed") == "true"
+    operator.click("#pause")
+    wait(spectator, lambda: badges(spectator) == ["read only"])
 
 
 def test_who_may_only_look_cannot_touch_and_a_given_token_is_in_no_file(tmp_path, open_page):

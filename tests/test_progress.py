@@ -8,7 +8,9 @@ import signal
 import pytest
 from rich.console import Console
 
+from livegym.rl.learner import Iteration
 from livegym.rl.observer import TrainingObserver
+from livegym.rl.progress import Progress
 from livegym.rl.training import run_training
 from livegym.rundir.provenance import Provenance
 from livegym.schema.settled import settled
@@ -23,7 +25,7 @@ def reading(decisions: int = 0, version: int = 1, state: str = "waiting") -> dic
         "decisions": {"total": decisions, "per_second": 0.25, "send_rate": 0.5},
         "buffer": {"size": decisions, "capacity": 10_000},
         "serving": {"version": version},
-        "rewards": {"mean": 0.5 if decisions else None},
+        "rewards": {"mean": 0.5 if decisions else None, "count": min(1000, decisions)},
         "trainer": {"state": state, "restarts": 0},
         "gate": "cost",
     }
@@ -47,6 +49,26 @@ def test_continuous_training_shows_a_line_when_something_has_changed(lines):
         "trainer waiting"
     )
     assert "mean reward none yet" in lines()[0]
+
+
+def test_a_mean_of_few_decisions_says_so(lines):
+    with StreamProgress("continuous training of X", Console(file=io.StringIO())) as progress:
+        progress.update(reading(1))
+        progress.update(reading(99))
+        progress.update(reading(100))
+    means = [line.partition("mean reward ")[2].partition(",")[0] for line in lines()]
+    assert means == ["0.500 (of 1 decision)", "0.500 (of 99 decisions)", "0.500"]
+
+
+@pytest.mark.parametrize(
+    ("mean", "is_full", "shown"),
+    [(None, False, "no episode yet"), (3.0, False, "3.00 (of few episodes)"), (3.0, True, "3.00")],
+)
+def test_a_mean_return_of_few_episodes_says_so(lines, mean, is_full, shown):
+    numbers = {"frames": 8, "seconds": 1.0, "step_seconds": 1.0, "update_seconds": 0.0, "mean_length": mean}
+    with Progress("training X", 10, lambda: None, None, Console(file=io.StringIO())) as progress:
+        progress.update(Iteration(1, 1, 8, **numbers, mean_return=mean, mean_is_full=is_full))
+    assert f", mean return {shown}, checkpoint none yet" in lines()[0]
 
 
 def test_lines_keep_their_distance(lines, monkeypatch):

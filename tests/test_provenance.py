@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 from livegym.rundir import provenance
-from livegym.rundir.provenance import Provenance, write_metadata
+from livegym.rundir.provenance import Provenance, add_resume, write_metadata
 from livegym.rundir.run import create_run
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -111,3 +111,34 @@ def test_git_output_that_is_not_utf8_is_kept_readable(tmp_path):
     report.encode("utf-8")
     assert "+caf\ufffds \ufffd" in report
     assert "b\\351.txt" in report
+
+
+def test_a_resume_updates_the_settings_and_keeps_every_command(tmp_path, monkeypatch):
+    run = create_run(tmp_path, "Ant", "train", WHEN)
+    begun = ["config=train_headless", "task=Ant", "maxIterations=10", "seed=1", "checkpoint=best"]
+    typed = ["config=train", "resume=true", "checkpoint=latest", "maxIterations=20", "streamToken=hunter2hunter2"]
+    monkeypatch.setattr(provenance, "git_report", lambda *_: "commit: one\n")
+    write_metadata(run.path, Provenance("maxIterations: 10\n", "{}\n", begun, ["train.py", *begun]))
+    code = (run.path / "git.txt").read_text()
+    for _ in range(2):
+        add_resume(run.path, Provenance("maxIterations: 20\n", "other\n", typed, ["train.py", *typed]))
+    assert (run.path / "config.yaml").read_text() == "maxIterations: 20\n"
+    assert (run.path / "config_unresolved.yaml").read_text() == "{}\n"
+    overrides = yaml.safe_load((run.path / "overrides.yaml").read_text())
+    assert overrides == [*begun[:2], "maxIterations=20", "seed=1", "checkpoint=best", "streamToken=***"]
+    first, *later = (run.path / "command.txt").read_text().splitlines()
+    assert first == f"train.py {' '.join(begun)}"
+    assert later == [f"train.py {' '.join(typed[:-1])} 'streamToken=***'"] * 2
+    assert (run.path / "git.txt").read_text() == code  # the same code
+    monkeypatch.setattr(provenance, "git_report", lambda *_: "commit: another\n")
+    add_resume(run.path, Provenance("", "", typed, []))
+    assert (run.path / "git.txt").read_text().startswith(f"{code}\nresumed at ")
+    assert (run.path / "git.txt").read_text().endswith("commit: another\n")
+
+
+def test_a_resume_is_recorded_in_a_run_without_any_record(tmp_path):
+    run = create_run(tmp_path, "Ant", "train", WHEN)
+    (run.path / "overrides.yaml").write_text("[broken")
+    add_resume(run.path, Provenance("a: 1\n", "", ["seed=2"], ["train.py", "seed=2"]))
+    assert yaml.safe_load((run.path / "overrides.yaml").read_text()) == ["seed=2"]
+    assert (run.path / "command.txt").read_text() == "train.py seed=2\n"

@@ -56,7 +56,9 @@ def test_a_table_of_results_says_what_its_numbers_are():
             assert "Ant: 1 episode\n" in re.sub(" +\n", "\n", out.getvalue())
             assert re.search(r"mean return +│ +4\.00 ", out.getvalue())
     assert re.search(r"mean return ± standard error │ 5\.00 ± 1\.00", out.getvalue())
-    assert "an episode counts for the version that acted in most of its steps" in " ".join(out.getvalue().split())
+    assert "an episode counts for the version that acted in more of its steps than any other" in " ".join(
+        out.getvalue().split()
+    )
 
 
 def test_a_terminal_that_goes_away_takes_the_display_along_and_nothing_else(caplog):

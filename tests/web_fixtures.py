@@ -33,8 +33,8 @@ def doors():
     """A function that opens doors, which are closed after the block."""
     with contextlib.ExitStack() as stack:
 
-        def opened(token=None, read_only=False, hosts=None, port=0, routers=(), **callables):
-            gateway = Gateway(Access(token, read_only, hosts), "127.0.0.1", port, **callables)
+        def opened(token=None, read_only=False, hosts=None, port=0, routers=(), spectators=None, **callables):
+            gateway = Gateway(Access(token, read_only, hosts, spectators), "127.0.0.1", port, **callables)
             stack.callback(gateway.stop)
             for router in routers:
                 gateway.app.include_router(router)
@@ -46,7 +46,7 @@ def doors():
 
 @pytest.fixture
 def open_gateway():
-    """open_door(token=..., read_only=...): a door that serves; closed after the test."""
+    """open_gateway(token=..., spectators=..., read_only=...): a gateway that serves; closed after the test."""
     with doors() as opened:
         yield opened
 

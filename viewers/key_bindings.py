@@ -22,6 +22,7 @@ import mujoco
 from livegym.play.board import Board
 from livegym.play.control_requests import CONTROLS, Control, Press, Situation
 from livegym.play.controls import Controls
+from livegym.viewers.status import WINDOW
 from livegym.viewers.view import PRESETS, View
 
 MODIFIERS = (
@@ -126,7 +127,7 @@ def _key_of(control: Control, press: Press) -> KeyBinding:
         if isinstance(asked, str):
             window_state.word = asked
         else:
-            window_state.controls.ask(asked)
+            window_state.controls.ask(asked, WINDOW)
 
     return KeyBinding(control.window, control.does, act)
 

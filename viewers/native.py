@@ -49,6 +49,7 @@ from livegym.viewers.look import drawn_xml
 from livegym.viewers.neighbours import NeighbourEnvs
 from livegym.viewers.offscreen import put_camera
 from livegym.viewers.overlay import OverlayText
+from livegym.viewers.status import WINDOW
 from livegym.viewers.view import View, aim, follows_at_first, tracked_body
 
 log = logging.getLogger(__name__)
@@ -218,7 +219,7 @@ class WindowThread(Listener):
         if not pull.active or controls.paused or not name or not any(wrench):
             return
         pace = 8.0 if controls.speed is None else controls.speed
-        controls.ask(Push(env_id, name, tuple(wrench[:3]), 2 * FRAME * pace, tuple(wrench[3:])))
+        controls.ask(Push(env_id, name, tuple(wrench[:3]), 2 * FRAME * pace, tuple(wrench[3:])), WINDOW)
 
     # MuJoCo's render thread, which holds the window's lock
 

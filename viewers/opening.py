@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from livegym.play.audience import Audience, Viewer
 from livegym.play.board import Board
 from livegym.play.controls import Controls
 from livegym.schema.watching import PageKeys, VideoKeys, WatchingKeys
 from livegym.utils.errors import UserError
-from livegym.utils.log import console
-from livegym.web.opening import address_of
+from livegym.web.opening import address_of, announce
 
 
 def open_audience(keys: WatchingKeys, num_envs: int) -> Audience:
@@ -57,5 +58,5 @@ def _page(keys: PageKeys, controls: Controls, board: Board, size: tuple[int, int
     address = address_of(keys)
     page = Page(controls, board, address, keys.streamFps, size, video)
     address.warn_of_others()
-    console.print(f"watch at {page.gateway.url}", style="bold", soft_wrap=True, highlight=False)
+    announce(replace(address, port=page.gateway.port), "watch at")
     return page

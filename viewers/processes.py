@@ -32,6 +32,7 @@ from livegym.utils.errors import UserError
 from livegym.utils.log import console
 from livegym.utils.priority import make_idle, make_lower
 from livegym.utils.seeding import draw_seed
+from livegym.web.opening import OPEN, PageAddress, announce, reserved
 
 log = logging.getLogger(__name__)
 
@@ -50,17 +51,21 @@ class ViewerProcesses:
                 f"newest version needs one. Allowed: 0 to {TEST_ENVS - 1}"
             )
         self._config = config
-        self._page = ""  # its address
+        self._page: PageAddress | None = None
         self._running: list[ViewerProcess] = []
         if config.viewer:
             from livegym.viewers.display import check_display
 
             check_display()
         if config.watch:
-            from livegym.web.opening import reserved
-
-            self._page, port, token = reserved(config)
-            self._config = replace(config, streamPort=port, streamToken=token or config.streamToken)
+            self._page = reserved(config)
+            access = self._page.access
+            self._config = replace(
+                config,
+                streamPort=self._page.port,
+                streamToken=access.token or config.streamToken,
+                streamSpectatorToken=access.spectator_token or OPEN,
+            )
         if config.trainVideoEvery or config.videoRecord:
             from livegym.viewers.video import check_video
 
@@ -72,9 +77,8 @@ class ViewerProcesses:
 
     def begin(self, run: Run, learner: Learner, spec: PolicySpec, config: dict[str, Any]) -> None:
         """Starts the requested viewers. A viewer that cannot be started is logged, and training continues."""
-        if self._page:  # now, because the process takes seconds to begin
-            text = f"the page: {self._page} (in a few seconds)"
-            console.print(text, style="bold", soft_wrap=True, highlight=False, markup=False)
+        if self._page is not None:  # now, because the process takes seconds to begin
+            announce(self._page, "the page:", " (in a few seconds)")
         for name, config_of_it in configs_of(self._config, run).items():
             try:
                 self._running.append(ViewerProcess(name, config_of_it, watched=name != "video"))

@@ -7,6 +7,9 @@ from typing import Any
 
 from livegym.viewers.view import View
 
+WINDOW = "the window"
+"""The name of the window as a viewer, for requests that others see."""
+
 
 def status(state: dict[str, Any], view: View, now: float) -> tuple[str, str]:
     """Two texts with one line per item of the board's `state`: names and values. `now`: s since the epoch."""
@@ -32,12 +35,18 @@ def marks(state: dict[str, Any]) -> str:
     policy = state.get("policy") or {}
     comparing = state.get("comparing")
     found = {
-        "PAUSED": state.get("paused"),
-        "PINNED": policy.get("pinned"),
+        f"PAUSED{_by(state, 'paused')}": state.get("paused"),
+        f"PINNED{_by(state, 'pinned')}": policy.get("pinned"),
         "REC": state.get("recording"),
         f"A/B {comparing[0]} | {comparing[1]}" if comparing else "": comparing,
     }
     return ascii_of("   ".join(name for name, on in found.items() if on))
+
+
+def _by(state: dict[str, Any], what: str) -> str:
+    """' by operator 2', if a viewer other than the window did it."""
+    who = state.get("by", {}).get(what, "")
+    return f" by {who}" if who not in ("", WINDOW) else ""
 
 
 def age(seconds: float) -> str:

@@ -1,16 +1,21 @@
 """Access control: checks the host, the origin and the token of each request.
 
-    access = Access(token="s3cret", read_only=True)
-    refusal = access.cross_origin(connection) or access.unauthenticated(connection)  # a response, or None: allowed
+    access = Access(token="s3cret", read_only=False, spectator_token="0ther")
+    refusal = access.cross_origin(connection)      # a response, or None: allowed
+    admitted = access.admit(connection)            # a Role, or the response that refuses or redirects
 
 A browser sends requests on behalf of any page that is open in it, so even an address that only this machine can reach
 is not private. Therefore the name in `Host` must be ours (an attacker's name may resolve to this machine), and
 `Origin`, which names the requesting page's host, must be the same host. Only then is the token checked. It comes in the
 URL, in a header or from the form. A browser then gets a cookie instead, which is valid for this process only.
+
+There are two tokens: operators watch and control, spectators only watch. A cookie has the role of the token that it
+replaces, and every connection keeps the role that it was admitted with.
 """
 
 from __future__ import annotations
 
+import enum
 import hashlib
 import hmac
 import ipaddress
@@ -29,11 +34,26 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 
 from livegym.web.form import token_form
 
+ROLE = "livegym.role"
+"""Key of an admitted request's role in its ASGI scope; `role_of` reads it."""
 WRONG_TOKENS = 10
 """Wrong tokens from one address within `WINDOW_S`, after which even the right one has to wait."""
 WINDOW_S = 60.0
 ADDRESSES = 1024
 """Addresses that are remembered at once; the one whose last wrong token is oldest is forgotten first."""
+
+
+class Role(enum.Enum):
+    """The rights of a client."""
+
+    OPERATOR = "operator"  # watch and control
+    SPECTATOR = "spectator"  # only watch
+
+
+def role_of(connection: HTTPConnection) -> Role:
+    """Return the role with which the middleware admitted a request or WebSocket."""
+    role: Role = connection.scope[ROLE]
+    return role
 
 
 class WrongTokens:
@@ -62,14 +82,26 @@ class WrongTokens:
 class Access:
     """The access rules of one server."""
 
-    token: str | None  # None: no token is needed
-    read_only: bool  # whether clients may only watch
+    token: str | None  # of operators; None: no token is needed
+    read_only: bool  # whether all clients are spectators
     hosts: frozenset[str] | None = None  # host names in addition to the machine's own, from streamHosts
+    spectator_token: str | None = None  # different from `token`; None: spectators have no token of their own
     wrong: WrongTokens = field(default_factory=WrongTokens)
 
     def __post_init__(self) -> None:
         self._names = own_names() | {name.lower() for name in self.hosts or ()}
-        self._key = secrets.token_bytes(32)
+        self._highest = Role.SPECTATOR if self.read_only else Role.OPERATOR
+        tokens = ((self._highest, self.token), (Role.SPECTATOR, self.spectator_token))
+        self._tokens = [(role, token) for role, token in tokens if token is not None]
+        key = secrets.token_bytes(32)
+        self._cookies = [(role, hmac.new(key, role.value.encode(), hashlib.sha256).hexdigest()) for role in Role]
+
+    @property
+    def only_watch(self) -> str:
+        """Why spectators may not control, in a few words."""
+        if self.read_only:
+            return "streamReadOnly"
+        return "you came with the spectators' token; operators have another one"
 
     def cross_origin(self, connection: HTTPConnection) -> Response | None:
         """Return the 421 or 403 for an unknown host or a cross-origin request; None if the request is allowed."""
@@ -83,21 +115,27 @@ class Access:
             return PlainTextResponse(f"A page of {origin!r} may not send requests to {host!r}.\n", 403)
         return None
 
-    def unauthenticated(self, connection: HTTPConnection) -> Response | None:
-        """Return the answer to a request without a valid token or cookie; None if it is allowed.
+    def admit(self, connection: HTTPConnection) -> Role | Response:
+        """Return the role of a request, or the answer to one without a valid token or cookie.
 
-        A page request with a valid token in its URL is redirected to the same URL without it.
+        A page request with a valid token in its URL is redirected to the same URL without it. A token decides about the
+        role before a cookie does; with a wrong one, the cookie's role stays.
         """
         if self.token is None:
-            return None
+            return self._highest
         in_url = connection.query_params.get("token")
-        if not self._has_cookie(connection):
-            offered = _bearer(connection) if in_url is None else in_url
-            refusal = self._judge(connection, offered)
-            if refusal is not None:
-                return refusal
+        offered = _bearer(connection) if in_url is None else in_url
+        role = _role_with(self._cookies, connection.cookies.get(_cookie_name(connection), ""))
+        if role is None or offered is not None:
+            judged = self._judge(connection, offered)
+            if isinstance(judged, Role):
+                role = judged
+            elif role is None:
+                return judged
         # A page's address is copied and bookmarked, so the token leaves it immediately.
-        return self._admit(connection, _path_without_token(connection)) if in_url and wants_page(connection) else None
+        if in_url and wants_page(connection):
+            return self._redirect(connection, _path_without_token(connection), role)
+        return role
 
     def login(self, connection: HTTPConnection, body: bytes) -> Response:
         """Return the answer to a submitted form with the fields `token` and `next`."""
@@ -105,11 +143,11 @@ class Access:
         next_path = local_path(fields.get("next", ["/"])[0])
         if self.token is None:
             return RedirectResponse(next_path, 303)
-        refusal = self._judge(connection, fields.get("token", [""])[0].strip(), next_path)
-        return refusal or self._admit(connection, next_path)
+        judged = self._judge(connection, fields.get("token", [""])[0].strip(), next_path)
+        return self._redirect(connection, next_path, judged) if isinstance(judged, Role) else judged
 
-    def _judge(self, connection: HTTPConnection, offered: str | None, next_path: str | None = None) -> Response | None:
-        """Check an offered token; return the refusal, or None if the token is right."""
+    def _judge(self, connection: HTTPConnection, offered: str | None, next_path: str | None = None) -> Role | Response:
+        """Check an offered token; return its role, or the refusal if the token is wrong."""
         if offered is None:
             return _ask(connection, next_path, 401, "")
         address = connection.client.host if connection.client else ""
@@ -118,22 +156,18 @@ class Access:
             answer = _ask(connection, next_path, 429, f"Too many wrong tokens; try again in {wait} s.")
             answer.headers["retry-after"] = str(wait)
             return answer
-        if hmac.compare_digest(offered.encode("utf-8", "replace"), (self.token or "").encode()):
-            return None
+        role = _role_with(self._tokens, offered)
+        if role is not None:
+            return role
         self.wrong.note(address)
         return _ask(connection, next_path, 401, "That token is wrong.")
 
-    def _admit(self, connection: HTTPConnection, path: str) -> Response:
+    def _redirect(self, connection: HTTPConnection, path: str, role: Role) -> Response:
+        """Return the redirect to `path` that gives the browser the cookie of a role."""
         answer = RedirectResponse(path, 303)
-        answer.set_cookie(_cookie_name(connection), self._cookie(), path="/", httponly=True, samesite="strict")
+        cookie = dict(self._cookies)[role]
+        answer.set_cookie(_cookie_name(connection), cookie, path="/", httponly=True, samesite="strict")
         return answer
-
-    def _has_cookie(self, connection: HTTPConnection) -> bool:
-        shown = connection.cookies.get(_cookie_name(connection), "")
-        return hmac.compare_digest(shown.encode("utf-8", "replace"), self._cookie().encode())
-
-    def _cookie(self) -> str:
-        return hmac.new(self._key, (self.token or "").encode(), hashlib.sha256).hexdigest()
 
 
 def own_names() -> frozenset[str]:
@@ -184,6 +218,16 @@ def _is_address(name: str) -> bool:
 def _same_host(origin: str, host: str) -> bool:
     scheme, _, rest = origin.lower().partition("://")
     return scheme in ("http", "https") and rest == host.lower()
+
+
+def _role_with(secrets_of: list[tuple[Role, str]], offered: str) -> Role | None:
+    """Return the role whose secret was offered; None if it is no role's. All are compared, each in constant time."""
+    found = [role for role, secret in secrets_of if hmac.compare_digest(_bytes(offered), _bytes(secret))]
+    return found[0] if found else None
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
 
 
 def _bearer(connection: HTTPConnection) -> str | None:

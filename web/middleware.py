@@ -1,7 +1,7 @@
 """The checks that every request and WebSocket passes before it reaches the application.
 
-They are, in this order: the number of active requests, the host and the origin (`access.py`), the token, read-only
-access, and the size of the body. The login form is checked by its body instead of a token. Answers get headers that
+They are, in this order: the number of active requests, the host and the origin (`access.py`), the token, the role that
+it gives, and the size of the body. The login form is checked by its body instead of a token. Answers get headers that
 keep browsers from leaking the address, guessing content types, and showing the pages inside other pages.
 """
 
@@ -14,7 +14,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from livegym.web.access import Access
+from livegym.web.access import ROLE, Access, Role
 
 MAX_ACTIVE = 128
 """Largest number of requests and WebSockets that are served at the same time."""
@@ -86,13 +86,15 @@ class AccessMiddleware:
         scope = connection.scope
         if scope["path"] == "/healthz":
             return None
-        method = scope.get("method", "GET")
-        refusal = self._access.unauthenticated(connection)
-        if refusal is None and scope["path"] == "/login":
+        admitted = self._access.admit(connection)
+        if isinstance(admitted, Response):
+            return admitted
+        scope[ROLE] = admitted
+        if scope["path"] == "/login":
             return RedirectResponse("/", 303)
-        if refusal is None and self._access.read_only and method not in ("GET", "HEAD"):
-            refusal = PlainTextResponse("This server is read-only; it accepts no commands.\n", 403)
-        return refusal
+        if admitted is Role.SPECTATOR and scope.get("method", "GET") not in ("GET", "HEAD"):
+            return PlainTextResponse(f"This server is read-only for you ({self._access.only_watch}).\n", 403)
+        return None
 
 
 async def _body(connection: HTTPConnection, receive: Receive) -> bytes | Response:

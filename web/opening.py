@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from livegym.schema.watching import PageKeys
 from livegym.utils.errors import UserError
+from livegym.utils.log import console
 from livegym.web.access import Access
 from livegym.web.listen import listen, url_of
 
@@ -27,6 +28,17 @@ class PageAddress:
     host: str  # address to bind
     port: int  # if it is taken, the next free one is used; 0: any
 
+    @property
+    def url(self) -> str:
+        """The address for a browser. It contains the token."""
+        return url_of(self.access.token, self.host, self.port)
+
+    @property
+    def spectators_url(self) -> str | None:
+        """The address for spectators, with their token; None if they have none of their own."""
+        token = self.access.spectator_token
+        return None if token is None else url_of(token, self.host, self.port)
+
     def warn_of_others(self) -> None:
         """Log a warning if other machines can connect."""
         if self.host != EVERYWHERE:
@@ -34,41 +46,68 @@ class PageAddress:
         token = self.access.token
         who = "anyone with the token" if token is not None else "ANYONE who can reach this machine (streamToken=off)"
         may = "watch" if self.access.read_only else "watch and control"
+        others = ", and anyone with the spectators' token watch it" if self.access.spectator_token is not None else ""
         log.warning(
-            "security: streamBindAll=true lets %s %s this, over plain HTTP. docs/streaming.md explains safer ways: "
+            "security: streamBindAll=true lets %s %s this%s, over plain HTTP. docs/streaming.md explains safer ways: "
             "an SSH tunnel or a reverse proxy.",
             who,
             may,
+            others,
         )
 
 
 def address_of(keys: PageKeys) -> PageAddress:
-    """Return the page's address, with a generated token if one is needed. Raises UserError for a token too short."""
+    """Return the page's address, with generated tokens if they are needed. Raises UserError for unsafe tokens."""
     host = EVERYWHERE if keys.streamBindAll else LOOPBACK
-    return PageAddress(Access(_token(keys), keys.streamReadOnly, frozenset(keys.streamHosts)), host, keys.streamPort)
+    token, spectators = _tokens(keys)
+    access = Access(token, keys.streamReadOnly, frozenset(keys.streamHosts), spectators)
+    return PageAddress(access, host, keys.streamPort)
 
 
-def reserved(keys: PageKeys) -> tuple[str, int, str | None]:
-    """The address, port and token of a page that another process will serve in a moment, so that it can be shown now.
+def reserved(keys: PageKeys) -> PageAddress:
+    """Return the address of a page that another process will serve in a moment; its port is free now.
 
-    The port is free now. Raises UserError if none is, or for a token that is too short.
+    Raises UserError if no port is free, or for unsafe tokens.
     """
     address = address_of(keys)
     with contextlib.closing(listen(address.host, address.port)) as listener:
-        port = listener.getsockname()[1]
-    token = address.access.token
-    return url_of(token, address.host, port), port, token
+        return replace(address, port=listener.getsockname()[1])
 
 
-def _token(keys: PageKeys) -> str | None:
-    token = keys.streamToken
-    if token == OPEN or (token is None and not keys.streamBindAll):
-        return None
-    if token is None:
-        return secrets.token_urlsafe(12)
-    if len(token) < SHORTEST:
+def announce(address: PageAddress, before: str, after: str = "") -> None:
+    """Print a page's address on the console, and that of spectators if they have a token of their own.
+
+    It is printed and not logged, because a log must not contain tokens.
+    """
+    lines = [f"{before} {address.url}{after}"]
+    if address.spectators_url is not None:
+        lines.append(f"for spectators, who cannot control: {address.spectators_url}")
+    for line in lines:
+        console.print(line, style="bold", soft_wrap=True, highlight=False, markup=False)
+
+
+def _tokens(keys: PageKeys) -> tuple[str | None, str | None]:
+    """Return the tokens of operators and of spectators, None if they need none. Raises UserError for unsafe ones."""
+    given, spectators = keys.streamToken, keys.streamSpectatorToken
+    for name, token in (("streamToken", given), ("streamSpectatorToken", spectators)):
+        if token not in (None, OPEN) and len(token) < SHORTEST:
+            raise UserError(
+                f"{name}: {len(token)} characters are too few to be safe. Use {SHORTEST} or more, leave it out to "
+                f"have one generated, or set {name}={OPEN} for none."
+            )
+    own = spectators not in (None, OPEN)
+    if given == OPEN and own:
         raise UserError(
-            f"streamToken: {len(token)} characters are too few to be safe. Use {SHORTEST} or more, leave it out to "
-            "have one generated, or set streamToken=off for none."
+            "streamToken=off: then everyone is an operator, and streamSpectatorToken has no effect. "
+            "Leave out one of the two"
         )
-    return token
+    if given == OPEN or (given is None and not keys.streamBindAll and not own):
+        return None, None
+    if given is not None and given == spectators:
+        raise UserError(
+            "streamSpectatorToken: is the same as streamToken, so spectators could control. Choose another one, or "
+            "leave it out to have one generated"
+        )
+    if spectators is None and not keys.streamReadOnly:
+        spectators = secrets.token_urlsafe(12)
+    return given or secrets.token_urlsafe(12), None if spectators == OPEN else spectators

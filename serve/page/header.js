@@ -2,6 +2,7 @@
 import { byId, say, setBadges } from "./dom.js";
 import { count } from "./format.js";
 import { server, state } from "./state.js";
+import { by, showName } from "./visitor.js";
 
 const TRAINER = {
   "training": "good",
@@ -29,16 +30,17 @@ export function renderHeader() {
   byId("trainer-state").title = trainer.why ?? "";
   setBadges(badges());
   say("foot", footText());
+  showName(state.you);
 }
 
 function badges() {
   const { serving = {}, decisions = {} } = state;
   const pinned = "new versions wait; decisions of a pinned version are not used for training";
   const all = [
-    serving.pinned && { text: "pinned", title: pinned },
+    serving.pinned && { text: `pinned${by(serving.pinned_by, state.you)}`, title: pinned },
     serving.swapping && { text: "swapping", title: "both versions act while the new one takes over" },
     decisions.interfered > 0 && { text: `${count(decisions.interfered)} interfered`, title: INTERFERED },
-    server.readOnly && { text: "read only", title: "this page accepts no requests" },
+    server.readOnly && { text: "read only", title: "you may watch, but not control" },
   ];
   return all.filter(Boolean);
 }

@@ -7,10 +7,11 @@ import { hideNotice, notice } from "./notice.js";
 import { chooseStream, drawPicture, hasPicture, recolourPicture, startPictures, usePicture } from "./picture_card.js";
 import { forget, remember, server } from "./state.js";
 import { renderStreams } from "./streams.js";
-import { ask, connect } from "./talk.js";
+import { ask, connect, rename } from "./talk.js";
 import { useTheme } from "./theme.js";
 import { renderTiles } from "./tiles.js";
 import { renderVersions, startVersions } from "./versions.js";
+import { introduce, startName } from "./visitor.js";
 
 const AGES_MS = 500; // between two updates of the ages
 
@@ -26,6 +27,7 @@ function receive(message) {
 
 async function greet(hello) {
   forget();
+  introduce(rename);
   server.readOnly = hello.read_only;
   document.body.dataset.readOnly = hello.read_only;
   await usePicture(hello.picture, hello.server);
@@ -47,6 +49,7 @@ function showStreams() {
 
 useTheme(recolourPicture);
 startVersions();
+startName(rename);
 startPictures();
 byId("train").onclick = () => ask("train");
 addEventListener("resize", () => {

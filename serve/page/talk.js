@@ -1,6 +1,7 @@
 // The page's connection to the run, and its requests.
 import { Connection } from "./connection.js";
 import { notice } from "./notice.js";
+import { VISITOR } from "./visitor.js";
 
 const SILENT_S = 3; // without a message; one is due each second
 
@@ -12,7 +13,7 @@ let connection = null;
  * @param {() => void} lost - called when the connection has ended
  */
 export function connect(receive, lost) {
-  connection = new Connection({ receive, lost, silentAfter: SILENT_S });
+  connection = new Connection({ receive, lost, query: { visitor: VISITOR }, silentAfter: SILENT_S });
 }
 
 /**
@@ -22,4 +23,12 @@ export function connect(receive, lost) {
  */
 export function ask(what, version = null) {
   if (!connection.send({ do: what, version })) notice("not connected, so the request was not sent");
+}
+
+/**
+ * Sends the user's name, if the page is connected.
+ * @param {string} name - empty: the server's own name for this browser
+ */
+export function rename(name) {
+  connection.send({ do: "name", name });
 }

@@ -85,6 +85,7 @@ function renderBuffer(b) {
 function renderRewards(rewards, episodes) {
   setFacts(byId("rewards"), [
     ["mean", signed(rewards.mean)],
+    ["decisions", count(rewards.count), "in that mean, at most a thousand"],
     ["expected", signed(rewards.expected_mean), "by the gate"],
     ["return", signed(episodes.return_mean), "mean return of the last hundred episodes"],
     ["length", short(episodes.length_mean), "mean number of decisions in the last hundred episodes"],

@@ -15,10 +15,12 @@ from fastapi import APIRouter, WebSocket
 
 from livegym.play.board import Board
 from livegym.play.controls import Controls
-from livegym.viewers.browser.protocol import ViewSettings, read
+from livegym.viewers.browser.protocol import Rename, ViewSettings, read
+from livegym.web.access import Access
 from livegym.web.pages import REFUSALS, OpenPages, PageMessageError, add_files, page_files, send
 from livegym.web.scene_messages import TokenBucket
 from livegym.web.scene_proxy import PAGE
+from livegym.web.visitors import Visitor, Visitors
 
 __all__ = ["REFUSALS", "Pages"]
 FILES = Path(__file__).parent / "page"
@@ -34,7 +36,7 @@ class Pages:
         self,
         board: Board,
         controls: Controls,
-        read_only: bool,
+        access: Access,
         hello: Callable[[], dict[str, Any]],
         on_look: Callable[[str, ViewSettings | None], None],
     ) -> None:
@@ -44,7 +46,8 @@ class Pages:
         """
         self._board = board
         self._controls = controls
-        self._read_only = read_only
+        self._access = access
+        self._visitors = Visitors()
         self._hello, self._on_look = hello, on_look
         self._pages = OpenPages()
         self.router = APIRouter()
@@ -68,16 +71,17 @@ class Pages:
             return
         await socket.accept()
         bucket = TokenBucket(*MESSAGES)
+        visitor = self._visitors.of(socket)
 
         async def do(text: str | None) -> None:
-            self._do(page, text, bucket)
+            self._do(page, visitor, text, bucket)
 
         try:
-            await self._pages.talk(socket, self._tell(socket), do)
+            await self._pages.talk(socket, self._tell(socket, visitor), do)
         finally:
             self._on_look(page, None)
 
-    async def _tell(self, socket: WebSocket) -> None:
+    async def _tell(self, socket: WebSocket, visitor: Visitor) -> None:
         sent: dict[str, Any] = {}
         scene, seq = object(), 0
         while True:
@@ -87,8 +91,8 @@ class Pages:
                 scene = hello["scene"]
                 seq = 0
                 sent = {}
-                message["hello"] = {**hello, "read_only": self._read_only}
-            state = {**self._board.state, "clients": self.open}
+                message["hello"] = {**hello, "read_only": not visitor.may_control}
+            state = {**self._board.state, "clients": self.open, "you": visitor.name}
             changed = {key: value for key, value in state.items() if sent.get(key, sent) != value}
             points = self._board.since(seq)
             if set(changed) - QUIET or points or message:
@@ -96,14 +100,16 @@ class Pages:
                 await send(socket, {**message, "state": changed, "points": points})
             await asyncio.sleep(TICK)
 
-    def _do(self, page: str, text: str | None, bucket: TokenBucket) -> None:
+    def _do(self, page: str, visitor: Visitor, text: str | None, bucket: TokenBucket) -> None:
         """Executes a message. Raises PageMessageError if it is refused."""
         if not bucket.take():
             raise PageMessageError("too many messages at once")
         asked = read(text)
         if isinstance(asked, ViewSettings):
             self._on_look(page, asked)
-        elif self._read_only:
-            raise PageMessageError("this page only shows (streamReadOnly)")
-        elif not self._controls.ask(asked):
+        elif isinstance(asked, Rename):
+            visitor.rename(asked.name)
+        elif not visitor.may_control:
+            raise PageMessageError(f"this page only shows ({self._access.only_watch})")
+        elif not self._controls.ask(asked, visitor.name):
             raise PageMessageError("too many requests are waiting already")

@@ -2,6 +2,7 @@
 
     read('{"do": "pause", "on": true}')            # play.control_requests.Pause(on=True)
     read('{"do": "view", "env_id": 2, ...}')       # ViewSettings: viewers.view.View, and whether to move the camera
+    read('{"do": "name", "name": "Ada"}')          # Rename: what the visitor is called
 
 The names are defined in `play/control_requests.py`, and the fields are those of the dataclasses. A message with a
 missing or unknown field, or with a value of another type, is refused.
@@ -34,6 +35,13 @@ class ViewSettings:
     place_camera: bool  # True: move the camera to its preset; False: it stays where the user left it
 
 
+@dataclass(frozen=True)
+class Rename:
+    """The name that a visitor chooses; empty: the one that the server gave."""
+
+    name: str
+
+
 REQUESTS = {control.name: control.request for control in CONTROLS}
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, str_max_length=MAX_TEXT)
 
@@ -48,17 +56,19 @@ def _model_of(kind: type) -> type[BaseModel]:
     return create_model(kind.__name__, __config__=_STRICT, **fields)
 
 
-_MODELS = {name: _model_of(kind) for name, kind in {**REQUESTS, "view": View}.items()}
+_MODELS = {name: _model_of(kind) for name, kind in {**REQUESTS, "view": View, "name": Rename}.items()}
 
 
-def read(text: str | None) -> ControlRequest | ViewSettings:
-    """The request or the view in a message. Raises PageMessageError if the message is invalid."""
+def read(text: str | None) -> ControlRequest | ViewSettings | Rename:
+    """The request, the view or the name in a message. Raises PageMessageError if the message is invalid."""
     message = read_object(text, MAX_MESSAGE)
     what = message.pop("do")
     if what not in _MODELS:
         raise PageMessageError(f"do={what[:MAX_TEXT]!r}: allowed are {', '.join(_MODELS)}")
     if what == "view":
         return _look(message)
+    if what == "name":
+        return Rename(**dict(_checked(what, message)))
     return REQUESTS[what](**dict(_checked(what, message)))
 
 

@@ -40,7 +40,7 @@ class Page(Viewer):
         self.gateway = Gateway(address.access, address.host, address.port, self._stats, self._metrics)
         self._scene_server = SceneServer(fps)
         self._pictures = FrameEncoder(self._scene_server.slot, size)
-        self._pages = Pages(board, controls, address.access.read_only, self._hello, self._scene_server.apply)
+        self._pages = Pages(board, controls, address.access, self._hello, self._scene_server.apply)
         self._proxy = SceneProxy(self._scene_server.server, self._scene_server.opened, self._scene_server.closed)
         for router in (self._proxy.router, self._pages.router, stream_router(self._pictures.frames)):
             self.gateway.app.include_router(router)
@@ -63,7 +63,8 @@ class Page(Viewer):
 
     def _stats(self) -> dict[str, Any]:
         state = self._board.state
-        kept = ("phase", "task", "policy", "episodes", "return_mean", "success_rate", "paused", "speed", "real_time")
+        shown = ("phase", "task", "policy", "episodes", "return_mean", "success_rate")
+        kept = (*shown, "paused", "by", "speed", "real_time")
         scene_server = {
             "fps": self._scene_server.rate,
             "lag_s": self._scene_server.lag,

@@ -6,10 +6,11 @@ import { notice } from "./notice.js";
 import { renderAges, renderPolicy } from "./policy.js";
 import { loadScene, showScene } from "./scene.js";
 import { forget, remember, server, state } from "./state.js";
-import { connect } from "./talk.js";
+import { connect, rename } from "./talk.js";
 import { useTheme } from "./theme.js";
 import { renderTransport } from "./transport.js";
 import { meetEnvironments, renderView } from "./view.js";
+import { introduce, showName, startName } from "./visitor.js";
 
 const CONTROLS = ":is(#tools, aside) :is(button, select, input)";
 let noticed = null; // number of the newest notice; null: not known yet
@@ -27,6 +28,7 @@ function receive(message) {
 
 function greet(hello) {
   forget();
+  introduce(rename);
   server.readOnly = hello.read_only;
   server.speeds = hello.speeds;
   server.shown = Math.max(1, hello.num_envs); // 0 while the server waits for a policy
@@ -58,6 +60,7 @@ function render(fresh) {
   renderPolicy();
   renderNotice();
   say("foot", footText());
+  showName(state.you);
   renderCharts(fresh);
   renderAges();
   renderView();
@@ -78,6 +81,7 @@ function footText() {
 
 useTheme(loadScene);
 startControls();
+startName(rename);
 startCharts();
 setInterval(renderAges, 1000);
 connect(receive, lost);

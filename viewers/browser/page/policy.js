@@ -8,6 +8,7 @@ import { choices, renderVersionAges, renderVersions } from "./versions.js";
 
 const CONTROLS = ["follow-policy", "pin", "back", "how", "compare"];
 const SIDES = ["first", "second"];
+const FEW = 20; // episodes below which a mean is marked
 
 /** Shows the policy, or the agent if the test runs one without a policy. */
 export function renderPolicy() {
@@ -50,13 +51,14 @@ export function compare() {
 
 // What one wants to know first, on a phone too.
 function keyNumbers() {
-  const { policy, level, return_mean: mean, success_rate: success } = state;
+  const { policy, level, episodes, return_mean: mean, success_rate: success } = state;
+  const about = known(mean) && episodes < FEW ? "≈ " : "";
   const all = [
     policy && ["version", state.comparing ? state.comparing.join(" | ") : policy.label],
     policy && ["age", policy.made ? ago(now() - policy.made) : "–", "of the weights that act"],
     known(level) && ["level", level.toFixed(2), "of the curriculum in this test: 1 is the full task"],
-    ["return", short(mean), "mean of this test's episodes"],
-    known(success) && ["success", percent(success), "of this test's episodes"],
+    ["return", about + short(mean), `mean of this test's episodes; ≈: of fewer than ${FEW}`],
+    known(success) && ["success", about + percent(success), `of this test's episodes; ≈: of fewer than ${FEW}`],
   ];
   return all.filter(Boolean);
 }

@@ -1,8 +1,9 @@
 // The page's connection to the test: the page's name, and its requests.
 import { Connection } from "./connection.js";
+import { randomId, VISITOR } from "./visitor.js";
 
 /** The server's name of this page; the connection of its 3D scene uses the same name. */
-export const PAGE = Array.from(crypto.getRandomValues(new Uint8Array(12)), hex).join("");
+export const PAGE = randomId();
 
 let connection = null;
 
@@ -12,7 +13,7 @@ let connection = null;
  * @param {() => void} lost - called when the connection has ended
  */
 export function connect(receive, lost) {
-  connection = new Connection({ receive, lost, query: { page: PAGE } });
+  connection = new Connection({ receive, lost, query: { page: PAGE, visitor: VISITOR } });
 }
 
 /**
@@ -32,6 +33,10 @@ export function look(view) {
   connection.send({ do: "view", ...view });
 }
 
-function hex(byte) {
-  return byte.toString(16).padStart(2, "0");
+/**
+ * Sends the user's name, if the test is connected.
+ * @param {string} name - empty: the server's own name for this browser
+ */
+export function rename(name) {
+  connection.send({ do: "name", name });
 }

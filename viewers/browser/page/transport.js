@@ -3,6 +3,7 @@ import { byId, say, setBadges, setOptions } from "./dom.js";
 import { short } from "./format.js";
 import { server, state } from "./state.js";
 import { ask } from "./talk.js";
+import { by } from "./visitor.js";
 
 const ANSWER_MS = 1000; // time for the server to apply a requested speed
 const pace = (speed) => speed ?? Infinity; // null: as fast as possible
@@ -52,14 +53,15 @@ function rateText() {
 }
 
 function badges() {
+  const doer = (what) => by(state.by?.[what], state.you);
   const sides = state.comparing;
   const all = [
-    state.paused && { text: "paused" },
-    state.policy?.pinned && { text: "pinned" },
+    state.paused && { text: `paused${doer("paused")}` },
+    state.policy?.pinned && { text: `pinned${doer("pinned")}` },
     state.policy?.swapping && { text: "swapping" },
-    sides && { text: `A ${sides[0]} | B ${sides[1]}` },
-    state.recording && { text: "rec", className: "rec" },
-    server.readOnly && { text: "read only" },
+    sides && { text: `A ${sides[0]} | B ${sides[1]}${doer("comparing")}` },
+    state.recording && { text: `rec${doer("recording")}`, className: "rec" },
+    server.readOnly && { text: "read only", title: "you may watch, but not control" },
     state.phase === "ended" && { text: "ended" },
   ];
   return all.filter(Boolean);
