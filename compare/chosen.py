@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from livegym.rundir.run import TRAINING_KINDS, Run, list_runs, open_run, read_latest
+from livegym.rundir.run import TRAINING_KINDS, Run, list_runs, nn_of, open_run, read_latest
 from livegym.rundir.sweep import is_sweep, read_jobs
 from livegym.utils.errors import UserError, did_you_mean
 from livegym.utils.words import count
@@ -86,9 +86,13 @@ def _directory(name: str, runs_dir: Path) -> Path | None:
     """The directory that a name means: from here, from the directory of runs, or from that of its sweeps."""
     typed = Path(os.path.expanduser(name))
     places = [typed, runs_dir / typed, runs_dir / SWEEPS / typed]
-    if "/" not in name:
+    if "/" not in name and not _is_of_runs(typed):
         places = places[1:]  # `Ant` is a part of a name, even beside a folder of that name
     return next((place for place in places if place.is_dir()), None)
+
+
+def _is_of_runs(place: Path) -> bool:
+    return place.is_dir() and (is_sweep(place) or nn_of(place).is_dir() or bool(list_runs(place)))
 
 
 def _in_directory(name: str, place: Path, missing: list[str]) -> list[Run]:
