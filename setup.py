@@ -11,8 +11,8 @@ from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
 PACKAGES = (
-    "utils", "projects", "schema", "rundir", "sim", "tasks", "cfg", "rl", "weights", "live", "play", "web", "online",
-    "serve", "viewers",
+    "utils", "projects", "schema", "rundir", "compare", "sim", "tasks", "cfg", "rl", "weights", "live", "play", "web",
+    "online", "serve", "viewers",
 )  # fmt: skip
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "livegym" / "__init__.py").read_text())[1]
 
@@ -63,9 +63,10 @@ setup(
         "gymnasium>=1.0",
         "tensorboard",
         "tensorboardX",
+        "protobuf",  # the events of TensorBoard
         "mujoco>=3.17,!=4.0.0",  # 4.0.0: wrong Newton Hessian with sparse Jacobians
         "rich",
-        "matplotlib",  # config=runs draws curves
+        "matplotlib",  # config=report draws curves
         "xxhash>=3.5",  # checksums of the weight bus
         "viser~=1.1.1",  # the page's 3D scene: web/viser_seam.py knows this version's inside
         "trimesh",
@@ -99,6 +100,8 @@ setup(
             "imageio",
             "playwright",
         ],
+        "wandb": ["wandb>=0.30"],  # wandb=true
+        "launchers": ["hydra-joblib-launcher", "hydra-submitit-launcher"],  # hydra/launcher=joblib, submitit_local ...
         "docs": ["mkdocs>=1.6", "mkdocs-material", "mkdocstrings[python]"],
         "bench": ["envpool", "stable-baselines3", "imageio"],
     },

@@ -21,8 +21,6 @@ from livegym.utils.signals import StopFlag, end_on_interrupt
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-    from livegym.rl.observer import TrainingObserver
-
 
 def main() -> int:
     """Run the command line; returns the exit status."""
@@ -46,7 +44,7 @@ def job(cfg: DictConfig) -> int:
 
 
 def _run(cfg: DictConfig, stop: StopFlag) -> int:
-    from livegym.cfg import cli
+    from livegym.cfg import jobs
     from livegym.cfg.session import Session
     from livegym.cfg.typed import to_typed, yaml_text
     from livegym.cfg.validate import num_envs_of
@@ -59,22 +57,24 @@ def _run(cfg: DictConfig, stop: StopFlag) -> int:
     cfg.numEnvs = num_envs_of(cfg)
     config = settled(to_typed(cfg))
     setup_logging(config.logLevel)
-    overrides = cli.explicit_overrides()
-    provenance = Provenance(yaml_text(cfg), yaml_text(cfg, resolve=False), overrides, list(sys.orig_argv))
+    record = jobs.current_record()
+    texts = yaml_text(cfg), yaml_text(cfg, resolve=False)
+    provenance = Provenance(*texts, jobs.explicit_overrides(), list(sys.orig_argv), record)
     session = Session(config, provenance)
     if config.mode == "test":
         from livegym.play.testing import run_test
         from livegym.viewers.opening import open_audience
 
         status = run_test(session, stop, open_audience(config, config.numEnvs))
-        if stop.requested and cli.in_sweep():
+        if stop.requested and jobs.in_sweep():
             raise KeyboardInterrupt  # a test returns 0 on Ctrl+C, but the sweep must not continue
         return status
-    if config.mode == "runs":
-        from livegym.rundir.overview import manage_runs
+    if config.mode in ("runs", "report"):
+        from livegym.compare.overview import manage_runs
+        from livegym.compare.report import report
         from livegym.utils.log import output
 
-        return manage_runs(config, session.task, output)
+        return {"runs": manage_runs, "report": report}[config.mode](config, session.task, output)
     from livegym.rl.training import load_parent, run_training
 
     parent = load_parent(config, session.task)
@@ -84,14 +84,9 @@ def _run(cfg: DictConfig, stop: StopFlag) -> int:
         from livegym.serve.running import run_continuous
 
         return run_continuous(config, provenance, stop, parent)
-    from livegym.weights.learner import BusObserver
+    from livegym.viewers.observing import observers_of
 
-    observers: list[TrainingObserver] = [BusObserver(config.publishInterval)]
-    if config.viewer or config.watch or config.videoRecord or config.trainVideoEvery:
-        from livegym.viewers.processes import ViewerProcesses
-
-        observers.append(ViewerProcesses(config))
-    return run_training(config, provenance, stop, parent, observers)
+    return run_training(config, provenance, stop, parent, observers_of(config, record))
 
 
 if __name__ == "__main__":

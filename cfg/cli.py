@@ -14,37 +14,26 @@ import argparse
 import contextlib
 import os
 import sys
-import traceback
-import typing
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable
 from typing import NoReturn
 
 import hydra
 from hydra._internal.utils import get_args_parser
-from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from livegym.cfg import compose
+from livegym.cfg.jobs import INTERRUPTED, Job, Jobs, NoteSweep, say, status_of
 from livegym.cfg.overrides import OWN_OPTIONS, parse, split, values
 from livegym.cfg.schemas import register
-from livegym.cfg.typed import hide_secrets, redacted
-from livegym.cfg.validate import unused_keys, validate
+from livegym.cfg.validate import validate
 from livegym.projects import new, registry
 from livegym.projects.commands import command
 from livegym.schema import RootConfig
 from livegym.schema.keys import Schema
 from livegym.schema.values import plain_text
 from livegym.utils.errors import UserError, did_you_mean
-from livegym.utils.pipes import ending_with_the_reader, write_to_nobody
-from livegym.utils.words import count
+from livegym.utils.pipes import ending_with_the_reader
 
-Job = Callable[[DictConfig], "int | None"]
-
-INTERRUPTED = 130
-SIGNALLED = 128  # from this status on, a signal ended the job, so the sweep ends too
 COMMANDS = ("run", "cfg", "multirun", "shell_completion", "info")
 
 
@@ -55,10 +44,10 @@ def run(job: Job) -> int:
         _refuse_lost_directory()
         return _run(job, sys.argv[1:])
     except UserError as error:
-        _say(f"error: {error}")
+        say(f"error: {error}")
         return error.exit_code
     except KeyboardInterrupt:
-        _say("interrupted")
+        say("interrupted")
         return INTERRUPTED
 
 
@@ -104,15 +93,33 @@ def _run(job: Job, arguments: list[str]) -> int:
     prepared = compose.prepare(options.overrides, options.multirun)
     if prepared.sweep:
         _refuse_hopeless(prepared)
-    jobs = Jobs(job, sweep=prepared.sweep, total=prepared.jobs)
-    only_prints = options.cfg or options.info
+    jobs = Jobs(job, prepared.typed, prepared.added, prepared.sweep, prepared.jobs)
+    if prepared.sweep:
+        return _run_sweep(jobs, [*flags, *prepared.overrides])
+    with ending_with_the_reader() if options.cfg or options.info else contextlib.nullcontext():
+        status = _hydra_main(jobs, [*flags, *prepared.overrides])
+    return max(status, jobs.status)
+
+
+def _run_sweep(jobs: Jobs, arguments: list[str]) -> int:
+    """Run all jobs, and report on them even if the sweep was ended."""
+    from livegym.cfg.sweeps import finish, other_processes_find_livegym
+
+    NoteSweep.directory = None
+    status = 0
     try:
-        with _given(prepared), ending_with_the_reader() if only_prints else contextlib.nullcontext():
-            status = _hydra_main(jobs, [*flags, *prepared.overrides])
-    except KeyboardInterrupt:  # it ended a sweep: the failed jobs are still reported
-        _say("interrupted")
-        status = max([INTERRUPTED, *(s for _, s in jobs.ended if s >= SIGNALLED)])
-    return max(status, jobs.exit_status())
+        with other_processes_find_livegym(arguments):
+            status = _hydra_main(jobs, arguments)
+    except KeyboardInterrupt:
+        say("interrupted")
+        status = max(INTERRUPTED, jobs.status)
+    except RuntimeError as error:  # of a launcher: one of its processes was killed
+        say(f"error: {str(error).strip().splitlines()[0]}")
+        status = 1
+    if NoteSweep.directory is None:
+        return status
+    total = jobs.total if all(split(a)[1] != "hydra/sweeper" for a in arguments) else None
+    return max(status, finish(NoteSweep.directory, total))
 
 
 def _answer(text: str) -> int:
@@ -185,13 +192,13 @@ def _refuse_hopeless(prepared: compose.Prepared) -> None:
     raise errors[0]
 
 
-def _hydra_main(task: Callable[[DictConfig], None], arguments: list[str]) -> int:
+def _hydra_main(task: Callable[[DictConfig], object], arguments: list[str]) -> int:
     main = hydra.main(str(compose.CFG_DIR), "config", compose.VERSION_BASE)(task)
     typed, sys.argv = sys.argv, [sys.argv[0], *arguments]
     try:
         main()
     except SystemExit as end:  # Hydra ends --hydra-help and similar options like this; a job's exit is caught in `Jobs`
-        return _status(end)
+        return status_of(end)
     except compose.COMPOSE_ERRORS as error:
         raise compose.explained(error) from error
     except OSError as error:  # jobs report their own errors: this one is about the sweep's directory
@@ -203,113 +210,3 @@ def _hydra_main(task: Callable[[DictConfig], None], arguments: list[str]) -> int
 
 def _no_job(cfg: DictConfig) -> None:
     raise UserError("nothing to run")
-
-
-@dataclass
-class Jobs:
-    """Runs the job, once or for each combination of a sweep, and records the exit status of each."""
-
-    job: Job
-    sweep: bool = False
-    total: int = 1
-    argv: list[str] = field(default_factory=lambda: list(sys.argv))
-    cwd: str = field(default_factory=os.getcwd)
-    ended: list[tuple[str, int]] = field(default_factory=list)
-
-    def __call__(self, cfg: DictConfig) -> None:
-        """Run one job. Raises KeyboardInterrupt if the rest of a sweep must not run."""
-        os.chdir(self.cwd)  # relative paths start at the folder of the command, independent of hydra.job.chdir
-        sys.argv = list(self.argv)
-        shown = " ".join(redacted(explicit_overrides()))
-        if self.sweep:
-            self._begin(shown)
-        status = self._guarded(cfg)
-        self.ended.append((shown, status))
-        if self.sweep and status >= SIGNALLED:
-            raise KeyboardInterrupt
-
-    def _begin(self, shown: str) -> None:
-        if not self.ended:
-            hide_secrets(Path(HydraConfig.get().sweep.dir) / "multirun.yaml")
-        _say(f"[{len(self.ended) + 1}/{self.total}] {shown}")
-
-    def _guarded(self, cfg: DictConfig) -> int:
-        """Return the job's exit status, whatever it raises: an error in one job must not end a sweep."""
-        try:
-            validate(cfg)
-            for note in unused_keys(cfg, is_explicit):
-                _say(f"note: {note}")
-            return self.job(cfg) or 0
-        except UserError as error:
-            _say(f"error: {error}")
-            return error.exit_code
-        except KeyboardInterrupt:
-            return INTERRUPTED
-        except SystemExit as end:
-            if self.sweep:
-                _say(f"error: the job called sys.exit({end.code!r})")
-            return _status(end)
-        except Exception:  # noqa: BLE001 - reported with its traceback, and counted as a failure
-            traceback.print_exc()
-            return 1
-
-    def exit_status(self) -> int:
-        """Return the job's status; for a sweep, the status that all failed jobs share, or 1. Prints which failed."""
-        failed = [(shown, status) for shown, status in self.ended if status]
-        if not self.sweep:
-            return failed[0][1] if failed else 0
-        left = self.total - len(self.ended)
-        if failed:
-            _say(f"{len(failed)} of {count(self.total, 'job')} failed{f', {left} did not run' if left else ''}:")
-        for shown, status in failed:
-            _say(f"  {shown or '(no overrides)'}: exit status {status}")
-        statuses = {status for _, status in failed}
-        return statuses.pop() if len(statuses) == 1 else int(bool(statuses))
-
-
-def _status(end: SystemExit) -> int:
-    """Return the exit status that Python would use: a text is printed and counts as 1."""
-    if end.code is None or isinstance(end.code, int):
-        return end.code or 0
-    _say(str(end.code))
-    return 1
-
-
-def _say(text: str) -> None:
-    try:
-        print(text, file=sys.stderr, flush=True)
-    except BrokenPipeError:
-        write_to_nobody(sys.stderr)
-
-
-_as_typed: dict[str, str] = {}  # an override that Hydra was given -> the argument that was typed
-_added: set[str] = set()  # overrides that Hydra was given, and that were not typed
-
-
-@contextlib.contextmanager
-def _given(prepared: compose.Prepared) -> Iterator[None]:
-    _as_typed.update(prepared.typed)
-    _added.update(prepared.added)
-    try:
-        yield
-    finally:
-        _as_typed.clear()
-        _added.clear()
-
-
-def explicit_overrides() -> list[str]:
-    """The running job's `key=value` arguments as typed, without Hydra's own; [] outside of a job."""
-    if not HydraConfig.initialized():
-        return []
-    given = OmegaConf.to_container(HydraConfig.get().overrides.task, resolve=False)  # ${...} as it was typed
-    return [_as_typed.get(o, o) for o in typing.cast(list[str], given) if o not in _added]
-
-
-def in_sweep() -> bool:
-    """Whether the running job is part of a sweep."""
-    return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
-
-
-def is_explicit(key: str) -> bool:
-    """Whether the running job's command line sets `key` itself."""
-    return any(split(o)[1] == key for o in explicit_overrides())

@@ -37,6 +37,7 @@ from livegym.cfg.schemas import register
 from livegym.cfg.typed import plain, schema_of
 from livegym.projects import registry
 from livegym.projects.commands import command
+from livegym.schema import RootConfig
 from livegym.schema.keys import Key, Schema, is_mapping, section, strip_optional
 from livegym.schema.train import settings_class
 from livegym.schema.values import check, plain_text
@@ -46,6 +47,8 @@ from livegym.utils.errors import UserError, did_you_mean
 VERSION_BASE = "1.3"
 FIXED = {"task.name": "task=<Name>"}  # keys that follow from a group
 ALGORITHM = "train.algorithm"
+LISTS = [key.path for key in Schema().keys(RootConfig).values() if key.hint == list[str]]
+"""Root keys that hold a list of texts; a single text is a list of one."""
 IN_FILE = re.compile(r"In '(\w+)/([^']+)'")
 """Where Hydra says in which yaml file it found a mistake."""
 NOISE = ("full_key:", "object_type=", "reference_type=", "See ", "To append")  # lines of Hydra that help no user
@@ -88,7 +91,7 @@ def _prepare(arguments: Sequence[str], loader: ConfigLoader, multirun: bool) -> 
     chosen = as_named(arguments, _compose)
     arguments = [*chosen, *arguments]
     files = file_parameters(arguments)
-    arguments = [ov.spelt_out(argument, files) for argument in arguments]
+    arguments = [ov.as_list(ov.spelt_out(argument, files), LISTS) for argument in arguments]
     refuse_bare_names(arguments, loader)
     arguments, typed_argument = _with_settings(arguments, loader)
     parsed = ov.parse(arguments, loader)
@@ -113,9 +116,21 @@ def _prepare(arguments: Sequence[str], loader: ConfigLoader, multirun: bool) -> 
     ready = [*added, *typed]
     reread = ov.OverridesParser.create(config_loader=loader).parse_overrides(ready)
     samples = [_compose(job) for job in ov.jobs(reread)]
+    typed |= _typed_in_jobs(parsed, reread[len(added) :], typed)
     for sample in samples:
         plain(sample)
     return Prepared(ready, typed, added, sweep, ov.count_jobs(reread), samples)
+
+
+def _typed_in_jobs(parsed: Sequence[Override], given: Sequence[Override], typed: dict[str, str]) -> dict[str, str]:
+    """An override that a job of a sweep is given for a key of several values -> the typed argument."""
+    written = {str(override.input_line): override for override in parsed}
+    found: dict[str, str] = {}
+    for override in given:
+        original = written.get(typed[str(override.input_line)])
+        if original is not None and override.is_sweep_override():
+            found |= zip(ov.texts(override), ov.typed_texts(original), strict=True)
+    return found
 
 
 def _with_settings(arguments: list[str], loader: ConfigLoader) -> tuple[list[str], dict[str, str]]:

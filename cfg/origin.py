@@ -42,6 +42,7 @@ _KEYS: dict[Origin, str] = {
     Origin.ADJUSTABLE: """
         maxIterations saveInterval saveFrequency keepLast keepEvery publishInterval
         device checks logLevel
+        wandb wandbProject wandbEntity wandbGroup wandbMode
         sim.threads
         simulator playSpeed
         reloadInterval weights swap blendSeconds minSwapInterval historySize
@@ -58,7 +59,7 @@ _KEYS: dict[Origin, str] = {
         mode checkpoint resume runsDir projectDir
         testGamesNum episodesPerVersion priority stochastic agent onMismatch poolEnvs followLatest
         swapGuard swapGuardMargin swapGuardConfidence
-        runsSelect runsPlot runsTag runsPin runsDelete
+        runs runsSelect runsPlot runsTag runsPin runsDelete reportDir objective
         viewer watch
         streamPort streamBindAll streamToken streamSpectatorToken streamReadOnly streamHosts streamFps
         videoRecord videoEpisodes videoSeconds videoEnv videoWidth videoHeight videoDir videoEvery trainVideoEvery

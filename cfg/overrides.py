@@ -24,6 +24,7 @@ from livegym.utils.errors import UserError
 OWN_OPTIONS = ("--help", "--list-tasks", "--multirun", "--cfg", "--resolve", "--package", "--info", "--hydra-help")
 RANDOMIZATION = re.compile(r"task\.randomization\.\w+")
 PLAIN_PATH = re.compile(r"[\w.-]*/[\w./-]+", re.ASCII)  # neither the shell nor Hydra reads anything into it
+_MARKS = set("\"'[({\\")  # in a list that is more than names
 KEY_SHAPE = re.compile(r"\w[\w$-]*([./]\w[\w$-]*)*(@[\w.:]*)?")
 
 
@@ -62,6 +63,23 @@ def spelt_out(argument: str, files: Mapping[str, str]) -> str:
     paths = [v.text if isinstance(v, QuotedString) else str(v) for v in values(parse([argument])[0])]
     full = [quoted("", os.path.abspath(os.path.expanduser(path))) for path in paths]  # each begins with =
     return f"{key}={','.join(text.removeprefix('=') for text in full)}"
+
+
+def as_list(argument: str, lists: Iterable[str]) -> str:
+    """Turn `runs=Ant` into `runs=[Ant]` if the key is one of `lists`, which hold texts; numbers in it become texts.
+
+    A sweep is left as it is: each of its values must be a list.
+    """
+    prefix, key, value = split(argument)
+    if key not in lists or value in ("", "="):
+        return argument
+    typed = parse([argument])[0]._value
+    raw = value[1:].strip()
+    if isinstance(typed, list) and any(isinstance(v, (bool, int, float)) for v in typed) and not set(raw[1:]) & _MARKS:
+        return f"{prefix}{key}=[{','.join(_quote(part.strip()) for part in raw[1:-1].split(','))}]"
+    if isinstance(typed, (bool, int, float)):
+        return f"{prefix}{key}=[{_quote(raw)}]"
+    return f"{prefix}{key}=[{raw}]" if isinstance(typed, (str, QuotedString)) else argument
 
 
 def parse(arguments: Sequence[str], loader: ConfigLoader | None = None) -> list[Override]:
@@ -147,6 +165,14 @@ def texts(override: Override) -> list[str]:
     if not override.is_sweep_override():
         return [str(override.input_line)]
     return [f"{override.get_key_element()}={text}" for text in override.sweep_string_iterator()]
+
+
+def typed_texts(override: Override) -> list[str]:
+    """As `texts`, but values as they were typed: `train.learning_rate=3e-4` instead of `0.0003`."""
+    raw, value = override.get_value_string(), override._value
+    if isinstance(value, ChoiceSweep) and value.simple_form and not set(raw) & _MARKS:
+        return [f"{override.get_key_element()}={part.strip()}" for part in raw.split(",")]
+    return texts(override)
 
 
 def refuse_sweep(override: Override, is_text: bool) -> None:

@@ -8,6 +8,7 @@ An algorithm's own rules (how it splits a batch) are not applied to a test: one 
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +19,7 @@ from livegym.cfg.bodies import check_bodies
 from livegym.cfg.typed import build, plain, schema_of, to_typed
 from livegym.projects import registry
 from livegym.schema import RootConfig
+from livegym.schema.comparing import WandbKeys
 from livegym.schema.keys import Key, Schema, section, value_hint
 from livegym.schema.values import check
 from livegym.utils.errors import UserError
@@ -54,6 +56,7 @@ def validate(cfg: DictConfig) -> None:
         )
     check_device(config.device)
     check_bodies(config)
+    check_wandb(config)
     _check_start(config)
     _check_episodes_per_version(config)
     if config.online.min_batch_size > config.online.batch_size:
@@ -110,6 +113,21 @@ def check_device(device: str) -> None:
     if count == 0 or int(device.partition(":")[2] or 0) >= count:
         what = "there is no CUDA device" if count == 0 else "there is no such CUDA device"
         raise UserError(f"device={device}: {what} on this machine. Allowed: {', '.join(here)}. Use device={here[-1]}.")
+
+
+def check_wandb(keys: WandbKeys) -> None:
+    """Raises UserError if `wandb=true` and the package is missing, or if it is not logged in and must be."""
+    if not keys.wandb:
+        return
+    if importlib.util.find_spec("wandb") is None:
+        raise UserError(
+            "wandb=true: the package wandb is not installed. Install the extra wandb: pip install 'livegym[wandb]' (in "
+            "a checkout: pip install -e '.[wandb]'). Or leave wandb=true out; TensorBoard has the same curves."
+        )
+    import wandb
+
+    if keys.wandbMode == "online" and not wandb.login(prompt=False):
+        raise UserError("wandb=true: not logged in to W&B. Log in first: wandb login. Or: wandbMode=offline")
 
 
 def _check_start(config: RootConfig) -> None:

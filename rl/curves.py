@@ -32,6 +32,8 @@ def scalars(it: Iteration) -> dict[str, float]:
     values.update({f"reward_terms_episode/{name}": mean for name, mean in report.term_episode_mean.items()})
     if report.episodes:
         values.update({f"ends/{name}": n / report.episodes for name, n in report.reason_counts.items()})
+        if report.success_reason is not None:
+            values["success/step"] = report.reason_counts[report.success_reason] / report.episodes
     values.update({f"episodes/{name}": mean for name, mean in report.metric_mean.items()})
     if report.level is not None:
         values["curriculum/level"] = report.level

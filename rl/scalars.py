@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.proto.summary_pb2 import Summary
 from tensorboardX.record_writer import RecordWriter
 from tensorboardX.summary import scalar
 
@@ -42,6 +43,10 @@ class ScalarWriter:
         self._last_step = max(self._last_step, int(step))
         if math.isfinite(value):
             self._write(Event(wall_time=time.time(), step=int(step), summary=scalar(tag, value)))
+
+    def add_summary(self, summary: Summary) -> None:
+        """Add what is not a scalar, such as the data of a plugin."""
+        self._write(Event(wall_time=time.time(), step=self._last_step, summary=summary))
 
     def flush(self) -> None:
         """Flush to the operating system. After a failure, try to open a new file instead."""

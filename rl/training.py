@@ -24,6 +24,7 @@ from livegym.projects.commands import command
 from livegym.rl.algorithm import algorithm_of
 from livegym.rl.curves import write_curves
 from livegym.rl.divergence import Diverged
+from livegym.rl.hparams import begin_session, end_session
 from livegym.rl.learner import Iteration, IterationAbandoned, Learner
 from livegym.rl.observer import TrainingObserver
 from livegym.rl.progress import Progress
@@ -193,6 +194,8 @@ class _Training:
     def resume(self, run: Run, parent: Parent, provenance: Provenance) -> int:
         """Resume the parent's run. Does nothing if its iterations are complete. Raises UserError if it is locked."""
         with RunLock(run), file_log(run.log_file):
+            if provenance.job is not None:
+                provenance.job.note_run(run)
             parent = parent.reread()
             clean_temporaries(run.nn)
             published = (observer.highest_version(run) for observer in self.observers)
@@ -243,6 +246,8 @@ class _Training:
 
         with contextlib.ExitStack() as resources:
             resources.callback(writer.close)
+            begin_session(writer, saver.run, saver.config)
+            resources.callback(lambda: end_session(writer, complete, saver.best_return, self.learner.frame))
             for observer in self.observers:
                 observer.begin(saver.run, self.learner, saver.spec, saver.config)
                 resources.callback(end, observer)

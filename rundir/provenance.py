@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Protocol
 
 import yaml
 
@@ -39,6 +40,13 @@ _INLINE = re.compile(
 _NOTHING = ("null", "~", "''", '""', "None", "???", REDACTED, f"'{REDACTED}'")
 
 
+class JobOfSweep(Protocol):
+    """The record of a job; see `rundir/sweep.py`."""
+
+    def note_run(self, run_dir: os.PathLike[str]) -> None:
+        """Notes the job's run directory. Raises OSError if that cannot be written."""
+
+
 @dataclass(frozen=True)
 class Provenance:
     """The configuration and the command that explain a run later."""
@@ -47,6 +55,7 @@ class Provenance:
     unresolved_yaml: str
     overrides: list[str]  # Hydra's, as typed
     argv: list[str]  # the command as typed (`sys.orig_argv`)
+    job: JobOfSweep | None = None  # notes the run in the sweep to which it belongs
 
 
 def redact_arguments(arguments: Iterable[str]) -> list[str]:

@@ -240,6 +240,8 @@ def begin_run(runs_dir: Path, task: str, kind: str, provenance: Provenance) -> R
     run = create_run(runs_dir, task, kind)
     try:
         write_metadata(run.path, provenance, task)
+        if provenance.job is not None:
+            provenance.job.note_run(run)
     except OSError as error:
         shutil.rmtree(run.path, ignore_errors=True)
         raise UserError(

@@ -16,6 +16,7 @@ from typing import Optional
 
 from omegaconf import MISSING
 
+from livegym.schema.comparing import ComparingKeys
 from livegym.schema.keydoc import KeyDoc as KeyDoc
 from livegym.schema.keydoc import key
 from livegym.schema.online import OnlineConfig
@@ -57,7 +58,7 @@ class MainKeys:
     sim: SimConfig = MISSING
     physics: PhysicsConfig = MISSING
     online: OnlineConfig = field(default_factory=OnlineConfig)
-    mode: str = key("train", "what to do; set by the preset", choices=("train", "test", "continuous", "runs"))
+    mode: str = key("train", "what to do; set by the preset", choices=("train", "test", "continuous", "runs", "report"))
     checkpoint: Optional[str] = key(
         None,
         "checkpoint to load: latest or latest_train (newest of the latest run), best (best of that same run), "
@@ -262,21 +263,6 @@ class MainKeys:
         "null: the current directory if its pyproject.toml has [tool.livegym]. Only on the command line",
         example="projectDir=../my_robot",
     )
-    runsSelect: Optional[str] = key(
-        None,
-        "part of the names of the runs to list or plot; null: all runs",
-        mode="runs",
-        example="runsSelect=Ant_train",
-    )
-    runsPlot: Optional[str] = key(
-        None,
-        "file for a plot of the selected runs' curves (.png, .svg, .pdf)",
-        mode="runs",
-        example="runsPlot=curves.png",
-    )
-    runsTag: str = key("rewards/step", "curve to plot, by its TensorBoard name", mode="runs")
-    runsPin: Optional[str] = key(None, "protect a run from deletion, or remove its protection", mode="runs")
-    runsDelete: Optional[str] = key(None, "delete a run; a live or protected run is never deleted", mode="runs")
     gate: str = key(
         "auto",
         "gate that may veto actions in continuous training: cost (the task's cost function), lookahead (a copy of "
@@ -297,5 +283,5 @@ class MainKeys:
 
 
 @dataclass
-class RootConfig(WatchingKeys, MainKeys):
+class RootConfig(WatchingKeys, ComparingKeys, MainKeys):
     """The root keys, as typed on the command line."""

@@ -24,7 +24,7 @@ PRESETS = "config"  # a group at the root that is not a key of the composed conf
 
 NO_COUNTERPART = {  # a name in similar tools that has no counterpart, folded -> what to use instead
     "multigpu": "A run trains in one process. Several seeds or settings at a time: -m seed=1,2",
-    "wandb": "The curves of a run are written for TensorBoard: tensorboard --logdir runs",
+    "logger": "The curves are written for TensorBoard (tensorboard --logdir runs), and with wandb=true for W&B",
     "pipeline": "Engine and device are chosen by sim=<engine> and device=cpu or device=cuda",
     "pbt": "There is no population-based training. Several settings in one command: -m train.learning_rate=1e-3,3e-4",
 }
@@ -34,7 +34,7 @@ NO_COUNTERPART |= {
     "scoretowin": "Training ends after maxIterations; the best checkpoint is kept: checkpoint=best",
     "savebestafter": "The best checkpoint is kept from the first mean return on: checkpoint=best",
     **dict.fromkeys(("distributed", "numgpus", "ddp", "nproc"), NO_COUNTERPART["multigpu"]),
-    **dict.fromkeys(("logger", "tensorboard", "neptune", "comet", "mlflow"), NO_COUNTERPART["wandb"]),
+    **dict.fromkeys(("tensorboard", "neptune", "comet", "mlflow"), NO_COUNTERPART["logger"]),
     **dict.fromkeys(("physicsengine", "usegpu", "usegpupipeline", "graphicsdeviceid"), NO_COUNTERPART["pipeline"]),
 }
 
@@ -196,7 +196,7 @@ class Schema:
         """The advice for a key of similar tools that has no counterpart; '' for any other key."""
         for part in map(fold, path.split(".")):
             for name, instead in NO_COUNTERPART.items():
-                if part == name or (name == "wandb" and part.startswith(name)):
+                if part == name:
                     return instead
         return ""
 

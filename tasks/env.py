@@ -216,6 +216,7 @@ class Env:
         report = self.stats.drain(watch.take_count())
         report.huge_rewards = watch.take_huge_rewards()
         report.largest = watch.take_largest()
+        report.success_reason = self.success_reason
         report.level = None if self.config.curriculum is None else self.curriculum.level
         return report
 

@@ -45,6 +45,7 @@ class EpisodeSummary:
     term_step_mean: dict[str, float] = field(default_factory=dict)
     term_episode_mean: dict[str, float] = field(default_factory=dict)
     reason_counts: dict[str, int] = field(default_factory=dict)
+    success_reason: str | None = None  # the reason that means success, if it is active
     metric_mean: dict[str, float] = field(default_factory=dict)
     metric_episodes: int = 0  # the number of episodes in `metric_mean`: all except unstable ones
     level: float | None = None  # of the curriculum, if there is one

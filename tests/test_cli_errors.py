@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig
 
-from livegym.cfg import cli
+from livegym.cfg import cli, jobs
 from livegym.cfg.compose import compose, prepare
 from livegym.cfg.help import help_text
 from livegym.cfg.overrides import typed_safely
@@ -33,7 +33,7 @@ class Recorder:
 
     def __call__(self, cfg: DictConfig) -> int | None:
         self.configs.append(cfg)
-        self.explicit.append(cli.explicit_overrides())
+        self.explicit.append(jobs.explicit_overrides())
         return self.fails(cfg)
 
 
@@ -201,7 +201,8 @@ def test_sweep_runs_each_job_in_the_directory_where_it_was_typed(run, tmp_path):
     assert [c.seed for c in job.configs] == [1, 2, 3]
     assert job.explicit[1] == ["seed=2", "task=Ant"]
     assert {p.name for p in tmp_path.iterdir()} == {"runs", "here_1", "here_2", "here_3"}
-    assert [p.name for p in (tmp_path / "runs").rglob("*") if p.is_file()] == ["multirun.yaml"]
+    files = sorted(p.name for p in (tmp_path / "runs").rglob("*") if p.is_file())
+    assert files == ["1.json", "2.json", "3.json", "multirun.yaml"]
 
 
 def _two_fails(error):
@@ -276,10 +277,10 @@ def test_keys_without_effect_in_this_mode_are_named(run, capfd):
 def test_explicit_keys(run):
     configs = []
     assert (
-        run("++seed=1", "task=Ant", job=lambda cfg: configs.extend(map(cli.is_explicit, ("seed", "task", "sim")))) == 0
+        run("++seed=1", "task=Ant", job=lambda cfg: configs.extend(map(jobs.is_explicit, ("seed", "task", "sim")))) == 0
     )
     assert configs == [True, True, False]
-    assert cli.explicit_overrides() == []
+    assert jobs.explicit_overrides() == []
 
 
 def test_secrets_are_kept_out_of_the_sweep_directory(tmp_path):
@@ -316,7 +317,7 @@ ISAAC_GYM = [row.strip("| ").split(" | ") for row in MIGRATION.splitlines() if r
 """Rows of the table: (key of IsaacGymEnvs, what there is in livegym)."""
 HELP_SCRIPT = """
 import sys
-from livegym.cfg import cli
+from livegym.cfg import cli, jobs
 from livegym.cfg.compose import prepare
 from livegym.cfg.help import help_text
 from livegym.cfg.overrides import typed_safely

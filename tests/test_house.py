@@ -19,6 +19,7 @@ LAYERS = [
     "projects",
     "schema",
     "rundir",
+    "compare",
     "sim",
     "tasks",
     "cfg",
@@ -258,21 +259,35 @@ def test_broad_excepts_are_in_few_places_only():
     """Where a sweep, the watching thread, a viewer's threads or other projects outlive a bug, and report it whole."""
     handlers = [(path, n) for path in MODULES for n in ast.walk(tree_of(path)) if isinstance(n, ast.ExceptHandler)]
     found = {name_of(path) for path, handler in handlers if is_broad(handler)}
-    assert found <= {"cfg.cli", "play.watch", "utils.attempt", "projects.finding", "projects.foreign"}
+    assert found <= {"cfg.jobs", "play.watch", "utils.attempt", "projects.finding", "projects.foreign"}
 
 
 INSTALLED_AS = {
     "hydra": "hydra-core",
     "rl_games": "rl-games",
     "yaml": "pyyaml",
+    "google": "protobuf",
     "swagger_ui_bundle": "swagger-ui-bundle",
 }
 """Import name -> the requirement that brings it, where that is another word."""
+
+
+OPTIONAL = {"wandb": ["cfg.validate", "rl.wandb_log"]}
+"""Libraries of an extra, and the modules that may import them, inside functions."""
+
+
+def test_an_optional_library_is_imported_only_where_it_is_used():
+    for library, allowed in OPTIONAL.items():
+        using = [path for path in MODULES if library in imports(tree_of(path))]
+        assert [name_of(path) for path in using] == allowed
+        for path in using:
+            outside = [n for n in tree_of(path).body if isinstance(n, ast.Import | ast.ImportFrom)]
+            assert library not in imports(ast.Module(outside, []))
 
 
 def test_every_library_that_is_imported_is_required():
     text = (ROOT / "setup.py").read_text().partition("install_requires=[")[2].partition("]")[0]
     required = set(re.findall(r'"([A-Za-z][\w-]*)', text))
     used = {name.partition(".")[0] for path in MODULES for name in imports(tree_of(path))}
-    foreign = used - {"livegym"} - sys.stdlib_module_names
+    foreign = used - {"livegym", *OPTIONAL} - sys.stdlib_module_names
     assert {name for name in foreign if INSTALLED_AS.get(name, name) not in required} == set()

@@ -10,11 +10,12 @@ import shutil
 import pytest
 from rich.console import Console
 
+from livegym.compare.comparison import compare
+from livegym.compare.differences import differences
+from livegym.compare.groups import grouped, lines_of
+from livegym.compare.overview import facts_of, find_run, manage_runs, runs_table
 from livegym.rl.scalars import ScalarWriter
-from livegym.rundir.curve_plot import lines_of, read_curve
-from livegym.rundir.differences import differences
 from livegym.rundir.lock import RunLock
-from livegym.rundir.overview import facts_of, find_run, manage_runs, runs_table
 from livegym.rundir.run import create_run, list_runs, point_latest, read_latest
 from livegym.utils.errors import UserError
 from tests.checkpoint_samples import new_run
@@ -165,22 +166,27 @@ def test_in_a_narrow_terminal_the_differences_are_below_the_name(sweep):
     assert re.search(r"^ Ant_train_20260102_000000 .*MiB *\n +seed=2 train\.tau=0\.9 *$", out.getvalue(), re.MULTILINE)
 
 
+def drawn(runs):
+    """The lines of a plot of these runs."""
+    groups = grouped(compare(sorted(runs, key=lambda run: run.name)).outcomes)
+    return [line for group in groups for line in lines_of(group, lambda outcome: outcome.curves.get("rewards/step"))]
+
+
 def test_seeds_are_one_line_with_a_band_and_the_legend_names_the_rest(sweep):
     runs = list_runs(sweep)
-    lines = lines_of(runs, {run.name: read_curve(run, "rewards/step") for run in runs})
+    lines = drawn(runs)
     assert [line.label for line in lines] == ["train.tau=0.9, 2 seeds", "train.tau=0.95, 2 seeds"]
     assert lines[0].frames.tolist() == [0, 100, 200]
     assert (lines[0].mean.tolist(), lines[0].low.tolist()) == ([0, 150, 300], [0, 100, 200])
     alone = [run for run in runs if run.name != "Ant_train_20260102_000000"]
-    lines = lines_of(alone, {run.name: read_curve(run, "rewards/step") for run in alone})
+    lines = drawn(alone)
     assert [line.label for line in lines] == ["seed=1 train.tau=0.9", "train.tau=0.95, 2 seeds"]
     assert lines[0].low is None
 
 
 def test_runs_that_were_typed_alike_stay_apart(runs):
     trained = list_runs(runs, "train")
-    lines = lines_of(trained, {run.name: read_curve(run, "rewards/step") for run in trained})
-    assert sorted(line.label for line in lines) == sorted(names(runs, "train"))
+    assert sorted(line.label for line in drawn(trained)) == sorted(names(runs, "train"))
 
 
 def test_without_a_runs_directory_it_reports_it(config, tmp_path):

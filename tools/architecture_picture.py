@@ -27,6 +27,7 @@ PACKAGES = {
     "cfg": "yaml and what composes it",
     "tasks": "what is learned; Env",
     "sim": "what moves the bodies",
+    "compare": "tables, curves, reports",
     "rundir": "runs and checkpoints on disk",
     "schema": "keys, units, ranges",
     "projects": "finds tasks and gates",

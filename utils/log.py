@@ -35,6 +35,7 @@ ROUTINE = {"routine": True}
 
 _FORMAT = "%(asctime)s %(levelname)s %(message)s"
 _DATE = "%H:%M:%S"
+_label = ""
 
 
 class _StandardError(logging.StreamHandler):
@@ -93,6 +94,12 @@ class _LogFile(logging.FileHandler):
             super().handleError(record)
 
 
+def label_lines(label: str) -> None:
+    """Begins each line on stderr with `label`, from the next `setup_logging` on."""
+    global _label
+    _label = label
+
+
 def setup_logging(level: str) -> None:
     """Sends log records of at least `level` to stderr: in colour to a terminal, as plain lines elsewhere.
 
@@ -104,15 +111,15 @@ def setup_logging(level: str) -> None:
         handler.close()
     if console.is_terminal:
         shown: logging.Handler = RichHandler(console=console, show_path=False, log_time_format=_DATE)
-        shown.setFormatter(logging.Formatter("%(message)s"))
+        shown.setFormatter(logging.Formatter(f"{_label}%(message)s"))
     else:
         shown = _StandardError()
-        shown.setFormatter(logging.Formatter(_FORMAT, _DATE))
+        shown.setFormatter(logging.Formatter(f"{_label}{_FORMAT}", _DATE))
     if level.upper() != "DEBUG":
         shown.addFilter(lambda record: not getattr(record, "routine", False))
     root.addHandler(shown)
     root.setLevel(level.upper())
-    for library in ("hydra", "tensorboard", "matplotlib", "uvicorn", "websockets"):
+    for library in ("hydra", "tensorboard", "matplotlib", "fontTools", "uvicorn", "websockets"):
         logging.getLogger(library).setLevel(logging.WARNING)  # their other messages are about their own internals
 
 

@@ -26,7 +26,7 @@ UNKNOWN = "?"
 
 def differences(runs: Sequence[Run]) -> dict[str, dict[str, str]]:
     """Run's name -> key -> value, of the keys whose values are not the same in all of these runs."""
-    typed = {run.name: _typed(run) for run in runs}
+    typed = {run.name: typed_settings(run) for run in runs}
     keys = list(dict.fromkeys(key for settings in typed.values() for key in settings if key not in IGNORED))
     values = {run.name: _values(run, typed[run.name], keys) for run in runs}
     differ = [key for key in keys if len({settings[key] for settings in values.values()}) > 1]
@@ -38,7 +38,7 @@ def in_words(settings: dict[str, str]) -> str:
     return " ".join(f"{key}={value}" for key, value in settings.items())
 
 
-def _typed(run: Run) -> dict[str, str]:
+def typed_settings(run: Run) -> dict[str, str]:
     """Key -> value as typed; {} if the record cannot be read."""
     found = {}
     for argument in _read(run, "overrides.yaml") or ():

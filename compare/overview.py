@@ -23,9 +23,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from livegym.compare.chosen import choose
+from livegym.compare.comparison import NAMES, check_tag, compare, panels_of
+from livegym.compare.differences import differences, in_words
+from livegym.compare.picture import Picture, check_format, draw
 from livegym.rundir.checkpoint import CheckpointError, highest_version, list_playable, meta_of, read_checkpoint
-from livegym.rundir.curve_plot import draw_curves
-from livegym.rundir.differences import differences, in_words
 from livegym.rundir.lock import lock_holder
 from livegym.rundir.run import TRAINING_KINDS, Run, list_runs, point_latest, read_latest, unpoint_latest
 from livegym.schema import RootConfig
@@ -92,7 +94,8 @@ def manage_runs(config: RootConfig, task: str | None, console: Console) -> int:
         return _pin(find_run(runs, "runsPin", config.runsPin))
     if config.runsDelete is not None:
         return _delete(find_run(runs, "runsDelete", config.runsDelete), runs_dir)
-    chosen = _selected(runs, config.runsSelect)
+    named = choose(config.runs, runs_dir, task).runs if config.runs else runs
+    chosen = _selected(named, config.runsSelect)
     if config.runsPlot is not None:
         return _plot(chosen, Path(config.runsPlot), config.runsTag)
     facts = [facts_of(run) for run in chosen]
@@ -235,6 +238,15 @@ def _point_at_what_is_left(runs_dir: Path, kind: str) -> None:
 
 
 def _plot(runs: list[Run], picture: Path, tag: str) -> int:
-    drawn = draw_curves([run for run in runs if run.kind in TRAINING_KINDS], picture, tag)
+    """Draws one curve of the training runs, as a report does."""
+    check_format("runsPlot", picture)
+    comparison = compare(run for run in runs[::-1] if run.kind in TRAINING_KINDS)  # the oldest first
+    check_tag(comparison, tag)
+    panels = panels_of(comparison, lambda outcome: outcome.curves.get(tag))
+    try:
+        draw(panels, Picture(NAMES.get(tag, tag)), [picture])
+    except (OSError, ValueError) as error:
+        raise UserError(f"runsPlot={picture}: cannot be written ({error}). Allowed: a .png, .svg or .pdf.") from error
+    drawn = sum(tag in outcome.curves for outcome in comparison.outcomes)
     log.info("%s: %s of %s", picture, tag, count(drawn, "run"))
     return 0

@@ -1,0 +1,1 @@
+"""How runs differ and what came of them: the list of runs, tables, curves, and reports."""
