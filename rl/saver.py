@@ -29,6 +29,7 @@ from livegym.rundir.checkpoint import (
     CheckpointError,
     CheckpointMeta,
     NotFinite,
+    files_of,
     newest_usable,
     prune,
     prune_env_states,
@@ -200,8 +201,8 @@ class Saver:
         prune_env_states(self.run, self.saved_version)
         prune(self.run.nn, self.policy.keep_last, self.policy.keep_every)
         log.debug("saved %s", path)
-        environments = sum(file.stat().st_size for file in self.run.path.glob("env_state_*"))
-        self._warn_if_disk_is_nearly_full(path.stat().st_size + environments)
+        files = [*files_of(path), *self.run.path.glob("env_state_*")]
+        self._warn_if_disk_is_nearly_full(sum(file.stat().st_size for file in files))
 
     def _warn_if_disk_is_nearly_full(self, size: int) -> None:
         """Warn before the disk is full; once, until there is room again."""
