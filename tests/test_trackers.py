@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import struct
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
@@ -24,6 +26,7 @@ from livegym.rundir.run import create_run
 from livegym.utils.errors import UserError
 from tests.processes import SMALL, TRAIN, run, runs
 
+BLOCK, FULL, LAST = 32768, 1, 4
 HAS_WANDB = importlib.util.find_spec("wandb") is not None
 
 
@@ -75,18 +78,29 @@ def test_tensorboards_hparams_tab_has_a_row_for_the_seeds_of_each_setting(tmp_pa
 def test_a_missing_package_or_login_is_refused_before_anything_is_made(tmp_path, monkeypatch):
     (cfg,) = prepare(["wandb=true"]).samples
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(
-        UserError, match=r"wandb=true: the package wandb is not installed.*pip install 'livegym\[wandb\]'"
-    ):
+    with pytest.raises(UserError, match=r"wandb=true: .* is not installed.*pip install 'livegym\[wandb\]'"):
         validate(cfg)
     check_wandb(prepare(["wandbMode=offline"]).samples[0])  # it is not asked for
+
+
+def stored(data: bytes) -> Iterator[bytes]:
+    """The records of a .wandb file: a log in LevelDB's format, after a header of 7 bytes."""
+    at, record = 7, b""
+    while at + 7 <= len(data):
+        if BLOCK - at % BLOCK < 7:  # too little is left in the block for a header
+            at += BLOCK - at % BLOCK
+        length, kind = struct.unpack_from("<HB", data, at + 4)  # after a checksum
+        record += data[at + 7 : at + 7 + length]
+        at += 7 + length
+        if kind in (FULL, LAST):
+            yield record
+            record = b""
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not HAS_WANDB, reason="wandb is not installed (the extra wandb)")
 def test_a_run_is_logged_to_wandb_offline_without_secrets(tmp_path):
     from wandb.proto import wandb_internal_pb2
-    from wandb.sdk.internal.datastore import DataStore
 
     keys = ("wandb=true", "wandbMode=offline", "wandbProject=mine", "streamToken=verysecret")
     done = run(tmp_path, *SMALL, "maxIterations=3", *keys)
@@ -94,13 +108,7 @@ def test_a_run_is_logged_to_wandb_offline_without_secrets(tmp_path):
     (path,) = runs(tmp_path)
     assert re.search(r"W&B: offline; to send it: wandb sync \S+/wandb/offline-run", done.stdout)
     (file,) = path.glob("wandb/offline-run-*/run-*.wandb")
-    store = DataStore()
-    store.open_for_scan(str(file))
-    records = []
-    while (data := store.scan_data()) is not None:
-        record = wandb_internal_pb2.Record()
-        record.ParseFromString(data)
-        records.append(record)
+    records = [wandb_internal_pb2.Record.FromString(data) for data in stored(file.read_bytes())]
     (begun,) = [record.run for record in records if record.HasField("run")]
     assert (begun.project, begun.display_name) == ("mine", path.name)
     history = [record.history for record in records if record.HasField("history")]
@@ -113,9 +121,13 @@ def test_a_run_is_logged_to_wandb_offline_without_secrets(tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(not HAS_WANDB, reason="wandb is not installed (the extra wandb)")
 def test_without_a_login_nothing_is_made(tmp_path):
-    environment = {"HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin", "WANDB_MODE": ""}
+    environment = {"HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin"}
     command = [sys.executable, str(TRAIN), *SMALL, "wandb=true"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
     assert "not logged in to W&B. Log in first: wandb login. Or: wandbMode=offline" in done.stderr
+    environment["WANDB_SILENT"] = "perhaps"
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert "wandb=true: W&B refuses its own settings" in done.stderr
     assert not (tmp_path / "runs").exists()
