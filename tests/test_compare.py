@@ -113,7 +113,9 @@ def test_the_outcome_of_a_training_run(folder):
     assert (outcome.final, outcome.best, outcome.frames, outcome.notes) == (400, 400, 400, ())
     assert outcome.success == pytest.approx(0.4)  # the last tenth of five points is one
     save(run.path, 3, reward=123.5)
-    assert outcome_of(run).best == 123.5  # as the log and checkpoint=best say
+    assert outcome_of(run).best == 400  # the last return, which is not saved yet
+    save(run.path, 4, reward=1234.5)
+    assert outcome_of(run).best == 1234.5  # as the log and checkpoint=best say
     with RunLock(run):
         assert outcome_of(run).notes == ("live",)
 
