@@ -99,6 +99,9 @@ setup(
             "httpx",
             "imageio",
             "playwright",
+            "wandb",
+            "hydra-joblib-launcher",
+            "hydra-submitit-launcher",
         ],
         "wandb": ["wandb>=0.30"],  # wandb=true
         "launchers": ["hydra-joblib-launcher", "hydra-submitit-launcher"],  # hydra/launcher=joblib, submitit_local ...

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from livegym.utils.child import CHILD
 from livegym.utils.interpreter import explain_missing
+from livegym.utils.parent import end_with_parent
 from livegym.utils.search_path import forget_checkout
 from livegym.utils.signals import StopFlag, end_on_interrupt
 
@@ -40,6 +41,7 @@ def main() -> int:
 def job(cfg: DictConfig) -> int:
     """Run one mode once; returns the exit status. Heavy imports wait until the configuration is known to be valid."""
     with StopFlag() as stop:
+        end_with_parent(stop)  # only if this is a job that a command with a launcher started
         return _run(cfg, stop)
 
 

@@ -96,6 +96,7 @@ def _prepare(arguments: Sequence[str], loader: ConfigLoader, multirun: bool) -> 
     arguments, typed_argument = _with_settings(arguments, loader)
     parsed = ov.parse(arguments, loader)
     sweep = multirun or any(o.key_or_group == "hydra.mode" and o.value() == "MULTIRUN" for o in parsed)
+    ov.refuse_intervals(parsed)
     ours = [o for o in parsed if not o.is_hydra_override()]
     groups = [o for o in ours if check_group(o, loader, parsed)]
     settings = [o for o in ours if o not in groups]

@@ -32,6 +32,7 @@ from livegym.projects import registry
 from livegym.rundir.sweep import JobRecord
 from livegym.utils.errors import UserError
 from livegym.utils.log import label_lines
+from livegym.utils.parent import PARENT
 from livegym.utils.pipes import write_to_nobody
 from livegym.utils.search_path import forget_checkout
 
@@ -55,19 +56,25 @@ class Jobs:
     cwd: str = field(default_factory=os.getcwd)
     pid: int = field(default_factory=os.getpid)
     project_dir: str | None = field(default_factory=registry.project_dir)
+    child: bool = False  # this process was started by that of the command, and ends with it
     status: int = 0  # of the job that ran last in this process
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Called in another process, before Hydra composes there: the same projects must be found."""
         self.__dict__.update(state)
-        forget_checkout()
-        registry.use(self.project_dir)
+        self.child = os.getppid() == self.pid
+        if os.getpid() != self.pid:
+            forget_checkout()
+            registry.use(self.project_dir)
 
     def __call__(self, cfg: DictConfig) -> float | None:
         """Run one job. In a sweep, returns its objective; NaN if it has none.
 
         Raises KeyboardInterrupt if the rest of a sweep must not run.
         """
+        if self.child:
+            self._end_if_orphan()
+            os.environ[PARENT] = str(self.pid)
         os.chdir(self.cwd)  # relative paths start at the folder of the command, independent of hydra.job.chdir
         sys.argv = list(self.argv)
         sys.orig_argv = list(self.orig_argv)
@@ -76,6 +83,11 @@ class Jobs:
                 return self._job_of_sweep(cfg)
             self.status = self._guarded(cfg)
             return None
+
+    def _end_if_orphan(self) -> None:
+        """The process that gave this one its jobs is gone: nothing waits for a result."""
+        if self.child and os.getppid() != self.pid:
+            os._exit(self.status)
 
     def _job_of_sweep(self, cfg: DictConfig) -> float:
         hydra = HydraConfig.get()
@@ -88,6 +100,7 @@ class Jobs:
         record = JobRecord(sweep, number, explicit_overrides())
         with _current(record):
             self.status = self._recorded(cfg, record)
+        self._end_if_orphan()
         if self.status >= SIGNALLED and os.getpid() == self.pid:
             raise KeyboardInterrupt
         return math.nan if record.objective is None else record.objective

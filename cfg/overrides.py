@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep, Override, Quote, QuotedString
+from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, Quote, QuotedString
 from hydra.errors import HydraException
 
 from livegym.projects.commands import program
@@ -148,15 +148,27 @@ def _refuse_kind(override: Override, argument: str) -> None:
         raise UserError(f"{argument}: a group's place is fixed. Allowed: {key}=<name>. Leave @{override.package} out.")
 
 
+def refuse_intervals(parsed: Iterable[Override]) -> None:
+    """Raises UserError for an interval if Hydra's own sweeper runs the jobs: it needs single values."""
+    if any(override.key_or_group == "hydra/sweeper" for override in parsed):
+        return
+    for override in parsed:
+        if override.is_sweep_override() and not override.is_discrete_sweep():
+            raise UserError(
+                f"{override.input_line}: an interval does not name single values. Allowed: a,b,c, "
+                "range(start,stop,step) or choice(a,b,c), with -m; with hydra/sweeper=optuna also intervals"
+            )
+
+
 def values(override: Override) -> list[object]:
-    """The value, or each value of a sweep, as Hydra's grammar reads it (quoted text stays a QuotedString)."""
+    """The value, each value of a sweep, or the ends of an interval, as Hydra's grammar reads them.
+
+    Quoted text stays a QuotedString.
+    """
     if not override.is_sweep_override():
         return [override._value]
-    if not override.is_discrete_sweep():
-        raise UserError(
-            f"{override.input_line}: an interval does not name single values. Allowed: a,b,c, range(start,stop,step) "
-            f"or choice(a,b,c), with -m"
-        )
+    if isinstance(override._value, IntervalSweep):
+        return [override._value.start, override._value.end]
     return list(override.sweep_iterator())
 
 
@@ -164,6 +176,8 @@ def texts(override: Override) -> list[str]:
     """The override, or one override for each value of a sweep, as text."""
     if not override.is_sweep_override():
         return [str(override.input_line)]
+    if not override.is_discrete_sweep():
+        return [f"{override.get_key_element()}={end}" for end in values(override)]
     return [f"{override.get_key_element()}={text}" for text in override.sweep_string_iterator()]
 
 

@@ -10,12 +10,11 @@ import dataclasses
 import typing
 from typing import Any, TypeVar
 
-import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from livegym.projects.record import PROJECT, record
-from livegym.rundir.provenance import REDACTED, SECRET_WORDS
+from livegym.rundir.provenance import REDACTED, SECRET_WORDS, redact_values, redact_yaml, secret_values
 from livegym.schema import RootConfig
 from livegym.schema.keys import Schema, section, strip_optional
 from livegym.schema.train import DEFAULT, settings_class
@@ -147,7 +146,7 @@ def to_yaml(content: dict[str, Any]) -> str:
 
 def hide_secrets(path: Any) -> None:
     """Rewrite a YAML file, such as one by Hydra, without its secrets; the replacement is atomic."""
-    content = yaml.safe_load(path.read_text())
-    hidden = redacted(content)
-    if hidden != content:
-        atomic_write_text(path, yaml.safe_dump(hidden, sort_keys=False))
+    text = path.read_text()
+    hidden = redact_values(redact_yaml(text), secret_values([], text))
+    if hidden != text:
+        atomic_write_text(path, hidden)

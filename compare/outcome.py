@@ -34,7 +34,7 @@ class Outcome:
     run: Run
     live: bool = False
     final: float | None = None  # last mean return of the training episodes; of a test, the mean over its episodes
-    best: float | None = None  # best mean return that a checkpoint was saved for; without one, of the curve
+    best: float | None = None  # best mean return of a saved checkpoint or the last; if none has a score, of the curve
     success: float | None = None  # 0 to 1, mean over the last tenth of the points; of a test, over its episodes
     seconds: float | None = None
     frames: int | None = None
@@ -88,9 +88,9 @@ def _of_training(run: Run, live: bool) -> Outcome:
 def _best(run: Run, returns: Curve | None) -> float | None:
     file = best_checkpoint_file(run)
     score = None if file is None else score_of(file)
-    if score is not None:
-        return score
-    return None if returns is None else float(returns.values.max())
+    if score is None:
+        return None if returns is None else float(returns.values.max())
+    return score if returns is None else max(score, float(returns.values[-1]))  # the last may not be saved yet
 
 
 def _incomplete(run: Run, epochs: Curve | None, live: bool) -> list[str]:

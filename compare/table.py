@@ -23,7 +23,7 @@ NONE = "–"
 NUMBERS = ("final", "best", "success", "time", "frames", "frames/s")
 MEANING = {
     "final": "last mean return of the training episodes; of a test, the mean over its episodes",
-    "best": "best mean return that a checkpoint was saved for; without one, of the curve",
+    "best": "best mean return of a saved checkpoint, or the last one; if no checkpoint has a score, of the curve",
     "success": "share of episodes that ended in success, over the last tenth of the run",
     "time": "time of training (s, or h:min:s), without the pauses between sessions",
     "frames": "control steps of all environments",

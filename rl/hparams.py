@@ -4,8 +4,9 @@
     end_session(writer, complete, best_return, frame)
 
 The tab shows a row for each *session group*: here, all runs with the same settings except the seed. The settings are
-the task, every plain value of `train.*`, and the other keys that were typed. The metrics are curves of the run; the tab
-shows the last value of each, averaged over the group.
+the task, every plain value of `train.*`, and the other keys that were typed. The metrics are the curves; the tab shows
+the last value of each, averaged over the group. No summary of the whole experiment is written: TensorBoard would take
+the columns of one run for those of all.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tensorboardX.proto.api_pb2 import DataType, Experiment, HParamInfo, MetricInfo, MetricName, Status
+from tensorboardX.proto.api_pb2 import Status
 from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData, SessionEndInfo, SessionStartInfo
 from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
 
@@ -26,23 +27,14 @@ from livegym.rundir.run import Run
 from livegym.utils.files import strict_json
 
 BEST = "rewards/best"
-METRICS = {
-    "rewards/step": "mean return",
-    BEST: "best mean return",
-    "success/step": "success rate",
-    "episode_lengths/step": "mean episode length",
-}
-"""Tag of a curve -> its name in the tab."""
 SEED = "seed"
-_TYPES = {bool: "DATA_TYPE_BOOL", float: "DATA_TYPE_FLOAT64", str: "DATA_TYPE_STRING"}
 
 Value = bool | float | str
 
 
 def begin_session(writer: ScalarWriter, run: Run, config: Mapping[str, Any]) -> None:
-    """Writes the columns and the values of a run, at the beginning of each of its sessions."""
+    """Writes the settings of a run, at the beginning of each of its sessions."""
     hparams = settings(config, list(typed_settings(run)))
-    writer.add_summary(experiment(hparams))
     writer.add_summary(session_start(hparams))
 
 
@@ -78,14 +70,6 @@ def _flat(path: str, node: Any) -> dict[str, Value]:
     if isinstance(node, (int, float)):
         return {path: float(node)}
     return {path: "null" if node is None else strict_json(node, indent=None)}
-
-
-def experiment(hparams: Mapping[str, Value]) -> Summary:
-    """The columns of the tab."""
-    kinds = {path: DataType.Value(_TYPES[type(value)]) for path, value in hparams.items()}
-    infos = [HParamInfo(name=path, type=kind) for path, kind in kinds.items()]
-    metrics = [MetricInfo(name=MetricName(tag=tag), display_name=name) for tag, name in METRICS.items()]
-    return _summary("experiment", HParamsPluginData(experiment=Experiment(hparam_infos=infos, metric_infos=metrics)))
 
 
 def session_start(hparams: Mapping[str, Value]) -> Summary:

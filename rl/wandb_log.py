@@ -42,13 +42,14 @@ class WandbObserver:
         import wandb
 
         keys = self._keys
+        mode: Any = keys.wandbMode  # one of the literals that W&B's types name
         settings = wandb.Settings(silent=True, console="off", disable_git=True, disable_code=True, x_disable_meta=True)
         try:
             self._run = wandb.init(
                 project=keys.wandbProject,
                 entity=keys.wandbEntity,
                 group=self._group,
-                mode=keys.wandbMode,
+                mode=mode,
                 name=run.name,
                 id=run.run_id,
                 resume="allow",

@@ -67,6 +67,16 @@ ELSEWHERE = {
     "python -m tools.pictures window docs/images/window.png": "test_pictures.py",
     "python -m tools.pictures learning docs/images/learning.webp v1.pth v99.pth docs/policies/BlindGrasping.pth":
         "test_pictures.py",
+    "python -m tools.sweep_picture docs/images/sweep.png": "test_sweeps.py draws a smaller one",
+    "python train.py config=report runs=runs/sweeps/20260102_120008_123456": "test_sweeps.py: a sweep prints it",
+    "python train.py -m task=Cartpole seed=1,2,3,4,5,6,7,8 train.learning_rate=3e-3,3e-4 "
+    "     train.lr_schedule=constant maxIterations=40 numEnvs=128": "test_sweeps.py runs it with fewer seeds",
+    "python train.py -m hydra/launcher=joblib hydra.launcher.n_jobs=2 sim.threads=1 seed=1,2 maxIterations=5":
+        "test_sweeps.py, if the extra is installed",
+    "python train.py config=train_headless task=Cartpole maxIterations=5 wandb=true wandbMode=offline":
+        "test_trackers.py, if the extra is installed",
+    "pip install 'livegym[launchers]'": "extras of setup.py; CI installs them",
+    "pip install 'livegym[wandb]'": "extras of setup.py; CI installs them",
     "python -m tools.tasks_page": "test_docs.py compares what it would write",
     "python -m tools.architecture_picture": "test_docs.py compares what it would write",
     "python -m tools.page_pictures page docs/images/page.png": "test_page_pictures.py draws a smaller one",
