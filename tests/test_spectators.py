@@ -325,6 +325,8 @@ def test_the_window_names_others_but_not_itself():
     state = {"paused": True, "policy": {"pinned": True}, "by": {"paused": "Ada", "pinned": WINDOW}}
     assert marks(state) == "PAUSED by Ada   PINNED"
     assert marks({"paused": True}) == "PAUSED"
+    state = {"recording": True, "comparing": [12, 11], "by": {"recording": "Ada", "comparing": "Bob"}}
+    assert marks(state) == "REC by Ada   A/B 12 | 11 by Bob"
 
 
 # continuous training
