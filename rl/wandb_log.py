@@ -60,7 +60,7 @@ class WandbObserver:
         except (wandb.Error, OSError, ValueError) as error:
             self._give_up(error)
             return
-        later = f"offline; to send it: wandb sync {self._run.dir.removesuffix('/files')}"
+        later = f"offline; to upload it: wandb sync {self._run.dir.removesuffix('/files')}"
         place = later if keys.wandbMode == "offline" else self._run.url
         log.info("W&B: %s", place)
 
@@ -70,7 +70,7 @@ class WandbObserver:
             self._guarded(lambda: self._run.log(scalars(it), step=it.frame))
 
     def end(self, complete: bool) -> None:
-        """Sends what is left, and ends the W&B run; an incomplete one counts as failed there."""
+        """Sends the rest and ends the W&B run; an incomplete one counts as failed there."""
         if self._run is not None:
             self._guarded(lambda: self._run.finish(exit_code=0 if complete else 1))
 

@@ -212,7 +212,7 @@ def test_a_sweep_is_found_where_it_was_copied_to_and_says_what_is_missing(folder
     chosen = choose([str(tmp_path / "copy" / "sweeps" / "one")], folder)
     assert names(chosen.runs) == ["20260101", "20260103", "20260104"]
     gone, without = chosen.missing
-    assert "Ant_train_20260102_000000 (seed=2 train.tau=0.9) is not there" in gone
+    assert "Ant_train_20260102_000000 (seed=2 train.tau=0.9) no longer exists" in gone
     assert "job 5 (seed=x streamToken=***) has no run; its exit status: 2" in without
     jobs = read_jobs(tmp_path / "copy" / "sweeps" / "one")
     assert [(job.number, job.status, job.objective) for job in jobs][-2:] == [(4, 0, 1600.0), (5, 2, None)]

@@ -348,7 +348,7 @@ def test_a_spectator_of_continuous_training_cannot_pin_and_an_operator_is_credit
                 while not {"refused", "answer"} & messages[-1].keys():
                     messages.append(json.loads(socket.recv(20)))
                 if token == WATCH:
-                    assert "this page is read-only (you came with the spectators' token" in messages[-1]["refused"]
+                    assert "this page is read-only (you used the spectators' token" in messages[-1]["refused"]
                     assert script.asked == []
     assert script.asked == [{"do": "pin", "version": None}]
     assert script.asked_by == ["Ada"]
