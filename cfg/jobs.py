@@ -64,7 +64,7 @@ class Jobs:
         registry.use(self.project_dir)
 
     def __call__(self, cfg: DictConfig) -> float | None:
-        """Run one job. In a sweep, returns its objective; NaN if it has none.
+        """Run one job. In a sweep, returns its objective; NaN if it failed or has none.
 
         Raises KeyboardInterrupt if the rest of a sweep must not run.
         """
@@ -98,7 +98,7 @@ class Jobs:
                 hide_secrets(record.sweep / "multirun.yaml")
             record.begin()
             status = self._guarded(cfg)
-            record.end(status, _objective(record, str(cfg.objective)))
+            record.end(status, None if status else _objective(record, str(cfg.objective)))
         except OSError as error:
             say(f"error: {record.sweep} cannot be written ({error}). Free some space, or choose: runsDir=...")
             return 1

@@ -273,7 +273,7 @@ def _missing_file(selector: str) -> Selection:
 
 def _named_file(selector: str, path: Path) -> Selection:
     if path.suffix not in (COMPLETE, POLICY):
-        raise UserError(f"checkpoint={selector}: {path.absolute()} is not a .pth file")
+        raise UserError(f"checkpoint={selector}: {path.absolute()} is neither a .pth nor a .policy file")
     file = _target(path)  # best.pth may change later; the selected file must not
     return Selection(run_of(file), file, True, None)
 

@@ -7,12 +7,14 @@ import io
 import os
 import re
 import shutil
+import sys
 
 import numpy as np
 import pytest
 from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from livegym.cfg import cli, jobs
 from livegym.compare.chosen import choose
 from livegym.compare.comparison import compare, panels_of
 from livegym.compare.curves import read_curves
@@ -216,6 +218,18 @@ def test_a_sweep_is_found_where_it_was_copied_to_and_says_what_is_missing(folder
     assert "job 5 (seed=x streamToken=***) has no run; its exit status: 2" in without
     jobs = read_jobs(tmp_path / "copy" / "sweeps" / "one")
     assert [(job.number, job.status, job.objective) for job in jobs][-2:] == [(4, 0, 1600.0), (5, 2, None)]
+
+
+def test_a_failed_job_has_no_objective_however_high_its_returns_were(tmp_path, monkeypatch):
+    def job(cfg) -> int:
+        jobs.current_record().note_run(train(tmp_path / "runs", f"2026010{cfg.seed}_000000", 1.0))
+        return 0 if cfg.seed == 1 else 1
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["train.py", "-m", "seed=1,2"])
+    assert cli.run(job) == 1
+    (sweep,) = (tmp_path / "runs" / "sweeps").iterdir()
+    assert [(job.status, job.objective) for job in read_jobs(sweep)] == [(0, 400.0), (1, None)]
 
 
 def test_the_report_has_a_table_pictures_and_one_file_that_needs_nothing_else(written, folder):
