@@ -201,7 +201,7 @@ def test_a_spectators_requests_are_refused_while_an_operators_are_carried_out(pa
         spectator.ask("pause", on=True)
         spectator.until(lambda state: spectator.refused)
         (why,) = spectator.refused
-        assert "only shows" in why
+        assert "read-only" in why
         assert "operators have another one" in why
         assert not page.controls._requests
         operator.ask("pause", on=True)
