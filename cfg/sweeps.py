@@ -63,7 +63,7 @@ def finish(sweep: Path, total: int | None) -> int:
         of = len(jobs) if total is None else total
         say(f"{len(failed)} of {count(of, 'job')} failed{f', {left} did not run' if left else ''}:")
     for job, status in failed:
-        how = "has no exit status (killed?)" if job.status is None else f"exit status {status}"
+        how = "did not end (killed?)" if job.status is None else f"exit status {status}"
         say(f"  {' '.join(job.overrides) or '(no overrides)'}: {how}")
     statuses = {status for _, status in failed}
     return statuses.pop() if len(statuses) == 1 else int(bool(statuses))

@@ -33,8 +33,8 @@ class Outcome:
 
     run: Run
     live: bool = False
-    final: float | None = None  # the last mean return in training; of a test, the mean over its episodes
-    best: float | None = None  # the best mean return of a saved checkpoint; if there is none, of the curve
+    final: float | None = None  # last mean return of the training episodes; of a test, the mean over its episodes
+    best: float | None = None  # best mean return that a checkpoint was saved for; without one, of the curve
     success: float | None = None  # 0 to 1, mean over the last tenth of the points; of a test, over its episodes
     seconds: float | None = None
     frames: int | None = None

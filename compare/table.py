@@ -22,10 +22,10 @@ WIDEST = 10_000  # columns, for measuring
 NONE = "–"
 NUMBERS = ("final", "best", "success", "time", "frames", "frames/s")
 MEANING = {
-    "final": "the last mean return in training; of a test, the mean over its episodes",
-    "best": "the best mean return of a saved checkpoint; if there is none, of the curve",
-    "success": "fraction of episodes that ended in success, over the last tenth of the curve",
-    "time": "training time (s, or h:min:s), without the pauses between sessions",
+    "final": "last mean return of the training episodes; of a test, the mean over its episodes",
+    "best": "best mean return that a checkpoint was saved for; without one, of the curve",
+    "success": "share of episodes that ended in success, over the last tenth of the run",
+    "time": "time of training (s, or h:min:s), without the pauses between sessions",
     "frames": "control steps of all environments",
     "frames/s": "frames per second of training",
 }
