@@ -60,7 +60,7 @@ class WandbObserver:
         except (wandb.Error, OSError, ValueError) as error:
             self._give_up(error)
             return
-        later = f"offline; to upload it: wandb sync {self._run.dir.removesuffix('/files')}"
+        later = f"offline; to send it: wandb sync {self._run.dir.removesuffix('/files')}"
         place = later if keys.wandbMode == "offline" else self._run.url
         log.info("W&B: %s", place)
 
