@@ -1,8 +1,8 @@
-"""The share of its speed that a training run loses to those who watch it on the same machine.
+"""The share of its speed that a training run loses to viewers and tests on the same machine.
 
 BlindGrasping is trained alone, and beside the programs that follow it over the weight bus, each as a user starts it:
 
-- `test`: `config=test testGamesNum=0`, which has no window and no page, and plays as fast as it may;
+- `test`: `config=test testGamesNum=0`, which has no window and no page, and plays as fast as its priority allows;
 - `page`: `config=test_stream`, 4 environments in real time, with one client that speaks as a browser does;
 - `both`: the two together;
 - `clips`: `trainVideoEvery=20`.
@@ -97,7 +97,7 @@ class Neighbours:
             raise RuntimeError("the server closed the connection of the page beside the training run")
         return {"updates_s": stats["fps"], "real_time": stats["real_time"]}
 
-    def end(self) -> None:
+    def close(self) -> None:
         """End them."""
         self._stack.close()
 
@@ -122,15 +122,10 @@ def train(side: str, plan: Plan) -> dict[str, float]:
                 page.update(neighbours.page())
             return done
 
-        with contextlib.closing(_Ending(neighbours)):
+        with contextlib.closing(neighbours):
             curve = training.run(enough, limit=120 + 20 * plan.seconds)
         assert neighbours.since is not None
         return {"frames_s": _after(curve, neighbours.since).rate(skip=0), **page}
-
-
-class _Ending:
-    def __init__(self, neighbours: Neighbours) -> None:
-        self.close = neighbours.end
 
 
 def _after(curve: Curve, since: float) -> Curve:

@@ -61,7 +61,7 @@ def _refuse_lost_directory() -> None:
 
 
 def _refuse_several_processes() -> None:
-    """Raises UserError under a launcher of several processes, each of which would train a run of its own."""
+    """Raises UserError if a launcher has started several processes, each of which would train a run of its own."""
     size = os.environ.get("WORLD_SIZE", "1").strip()
     if size in ("", "1") and "TORCHELASTIC_RUN_ID" not in os.environ:
         return
@@ -102,7 +102,7 @@ def _run(job: Job, arguments: list[str]) -> int:
 
 
 def _run_sweep(jobs: Jobs, arguments: list[str]) -> int:
-    """Run all jobs, and report on them even if the sweep was ended."""
+    """Run all jobs, and report on them even if the sweep was interrupted."""
     from livegym.cfg.sweeps import finish, other_processes_find_livegym
 
     NoteSweep.directory = None

@@ -124,7 +124,7 @@ def _prepare(arguments: Sequence[str], loader: ConfigLoader, multirun: bool) -> 
 
 
 def _typed_in_jobs(parsed: Sequence[Override], given: Sequence[Override], typed: dict[str, str]) -> dict[str, str]:
-    """An override that a job of a sweep is given for a key of several values -> the typed argument."""
+    """An override that Hydra gives to a job of a sweep, for a key of several values -> the typed argument."""
     written = {str(override.input_line): override for override in parsed}
     found: dict[str, str] = {}
     for override in given:

@@ -64,7 +64,7 @@ def check_group(override: Override, loader: ConfigLoader, parsed: Iterable[Overr
 
 
 def _refuse_without_package(name: str) -> None:
-    """Raises UserError for a preset that does not begin with `# @package _global_`, so its keys would be elsewhere."""
+    """Raises UserError for a preset without `# @package _global_` at its top: its keys would be below `config`."""
     for file in registry.yaml_files("config").get(name, []):
         lines = (line.strip() for line in text_of(file).splitlines())
         # Hydra's header ends at the first line that is neither empty nor a setting such as this

@@ -1,10 +1,10 @@
 """The jobs of a command line: one, or one for each combination of a sweep, wherever a launcher of Hydra runs them.
 
-    jobs = Jobs(job, prepared, sweep=True)      # jobs(cfg) runs one; Hydra calls it, perhaps in another process
+    jobs = Jobs(job, typed, added, sweep=True)      # jobs(cfg) runs one; Hydra calls it, perhaps in another process
 
 With Hydra's own launcher, the jobs of a sweep run one after the other in this process. With others (joblib, submitit)
-they run in processes that are given a pickled copy of `Jobs`: what a job leaves in memory is lost there. So what a job
-needs to know travels in `Jobs`, and what came of it is in a file of the sweep's directory (`rundir/sweep.py`).
+they run in processes that get a pickled copy of `Jobs`, and what a job leaves in memory is lost there. So `Jobs` holds
+everything that a job needs to know, and its outcome is in a file of the sweep's directory (`rundir/sweep.py`).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Jobs:
     status: int = 0  # of the job that ran last in this process
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Called in another process, before Hydra composes there: the same projects must be found."""
+        """Find the same projects in another process. Called when this is unpickled, before Hydra composes there."""
         self.__dict__.update(state)
         self.child = os.getppid() == self.pid
         if os.getpid() != self.pid:
@@ -68,7 +68,7 @@ class Jobs:
             registry.use(self.project_dir)
 
     def __call__(self, cfg: DictConfig) -> float | None:
-        """Run one job. In a sweep, returns its objective; NaN if it has none.
+        """Run one job. In a sweep, returns its objective; NaN if it failed or has none.
 
         Raises KeyboardInterrupt if the rest of a sweep must not run.
         """
@@ -93,7 +93,7 @@ class Jobs:
         hydra = HydraConfig.get()
         sweep = Path(self.cwd) / str(hydra.sweep.dir)
         number = int(hydra.job.num) + 1
-        of = f"/{self.total}" if hydra.runtime.choices["hydra/sweeper"] == "basic" else ""  # others choose as they go
+        of = f"/{self.total}" if hydra.runtime.choices["hydra/sweeper"] == "basic" else ""  # others have no total
         if os.getpid() != self.pid:
             label_lines(f"[{number}{of}] ")  # jobs that run at the same time may write to one terminal
         say(f"[{number}{of}] {' '.join(redacted(explicit_overrides()))}")
@@ -111,7 +111,7 @@ class Jobs:
                 hide_secrets(record.sweep / "multirun.yaml")
             record.begin()
             status = self._guarded(cfg)
-            record.end(status, _objective(record, str(cfg.objective)))
+            record.end(status, None if status else _objective(record, str(cfg.objective)))
         except OSError as error:
             say(f"error: {record.sweep} cannot be written ({error}). Free some space, or choose: runsDir=...")
             return 1
@@ -142,7 +142,7 @@ def _objective(record: JobRecord, which: str) -> float | None:
     """The value of the job's run that a sweeper optimises; None if there is none."""
     if record.run is None:
         return None
-    from livegym.compare.outcome import outcome_of  # it imports torch, for which a mistake should not wait
+    from livegym.compare.outcome import outcome_of  # imports torch, which would delay the report of a mistake
     from livegym.rundir.run import open_run
 
     outcome = outcome_of(open_run(record.run))
@@ -150,7 +150,7 @@ def _objective(record: JobRecord, which: str) -> float | None:
 
 
 class NoteSweep(Callback):
-    """Notes the directory of the sweep in the process of the command; Hydra makes it (cfg/config.yaml)."""
+    """Records the directory of the sweep in the process of the command. Hydra creates this object (cfg/config.yaml)."""
 
     directory: Path | None = None
 
@@ -168,7 +168,7 @@ def status_of(end: SystemExit) -> int:
 
 
 def say(text: str) -> None:
-    """Print a line to standard error; a reader that has left is no error."""
+    """Print a line to standard error. It is no error if its reader has closed the pipe."""
     try:
         print(text, file=sys.stderr, flush=True)
     except BrokenPipeError:

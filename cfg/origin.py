@@ -1,4 +1,4 @@
-"""Where each key of the configuration comes from, if a session uses a run: the only list of it.
+"""The origin of each configuration key if a session uses a run: the only list of it.
 
     origin_of("physics.substeps")        # Origin.POLICY
     paths(Origin.SESSION)                # ("mode", "checkpoint", ...)
@@ -20,7 +20,7 @@ from enum import Enum
 
 
 class Origin(Enum):
-    """Who decides a key; see the table above."""
+    """Whether the run or the session decides a key; see the table above."""
 
     POLICY = "what the policy was trained with"
     RUN = "part of the exact continuation of a run, but not of what its policy was trained for"
@@ -67,11 +67,11 @@ _KEYS: dict[Origin, str] = {
 }
 
 ORIGIN: dict[str, Origin] = {path: origin for origin, listed in _KEYS.items() for path in listed.split()}
-"""Path of a key -> who decides it."""
+"""Path of a key -> its origin."""
 
 
 def origin_of(path: str) -> Origin | None:
-    """Who decides a key, by its own path or that of a section which is listed as a whole; None if it is not listed."""
+    """The origin of a key, which is listed by its own path or by that of its section; None if it is not listed."""
     while path not in ORIGIN and "." in path:
         path = path.rpartition(".")[0]
     return ORIGIN.get(path)

@@ -2,8 +2,8 @@
 
 In a test, what the policy was trained with (task, training settings, physics) comes from the run, and everything else
 from the session; `cfg/origin.py` lists every key. Keys that an old run lacks get the schema's default; keys that the
-schema no longer has are dropped, and the log names them. What is typed of `task.*` and `physics.*` applies last, and
-one line says how it differs from the run.
+schema no longer has are dropped, and the log names them. Typed keys of `task.*` and `physics.*` are applied last, and
+one line of the log says how they differ from the run.
 
     config = with_run_config(config, state["config"], explicit_task="Ant", overrides=["task.rewards.forward=2"])
 """
@@ -40,7 +40,7 @@ C = TypeVar("C", bound=RootConfig)
 FROM_RUN = ("task", "train")
 IDENTITIES = {"task": "name", "train": "algorithm", "sim": "engine"}
 """A group -> the key in it that a resumed run cannot change."""
-UNUSED_BLOCKS = "task.observations.unused"  # neither policy nor critic sees them: a resumed run may add to them
+UNUSED_BLOCKS = "task.observations.unused"  # may change on resume, because neither policy nor critic sees them
 SHOWN = 60  # characters of a value in the line about differences
 
 
@@ -77,17 +77,17 @@ def with_run_config(config: C, saved: dict[str, Any] | None, explicit_task: str 
         "physics": dataclasses.asdict(trained),
         "sim": {"engine": _at(saved, "sim.engine")},
     }
-    _say_differences({**content, "physics": dataclasses.asdict(physics), "sim": {"engine": config.sim.engine}}, before)
+    _log_differences({**content, "physics": dataclasses.asdict(physics), "sim": {"engine": config.sim.engine}}, before)
     return config
 
 
 def _with_typed(run: T, session: T, path: str, given: list[str]) -> T:
-    """One section of the run with the keys that were typed; all keys, if the section was typed."""
+    """A section of the run, with the session's values of the typed keys, or of all if the whole section was typed."""
     names = [f.name for f in dataclasses.fields(run) if path in given or f"{path}.{f.name}" in given]  # type: ignore[arg-type]
     return dataclasses.replace(run, **{name: getattr(session, name) for name in names})  # type: ignore[type-var]
 
 
-def _say_differences(now: dict[str, Any], before: dict[str, Any]) -> None:
+def _log_differences(now: dict[str, Any], before: dict[str, Any]) -> None:
     """Log in one line how this test differs from what the run was trained with, if it does."""
     found = [f"{path}={_short(mine)} (the run: {_short(theirs)})" for path, mine, theirs in _differing(now, before, "")]
     if found:
@@ -95,7 +95,7 @@ def _say_differences(now: dict[str, Any], before: dict[str, Any]) -> None:
 
 
 def _differing(now: dict[str, Any], before: dict[str, Any], path: str) -> Iterator[tuple[str, Any, Any]]:
-    """(path, value now, value before) of the keys in `before` that have another value now, and of keys that are new."""
+    """(path, value now, value before) of the keys in `before` that have changed, and of new keys in its sections."""
     for name, theirs in before.items():
         mine = now.get(name)
         if isinstance(mine, dict) and isinstance(theirs, dict):

@@ -2,7 +2,7 @@
 
 with other_processes_find_livegym(arguments):    # around Hydra
     ...
-status = finish(NoteSweep.directory, total)      # prints; the exit status of the sweep
+status = finish(NoteSweep.directory, total)      # prints them; the exit status of the sweep
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ KILLED = 1  # counts as the exit status of a job that did not end by itself
 
 @contextlib.contextmanager
 def other_processes_find_livegym(overrides: Sequence[str]) -> Iterator[None]:
-    """A context in which the processes of a launcher import this livegym; it changes nothing for Hydra's own launcher.
+    """A context in which the processes of a launcher import this livegym. It changes nothing for Hydra's own launcher.
 
-    They get a copy of `sys.path` or the environment. Their display is plain lines, since several share a terminal.
+    The processes get a copy of `sys.path` or of the environment. They print plain lines, because they share a terminal.
     """
     if not any(split(o)[1] == "hydra/launcher" and split(o)[2] != "=basic" for o in overrides):
         yield
@@ -52,8 +52,8 @@ def other_processes_find_livegym(overrides: Sequence[str]) -> Iterator[None]:
 def finish(sweep: Path, total: int | None) -> int:
     """Prints the table of the sweep's runs and which jobs failed.
 
-    `total`: the number of its jobs; None if the sweeper chose them as it went. Returns 0, or the status that all failed
-    jobs share, or 1.
+    `total`: the number of its jobs; None if the sweeper chose them while it ran. Returns 0 if no job failed, the
+    status that all failed jobs share, or 1.
     """
     jobs = read_jobs(sweep)
     _print_table(sweep, jobs)

@@ -216,4 +216,5 @@ def _applies(key: Key, cfg: DictConfig) -> bool:
 
 
 def _where(key: Key) -> str:
-    return f"mode={key.doc.mode}" + (", or to a training run with watch=true" if key.doc.viewers else "")
+    modes = " or ".join(f"mode={mode}" for mode in key.doc.mode.split())
+    return f"{modes}, or to a training run with watch=true or viewer=true" if key.doc.viewers else modes

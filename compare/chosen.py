@@ -6,7 +6,7 @@
     choose(["0108_a", "/data/Ant_train_20260102_120008"], Path("runs"))
 
 Each name is a run directory, a sweep's directory, a directory of runs, a run's name, a unique part of one, or a pattern
-with `*` or `?`. What a sweep names but is not there is returned, too, so that a report can say so.
+with `*` or `?`. Runs of a sweep that no longer exist are returned as sentences, so that a report can name them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Chosen:
     """The runs to compare."""
 
     runs: list[Run]  # each once, in the order of the names
-    missing: list[str]  # a sentence for each that was named but is not there
+    missing: list[str]  # a sentence for each run of a sweep that does not exist
     sweep: Path | None = None  # the directory of the sweep, if exactly one sweep was named
 
 
@@ -112,14 +112,12 @@ def _of_sweep(name: str, sweep: Path, missing: list[str]) -> list[Run]:
         if job.run is None:
             missing.append(f"job {job.number} ({typed}) has no run; its exit status: {job.status}")
         elif not job.run.is_dir():
-            missing.append(f"{job.run.name} ({typed}) is not there any more")
+            missing.append(f"{job.run.name} ({typed}) no longer exists")
         else:
             runs.append(open_run(job.run))
     if not runs:
-        why = "; ".join(missing) or "it names none"
-        raise UserError(
-            f"runs={name}: no run of this sweep is there ({why}). Allowed: a sweep with runs, or runs by name."
-        )
+        why = "; ".join(missing) or "it records none"
+        raise UserError(f"runs={name}: this sweep has no runs ({why}). Allowed: a sweep with runs, or runs by name.")
     return runs
 
 

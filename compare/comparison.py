@@ -1,4 +1,4 @@
-"""Several runs with their outcomes and groups, which a report, a plot and the end of a sweep show.
+"""Several runs with their outcomes and groups, for a report, a plot and the end of a sweep.
 
 comparison = compare(runs)
 comparison.rows                                     # for a table
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from livegym.compare.curves import Curve
 from livegym.compare.groups import FRAMES, Axis, Group, grouped, lines_of
@@ -20,7 +21,7 @@ from livegym.utils.errors import UserError, did_you_mean
 from livegym.utils.words import count
 
 NAMES = {RETURN: "mean return per episode", "episode_lengths/step": "mean episode length (control steps)"}
-"""Names of axes, for curves whose TensorBoard name says something else."""
+"""Axis labels of curves whose TensorBoard tag does not describe them."""
 
 
 @dataclass(frozen=True)
@@ -28,16 +29,16 @@ class Comparison:
     """Runs with their outcomes."""
 
     outcomes: list[Outcome]
-    missing: list[str]  # a sentence for each run that was named but is not there
+    missing: list[str]  # a sentence for each run of a sweep that does not exist
 
-    @property
+    @cached_property
     def groups(self) -> list[Group]:
         """The runs by their settings."""
         return grouped(self.outcomes)
 
-    @property
+    @cached_property
     def rows(self) -> list[Row]:
-        """The runs in words."""
+        """The runs as rows of a table."""
         return rows_of(self.outcomes, self.groups)
 
     @property

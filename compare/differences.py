@@ -25,12 +25,20 @@ UNKNOWN = "?"
 
 
 def differences(runs: Sequence[Run]) -> dict[str, dict[str, str]]:
-    """Run's name -> key -> value, of the keys whose values are not the same in all of these runs."""
+    """Run's name -> key -> value, for the keys whose values are not the same in all of these runs."""
     typed = {run.name: typed_settings(run) for run in runs}
     keys = list(dict.fromkeys(key for settings in typed.values() for key in settings if key not in IGNORED))
     values = {run.name: _values(run, typed[run.name], keys) for run in runs}
     differ = [key for key in keys if len({settings[key] for settings in values.values()}) > 1]
     return {name: {key: settings[key] for key in differ} for name, settings in values.items()}
+
+
+def differences_by_kind(runs: Sequence[Run]) -> dict[str, dict[str, str]]:
+    """As `differences`, but only runs of the same task and kind are compared with one another."""
+    found: dict[str, dict[str, str]] = {}
+    for kind in dict.fromkeys((run.task, run.kind) for run in runs):
+        found |= differences([run for run in runs if (run.task, run.kind) == kind])
+    return found
 
 
 def in_words(settings: dict[str, str]) -> str:

@@ -6,7 +6,7 @@
 
 The interval is the percentile bootstrap of the mean over the runs, 95 %, at each point of the curve, as Agarwal et al.
 recommend for few runs ("Deep Reinforcement Learning at the Edge of the Statistical Precipice", NeurIPS 2021,
-https://arxiv.org/abs/2108.13264). It says how well the *mean* is known, not how far runs are spread. With two or three
+https://arxiv.org/abs/2108.13264). It shows how well the *mean* is known, not how much runs vary. With two or three
 seeds it is too narrow; with one, there is none.
 """
 
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from livegym.compare.curves import Curve
-from livegym.compare.differences import differences, in_words
+from livegym.compare.differences import differences_by_kind, in_words
 from livegym.compare.outcome import Outcome
 from livegym.utils.words import count
 
@@ -39,7 +39,7 @@ class Line:
     """One line of a picture: a run, or the mean of runs that differ only in their seed."""
 
     label: str
-    frames: np.ndarray  # (n,) frames, or seconds of training
+    x: np.ndarray  # (n,) frames, or seconds of training
     mean: np.ndarray  # (n,)
     low: np.ndarray | None = None  # (n,) the ends of the interval; None for a single run
     high: np.ndarray | None = None
@@ -61,27 +61,19 @@ class Group:
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean, and the 95 % interval in which it lies; the ends are None for a single value."""
+    """A mean and its 95 % interval, whose ends are None for a single value."""
 
     mean: float
     low: float | None = None
     high: float | None = None
 
 
-def differences_of(outcomes: Sequence[Outcome]) -> dict[str, dict[str, str]]:
-    """Run's name -> key -> value, of what differs among the runs of the same task and kind."""
-    found: dict[str, dict[str, str]] = {}
-    for kind in dict.fromkeys((o.run.task, o.run.kind) for o in outcomes):
-        found |= differences([o.run for o in outcomes if (o.run.task, o.run.kind) == kind])
-    return found
-
-
 def grouped(outcomes: Sequence[Outcome]) -> list[Group]:
-    """The groups, in the order of their first runs; runs with the same settings *and* seed are groups each.
+    """The groups, in the order of their first runs; each run with the same settings *and* seed as another is alone.
 
-    Equal runs stay apart because nothing says why their results differ: perhaps their code does.
+    Equal runs are not averaged because nothing recorded explains why their results differ; their code may.
     """
-    differ = differences_of(outcomes)
+    differ = differences_by_kind([outcome.run for outcome in outcomes])
     alike: dict[tuple[str, str, str], list[Outcome]] = {}
     for outcome in outcomes:
         settings = {key: value for key, value in differ[outcome.run.name].items() if key != "seed"}

@@ -2,12 +2,12 @@
 
 outcome = outcome_of(run)
 outcome.final, outcome.best, outcome.success, outcome.seconds, outcome.frames
-outcome.notes            # what a reader of these numbers must know: live, without curves, ended early
+outcome.notes            # the reservations about these numbers: live, no curves, ended early
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from livegym.utils.files import read_json_dict
 RETURN = "rewards/step"
 EPOCHS = "info/epochs"
 SUCCESS = ("success/step", "ends/success")
-"""Tags of the success rate: that of livegym since 0.2, and that of older runs of tasks that call their success so."""
+"""Tags of the success rate: that of livegym since 0.2, and that of older runs whose task names the reason `success`."""
 LAST_PART = 0.1  # of the points of a run, over which its success rate is averaged
 
 
@@ -53,7 +53,7 @@ class Outcome:
 
 
 def outcome_of(run: Run) -> Outcome:
-    """Reads the outcome of a run, which may be live, incomplete or of another program; never raises for its content."""
+    """Reads the outcome of a run, which may be live, incomplete or of another program. No content makes it raise."""
     if not run.path.is_dir():
         return Outcome(run, notes=("its directory does not exist",))
     live = lock_holder(run) is not None
@@ -82,7 +82,7 @@ def _of_training(run: Run, live: bool) -> Outcome:
     if rate is None:
         return outcome
     last = max(1, round(LAST_PART * len(rate.values)))
-    return Outcome(**{**vars(outcome), "success": float(rate.values[-last:].mean())})
+    return replace(outcome, success=float(rate.values[-last:].mean()))
 
 
 def _best(run: Run, returns: Curve | None) -> float | None:
@@ -102,7 +102,7 @@ def _incomplete(run: Run, epochs: Curve | None, live: bool) -> list[str]:
 
 
 def _iterations(config_file: Path) -> int | None:
-    """The configured number of iterations. In the configuration of a resumed run, it is that of its beginning."""
+    """The configured number of iterations, that of the last resume; None if it is not known."""
     try:
         config: Any = yaml.load(config_file.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         total = config["maxIterations"] or config["train"]["max_iterations"]

@@ -25,8 +25,9 @@ from rich.text import Text
 
 from livegym.compare.chosen import choose
 from livegym.compare.comparison import NAMES, check_tag, compare, panels_of
-from livegym.compare.differences import differences, in_words
+from livegym.compare.differences import differences_by_kind, in_words
 from livegym.compare.picture import Picture, check_format, draw
+from livegym.compare.table import WIDEST
 from livegym.rundir.checkpoint import CheckpointError, highest_version, list_playable, meta_of, read_checkpoint
 from livegym.rundir.lock import lock_holder
 from livegym.rundir.run import TRAINING_KINDS, Run, list_runs, point_latest, read_latest, unpoint_latest
@@ -35,8 +36,6 @@ from livegym.utils.errors import UserError, did_you_mean
 from livegym.utils.words import count
 
 log = logging.getLogger(__name__)
-
-WIDEST = 10_000  # columns, for measuring
 
 
 @dataclass(frozen=True)
@@ -153,26 +152,17 @@ def _table(facts: list[Facts], beside: bool) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     if beside:
         table.add_column("differs in", no_wrap=True)
-    told = _differences(facts)
+    differ = differences_by_kind([f.run for f in facts])
     for f in facts:
         state = ", ".join(name for name, holds in (("live", f.live), ("protected", f.protected)) if holds)
         best = "–" if f.best_score is None else f"{f.best_score:.2f}"
         row = [_age(f.run), str(f.version or "–"), str(f.checkpoints), best, _mebibytes(f.bytes)]
-        differs = told[f.run.name]
+        differs = in_words(differ[f.run.name])
         if beside:
             table.add_row(f.run.name, state, *row, Text(differs))
         else:
             table.add_row(Text(f"{f.run.name}\n  {differs}" if differs else f.run.name), state, *row)
     return table
-
-
-def _differences(facts: list[Facts]) -> dict[str, str]:
-    """Run's name -> what was typed differently among the runs of the same task and kind."""
-    found: dict[str, str] = {}
-    for kind in {(f.run.task, f.run.kind) for f in facts}:
-        alike = [f.run for f in facts if (f.run.task, f.run.kind) == kind]
-        found |= {name: in_words(settings) for name, settings in differences(alike).items()}
-    return found
 
 
 def _age(run: Run) -> str:

@@ -1,6 +1,6 @@
 """A report as one HTML file, which needs no network and no script: it can be sent by mail.
 
-atomic_write_text(path, page("8 runs of Cartpole", rows, groups, [("Return", png_bytes)], "python train.py ..."))
+atomic_write_text(path, page("8 runs of Cartpole", rows, groups, [("Return", png_bytes)], ["Written today."]))
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def page(
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], texts: Sequence[int]) -> str:
-    """`texts`: the columns that hold words; the first of them, names, is not wrapped."""
+    """`texts`: the columns that are aligned left; the first of them, the names, is not wrapped."""
 
     def kind(column: int) -> str:
         return "" if column not in texts else ' class="text name"' if column == texts[0] else ' class="text"'

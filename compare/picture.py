@@ -100,15 +100,15 @@ def _draw_panel(axes: Any, panel: Panel, picture: Picture, labels: Sequence[str]
     if picture.axis == FRAMES:
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     else:
-        longest = max(float(line.frames[-1]) for line in panel.lines)
+        longest = max(float(line.x[-1]) for line in panel.lines)
         _, scale, unit = next(row for row in UNITS if longest >= row[0])
         x_label = f"training time ({unit})"
     for line in panel.lines:
         number = labels.index(line.label)
         colour = COLOURS[number % len(COLOURS)]
         style = STYLES[number // len(COLOURS) % len(STYLES)]
-        marker = "o" if len(line.frames) == 1 else None  # a line of one point would be invisible
-        x = line.frames / scale
+        marker = "o" if len(line.x) == 1 else None  # a line of one point would be invisible
+        x = line.x / scale
         axes.plot(x, line.mean, style, color=colour, linewidth=1.5, marker=marker, label=line.label)
         if line.low is not None and line.high is not None:
             axes.fill_between(x, line.low, line.high, color=colour, alpha=0.2, linewidth=0)

@@ -4,8 +4,8 @@
     python train.py config=report runs=sweeps/20260102_120008_000000   # the runs of a sweep
     python train.py config=report 'runs=[Ant_train_20260102_*,Ant_train_20260103_120008]'
 
-Nothing is left out silently: a run without curves, a live or an incomplete one, and a run that a sweep names but that
-is not there, each has its row or sentence.
+No run is left out silently: one without curves, a live or an incomplete one has its row, and a run of a sweep that was
+deleted has a sentence.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from livegym.utils.files import atomic_write_text
 
 
 def report(config: RootConfig, task: str | None, console: Console) -> int:
-    """Prints the tables, writes the files, and prints their place; returns the exit status.
+    """Prints the tables, writes the files, and prints their paths; returns the exit status.
 
     Raises UserError if a name in `runs` means no run, or if the files cannot be written.
     """
@@ -46,9 +46,9 @@ def report(config: RootConfig, task: str | None, console: Console) -> int:
     print_tables(comparison, console)
     place = _place(config, chosen)
     written = write(comparison, place, config.runsTag)
-    say = [f"{file.relative_to(place)}" for file in written[1:]]
+    others = [str(file.relative_to(place)) for file in written[1:]]
     console.print(f"report: {written[0].absolute()}", soft_wrap=True, highlight=False, markup=False)
-    console.print(f"beside it: {', '.join(say)}", soft_wrap=True, highlight=False, markup=False)
+    console.print(f"beside it: {', '.join(others)}", soft_wrap=True, highlight=False, markup=False)
     return 0
 
 
@@ -103,13 +103,13 @@ def _draw_all(comparison: Comparison, place: Path, tag: str) -> list[tuple[str, 
 
     name = NAMES.get(tag, tag)
     stem = "return" if tag == RETURN else tag.replace("/", "_")
-    asked = (
+    wanted = (
         (name[0].upper() + name[1:], stem, scalar, Picture(name)),
         (f"{name[0].upper() + name[1:]}, by time", f"{stem}_by_time", scalar, Picture(name, SECONDS)),
         ("Success rate", "success", success, Picture("success rate", percent=True)),
     )
     drawn = []
-    for caption, file, curve_of, picture in asked:
+    for caption, file, curve_of, picture in wanted:
         panels = panels_of(comparison, curve_of, picture.axis)
         if panels:
             files = [place / f"{file}{suffix}" for suffix in FORMATS]

@@ -1,6 +1,6 @@
 """Outcomes of runs as text: one table of the runs, one of the groups, for a terminal, a web page and a spreadsheet.
 
-console.print(runs_table(outcomes, groups, width=80))
+console.print(runs_table(rows_of(outcomes, groups), width=80))
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from livegym.compare.differences import in_words
-from livegym.compare.groups import Group, differences_of, interval, too_short
+from livegym.compare.differences import differences_by_kind, in_words
+from livegym.compare.groups import Group, interval, too_short
 from livegym.compare.outcome import Outcome
 from livegym.utils.words import count
 
@@ -45,7 +45,7 @@ class Row:
 
 def rows_of(outcomes: Sequence[Outcome], groups: Sequence[Group]) -> list[Row]:
     """One row for each run, in the order of the outcomes."""
-    differ = differences_of(outcomes)
+    differ = differences_by_kind([outcome.run for outcome in outcomes])
     apart = {o.run.name for group in groups for o in too_short(group)}
     rows = []
     for o in outcomes:
@@ -63,7 +63,7 @@ def rows_of(outcomes: Sequence[Outcome], groups: Sequence[Group]) -> list[Row]:
 
 
 def value(number: float | None) -> str:
-    """A return with four significant digits, and with all digits before the point."""
+    """A return with four significant digits; from 1,000 on, as a whole number."""
     if number is None:
         return NONE
     return f"{number:,.0f}" if abs(number) >= 999.5 else f"{number:.4g}"

@@ -26,7 +26,7 @@ from livegym.utils.thinning import least_missed
 from livegym.weights.candidate import Candidate, Label
 
 SPACED = 12
-"""Older versions that a test's history keeps in addition to the newest ones."""
+"""Number of older versions that the history of a test keeps in addition to the newest ones."""
 
 
 @dataclass
@@ -100,8 +100,8 @@ def load(slot: ModelSlot, candidate: Candidate, kept: PolicySnapshot | None = No
 class SnapshotHistory:
     """Versions by label, the oldest first: the last `size`, and `spaced` older ones. Owned by the control loop.
 
-    The older ones include the first version and the one with the best score. The gaps between the others grow with
-    age, so that after an hour at one version a second there is one of about 1, 2, 5, 10 and 30 minutes ago.
+    The older ones include the first version and the one with the best score. The intervals between the others grow with
+    age: after an hour at one version a second, there are versions of about 1, 2, 5, 10 and 30 minutes ago.
     """
 
     def __init__(self, size: int, spaced: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
@@ -124,7 +124,7 @@ class SnapshotHistory:
             del self._kept[self._dropped()]
 
     def insert(self, kept: PolicySnapshot, age: float) -> None:
-        """Add a version that was made `age` s ago at its place among the others; an older one may be dropped for it.
+        """Insert a version that was made `age` s ago by its age; an older one may be dropped for it.
 
         Raises UserError if no older versions are kept.
         """
@@ -139,7 +139,7 @@ class SnapshotHistory:
             del self._kept[self._dropped(kept.label)]
 
     def _dropped(self, needed: Label | None = None) -> Label:
-        """The version that is missed least, but not `needed`."""
+        """The version whose removal leaves the smallest gap for its age (`utils/thinning.py`); never `needed`."""
         if not self.spaced:
             return next(iter(self._kept))
         older = list(self._kept.values())[: -self.size]

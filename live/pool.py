@@ -47,9 +47,8 @@ class Pool:
         self._make_policy = make_policy
         self._note = note
         self._members = range(num_envs - size, num_envs)
-        self._free = [
-            ModelSlot(make_policy()) for _ in range(size + 1 if size else 0)
-        ]  # one more: while one is exchanged
+        slots = size + 1 if size else 0  # one more than environments, for the moment in which one changes its version
+        self._free = [ModelSlot(make_policy()) for _ in range(slots)]
         self._slots: dict[Label, ModelSlot] = {}  # version -> its slot, for the versions that act in the pool
         self._labels: dict[int, Label] = {}  # environment -> the older version that acts there
         self._drawing = set(self._members)
@@ -143,7 +142,7 @@ class Pool:
         self._note([env_id], kept.label)
 
     def _leave(self, env_id: int) -> bool:
-        """No older version acts in this environment any more; returns whether one did."""
+        """Remove the older version that acts in this environment; returns whether there was one."""
         label = self._labels.pop(env_id, None)
         if label is not None and label not in self._labels.values():
             self._free.append(self._slots.pop(label))

@@ -86,10 +86,10 @@ class LivePolicy:
         self.rule = rule or SwapRule()
         self.first_run = first.run if first_run is None else first_run
         self.pinned = False
-        self.pinned_by = ""  # who pinned or rolled back last; '': unknown
+        self.pinned_by = ""  # name of the visitor who pinned or rolled back last; '': unknown
         self._commands: queue.SimpleQueue[Callable[[], SwapEvent | None]] = queue.SimpleQueue()
         self.recalls: queue.SimpleQueue[Recall] = queue.SimpleQueue()
-        self.archived: tuple[ArchivedVersion, ...] = ()  # what the watching thread can load from files
+        self.archived: tuple[ArchivedVersion, ...] = ()  # versions that the watching thread can load from files
         slot, *others = (ModelSlot(make_policy()) for _ in range(3))
         self._free = deque(others)
         self._ready = deque[LoadedSlot]()
@@ -131,7 +131,7 @@ class LivePolicy:
     # any thread: these requests take effect between two control steps
 
     def pin(self, by: str = "") -> None:
-        """Keep the acting version: no other version takes over automatically. `by`: who wants it."""
+        """Keep the acting version: no other version takes over automatically. `by`: name of the visitor."""
         self._commands.put(lambda: self._set_pinned(True, by))
 
     def follow(self) -> None:
@@ -139,18 +139,18 @@ class LivePolicy:
         self._commands.put(lambda: self._set_pinned(False))
 
     def rollback(self, label: Label | None = None, by: str = "") -> None:
-        """Return to a version of the history and pin it; None: the version before the acting one. `by`: who wants it.
+        """Return to a version of the history and pin it; None: the version before the acting one.
 
-        A blend in progress turns around if it came from that version; otherwise it ends first. Raises UserError if
-        that version is not kept.
+        `by`: name of the visitor. A blend in progress is reversed if it came from that version; otherwise it ends
+        first. Raises UserError if that version is not kept.
         """
         self._kept_or_refused(label)
         self._commands.put(lambda: self._roll_back(label, by))
 
     def recall(self, labels: Iterable[Label | None], then: Callable[[], object]) -> bool:
-        """Have versions loaded that are not in the history, but in files; `then` is called once they are there.
+        """Request versions that are not in the history but in files; `then` is called once they are in the history.
 
-        Returns False, and does nothing, if none of `labels` is of that kind.
+        Returns False, and does nothing, if no file is needed.
         """
         files = {entry.label for entry in self.archived}
         missing = tuple(x for x in labels if x is not None and self.history.get(x) is None and x in files)
@@ -282,20 +282,20 @@ class LivePolicy:
         return event
 
     def _before_waiting(self) -> Label | None:
-        """The version before the one that a rollback waits for, if one waits and there is one before it."""
+        """The version before that of a waiting rollback, or that one if it is the first; None if no rollback waits."""
         if self._waiting_rollback is None:
             return None
         before = self.history.before(self._waiting_rollback)
         return before.label if before is not None else self._waiting_rollback
 
     def _roll_back_in_blend(self, kept: PolicySnapshot) -> SwapEvent | None:
-        """Turn the blend around if `kept` is leaving; otherwise wait until the blend has ended, so that none snaps."""
+        """Reverse the blend if `kept` is leaving; otherwise wait for its end, because the action would jump."""
         leaving = self._transition.leaving
         self._waiting_rollback = None
         if leaving is None or leaving.label(self.first_run) != kept.label:
             if kept.label != self.label:
                 self._waiting_rollback = kept.label
-                log.info("version %s acts as soon as the blend in progress has ended", kept.label)
+                log.info("version %s will act as soon as the blend in progress has ended", kept.label)
             return None
         back = self._transition.turn(self._acting)
         self._acting = replace(back, candidate=replace(back.candidate, source="history", load_ms=0.0))

@@ -62,7 +62,7 @@ class Chooser:
 
 
 class Progress(NamedTuple):
-    """How far one swap has come. It keeps the rule with which it began, whatever rule the next swap has."""
+    """The progress of one swap, with the rule with which it began: a later change of the rule does not affect it."""
 
     how: str  # reset, blend
     length: int = 1  # control steps of the whole blend
@@ -114,7 +114,7 @@ class Transition:
             self._alpha[self._fresh] = 1.0
 
     def turn(self, acting: LoadedSlot) -> LoadedSlot:
-        """Turn a blend around: from now on `acting` leaves, at the rate at which it came. Returns the other version.
+        """Reverse a blend: from now on `acting` leaves, at the rate at which it came. Returns the other version.
 
         Raises RuntimeError if no blend is in progress.
         """

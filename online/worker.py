@@ -180,9 +180,8 @@ class Worker:
     def score(self) -> float | None:
         """Return the mean of the last rewards, without huge ones; None if there are too few."""
         rewards = self.trainer.reader.last_rewards(KNOWN_REWARDS)
-        rewards = rewards[
-            np.abs(rewards) <= self.trainer.max_reward
-        ]  # one invalid reward could otherwise be the best forever
+        # one huge reward could otherwise be the best forever
+        rewards = rewards[np.abs(rewards) <= self.trainer.max_reward]
         return float(np.mean(rewards)) if len(rewards) >= ENOUGH_REWARDS else None
 
     def send_heartbeat(self, state: str) -> None:

@@ -7,7 +7,7 @@
 
 A test has one board, and one writer for each world in which it plays. The control loop makes a new snapshot a few times
 a second and exchanges one reference, so neither readers nor the loop ever wait. Lists are bounded: a page that is
-opened after a week gets all of the recent points, and some of the older ones.
+opened after a week gets the recent points, and fewer of the older ones.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class Follow:
 
 
 def _recalled(request: ControlRequest, labels: tuple[Label | None, ...], controls: Controls, player: Player) -> bool:
-    """Whether versions that a request needs are first loaded from files; the request is carried out again then."""
+    """Load the versions that a request needs from files, and then repeat it. Returns False if all are in memory."""
     who = controls.who
     loading = _live(player).recall(labels, lambda: controls.ask(request, who))
     if loading:

@@ -61,8 +61,8 @@ class Controls(LoopControl):
         self.pushes = Pushes()
         self.notices: deque[tuple[int, str]] = deque(maxlen=NOTICES)  # (number, text) for users, the newest last
         self._notice_count = 0
-        self.by: dict[str, str] = {}  # paused, recording, comparing -> who asked for it; '': unknown
-        self.who = ""  # who asked for the request that is being carried out
+        self.by: dict[str, str] = {}  # paused, recording, comparing -> name of the visitor who did it; '': unknown
+        self.who = ""  # name of the visitor whose request is being carried out
         self._requests: deque[tuple[ControlRequest, str]] = deque()
         self._wake = threading.Event()
         self._steps = 0  # steps that are still to be made while paused
@@ -71,7 +71,7 @@ class Controls(LoopControl):
     # for any thread
 
     def ask(self, request: ControlRequest, who: str = "") -> bool:
-        """Append a request of `who`. Returns False if too many wait already; then this one is dropped."""
+        """Append a request of the visitor `who`. Returns False if too many wait already; then this one is dropped."""
         if len(self._requests) >= QUEUED:
             return False
         self._requests.append((request, who))

@@ -1,10 +1,11 @@
 """Deletes, in the copied run that a test follows, the checkpoints that the training run has deleted.
 
     cleaner = CopyCleaner(live, lambda: source.run, test)
-    cleaner.clean()             # watching thread, as often as it likes
+    cleaner.clean()             # watching thread; may be called often
 
-`rundir/copies.py` decides what may be deleted at all. This adds the versions that are still needed here: those that act
-or wait, those in the history, and the one that `checkpoint=latest_test` means. If no test runs, nothing is deleted.
+`rundir/copies.py` decides what may be deleted at all. This module adds the versions that are still needed here: those
+that act or wait, those in the history, and the one that `checkpoint=latest_test` means. While no test runs, nothing is
+deleted.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from livegym.weights.candidate import split_label
 
 log = logging.getLogger(__name__)
 
-INTERVAL = 5.0  # s between two looks at the directory
+INTERVAL = 5.0  # s between two scans of the directory
 
 
 class CopyCleaner:
@@ -35,23 +36,23 @@ class CopyCleaner:
         self._live = live
         self._run = run
         self._test = test
-        self._looked_at = float("-inf")
-        self._said = False
+        self._scanned_at = float("-inf")
+        self._logged = False
         self._played: dict[Path, tuple[int, Path | None]] = {}  # test -> time of its results, and what it played last
 
     def clean(self) -> None:
-        """Delete what the training run has deleted, if the last look was a few seconds ago."""
-        if time.monotonic() - self._looked_at < INTERVAL:
+        """Delete what the training run has deleted; does nothing within `INTERVAL` of the last scan."""
+        if time.monotonic() - self._scanned_at < INTERVAL:
             return
-        self._looked_at = time.monotonic()
+        self._scanned_at = time.monotonic()
         run = self._run()
         if not pruned_here(run):
             return
         deleted = delete_pruned(run, self._needed(run))
         for file in deleted:
             log.debug("deleted %s, as the training run has done", file)
-        if deleted and not self._said:
-            self._said = True
+        if deleted and not self._logged:
+            self._logged = True
             log.info(
                 "%s: %s that the training run has deleted %s deleted here, too, and so will be later ones.",
                 run.nn,
@@ -71,7 +72,7 @@ class CopyCleaner:
         return versions
 
     def _latest_test(self, runs_dir: Path) -> Path | None:
-        """The checkpoint that `latest_test` would mean without this test; this one needs the version that acts."""
+        """The checkpoint that `latest_test` means, apart from this test, which needs only the version that acts."""
         tests = (test for test in list_runs(runs_dir, "test") if test.path.resolve() != self._test.path.resolve())
         return next((file for file in map(self._last_played, tests) if file is not None), None)
 

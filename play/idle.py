@@ -1,11 +1,11 @@
-"""A test takes little processor time from the training run that it follows on the same machine.
+"""A test yields the processor to the training run that it follows on the same machine.
 
     player.attach(YieldsToTraining(lambda: source.run, watched=False))
 
-An endless test without window and page would otherwise play as fast as it can, and take as much of the processor as the
-training run: it becomes idle. One that is watched has to keep real time: it gets a lower priority. Both happen as soon
-as the run that is followed is being trained on this machine, and last, because only a privileged process could raise
-the priority again.
+An endless test without a window or a page plays as fast as it can, so it would take as much of the processor as the
+training run. Its process becomes idle. A test that is watched has to keep up with real time, so its process only gets a
+lower priority. Both happen once the followed run is being trained on this machine, and are permanent, because only a
+privileged process could raise the priority again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class YieldsToTraining(Listener):
     """Lowers the priority of this process once, at the first swap from a run that is live on this machine."""
 
     def __init__(self, run: Callable[[], Run], watched: bool) -> None:
-        """`run` returns the run that is followed now. The check is made at once, and after each swap.
+        """`run` returns the run that is followed now. It is checked immediately, and after each swap.
 
         `watched`: the test has a window or a page.
         """
@@ -36,7 +36,7 @@ class YieldsToTraining(Listener):
         self._check()
 
     def on_swap(self, event: SwapEvent, player: Player) -> None:
-        """New weights may come from a training run that has begun meanwhile."""
+        """Check again: the new weights may come from a training run that has begun meanwhile."""
         self._check()
 
     def _check(self) -> None:

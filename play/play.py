@@ -14,8 +14,8 @@ Which episodes count: each environment plays a fixed quota, decided beforehand (
 6). Counting the first 25 episodes that end would favour short ones. An environment that has played its quota continues
 to step, but its episodes no longer count.
 
-If each version has a quota of its own, it plays that alone, in whole episodes. Then the newest one takes over in fresh
-episodes, and the loop rests until there is one.
+If each version has a quota, it plays whole episodes alone until its quota is played. Then the newest version takes over
+in new episodes; until there is a newer one, the loop waits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from livegym.tasks.base import Box, Discrete
 from livegym.tasks.env import Env, Step
 from livegym.weights.candidate import Label, SwapEvent
 
-RESTING = 0.05  # s between two looks for the next version
+RESTING = 0.05  # s between two polls for the next version
 
 
 class Actor(Protocol):
@@ -147,7 +147,7 @@ class Player:
     ) -> None:
         """`quota`: episodes that each environment plays; None: plays until the stop. `control`: paces the loop.
 
-        `per_version`: episodes that each environment plays with one version; None: versions take over as they come.
+        `per_version`: episodes that each environment plays with one version; None: versions take over as they arrive.
         """
         self.env = env
         self.actor = actor
@@ -216,13 +216,13 @@ class Player:
         self._meddled.add(env_id)
 
     def _begin_version(self) -> None:
-        """A version begins with fresh episodes, because it must not be credited with steps of the one before."""
+        """Begin new episodes, because a version must not be credited with steps of the one before."""
         assert self._per_version is not None
         self._left_of_version = list(self._per_version)
         self.restart(torch.arange(self.env.num_envs))
 
     def _adopt(self) -> bool:
-        """Whether a newer version took over."""
+        """Let a waiting version take over; returns whether there was one."""
         event = self.actor.adopt()
         if event is not None:
             for listener in self._listeners:

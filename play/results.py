@@ -1,9 +1,9 @@
 """Results of a test: every episode with the versions that acted in it, exact means, and every swap.
 
 An episode counts for the version that acted in more of its control steps than any other; `versions` names all versions
-that acted. The lists contain the last 10,000 episodes and swaps. `by_version` has up to 1,000 versions: of a longer
-test, they become sparser with age. Counts, means and standard errors cover all episodes. An episode's `level` is the
-curriculum's when it began (1: the full task); a version's is the one at which it was trained.
+that acted. The lists contain the last 10,000 episodes and swaps. `by_version` has up to 1,000 versions; in a longer
+test, older ones are thinned out. Counts, means and standard errors cover all episodes. An episode's `level` is that of
+the curriculum when it began (1: the full task); a version's `level` is the one at which it was trained.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ RECENT = 20  # episodes in the moving mean
 
 
 def at_level(level: float | None) -> str:
-    """The curriculum's level as the end of a clause; '' if there is no curriculum."""
+    """The curriculum's level, to be appended to a clause; '' if there is no curriculum."""
     return "" if level is None else f", curriculum level {level:.2f}"
 
 

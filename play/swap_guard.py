@@ -45,12 +45,12 @@ class GuardRule:
 
 
 class GuardStatus(NamedTuple):
-    """The present state of a guard."""
+    """The state of a guard, for viewers."""
 
-    judging: Label | None  # the version that plays unseen; None between two judgements
+    judging: Label | None  # the version that plays shadow episodes; None between two judgements
     played: int  # shadow episodes so far
     expected: int  # shadow episodes of the whole judgement
-    last: str  # the last judgement and its reason; '' if there was none
+    last: str  # the last judgement with its reason; '' if there was none
 
 
 def lower_bound(new: np.ndarray, old: np.ndarray, confidence: float, seed: int = 0) -> float:
@@ -66,7 +66,7 @@ class SwapGuard:
     def __init__(
         self, env: Env, policy: Policy, rule: GuardRule, stochastic: bool, follows_level: bool = False
     ) -> None:
-        """`follows_level`: each version is tested at its own curriculum level, and compared there."""
+        """`follows_level`: a version is compared with the acting one at its own curriculum level."""
         self._env = env
         self._policy = policy
         self._rule = rule
@@ -82,7 +82,7 @@ class SwapGuard:
 
     @property
     def status(self) -> GuardStatus:
-        """The guard's present state, for viewers. May be read by any thread."""
+        """The guard's state. May be read by any thread."""
         return GuardStatus(self._judging, sum(len(one.returns) for one in self._played), self._expected, self._last)
 
     def close(self) -> None:
@@ -127,7 +127,7 @@ class SwapGuard:
         self._known = (candidate.label(live.first_run), new)
 
     def _move_to(self, level: float) -> None:
-        """Let the shadow episodes be of this curriculum level, those of the acting version too."""
+        """Play the shadow episodes of both versions at this curriculum level."""
         if level != self._env.curriculum.level:
             self._env.set_level(level)
             self._env.reset()

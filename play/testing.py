@@ -190,7 +190,7 @@ def _source(config: SettledConfig, found: StartingPolicy | None) -> FollowSource
 
 
 def _leaving(config: SettledConfig) -> Leaving:
-    """When this test leaves its run for a newer one; one that was given by name is kept."""
+    """When this test leaves its run for a newer one: never, if the run was given by name."""
     if config.checkpoint not in FOLLOWING:
         if config.followLatest:
             log.warning("followLatest=true has no effect: checkpoint=%s names a run, which is kept", config.checkpoint)
@@ -222,7 +222,7 @@ class Following:
     """The source of newer weights, and the function that builds a world for a version that does not fit.
 
     `source` is None if nothing is followed, and `build_for` is None if versions that do not fit are refused.
-    `other_world` builds a world for a version that fits, but was trained in other environments than those of the world.
+    `other_world` builds a world for a version that fits but was trained in other environments; None if it was not.
     """
 
     source: FollowSource | None
@@ -232,12 +232,12 @@ class Following:
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is played, and at which priority."""
+    """How much a test plays, and how it shares the processor."""
 
     episodes: int  # 0: until a stop
-    per_version: int  # episodes; 0: versions take over as they come
-    yields: bool  # the processor to the training run that is followed
-    watched: bool  # in a window or on a page
+    per_version: int  # episodes; 0: versions take over as they arrive
+    yields: bool  # it yields the processor to the training run that it follows
+    watched: bool  # it has a window or a page
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,7 @@ def _play_all(world: World, follow: Following, reporter: Reporter, plan: Plan, s
         per_version = quotas(plan.per_version, world.env.num_envs) if plan.per_version else None
         player = Player(world.env, world.actor, left, audience.controls, per_version)
         if world.follows_level and world.live is not None:
-            player.attach(LevelFollower(world.live))  # first, so that the others see the level that is played
+            player.attach(LevelFollower(world.live))  # first: the listeners below report the level
         player.attach(reporter.begin(world.env, world.live))
         if follow.source is not None:
             player.attach(_NewerRunNote(follow.source, reporter.results))
@@ -302,7 +302,7 @@ def _run_of(source: FollowSource) -> Run:
 
 
 class _NewerRunNote(Listener):
-    """Keeps in the results, for everyone who shows them, whether there is a newer run that the test does not follow."""
+    """Records in the results, which viewers show, whether there is a newer run that the test does not follow."""
 
     def __init__(self, source: FollowSource, results: Results) -> None:
         self._source, self._results = source, results

@@ -54,9 +54,9 @@ class Watcher:
         """`refusals` receives the versions that could not be used; `guard` tests versions before they are prepared.
 
         `build_for` builds another world for a version that does not fit this one, or raises UserError. That world
-        becomes `successor`, and this thread ends. So does that of `other_world`, which returns a world for a version of
-        another run that fits but was trained otherwise, or None if this world is right. `archive` has versions that
-        may be asked for although they are not in memory. `clean` is called again and again; see `CopyCleaner`.
+        becomes `successor`, and this thread ends. The same happens with the world from `other_world`, which builds one
+        for a version of another run that fits but was trained in other environments, or returns None. `archive` has
+        the versions that can be loaded from files. `clean` is called repeatedly; see `CopyCleaner`.
         """
         self._live = live
         self._source = source
@@ -65,8 +65,8 @@ class Watcher:
         self._other_world = other_world
         self._archive = archive
         self._clean = clean
-        self._preloads = live.rule.pool_envs > 0  # the pool draws from the files that a run has at the start, too
-        self._compared = live.newest.run_id  # the run whose environments this world has
+        self._preloads = live.rule.pool_envs > 0  # of the files that exist at the start, for the pool
+        self._compared = live.newest.run_id  # the run with which this world's environments were compared last
         self.successor: World | None = None
         self._misfits: set[str] = set()  # runs of which a version did not fit
         self._guarded = False  # the guard has refused a version
@@ -83,7 +83,7 @@ class Watcher:
             self._offer(candidate)
 
     def recall(self) -> None:
-        """Load the versions from files that were asked for since the last call."""
+        """Load from files the versions that were requested since the last call."""
         if self._archive is None:
             return
         self._archive.refresh()

@@ -34,8 +34,8 @@ class World:
     env: Env
     actor: LivePolicy | ScriptedActor
     guard: SwapGuard | None
-    follows_level: bool = False  # the curriculum's level changes to that of each version which takes over
-    config: SettledConfig | None = None  # with the values from the policy's run; None: unknown
+    follows_level: bool = False  # the curriculum's level becomes that of each version that takes over
+    config: SettledConfig | None = None  # includes the values from the policy's run; None: unknown
 
     def close(self) -> None:
         """End the physics threads."""
@@ -51,9 +51,9 @@ class World:
 
 @dataclass(frozen=True)
 class PlayRule:
-    """The wishes of a session that follow from a key being typed, beyond the key's value."""
+    """Settings that depend on whether a key was typed, not only on its value."""
 
-    patience: float = 0.0  # s between two swaps, at least, in addition to `minSwapInterval`
+    patience: float = 0.0  # minimum time between two swaps in s; the larger of it and `minSwapInterval` counts
     level: float | None = None  # curriculum level at which the test stays; None: that of the version
 
     @classmethod
@@ -115,13 +115,13 @@ def _world_in(
 
 
 class LevelFollower(Listener):
-    """Changes the curriculum's level to that of each version which takes over, so that its own task is played."""
+    """Sets the curriculum's level to that of each version that takes over, so that it plays what it was trained for."""
 
     def __init__(self, live: LivePolicy) -> None:
         self._live = live
 
     def on_swap(self, event: SwapEvent, player: Player) -> None:
-        """Set the level of the version that acts from the next step on; one that is unknown changes nothing."""
+        """Set the level of the version that acts from the next step on; an unknown level changes nothing."""
         level, before = self._live.acting.level, player.env.curriculum.level
         if level is not None and level != before:
             player.env.set_level(level)
@@ -146,7 +146,7 @@ def _set_level(env: Env, first: Candidate, follows: bool) -> None:
 def trained_otherwise(candidate: Candidate, session: Session, here: SettledConfig) -> bool:
     """Whether a version was trained in environments that differ from those of the configuration `here`.
 
-    What the session has typed applies to both. False if the candidate does not contain its run's configuration.
+    Typed keys apply to both. Returns False if the candidate does not contain its run's configuration.
     """
     if candidate.config is None:
         return False
@@ -154,7 +154,7 @@ def trained_otherwise(candidate: Candidate, session: Session, here: SettledConfi
 
 
 def _environments(config: SettledConfig) -> tuple[TaskConfig, PhysicsConfig]:
-    """The settings that determine an episode, apart from the curriculum's level, which each version has for itself."""
+    """The settings that determine an episode, except the curriculum's level, which each version brings with it."""
     curriculum = config.task.curriculum and replace(config.task.curriculum, level=0.0)
     return replace(config.task, num_envs=1, curriculum=curriculum), config.physics
 

@@ -1,8 +1,8 @@
-"""A training run whose policy has diverged: what is not finite, and what probably caused it.
+"""The divergence of a policy: what became non-finite, and the probable cause.
 
-A policy diverges in an update, but it shows later: as a NaN in its weights, as an action that is NaN, or as an error
-inside a probability distribution. `Learner.iterate` turns all of them into one `Diverged`, and names the cause that the
-numbers of the iteration point to: observations, rewards or the learning rate.
+A policy diverges in an update, but that shows later: as NaN in its weights, as an action that is NaN, or as an error
+inside a probability distribution. `Learner.iterate` turns each of these into one `Diverged`, and names the cause that
+the numbers of the iteration suggest: observations, rewards or the learning rate.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LARGE = 1e3  # numbers beyond this that are not normalised are a likelier cause 
 
 
 class ImpossibleAction(Exception):
-    """Raised if a policy's action is not a number."""
+    """Raised if a policy's action is non-finite."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def not_finite(state: dict[str, Any]) -> str | None:
 
 
 def in_distribution(error: BaseException) -> bool:
-    """Whether an exception was raised inside one of torch's distributions: it was given numbers that are not finite."""
+    """Whether an exception was raised inside one of torch's distributions, because its parameters were non-finite."""
     frames = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
     return any(str(name).startswith("torch.distributions") for name in frames)
 

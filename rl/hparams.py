@@ -39,7 +39,7 @@ def begin_session(writer: ScalarWriter, run: Run, config: Mapping[str, Any]) -> 
 
 
 def end_session(writer: ScalarWriter, complete: bool, best_return: float | None, frame: int) -> None:
-    """Writes how the session ended. `frame`: its last one."""
+    """Writes how the session ended, at its last `frame`."""
     if best_return is not None:
         writer.add_scalar(BEST, best_return, frame)
     writer.add_summary(session_end(complete))

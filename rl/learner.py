@@ -100,7 +100,7 @@ class Learner(ABC):
         )
 
     def _improve(self) -> Gained:
-        """Do what `improve` does. Raises Diverged if the policy is not finite any more, however that shows."""
+        """Call `improve`. Raises Diverged if the policy has become non-finite, however that shows."""
         error: Exception | None = None
         try:
             gained = self.improve()

@@ -76,7 +76,7 @@ class EpisodeTally:
 
 
 def _mean_return(it: Iteration) -> str:
-    """The mean return; it says if it is that of a few episodes, because the first ones to end are the shortest."""
+    """The mean return, marked if it is that of a few episodes, because the first ones to end are the shortest."""
     if it.mean_return is None:
         return "no episode yet"
     return f"{it.mean_return:.2f}{'' if it.mean_is_full else ' (of few episodes)'}"

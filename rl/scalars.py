@@ -45,7 +45,7 @@ class ScalarWriter:
             self._write(Event(wall_time=time.time(), step=int(step), summary=scalar(tag, value)))
 
     def add_summary(self, summary: Summary) -> None:
-        """Add what is not a scalar, such as the data of a plugin."""
+        """Add a summary that is not a scalar, such as the data of a plugin."""
         self._write(Event(wall_time=time.time(), step=self._last_step, summary=summary))
 
     def flush(self) -> None:

@@ -71,7 +71,7 @@ class WandbObserver:
             self._guarded(lambda: self._run.log(scalars(it), step=it.frame))
 
     def end(self, complete: bool) -> None:
-        """Sends what is left, and ends the W&B run; an incomplete one counts as failed there."""
+        """Sends the rest and ends the W&B run; an incomplete one counts as failed there."""
         if self._run is not None:
             self._guarded(lambda: self._run.finish(exit_code=0 if complete else 1))
 

@@ -6,10 +6,10 @@
 `Ant_v7_ep7.pth` holds `model` (parameters and buffers), `config`, `spec`, the learner's state and, under `livegym`, the
 metadata. Its sidecar `Ant_v7_ep7.pth.json` can be read by people and without loading the checkpoint.
 
-Beside it lies its policy file, `Ant_v7_ep7.policy`: the part of the checkpoint with which it can be played, a sixth of
-its size, for copies on other machines. It has the same format and a sidecar of its own, but nothing can be resumed from
-it. Every file is complete or absent, and a name is never written twice. The files hold only tensors and plain Python
-values.
+Beside it is its policy file, `Ant_v7_ep7.policy`, for copies on other machines: the part of the checkpoint that is
+enough to play its version, a sixth of its size. It has the same format and a sidecar of its own, but nothing can be
+resumed from it. Every file is complete or absent, and a name is never written twice. The files hold only tensors and
+plain Python values.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def sidecar_of(path: Path) -> Path:
 
 
 def policy_of(path: Path) -> Path:
-    """The policy file of a checkpoint: the part of it with which it can be played."""
+    """The policy file of a checkpoint: the part of it that is enough to play its version."""
     return path.with_suffix(POLICY)
 
 
@@ -157,7 +157,7 @@ def write_checkpoint(nn_dir: Path, state: dict[str, Any], meta: CheckpointMeta) 
     """
     path = nn_dir / f"{meta.task}_v{meta.version}_ep{meta.epoch}{COMPLETE}"
     contents: dict[Path, bytes] = {}
-    for file, part in ((path, state), (policy_of(path), _played_part(state))):
+    for file, part in ((path, state), (policy_of(path), _policy_part(state))):
         contents[file] = _serialise(file.name, {**part, META_KEY: meta.to_dict()})
         contents[sidecar_of(file)] = _sidecar(contents[file], meta)
     staged: dict[Path, Path] = {}
@@ -178,7 +178,7 @@ def _commit_all(staged: dict[Path, Path]) -> None:
     committed: list[Path] = []
     try:
         for file, temporary in staged.items():
-            replaces = file.suffix == _SIDECAR  # one that a deleted checkpoint has left
+            replaces = file.suffix == _SIDECAR  # a deleted checkpoint may have left one
             (commit if replaces else commit_new)(temporary, file)
             committed.append(file)
     except OSError:
@@ -187,7 +187,7 @@ def _commit_all(staged: dict[Path, Path]) -> None:
         raise
 
 
-def _played_part(state: dict[str, Any]) -> dict[str, Any]:
+def _policy_part(state: dict[str, Any]) -> dict[str, Any]:
     """The part of a checkpoint that a test reads: the policy, how it was trained, and the curriculum's level."""
     part: dict[str, Any] = {key: state[key] for key in ("model", "config", "spec", "epoch", "frame") if key in state}
     level = state.get("learner", {}).get("curriculum")

@@ -1,12 +1,12 @@
-"""Copies of runs on other machines, and how they stay as small as the original.
+"""Keeps copies of runs on other machines as small as the originals.
 
     note_pruned(run, [path])            # training: <run>/pruned.txt names what was deleted
     delete_pruned(run, keep={7, 9})     # a test that follows a copy of the run
 
-rsync copies what appears, and never deletes what has gone (with `--delete` it would also delete the tests that were
-made in the copy). So a training run lists the checkpoints that it deletes, and a test that follows a copy deletes those
-there, too. It deletes nothing else: only files of that list whose names are those of checkpoints, and never the best
-one, the newest one, a version that a test needs, or anything in a run that is protected or was written here.
+rsync copies new files, and never deletes those that the server has deleted (with `--delete` it would also delete the
+tests that were made in the copy). So a training run lists the checkpoints that it deletes, and a test that follows a
+copy deletes those there, too. It deletes nothing else: only listed files with the name of a checkpoint, and never the
+best one, the newest one, a version that a test needs, or anything in a run that is protected or was written here.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def delete_pruned(run: Run, keep: Collection[int]) -> list[Path]:
     """Deletes the checkpoints of a copied run that its training run has deleted; returns those that are gone.
 
     It keeps the versions `keep`, the best one and the newest one, and everything in a run that is protected
-    (`runsPin=`) or was written on this machine, so that it is no copy.
+    (`runsPin=`) or was written on this machine, because that is no copy.
     """
     found = [entry for entry in pruned_here(run) if entry.version not in keep]
     if not found or run.pin_file.exists() or written_here(run) or nn_of(run).is_symlink():
@@ -68,6 +68,6 @@ def delete_pruned(run: Run, keep: Collection[int]) -> list[Path]:
 def remove_checkpoint(path: Path) -> bool:
     """Removes a checkpoint with its policy file and their sidecars; a failure is logged once.
 
-    Returns True if nothing of it is left. A sidecar goes after its file, because it is useless without it.
+    Returns True if nothing of it is left. A sidecar is removed after its file, because it is useless without it.
     """
     return all(remove_file(file) for file in files_of(path))

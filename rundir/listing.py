@@ -2,14 +2,14 @@
 
     list_checkpoints(run)[0]                    # the newest by (version, epoch), not opened
     newest_usable(run)                          # the newest that verifies, loaded; None if none does
-    list_playable(run), newest_playable(run)    # likewise, of a copy that may have policy files only
+    list_playable(run), newest_playable(run)    # likewise, but a policy file is enough: the run may be a copy
 
 The newest has the highest (version, epoch). Names do not sort that way (`ep_90`, `ep_1000`), and file times are no
 guide: rsync preserves them, and clocks disagree. livegym's own names contain both numbers. Files of rl_games have the
 epoch in their name or content, and it counts as their version too. Nothing here modifies a file.
 
 A checkpoint (`.pth`) can be resumed and played; its policy file (`.policy`) can only be played. A policy file is listed
-only if its checkpoint is not there.
+only if its checkpoint is absent.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def list_checkpoints(run_dir: os.PathLike[str]) -> list[Entry]:
 
 
 def list_playable(run_dir: os.PathLike[str]) -> list[Entry]:
-    """As `list_checkpoints`, and also the policy files whose checkpoint is not there."""
+    """As `list_checkpoints`, and also the policy files whose checkpoint is absent."""
     paths = _names(nn_of(run_dir))
     there = {path.name for path in paths}
     return _entries(path for path in paths if path.suffix == COMPLETE or complete_of(path).name not in there)
@@ -167,7 +167,7 @@ def first_usable(entries: list[Entry]) -> tuple[Usable | None, list[str]]:
 
 
 def best_checkpoint_file(run_dir: os.PathLike[str]) -> Path | None:
-    """The checkpoint with the best score, or its policy file if the checkpoint is not there.
+    """The checkpoint with the best score, or its policy file if the checkpoint is absent.
 
     It is found by the link `best.pth`, its text twin, or the sidecars. None if nothing has a score yet.
     """

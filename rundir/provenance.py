@@ -165,7 +165,7 @@ def _other(task: str | None, secrets: Iterable[str]) -> str:
 
 
 RESUMING = ("config", "resume", "checkpoint")
-"""Keys that say how a run is resumed, rather than what it is."""
+"""Keys that say how a run is resumed, and do not describe it."""
 
 
 def write_metadata(run_dir: Path, provenance: Provenance, task: str | None = None) -> None:
@@ -193,8 +193,8 @@ def write_metadata(run_dir: Path, provenance: Provenance, task: str | None = Non
 def add_resume(run_dir: Path, provenance: Provenance, task: str | None = None) -> None:
     """Update the record of a run that is resumed.
 
-    config.yaml becomes that of the resumed run, and overrides.yaml gets what was typed; the command is added to
-    command.txt, and the state of the code to git.txt if it is another. config_unresolved.yaml stays as it began.
+    config.yaml becomes that of the resumed run, and what was typed is merged into overrides.yaml. The command is added
+    to command.txt, and the state of the code to git.txt if it has changed. config_unresolved.yaml stays as it was.
 
     Raises:
         OSError: a file cannot be written.
@@ -248,7 +248,7 @@ def _overrides(run_dir: Path) -> list[str]:
 
 
 def _merged(earlier: Iterable[str], later: Iterable[str]) -> list[str]:
-    """Overrides by key, of which the later ones count; what only says how the run is resumed is left out."""
+    """All overrides, of which the later one counts for each key; keys that only say how to resume are left out."""
     by_key = {_key(text): text for text in earlier}
     return list((by_key | {_key(text): text for text in later if _key(text) not in RESUMING}).values())
 

@@ -1,9 +1,9 @@
-"""The filter for copies in which runs are watched, not resumed: `rsync -F` leaves out what only a resume reads.
+"""The filter for copies in which runs are watched but not resumed: `rsync -F` leaves out what only a resume reads.
 
     write_filter(Path("runs"))      # runs/.rsync-filter
 
 `rsync -F` reads a file of this name in each directory that it copies, on the machine that it copies from. So a training
-run writes one, and nothing has to be installed or typed where the copy is made, apart from the F.
+run writes one, and the machine that copies needs nothing but the option.
 """
 
 from __future__ import annotations

@@ -258,7 +258,7 @@ def record_resume(run: Run, provenance: Provenance, config_yaml: str) -> None:
 
     A record that cannot be written is logged, and does not stop the run.
     """
-    log.info("resumed by: %s", shlex.join(redact_arguments(provenance.argv)))
+    log.info("resumed with: %s", shlex.join(redact_arguments(provenance.argv)))
     try:
         add_resume(run.path, replace(provenance, config_yaml=config_yaml), run.task)
     except OSError as error:

@@ -11,7 +11,8 @@
 | a run directory, or a unique part of a run's name | newest checkpoint of that run |
 | a .pth or .policy | that file; it is never replaced by a newer one |
 
-In a copy that has no complete checkpoints (`rundir/rsync_filter.py`), these words mean policy files.
+In a copy without complete checkpoints (`rundir/rsync_filter.py`), all of these select policy files.
+
 Nothing here creates a file. If there is no checkpoint *yet*, `NothingYet` is raised, so that the caller can wait.
 """
 
@@ -98,7 +99,7 @@ def read_selected(selector: str, runs_dir: Path, task: str | None = None) -> tup
 def read_complete(selector: str, runs_dir: Path, task: str | None = None) -> tuple[Selection, dict[str, Any]]:
     """As `read_selected`, for training: a complete checkpoint, not a policy file.
 
-    If the newest version of a run is there as a policy file only, its newest complete checkpoint is used, and the note
+    If the newest version of a run has only a policy file, the run's newest complete checkpoint is used, and the note
     says so. Raises UserError if there is none.
     """
     selection, state = read_selected(selector, runs_dir, task)
@@ -112,7 +113,7 @@ def read_complete(selector: str, runs_dir: Path, task: str | None = None) -> tup
             "(rsync -a instead of rsync -aF)"
         )
     note = (
-        f"{selection.file.name} is a policy file, with which no training can start, so {usable.path.name} is used, the "
+        f"{selection.file.name} is a policy file, from which training cannot start. {usable.path.name} is used, the "
         "newest complete checkpoint of the run. To get a newer one, copy the run without the filter "
         "(rsync -a instead of rsync -aF)"
     )
@@ -272,7 +273,7 @@ def _missing_file(selector: str) -> Selection:
 
 def _named_file(selector: str, path: Path) -> Selection:
     if path.suffix not in (COMPLETE, POLICY):
-        raise UserError(f"checkpoint={selector}: {path.absolute()} is not a .pth file")
+        raise UserError(f"checkpoint={selector}: {path.absolute()} is neither a .pth nor a .policy file")
     file = _target(path)  # best.pth may change later; the selected file must not
     return Selection(run_of(file), file, True, None)
 

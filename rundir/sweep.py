@@ -3,7 +3,7 @@
     job = JobRecord(Path("runs/sweeps/20260102_120008_000000"), 2, ["seed=2"])
     job.begin()                                # jobs/2.json; "status" is null until the job ends
     job.note_run(run)                          # "run": "../../Cartpole_train_20260102_120009"
-    job.end(status=0, objective=494.8)
+    job.end(status=0, objective=494.8)         # "status": 0
     read_jobs(sweep)[0].run                    # the path of the first job's run, or None
 
 Each job writes its own file, because the jobs may be in other processes, or on other machines. Paths are relative to
@@ -24,11 +24,11 @@ JOBS = "jobs"
 
 @dataclass(frozen=True)
 class Job:
-    """One job of a sweep, as its file says."""
+    """One job of a sweep, as recorded in its file."""
 
     number: int  # from 1
     overrides: tuple[str, ...]  # as typed, without secrets
-    run: Path | None = None  # its run directory; None if it ended before it made one
+    run: Path | None = None  # its run directory; None if it has not made one
     status: int | None = None  # exit status; None while it runs, or if it was killed
     objective: float | None = None  # the value that a sweeper optimises
 

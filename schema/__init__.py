@@ -62,8 +62,8 @@ class MainKeys:
     checkpoint: Optional[str] = key(
         None,
         "checkpoint to load: latest or latest_train (newest of the latest run), best (best of that same run), "
-        "latest_test (that of the latest test), a run directory, a unique part of a run's name, or a .pth or .policy "
-        "file. In train mode without resume, a new run starts from its weights",
+        "latest_test (the newest that the latest test played), a run directory, a unique part of a run's name, or a "
+        ".pth or .policy file. In train mode without resume, a new run starts from its weights",
         example="checkpoint=latest",
     )
     resume: bool = key(
@@ -104,8 +104,8 @@ class MainKeys:
     )
     episodesPerVersion: int = key(
         0,
-        "endless test without window and page: number of episodes that a version plays; then the newest version takes "
-        "over, and the test rests until there is one; 0: versions take over as they come",
+        "endless test without a window or a page: number of episodes that each version plays; then the newest version "
+        "takes over, and the test waits until there is a newer one; 0: versions take over as they arrive",
         unit="episodes",
         low=0,
         example="episodesPerVersion=20",
@@ -113,8 +113,8 @@ class MainKeys:
     )
     priority: str = key(
         "auto",
-        "processor priority of a test: normal; idle: only time that no other process wants; auto: if the test is "
-        "endless and its run is being trained on this machine, idle, or with a window or a page somewhat lower",
+        "processor priority of a test: normal; idle: only time that no other process wants; auto: normal, unless the "
+        "test is endless and its run is being trained on this machine: then idle or, with a window or a page, lower",
         choices=("auto", "normal", "idle"),
         mode="test",
     )
@@ -184,7 +184,8 @@ class MainKeys:
     )
     historySize: int = key(
         8,
-        "number of versions kept in memory, for rollback and for poolEnvs",
+        "number of newest versions kept in memory, for rollback and for poolEnvs; up to 12 older ones are kept too; 0: "
+        "none are kept",
         unit="versions",
         low=0,
         mode="test continuous",
@@ -192,8 +193,8 @@ class MainKeys:
     )
     poolEnvs: int = key(
         0,
-        "number of environments, the last ones, played by older versions from the history, drawn at the start of "
-        "each episode",
+        "number of environments, the last ones, in which older versions act; one is drawn from the history at the "
+        "start of each episode",
         low=0,
         mode="test",
         viewers=True,
@@ -212,7 +213,7 @@ class MainKeys:
     )
     swapGuardConfidence: float = key(
         0.9,
-        "confidence that swapGuard requires that a version is worse by no more than the margin",
+        "confidence with which swapGuard must find a version worse by no more than the margin",
         above=0,
         high=0.999,
         mode="test",
@@ -227,8 +228,8 @@ class MainKeys:
     )
     followLatest: bool = key(
         False,
-        "with checkpoint=latest, a test leaves a run that has ended for a newer one of the same task; true: also one "
-        "that is still being trained",
+        "with checkpoint=latest, a test leaves a run that has ended for the next one of the same task; true: it also "
+        "leaves a run that is still being trained",
         mode="test",
     )
     saveInterval: float = key(

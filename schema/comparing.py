@@ -1,4 +1,4 @@
-"""The root keys for comparing runs: which ones, the report, the objective of a sweep, and Weights & Biases."""
+"""The root keys for comparing runs: selection, report, the objective of a sweep, and Weights & Biases."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from livegym.schema.keydoc import key
 
 @dataclass
 class RunsKeys:
-    """Which runs `config=runs` and `config=report` are about, and what is done with them."""
+    """The runs that `config=runs` and `config=report` handle, and what they do with them."""
 
     runs: list[str] = key(
         [],
         "runs to list or compare: a run's name, a unique part of it, a pattern with * or ?, a run's or a sweep's "
-        "directory, or a list of these; none: all training runs, and in config=runs also tests",
+        "directory, or a list of these; []: all training runs; config=runs also lists the tests",
         mode="runs report",
         example="runs=Ant_train_2026*",
     )

@@ -58,10 +58,10 @@ ALIASES = {  # a name in similar tools, folded -> what to type here
     "play": "config=test",
     "preset": "config",
     "randomizationparams": "task.randomization",
-    "rldevice": "device",
-    "scalevalue": "train.reward_scale",
     "resumepath": "checkpoint",
+    "rldevice": "device",
     "rnn": "train.network.recurrent",
+    "scalevalue": "train.reward_scale",
     "simdevice": "device",
     "test": "config=test",
 }
@@ -194,11 +194,7 @@ class Schema:
 
     def instead_of(self, path: str) -> str:
         """The advice for a key of similar tools that has no counterpart; '' for any other key."""
-        for part in map(fold, path.split(".")):
-            for name, instead in NO_COUNTERPART.items():
-                if part == name:
-                    return instead
-        return ""
+        return next((NO_COUNTERPART[part] for part in map(fold, path.split(".")) if part in NO_COUNTERPART), "")
 
     def right_path(self, path: str, where: str, siblings: Iterable[str]) -> str:
         """The right path for a name that was typed in the wrong place or style; '' if it is not known."""

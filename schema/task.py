@@ -80,8 +80,8 @@ class TaskConfig:
     rewards: dict[str, float] = key(MISSING, "reward term -> weight; 0: logged, but not counted")
     max_reward: float = key(
         1e6,
-        "largest reward, and largest weighted reward term, either way; beyond it, the episode ends as unstable, and "
-        "the reward is reported, but not learned from",
+        "largest magnitude of the reward and of each weighted reward term; beyond it, the episode ends as unstable, "
+        "and the reward is reported, but not learned from",
         above=0,
     )
     terminations: dict[str, bool] = key(MISSING, "termination reason -> whether it ends the episode")

@@ -20,8 +20,8 @@ class ShowKeys:
     watch: bool = key(False, "serve a page for browsers at streamPort; set by config=test_stream", example="watch=true")
     playSpeed: Optional[float] = key(
         None,
-        "simulated time per second: 1/16 to 8, with config=continuous up to 1000; 0: as fast as possible; null: 1, or "
-        "as fast as possible in a test without window and page",
+        "simulated time per second: 1/16 to 8, with config=continuous up to 1000; 0: as fast as possible; null: 1, but "
+        "as fast as possible in a test without a window or a page",
         low=0,
         high=1000,
     )
@@ -37,14 +37,14 @@ class PageKeys:
     )
     streamToken: Optional[str] = key(
         None,
-        "access token of the page, for those who may control; null: generated with streamBindAll; off: none, so "
-        "anyone who can reach the port gets in",
+        "token of operators, who may control the page; null: generated with streamBindAll; off: none, so anyone who "
+        "can reach the port may control",
     )
     streamSpectatorToken: Optional[str] = key(
         None,
-        "a second token, for those who may only watch; null: generated if the page has a token; off: none",
+        "token of spectators, who may only watch; null: generated if operators need a token; off: none",
     )
-    streamReadOnly: bool = key(False, "serve the page without controls, to everyone")
+    streamReadOnly: bool = key(False, "serve the page without controls: everyone is a spectator")
     streamHosts: list[str] = key(
         [],
         "host names under which the page may be opened, in addition to this machine's own, such as a reverse proxy's",

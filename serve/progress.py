@@ -14,7 +14,7 @@ from livegym.utils.display import Display, Facts
 from livegym.utils.words import count, number
 
 FEW = 100
-"""Decisions below which a mean says of how many it is."""
+"""A mean of fewer decisions is shown with their number."""
 
 
 class StreamProgress(Display):

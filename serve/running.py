@@ -149,7 +149,7 @@ class _Plan:
 
 
 def play_speed(config: SettledConfig) -> float:
-    """Simulated time per second of the built-in simulator: real time unless given; 0: as fast as possible."""
+    """Simulated time per second of the built-in simulator: real time by default; 0: as fast as possible."""
     return 1.0 if config.playSpeed is None else config.playSpeed
 
 

@@ -1,11 +1,12 @@
-"""Where the files of a model lie: meshes, textures, height fields and skins.
+"""Absolute paths for the files of a model: meshes, textures, height fields and skins.
 
 MuJoCo looks for them in a folder that each MJCF names. A model that is attached to another has a folder of its own,
 which its compiled form remembers, but not its XML. So each file of an attached model gets an absolute path, and XML
 that was saved loads from any directory on this machine.
 
-The name that the MJCF gives to a file follows a `/./`, as in rsync: /home/you/hand/assets/./palm.stl. The part before
-it is a place on this machine, and no part of the model (`tasks/env_state.py`).
+A `/./` in such a path, as in rsync, precedes the name that the MJCF gives to the file:
+/home/you/hand/assets/./palm.stl. What precedes the `/./` depends on the machine, and does not belong to the model
+(`tasks/env_state.py`).
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ MARK = "/./"
 def make_absolute(spec: mujoco.MjSpec, path: Path, attached: bool) -> None:
     """Give the files of the model that was read from `path` absolute paths.
 
-    The model's own folders become absolute. So do the names of files that XML could not find in these: those of models
-    that the MJCF attaches itself, and all of them if the model will be `attached`.
+    The model's own folders become absolute. So do the names of files that would not be found there: those of models
+    that the MJCF itself attaches, and all of them if the model will be `attached`.
     """
     folders = list(_folders(path.resolve(), set()))
     own = folders[0]
@@ -51,7 +52,7 @@ def _elements(spec: mujoco.MjSpec) -> Iterator[tuple[Any, str, str]]:
 
 
 def _found(name: str, directory: str, folders: list[Path], always: bool) -> str:
-    """The absolute path of a file; `name` itself if it is absolute, is nowhere, or can be found without."""
+    """The absolute path of a file; `name` itself if it is absolute, does not exist, or MuJoCo finds it as it is."""
     if not name or os.path.isabs(name):
         return name
     for folder in folders:
@@ -62,7 +63,7 @@ def _found(name: str, directory: str, folders: list[Path], always: bool) -> str:
 
 
 def _folders(file: Path, seen: set[Path]) -> Iterator[Path]:
-    """The folder of an MJCF, then those of the models that it names, in any depth."""
+    """The folder of an MJCF, then those of the models that it names, recursively."""
     if file in seen:
         return
     seen.add(file)
@@ -70,7 +71,7 @@ def _folders(file: Path, seen: set[Path]) -> Iterator[Path]:
     try:
         root = ElementTree.parse(file).getroot()
     except (OSError, ElementTree.ParseError, ValueError):
-        return  # MuJoCo has read it: it is no XML, or it is in an encoding that this parser lacks
+        return  # not XML, or in an encoding that this parser lacks; MuJoCo has read it
     for tag in ("include", "model"):
         for element in root.iter(tag):
             yield from _folders((file.parent / element.get("file", "")).resolve(), seen)

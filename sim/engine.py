@@ -45,7 +45,7 @@ class Engine(Named):
         self.control_dt = self.world.control_dt
         self.needs = Needs()
         self.fields: dict[str, Tensor] = {}  # name, or "sensor:<name>" -> (N, ...); empty until start()
-        self._contact_columns: dict[tuple[tuple[str, ...], str | None], slice | list[int]] = {}  # of what was asked for
+        self._contact_columns: dict[tuple[tuple[str, ...], str | None], slice | list[int]] = {}
         self.model_fields: dict[str, Tensor] = {}  # randomised, with their companions: name -> (N, ...)
         self.asked: set[str] = set()  # those of them that the caller writes
 

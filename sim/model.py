@@ -36,7 +36,7 @@ from livegym.utils.errors import UserError, did_you_mean, not_one_of
 log = logging.getLogger(__name__)
 
 CLASH = re.compile(r"repeated name '(?P<name>[^']*)' in (?P<kind>\w+)")
-_told: set[str] = set()  # warnings of MuJoCo that were logged in this process
+_logged: set[str] = set()  # warnings of MuJoCo that were logged in this process
 STAGE_NONE, STAGE_POS, STAGE_VEL, STAGE_ACC = (
     int(getattr(mujoco.mjtStage, f"mjSTAGE_{name}")) for name in ("NONE", "POS", "VEL", "ACC")
 )
@@ -161,7 +161,7 @@ def load_spec(path: Path, attached: bool = False) -> mujoco.MjSpec:
     if not path.is_file():
         raise UserError(f"model {path}: there is no such file. Check the task's model path.")
     try:
-        with warnings_told_once():
+        with warnings_logged_once():
             spec = mujoco.MjSpec.from_file(str(path))
     except (ValueError, UnicodeDecodeError) as error:
         raise UserError(f"model {path}: MuJoCo cannot read it: {error}") from error
@@ -178,7 +178,7 @@ def attach(spec: mujoco.MjSpec, frame: str, part: mujoco.MjSpec) -> None:
     if where is None:
         raise ValueError(f"frame {frame}: unknown in {spec.modelname}")
     part.default.name = f"{frame}-main"  # otherwise the saved model would have a default class without a name
-    with warnings_told_once():
+    with warnings_logged_once():
         spec.attach(part, prefix="", frame=where)
 
 
@@ -194,7 +194,7 @@ def _explained(error: ValueError, path: Path) -> UserError:
 
 
 @contextlib.contextmanager
-def warnings_told_once() -> Iterator[None]:
+def warnings_logged_once() -> Iterator[None]:
     """Log each warning of MuJoCo once, without lines of our source.
 
     The warning that names may clash is left out: parts are attached under their own names on purpose.
@@ -205,15 +205,15 @@ def warnings_told_once() -> Iterator[None]:
         yield
     for warning in caught:
         text = " ".join(str(warning.message).split())
-        if text not in _told and not text.startswith("Attaching a spec with an empty prefix"):
-            _told.add(text)
+        if text not in _logged and not text.startswith("Attaching a spec with an empty prefix"):
+            _logged.add(text)
             log.warning("MuJoCo: %s", text)
 
 
 def compile_spec(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
     """The compiled model. Raises UserError that names the path."""
     try:
-        with warnings_told_once():
+        with warnings_logged_once():
             return spec.compile()
     except ValueError as error:
         raise _explained(error, path) from error
@@ -227,7 +227,7 @@ def compiled(model_xml: str) -> mujoco.MjModel:
     `MjModel.from_xml_string` keeps the last text with all its meshes, and twice: for `mj_saveLastXML`, and in a cache.
     """
     try:
-        with warnings_told_once():
+        with warnings_logged_once():
             model = mujoco.MjSpec.from_string(model_xml).compile()
     except ValueError as error:
         raise UserError(f"the simulator's model cannot be compiled again: {' '.join(str(error).split())}") from error
@@ -245,7 +245,7 @@ def forget_meshes() -> None:
 
 def _written(spec: mujoco.MjSpec, path: Path) -> str:
     try:
-        with warnings_told_once():
+        with warnings_logged_once():
             return spec.to_xml()
     except UnicodeDecodeError as error:
         raise UserError(

@@ -103,7 +103,7 @@ class Env:
     def _measure(self, env_ids: Tensor, finite: Tensor) -> None:
         """Evaluate every named term once, to check the names in both directions and to measure the widths.
 
-        `env_ids`, `finite`: all environments, and whether the start states that they have are finite.
+        `env_ids`: all environments; `finite`: whether each of their start states is finite.
         """
         n = self.sim.num_envs
         groups = self.config.observations
@@ -341,7 +341,7 @@ class Env:
         return unstable
 
     def _reset_envs(self, env_ids: Tensor) -> Tensor:
-        """Put environments (n,) into start states. Returns (n,) bool: whether these are finite."""
+        """Put environments (n,) into start states; returns (n,) bool, whether each is finite."""
         for value in self.task.buffers.values():
             value[env_ids] = 0
         self.randomizer.reset(env_ids, self.rng, self.curriculum.level)  # first: a task may read the size of a box

@@ -1,8 +1,8 @@
 """Find, count, record and report environments whose numbers are non-finite, or finite but absurd.
 
-Absurd are a reward beyond `task.max_reward`, which would dominate everything that is learned, and an observation
-beyond `HUGE`. Both are treated as non-finite: the episode ends as
-`unstable`, and its reward in that step counts as 0. So no learner uses such a number, and no mean contains it.
+A reward beyond `task.max_reward` is absurd, because it would dominate everything that is learned, and so is an
+observation beyond `HUGE`. Both are treated as non-finite: the episode ends as `unstable`, and its reward in that step
+counts as 0. So no learner uses such a number, and no mean contains it. An environment without such numbers is *sound*.
 
 Every such environment is counted. The rate of warnings is limited, because a bad parameter can break thousands of
 environments a second. If no environment stays sound for HOPELESS steps, there is nothing to learn from, and the run
@@ -47,7 +47,7 @@ class StateLog(Protocol):
 
 @dataclass(frozen=True)
 class _Fault:
-    """The problem of the first environment that is not sound."""
+    """The problem of the first unsound environment, in words."""
 
     what: str = "became non-finite"
     detail: str = "the simulator's state"

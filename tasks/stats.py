@@ -27,7 +27,7 @@ class FinishedEpisodes:
 
 @dataclass(frozen=True)
 class Largest:
-    """The largest numbers, by their magnitude, that a policy has learned from."""
+    """The largest magnitudes among the numbers that a policy has learned from."""
 
     reward: float = 0.0
     observation: float = 0.0

@@ -7,12 +7,14 @@ import io
 import os
 import re
 import shutil
+import sys
 
 import numpy as np
 import pytest
 from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from livegym.cfg import cli, jobs
 from livegym.compare.chosen import choose
 from livegym.compare.comparison import compare, panels_of
 from livegym.compare.curves import read_curves
@@ -150,11 +152,11 @@ def test_groups_have_the_mean_over_seeds_on_both_axes(folder):
     groups = grouped(compare(list_runs(folder)[::-1]).outcomes)
     assert [group.label for group in groups] == ["train.tau=0.9, 2 seeds", "train.tau=0.95, 2 seeds"]
     (line,) = lines_of(groups[0], lambda o: o.curves.get(RETURN))
-    assert line.frames.tolist() == [0, 100, 200, 300, 400]
+    assert line.x.tolist() == [0, 100, 200, 300, 400]
     assert line.mean.tolist() == [0, 150, 300, 450, 600]
     assert (line.low.tolist()[-1], line.high.tolist()[-1]) == (400, 800)
     (line,) = lines_of(groups[0], lambda o: o.curves.get(RETURN), SECONDS)
-    assert (np.diff(line.frames) >= 0).all()
+    assert (np.diff(line.x) >= 0).all()
 
 
 def test_a_run_that_ended_early_does_not_cut_the_mean_of_the_others(folder):
@@ -163,7 +165,7 @@ def test_a_run_that_ended_early_does_not_cut_the_mean_of_the_others(folder):
     assert names(o.run for o in too_short(group)) == ["20260201"]
     mean, apart = lines_of(group, lambda o: o.curves.get(RETURN))
     assert mean.label == "train.tau=0.9, 2 seeds"
-    assert mean.frames[-1] == 400
+    assert mean.x[-1] == 400
     assert apart.label.startswith("train.tau=0.9, Ant_train_20260201")
     rows = {row.name[-15:-7]: row.notes for row in compare(list_runs(folder)).rows}
     assert "not averaged" in rows["20260201"]
@@ -214,10 +216,22 @@ def test_a_sweep_is_found_where_it_was_copied_to_and_says_what_is_missing(folder
     chosen = choose([str(tmp_path / "copy" / "sweeps" / "one")], folder)
     assert names(chosen.runs) == ["20260101", "20260103", "20260104"]
     gone, without = chosen.missing
-    assert "Ant_train_20260102_000000 (seed=2 train.tau=0.9) is not there" in gone
+    assert "Ant_train_20260102_000000 (seed=2 train.tau=0.9) no longer exists" in gone
     assert "job 5 (seed=x streamToken=***) has no run; its exit status: 2" in without
     jobs = read_jobs(tmp_path / "copy" / "sweeps" / "one")
     assert [(job.number, job.status, job.objective) for job in jobs][-2:] == [(4, 0, 1600.0), (5, 2, None)]
+
+
+def test_a_failed_job_has_no_objective_however_high_its_returns_were(tmp_path, monkeypatch):
+    def job(cfg) -> int:
+        jobs.current_record().note_run(train(tmp_path / "runs", f"2026010{cfg.seed}_000000", 1.0))
+        return 0 if cfg.seed == 1 else 1
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["train.py", "-m", "seed=1,2"])
+    assert cli.run(job) == 1
+    (sweep,) = (tmp_path / "runs" / "sweeps").iterdir()
+    assert [(job.status, job.objective) for job in read_jobs(sweep)] == [(0, 400.0), (1, None)]
 
 
 def test_the_report_has_a_table_pictures_and_one_file_that_needs_nothing_else(written, folder):
@@ -250,8 +264,8 @@ def test_the_report_says_what_it_could_not_draw(folder, written):
     shutil.rmtree(folder / "Ant_train_20260102_000000")
     text, place = written("runs=[one,Ant_train_20260201_000000]")
     assert re.search(r"Ant_train_20260201_000000 .*no curves", text)
-    assert "left out: Ant_train_20260102_000000 (seed=2 train.tau=0.9) is not there any more" in text
-    assert "is not there any more" in (place / "report.html").read_text()
+    assert "left out: Ant_train_20260102_000000 (seed=2 train.tau=0.9) no longer exists" in text
+    assert "no longer exists" in (place / "report.html").read_text()
 
 
 def test_a_report_without_any_curve_is_still_written(written, folder):

@@ -176,7 +176,7 @@ def test_seeds_are_one_line_with_a_band_and_the_legend_names_the_rest(sweep):
     runs = list_runs(sweep)
     lines = drawn(runs)
     assert [line.label for line in lines] == ["train.tau=0.9, 2 seeds", "train.tau=0.95, 2 seeds"]
-    assert lines[0].frames.tolist() == [0, 100, 200]
+    assert lines[0].x.tolist() == [0, 100, 200]
     assert (lines[0].mean.tolist(), lines[0].low.tolist()) == ([0, 150, 300], [0, 100, 200])
     alone = [run for run in runs if run.name != "Ant_train_20260102_000000"]
     lines = drawn(alone)

@@ -46,7 +46,7 @@ def test_an_order_is_refused_where_there_are_no_controls(pages, what):
         made._do("page", visitor, text, TokenBucket(1, 1))
         assert [(type(asked), who) for asked, who in controls._requests] == [(REQUESTS[what], "operator 1")]
         return
-    with pytest.raises(PageMessageError, match="only shows"):
+    with pytest.raises(PageMessageError, match="read-only"):
         made._do("page", visitor, text, TokenBucket(1, 1))
     assert not controls._requests
 

@@ -115,7 +115,7 @@ def test_who_may_only_look_cannot_touch_and_a_given_token_is_in_no_file(tmp_path
             line.ask("push", env_id=0, body="pole", force=[1.0, 0.0, 0.0], seconds=1.0)
             line.ask("view", env_id=1)
             line.until(lambda state: len(line.refused) == 2)
-            assert set(line.refused) == {"this page only shows (streamReadOnly)"}
+            assert set(line.refused) == {"this page is read-only (streamReadOnly)"}
             played = line.drain()["episodes"]
             assert not line.until(lambda state: state["episodes"] > played)["paused"]
         assert "security: streamBindAll=true lets anyone with the token watch this" in server.text

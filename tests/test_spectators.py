@@ -201,7 +201,7 @@ def test_a_spectators_requests_are_refused_while_an_operators_are_carried_out(pa
         spectator.ask("pause", on=True)
         spectator.until(lambda state: spectator.refused)
         (why,) = spectator.refused
-        assert "only shows" in why
+        assert "read-only" in why
         assert "operators have another one" in why
         assert not page.controls._requests
         operator.ask("pause", on=True)
@@ -325,6 +325,8 @@ def test_the_window_names_others_but_not_itself():
     state = {"paused": True, "policy": {"pinned": True}, "by": {"paused": "Ada", "pinned": WINDOW}}
     assert marks(state) == "PAUSED by Ada   PINNED"
     assert marks({"paused": True}) == "PAUSED"
+    state = {"recording": True, "comparing": [12, 11], "by": {"recording": "Ada", "comparing": "Bob"}}
+    assert marks(state) == "REC by Ada   A/B 12 | 11 by Bob"
 
 
 # continuous training
@@ -346,7 +348,7 @@ def test_a_spectator_of_continuous_training_cannot_pin_and_an_operator_is_credit
                 while not {"refused", "answer"} & messages[-1].keys():
                     messages.append(json.loads(socket.recv(20)))
                 if token == WATCH:
-                    assert "this page is read-only (you came with the spectators' token" in messages[-1]["refused"]
+                    assert "this page is read-only (you used the spectators' token" in messages[-1]["refused"]
                     assert script.asked == []
     assert script.asked == [{"do": "pin", "version": None}]
     assert script.asked_by == ["Ada"]

@@ -80,7 +80,7 @@ class Asked(Controls):
         super().__init__()
         self.requests: list[ControlRequest] = []
 
-    def ask(self, request: ControlRequest) -> bool:
+    def ask(self, request: ControlRequest, who: str = "") -> bool:
         self.requests.append(request)
         return True
 

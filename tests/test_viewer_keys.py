@@ -32,8 +32,8 @@ def test_they_have_an_effect_with_a_viewer_and_reach_it(shown):
 def test_without_a_viewer_they_have_none_and_the_line_says_where_they_belong():
     cfg = compose(["task=Cartpole", "swap=reset"])
     (line,) = unused_keys(cfg, lambda path: path == "swap")
-    assert line.startswith("swap=reset has no effect in mode=train: it belongs to mode=test continuous")
-    assert line.endswith(", or to a training run with watch=true")
+    assert line.startswith("swap=reset has no effect in mode=train: it belongs to mode=test or mode=continuous")
+    assert line.endswith(", or to a training run with watch=true or viewer=true")
 
 
 def test_a_pool_that_leaves_no_environment_for_the_newest_version_is_refused_at_the_start():

@@ -1,4 +1,4 @@
-"""Lowers the priority of a process that must not slow down others, such as a test beside a training run."""
+"""Lower the priority of a process that must not slow down others, such as a test beside a training run."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import math
 import mujoco
 import numpy as np
 
-from livegym.sim.model import warnings_told_once
+from livegym.sim.model import warnings_logged_once
 from livegym.tasks.env import Env
 from livegym.tasks.skin import Part
 from livegym.viewers.framing import Bounds, bounds_of
@@ -39,7 +39,7 @@ def drawn_xml(env: Env) -> str:
 
 def dressed(model_xml: str, own_look: bool = True, skin: tuple[Part, ...] = ()) -> str:
     """A model with livegym's look and a skin; `own_look`: keep the look that it brings."""
-    with warnings_told_once():
+    with warnings_logged_once():
         spec = mujoco.MjSpec.from_string(model_xml)
         model = spec.compile()
         bounds = bounds_of(model)

@@ -22,6 +22,7 @@ from dataclasses import replace
 from typing import IO, Any
 
 from livegym.cfg.typed import plain_dict
+from livegym.cfg.validate import TEST_ENVS
 from livegym.projects.commands import PROGRAM, program
 from livegym.rl.learner import Iteration, Learner
 from livegym.rl.spec import PolicySpec
@@ -37,7 +38,6 @@ from livegym.web.opening import OPEN, PageAddress, announce, reserved
 log = logging.getLogger(__name__)
 
 CLOSING = 15.0  # s that a viewer process may take to end
-TEST_ENVS = 4  # in a picture of all environments
 
 
 class ViewerProcesses:

@@ -37,8 +37,8 @@ def marks(state: dict[str, Any]) -> str:
     found = {
         f"PAUSED{_by(state, 'paused')}": state.get("paused"),
         f"PINNED{_by(state, 'pinned')}": policy.get("pinned"),
-        "REC": state.get("recording"),
-        f"A/B {comparing[0]} | {comparing[1]}" if comparing else "": comparing,
+        f"REC{_by(state, 'recording')}": state.get("recording"),
+        f"A/B {comparing[0]} | {comparing[1]}{_by(state, 'comparing')}" if comparing else "": comparing,
     }
     return ascii_of("   ".join(name for name, on in found.items() if on))
 

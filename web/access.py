@@ -98,10 +98,10 @@ class Access:
 
     @property
     def only_watch(self) -> str:
-        """Why spectators may not control, in a few words."""
+        """The reason why spectators may not control."""
         if self.read_only:
             return "streamReadOnly"
-        return "you came with the spectators' token; operators have another one"
+        return "you used the spectators' token; operators have another one"
 
     def cross_origin(self, connection: HTTPConnection) -> Response | None:
         """Return the 421 or 403 for an unknown host or a cross-origin request; None if the request is allowed."""
@@ -118,8 +118,8 @@ class Access:
     def admit(self, connection: HTTPConnection) -> Role | Response:
         """Return the role of a request, or the answer to one without a valid token or cookie.
 
-        A page request with a valid token in its URL is redirected to the same URL without it. A token decides about the
-        role before a cookie does; with a wrong one, the cookie's role stays.
+        A page request with a valid token in its URL is redirected to the same URL without it. A valid token determines
+        the role even if there is a cookie; with a wrong token, the role is that of the cookie.
         """
         if self.token is None:
             return self._highest

@@ -65,7 +65,7 @@ def address_of(keys: PageKeys) -> PageAddress:
 
 
 def reserved(keys: PageKeys) -> PageAddress:
-    """Return the address of a page that another process will serve in a moment; its port is free now.
+    """Return the address of a page that another process will serve soon; its port is free now.
 
     Raises UserError if no port is free, or for unsafe tokens.
     """

@@ -1,4 +1,4 @@
-"""Who watches: each browser has a role and a name, so that the others see who paused or pinned.
+"""The visitors of a page: each browser has a role and a name, so that others see who paused or pinned.
 
     visitors = Visitors()
     visitor = visitors.of(socket)      # of the pages in one browser
@@ -44,7 +44,7 @@ class Visitor:
         return self.role is Role.OPERATOR
 
     def rename(self, name: str) -> None:
-        """Choose a name; the empty one brings the number back. Raises PageMessageError if it cannot be shown."""
+        """Choose a name; an empty one restores the number. Raises PageMessageError if it cannot be shown."""
         words = " ".join(name.split())
         if len(words) > LONGEST_NAME or not words.isprintable():
             raise PageMessageError(f"name: allowed are at most {LONGEST_NAME} printable characters")

@@ -1,9 +1,9 @@
 """A run's checkpoint files, from which older versions are loaded if a user asks for them.
 
     archive = Archive(lambda: source.run, first_run)
-    archive.refresh()               # watching thread, now and then
+    archive.refresh()               # watching thread; may be called often
     archive.entries                 # any thread: the files, the oldest first
-    archive.load(120)               # watching thread: verified weights; UserError if they are gone
+    archive.load(120)               # watching thread: verified weights; UserError if the file is gone
 
 A viewer lists these versions beside those that are kept in memory. Only the sidecars are read for the list.
 """
@@ -23,7 +23,7 @@ from livegym.utils.files import read_json_dict
 from livegym.weights.candidate import Candidate, Label
 from livegym.weights.sources import candidate_of
 
-REFRESH = 5.0  # s between two looks at the directory
+REFRESH = 5.0  # s between two scans of the directory
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,14 @@ class Archive:
         self._run = run
         self._first_run = first_run
         self.entries: tuple[ArchivedVersion, ...] = ()
-        self._looked_at = float("-inf")
+        self._listed_at = float("-inf")
         self._known: dict[Path, ArchivedVersion] = {}
 
     def refresh(self) -> None:
         """List the files again if the list is a few seconds old."""
-        if time.monotonic() - self._looked_at < REFRESH:
+        if time.monotonic() - self._listed_at < REFRESH:
             return
-        self._looked_at = time.monotonic()
+        self._listed_at = time.monotonic()
         run = self._run()
         prefix = "" if run.name == self._first_run else f"{run.name}: "
         found: dict[Path, ArchivedVersion] = {}

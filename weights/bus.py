@@ -33,7 +33,7 @@ ALIGNMENT = 64  # bytes, of each array
 PAGE = 4096
 TEXT_AT = PAGE
 LEVEL = "curriculum level"
-"""The name of the level's place in a buffer (float64; NaN: none). Readers that do not know it see the same arrays."""
+"""Name of the curriculum's level in a buffer (float64; NaN: none). Readers that do not know it see the same arrays."""
 CONTROL = np.dtype(
     [
         ("magic", "S8"),

@@ -39,7 +39,7 @@ class Candidate:
     publication: tuple[int, int] | None = None  # on the weight bus: (writer, number)
     made: float | None = None  # s since 1970: when it was published or saved; None: unknown
     config: dict[str, Any] | None = None  # the run's configuration; None: unknown
-    level: float | None = None  # the curriculum's at that time; None if there is no curriculum, or it is unknown
+    level: float | None = None  # of the curriculum at that time; None if there is no curriculum, or it is unknown
 
     @property
     def run(self) -> str:

@@ -97,7 +97,7 @@ class FollowSource:
         return self._files.newer_run
 
     def _check_run(self) -> None:
-        """Every `RUN_CHECK` s: follow another run if there is reason to, and poll its files at once."""
+        """Every `RUN_CHECK` s: follow another run if it should succeed this one, and poll its files immediately."""
         if time.monotonic() - self._checked_run < RUN_CHECK:
             return
         self._checked_run = time.monotonic()

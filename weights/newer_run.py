@@ -4,9 +4,10 @@
     watch.successor(run)        # the run to follow instead of `run`, or None
     watch.newer                 # name of a newer run that is not followed, or None
 
-Two signs tell of a newer training run of the same task. It is live on this machine: a process holds its lock. Or, among
-runs that are copied here, where no lock is held, `latest_train` moves to it. A run that has no usable checkpoint yet is
-not followed. A pointer counts once, when it moves: otherwise a test that has left for a live run would go back.
+A training run of the same task may succeed `run` if it is live on this machine, so that a process holds its lock. Among
+copied runs, whose locks are not held here, it is the one to which `latest_train` moves. A run that has no usable
+checkpoint yet is not followed. The pointer counts only when it moves: otherwise a test that has left for a live run
+would return.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ log = logging.getLogger(__name__)
 class Leaving(Enum):
     """When a test leaves the run that it follows for another one."""
 
-    NEVER = "not at all, because it was given by name"
+    NEVER = "never, because it was given by name"
     WHEN_ENDED = "once it is not being trained any more"
     ALWAYS = "also while it is being trained"
 
@@ -42,7 +43,7 @@ class NewerRun:
         pointed = read_latest(runs_dir, "train")
         self._known = None if pointed is None or leaving is Leaving.ALWAYS else pointed.resolve()
         self._seen: tuple[int, bool] | None = None
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
     def changed(self, run: Run) -> bool:
         """Whether something has happened since the last call that may give `run` a successor. Costs microseconds.
@@ -60,16 +61,16 @@ class NewerRun:
         """The run to follow instead of `run`; None if the test stays with `run`. Updates `newer`."""
         live = lock_holder(run) is not None
         moved, training = self._moved_to(run), self._live_here(run, newer_only=live)
-        if live:  # of two runs that are live, neither would win forever, so only a move of the pointer counts
+        if live:  # a test of two live runs would alternate between them, so only a move of the pointer counts
             found, leaves = moved or training, self._leaving is Leaving.ALWAYS and moved is not None
         else:
             found, leaves = training or moved, self._leaving is not Leaving.NEVER
         if found is not None and leaves:
-            return self._left_for(found)
+            return self._leave_for(found)
         self._note(found, run)
         return None
 
-    def _left_for(self, run: Run) -> Run:
+    def _leave_for(self, run: Run) -> Run:
         self.newer = None
         pointed = read_latest(self._runs_dir, "train")
         self._known = None if pointed is None else pointed.resolve()
@@ -77,10 +78,10 @@ class NewerRun:
 
     def _note(self, found: Run | None, run: Run) -> None:
         self.newer = None if found is None else found.name
-        if found is None or found.name in self._said:
+        if found is None or found.name in self._logged:
             return
-        self._said.add(found.name)
-        until = "" if self._leaving is Leaving.NEVER else " until that ends (followLatest=true leaves it at once)"
+        self._logged.add(found.name)
+        until = "" if self._leaving is Leaving.NEVER else " until that run ends (followLatest=true leaves it at once)"
         log.info("there is a newer run, %s; this test stays with %s%s", found.path, run.name, until)
 
     def _moved_to(self, run: Run) -> Run | None:

@@ -124,7 +124,7 @@ class CheckpointSource:
         return self._runs.newer
 
     def move_if_changed(self) -> None:
-        """Follow another run if there is reason to. May be called often: it is cheap while nothing changes."""
+        """Follow another run if it should succeed this one. May be called often: it is cheap while nothing changes."""
         if self._runs.changed(self.run):
             self._move()
 

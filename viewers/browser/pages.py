@@ -110,6 +110,6 @@ class Pages:
         elif isinstance(asked, Rename):
             visitor.rename(asked.name)
         elif not visitor.may_control:
-            raise PageMessageError(f"this page only shows ({self._access.only_watch})")
+            raise PageMessageError(f"this page is read-only ({self._access.only_watch})")
         elif not self._controls.ask(asked, visitor.name):
             raise PageMessageError("too many requests are waiting already")

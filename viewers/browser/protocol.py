@@ -2,7 +2,7 @@
 
     read('{"do": "pause", "on": true}')            # play.control_requests.Pause(on=True)
     read('{"do": "view", "env_id": 2, ...}')       # ViewSettings: viewers.view.View, and whether to move the camera
-    read('{"do": "name", "name": "Ada"}')          # Rename: what the visitor is called
+    read('{"do": "name", "name": "Ada"}')          # Rename: the visitor's name
 
 The names are defined in `play/control_requests.py`, and the fields are those of the dataclasses. A message with a
 missing or unknown field, or with a value of another type, is refused.
@@ -37,7 +37,7 @@ class ViewSettings:
 
 @dataclass(frozen=True)
 class Rename:
-    """The name that a visitor chooses; empty: the one that the server gave."""
+    """The name that a visitor chooses; empty: the server's own name for it."""
 
     name: str
 

@@ -21,7 +21,7 @@ export function randomId() {
  */
 export function startName(rename) {
   byId("you").onclick = () => {
-    const name = prompt("Your name, as others see it if you pause or pin (empty: none)", kept(NAME) ?? "");
+    const name = prompt("Your name, which others see if you pause or pin (empty: your number)", kept(NAME) ?? "");
     if (name === null) return;
     keep(NAME, name);
     rename(name);
