@@ -174,6 +174,13 @@ class Simulator(ABC):
         """(nq,) float32: the model's default configuration, known before `start()`."""
         raise NotImplementedError
 
+    def keyframe_qpos(self, name: str) -> Tensor:
+        """(nq,) float32: the configuration of a keyframe of the model, known before `start()`.
+
+        Raises ValueError with the nearest name.
+        """
+        raise NotImplementedError
+
     @property
     def ctrl_range(self) -> Tensor:
         """(nu, 2) float32: minimum and maximum control, known before `start()`; 0, 0 if the model sets no limit."""

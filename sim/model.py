@@ -133,7 +133,14 @@ class MjcfModel:
 
     def names(self, kind: str) -> list[str]:
         """Names of all objects of a kind ("body", "joint", "site", ...) in order of their ids; '' is unnamed."""
-        counts = {"body": "nbody", "joint": "njnt", "geom": "ngeom", "site": "nsite", "sensor": "nsensor"}
+        counts = {
+            "body": "nbody",
+            "joint": "njnt",
+            "geom": "ngeom",
+            "site": "nsite",
+            "sensor": "nsensor",
+            "key": "nkey",
+        }
         count = {**counts, "actuator": "nu"}[known("kind of object", kind, {**counts, "actuator": "nu"})]
         names = [getattr(self.model, kind)(i).name for i in range(getattr(self.model, count))]
         return [name for name in names if not name.startswith(ADDED)]  # added sensors come last

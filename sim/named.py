@@ -50,6 +50,10 @@ class Named(Simulator):
     def default_qpos(self) -> Tensor:
         return torch.from_numpy(self.world.model.qpos0.astype(np.float32))
 
+    def keyframe_qpos(self, name: str) -> Tensor:
+        (row,) = self.world.ids("key", [name])
+        return torch.from_numpy(self.world.model.key_qpos[row].astype(np.float32))
+
     @property
     def ctrl_range(self) -> Tensor:
         return torch.from_numpy(self.world.model.actuator_ctrlrange.astype(np.float32))

@@ -82,7 +82,12 @@ class Ant(Task):
         return action
 
     def observe(self, state: Simulator) -> dict[str, Tensor]:
-        """Pose without x and y (13), velocity (14), external force on each body but the world (78)."""
+        """Named blocks:
+
+        pose: height of the torso in m, its rotation (wxyz), and the joints' angles in rad
+        velocity: of the torso in m/s and rad/s, and of the joints in rad/s
+        external_force: torque and force on each body but the world, clipped
+        """
         return {
             "pose": state.qpos[:, 2:],
             "velocity": state.qvel,
@@ -90,7 +95,13 @@ class Ant(Task):
         }
 
     def reward(self, state: Simulator, action: Tensor) -> dict[str, Tensor]:
-        """Run, stay healthy, spend little, tread lightly."""
+        """Run, stay healthy, spend little, tread lightly:
+
+        forward: speed of the torso along x, in m/s
+        healthy: 1 while the height of the torso is in the band
+        control: sum of the squared actions
+        contact: sum of the squared clipped forces
+        """
         return {
             "forward": (state.qpos[:, 0] - self.x_before) / state.control_dt,
             "healthy": (~self._unhealthy(state)).float(),
@@ -99,7 +110,10 @@ class Ant(Task):
         }
 
     def terminate(self, state: Simulator) -> dict[str, Tensor]:
-        """The torso is too low or too high."""
+        """Reasons to end:
+
+        unhealthy: the torso is too low or too high
+        """
         return {"unhealthy": self._unhealthy(state)}
 
     def _clipped_forces(self, state: Simulator) -> Tensor:  # (N, 78)

@@ -68,7 +68,13 @@ class Cartpole(Task):
         return action * self.params.max_push
 
     def observe(self, state: Simulator) -> dict[str, Tensor]:
-        """Position and velocity of cart (m, m/s) and pole (rad, rad/s)."""
+        """Named blocks:
+
+        cart_position: of the cart on the rail, in m
+        cart_velocity: in m/s
+        pole_angle: 0 if the pole is upright, in rad
+        pole_velocity: in rad/s
+        """
         return {
             "cart_position": state.qpos[:, CART : CART + 1],
             "cart_velocity": state.qvel[:, CART : CART + 1],
@@ -77,7 +83,14 @@ class Cartpole(Task):
         }
 
     def reward(self, state: Simulator, action: Tensor) -> dict[str, Tensor]:
-        """Stay upright, do not rush, do not fall."""
+        """Stay upright, do not rush, do not fall:
+
+        upright: 1 minus the squared angle of the pole in rad
+        cart_speed: of the cart, in m/s
+        pole_speed: of the pole, in rad/s
+        fell: 1 when the pole has fallen
+        off_track: 1 when the cart has left the middle of the rail
+        """
         ended = self.terminate(state)
         return {
             "upright": 1.0 - state.qpos[:, POLE] ** 2,
@@ -88,7 +101,11 @@ class Cartpole(Task):
         }
 
     def terminate(self, state: Simulator) -> dict[str, Tensor]:
-        """The pole fell, or the cart left the middle of the rail."""
+        """Reasons to end:
+
+        fell: the pole's angle is too large
+        off_track: the cart has left the middle of the rail
+        """
         return {
             "fell": state.qpos[:, POLE].abs() > self.params.max_pole_angle,
             "off_track": state.qpos[:, CART].abs() > self.params.track_half_length,

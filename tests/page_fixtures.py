@@ -249,8 +249,10 @@ def text(page, selector: str) -> str:
     return page.locator(selector).text_content()
 
 
-def badges(page) -> list[str]:
-    return page.locator("#badges span").all_text_contents()
+def badges(page, by=False) -> list[str]:
+    """The unusual states; with `by`, including who brought them about."""
+    found = page.locator("#badges span").all_text_contents()
+    return found if by else [badge.partition(" by ")[0] for badge in found]
 
 
 def picture(page) -> np.ndarray:

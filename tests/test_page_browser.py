@@ -89,7 +89,7 @@ def test_the_scene_moves_while_it_plays_and_stands_still_while_paused(fresh):
     page.click("#pause")
     line.until(lambda state: state["paused"])
     wait(page, lambda: text(page, "#rate") == "paused")
-    assert badges(page) == ["paused by you"]
+    assert badges(page) == ["paused"]
     stopped, at = at_rest(page), lengths(line)
     page.wait_for_timeout(1000)
     assert change(stopped, picture(page)) == 0

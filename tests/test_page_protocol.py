@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import warnings
 from types import SimpleNamespace
 
 import mujoco
@@ -28,6 +29,7 @@ from livegym.viewers.browser.protocol import MAX_MESSAGE, REQUESTS, PageMessageE
 from livegym.viewers.browser.scene_server import SceneServer
 from livegym.viewers.view import View
 from livegym.web.access import Access
+from livegym.web.viser_seam import expect_departures, scale_for
 from tests.dummy import counting_env
 from tests.page_fixtures import Line, SceneLine
 from tests.patience import until
@@ -217,6 +219,21 @@ def test_a_new_client_of_a_page_has_its_camera_put(ants):
         ants.draw()
         (put,) = [m["position"] for m in line.messages() if m["type"] == "SetCameraPositionMessage"]
         assert put[2] > 5 * abs(put[0])
+
+
+def test_a_client_that_has_just_left_is_no_warning(ants):
+    """It stood on the terminal of the training run that was watched, with two lines of viser's source."""
+    with SceneLine(ants.scene_server):
+        until(lambda: ants.scene_server.client_cameras)
+        (client,) = ants.scene_server.server.get_clients().values()
+    until(lambda: not ants.scene_server.server.get_clients())
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        scale_for(client, "anything", np.ones(1, np.float32))
+        (warning,) = warned  # viser warns once for each client
+        expect_departures()
+        warnings.warn(warning.message, stacklevel=1)
+        assert warned == [warning]
 
 
 def test_a_frame_that_is_drawn_anew_for_another_view_is_not_old(ants):

@@ -96,6 +96,9 @@ def test_names_and_constants_are_known_before_start(engine, tmp_path):
     assert sim.qvel_ids(["shoulder", "free"]) == [0, 2, 3, 4, 5, 6, 7]
     assert sim.ctrl_range.tolist() == [[-9, 9], [0, 0]]
     assert sim.default_qpos[2:5].tolist() == pytest.approx([2, 0, 0.3])
+    assert sim.keyframe_qpos("home").tolist() == [0.5, -0.25, 2, 0, 1, 1, 0, 0, 0]
+    with pytest.raises(ValueError, match="home"):
+        sim.keyframe_qpos("hom")
     sim.start()
     assert sim.body_ids(["box", "arm"]) == [3, 1]
     torch.testing.assert_close(sim.qpos[1], sim.default_qpos)

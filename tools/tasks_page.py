@@ -26,24 +26,28 @@ from livegym.tasks.hand.driven import DrivenHand, speeds
 from livegym.tasks.hand.senses import HandSenses
 
 OUT = Path(__file__).parent.parent / "docs" / "tasks.md"
-TASKS = ("BaseTask", "BlindGrasping")
+TASKS = ("Cartpole", "Ant", "BaseTask", "BlindGrasping")
+FIRST_WITH_HAND = "BaseTask"
 WIDTH = 120  # columns of a document
 LINE = re.compile(r"^ *(\w+): (.+)$", re.MULTILINE)
 
-HEAD = """# The tasks of the dexterous hand
+HEAD = """# The tasks
 
-`python -m tools.tasks_page` generates this page from the code. Positions are in m, angles in rad, forces in N. Names
-that end in `_w` are in the world frame, those in `_h` in the palm's frame. `python train.py --list-tasks` lists the
-other tasks.
+`python -m tools.tasks_page` generates this page from the code: what each task senses, what it is rewarded for, and what
+ends an episode. `python train.py --list-tasks` also lists the tasks of your own project. `Territory`, a game on a map,
+has [a page of its own](territory.md). To write a task: [new-task.md](new-task.md).
+"""
+
+HAND = """## The hand
+
+`BaseTask` and `BlindGrasping` train a dexterous hand. On this page, its positions are in m, angles in rad, forces in N.
+Names that end in `_w` are in the world frame, those in `_h` in the palm's frame.
 
 ```bash
 python train.py config=train_headless task=BlindGrasping          # learn to grasp
 python train.py config=test testGamesNum=200 checkpoint=latest    # how often it succeeds
 python train.py config=debug task=BlindGrasping asset=my_hand.xml  # check that it can be simulated
 ```
-"""
-
-HAND = """## The hand
 
 It is a right hand of adult size, with the palm down. Gravity does not act on it; six base joints move it, relative to
 its position in the task. Every joint has a position actuator of the same name. Your own hand (`asset=my_hand.xml`)
@@ -173,7 +177,7 @@ def page() -> str:
     for name in TASKS:
         config = to_typed(compose([f"task={name}"]))
         env = make_env(config.task, config.sim, config.physics, 1, 0)
-        if name == TASKS[0]:
+        if name == FIRST_WITH_HAND:
             parts.append(hand_text(env))
         parts.append(task_text(env))
         env.sim.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Awaitable, Callable
 
 import numpy as np
@@ -20,6 +21,14 @@ def port_of(server: viser.ViserServer, client: viser.ClientHandle) -> int | None
 def scale_for(client: viser.ClientHandle, name: str, scales: np.ndarray) -> None:
     """Set the sizes (n,) float32 of a batched mesh's instances, for one client only; 0 hides an instance."""
     client._websock_connection.queue_message(SceneNodeUpdateMessage(name, {"batched_scales": scales}))
+
+
+def expect_departures() -> None:
+    """Silence viser's warning about messages to a client that has just disconnected.
+
+    A thread that draws may write to a client before it learns that the client is gone, which is harmless.
+    """
+    warnings.filterwarnings("ignore", r"Queued a \w+ on a closed connection", UserWarning)
 
 
 def take_no_orders(server: viser.ViserServer) -> None:

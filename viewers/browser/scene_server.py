@@ -22,7 +22,7 @@ from livegym.viewers.browser.protocol import ViewSettings
 from livegym.viewers.browser.scene import Scene
 from livegym.viewers.look import drawn_xml
 from livegym.viewers.view import View, follows_at_first
-from livegym.web.viser_seam import port_of
+from livegym.web.viser_seam import expect_departures, port_of
 
 SHOWN = 36  # environments in the scene, at most: the first ones
 IDLE = 0.25  # s between two checks of the drawing thread while nothing happens
@@ -46,6 +46,7 @@ class SceneServer:
         self._pages: dict[int, str] = {}  # port from which a page's client connects -> page
         self._drawn: deque[float] = deque(maxlen=RATES)
         self._lock = threading.RLock()  # for the scene and its clients' cameras
+        expect_departures()
         rich.get_console().quiet = True  # viser prints its own address there, which bypasses our token
         self.server = viser.ViserServer("127.0.0.1", 0, verbose=False)
         self.server.gui.configure_theme(show_logo=False, show_share_button=False)
