@@ -46,6 +46,8 @@ ELSEWHERE = {
     "while true; do rsync -aF --inplace server:livegym/runs/ ./runs/; sleep 30; done &":
         "test_copies_cli.py, between two folders",
     "rsync -F": "test_copies.py",
+    "rsync -aF --inplace": "test_copies.py",
+    "rsync -av": "test_benchmarks.py runs benchmarks.copies, which does it",
     "unison livegym -repeat 30": "test_copies.py, without the repetition",
     "MUJOCO_GL=egl python -m livegym.viewers.strip docs/policies/BlindGrasping.pth docs/images/grasp.png":
         "test_strip.py",
