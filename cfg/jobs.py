@@ -56,7 +56,7 @@ class Jobs:
     cwd: str = field(default_factory=os.getcwd)
     pid: int = field(default_factory=os.getpid)
     project_dir: str | None = field(default_factory=registry.project_dir)
-    child: bool = False  # this process was started by that of the command, and ends with it
+    child: bool = False  # this process was started by the command's own process, and ends with it
     status: int = 0  # of the job that ran last in this process
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -85,7 +85,7 @@ class Jobs:
             return None
 
     def _end_if_orphan(self) -> None:
-        """The process that gave this one its jobs is gone: nothing waits for a result."""
+        """Exit if the process that gave this one its jobs has ended, because nothing waits for a result then."""
         if self.child and os.getppid() != self.pid:
             os._exit(self.status)
 

@@ -130,8 +130,8 @@ def check_wandb(keys: WandbKeys) -> None:
         known = keys.wandbMode == "offline" or wandb.login(prompt=False)
     except (ValueError, wandb.Error) as error:
         raise UserError(
-            f"wandb=true: W&B refuses its own settings ({' '.join(str(error).split())[:200]}). Allowed: what W&B's "
-            "documents say. Check the variables WANDB_... and ~/.config/wandb, or leave wandb=true out."
+            f"wandb=true: W&B refuses its own settings ({' '.join(str(error).split())[:200]}). Allowed: those in W&B's "
+            "documentation. Check the variables WANDB_... and ~/.config/wandb, or leave wandb=true out."
         ) from error
     if not known:
         raise UserError("wandb=true: not logged in to W&B. Log in first: wandb login. Or: wandbMode=offline")

@@ -33,8 +33,8 @@ class Outcome:
 
     run: Run
     live: bool = False
-    final: float | None = None  # last mean return of the training episodes; of a test, the mean over its episodes
-    best: float | None = None  # best mean return of a saved checkpoint or the last; if none has a score, of the curve
+    final: float | None = None  # the last mean return in training; of a test, the mean over its episodes
+    best: float | None = None  # the best checkpoint's score, or `final` if higher; without a score, the curve's highest
     success: float | None = None  # 0 to 1, mean over the last tenth of the points; of a test, over its episodes
     seconds: float | None = None
     frames: int | None = None

@@ -22,10 +22,11 @@ WIDEST = 10_000  # columns, for measuring
 NONE = "–"
 NUMBERS = ("final", "best", "success", "time", "frames", "frames/s")
 MEANING = {
-    "final": "last mean return of the training episodes; of a test, the mean over its episodes",
-    "best": "best mean return of a saved checkpoint, or the last one; if no checkpoint has a score, of the curve",
-    "success": "share of episodes that ended in success, over the last tenth of the run",
-    "time": "time of training (s, or h:min:s), without the pauses between sessions",
+    "final": "the last mean return in training; of a test, the mean over its episodes",
+    "best": "the best mean return of a saved checkpoint, or the last if that is higher; if no checkpoint has a score, "
+    "the highest of the curve",
+    "success": "fraction of episodes that ended in success, over the last tenth of the curve",
+    "time": "training time (s, or h:min:s), without the pauses between sessions",
     "frames": "control steps of all environments",
     "frames/s": "frames per second of training",
 }

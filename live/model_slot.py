@@ -124,7 +124,7 @@ class SnapshotHistory:
             del self._kept[self._dropped()]
 
     def insert(self, kept: PolicySnapshot, age: float) -> None:
-        """Insert a version that was made `age` s ago by its age; an older one may be dropped for it.
+        """Insert a version that was made `age` s ago, in the order of age; an older one may be dropped for it.
 
         Raises UserError if no older versions are kept.
         """
