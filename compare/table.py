@@ -156,10 +156,10 @@ def _mean(values: Sequence[float], unit: str = "") -> str:
 
 
 def groups_table(rows: Sequence[tuple[str, ...]]) -> Table:
-    """The groups as a table."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0))
+    """The groups as a table; in a narrow terminal, long settings take several lines."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for i, head in enumerate(GROUP_HEADS):
-        table.add_column(head, justify="right" if i else "left")
+        table.add_column(head, justify="right" if i else "left", overflow="fold", no_wrap=bool(i))
     for row in rows:
         table.add_row(*map(Text, row))
     return table

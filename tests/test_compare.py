@@ -21,7 +21,7 @@ from livegym.compare.curves import read_curves
 from livegym.compare.groups import SECONDS, Interval, grouped, interval, lines_of, too_short
 from livegym.compare.outcome import RETURN, outcome_of
 from livegym.compare.report import print_tables, report
-from livegym.compare.table import clock, runs_table
+from livegym.compare.table import clock, groups_table, runs_table
 from livegym.rl.scalars import ScalarWriter
 from livegym.rundir.lock import RunLock
 from livegym.rundir.run import Run, create_run, list_runs, open_run, point_latest
@@ -302,6 +302,16 @@ def test_in_eighty_columns_the_names_are_whole_and_nothing_is_lost(folder):
         assert re.search(rf"^ {row.name} ", text, re.MULTILINE)
         assert all(number in text for number in row.numbers)
         assert row.differs in text
+
+
+def test_in_eighty_columns_the_settings_of_a_group_are_whole_too(folder):
+    out = io.StringIO()
+    groups = [("task.rewards.upright=2.5 train.learning_rate=3e-4", "8 seeds", "44.66 [24.56, 64.77]", "1 [0, 2]", "–")]
+    Console(file=out, width=80).print(groups_table(groups))
+    assert "".join(line[1:30].strip() for line in out.getvalue().splitlines()[3:-1]).startswith(
+        "task.rewards.upright=2.5"
+    )
+    assert all(part in out.getvalue() for part in ("8 seeds", "44.66 [24.56, 64.77]", "1 [0, 2]", "3e-4"))
 
 
 def test_a_piped_table_has_one_line_for_each_run(folder):
