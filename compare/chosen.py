@@ -88,11 +88,11 @@ def _directory(name: str, runs_dir: Path) -> Path | None:
     places = [typed, runs_dir / typed, runs_dir / SWEEPS / typed]
     if "/" not in name and not _is_of_runs(typed):
         places = places[1:]  # `Ant` is a part of a name, even beside a folder of that name
-    return next((place for place in places if place.is_dir()), None)
+    return next((place for place in places if os.path.isdir(place)), None)  # False for what cannot be a path
 
 
 def _is_of_runs(place: Path) -> bool:
-    return place.is_dir() and (is_sweep(place) or nn_of(place).is_dir() or bool(list_runs(place)))
+    return os.path.isdir(place) and (is_sweep(place) or nn_of(place).is_dir() or bool(list_runs(place)))
 
 
 def _in_directory(name: str, place: Path, missing: list[str]) -> list[Run]:

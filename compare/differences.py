@@ -49,7 +49,8 @@ def in_words(settings: dict[str, str]) -> str:
 def typed_settings(run: Run) -> dict[str, str]:
     """Key -> value as typed; {} if the record cannot be read."""
     found = {}
-    for argument in _read(run, "overrides.yaml") or ():
+    typed = _read(run, "overrides.yaml")
+    for argument in typed if isinstance(typed, list) else ():
         key, equals, value = str(argument).lstrip("+~").partition("=")
         if equals:
             found[key] = value

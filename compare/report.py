@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -54,7 +55,7 @@ def report(config: RootConfig, task: str | None, console: Console) -> int:
 
 def _place(config: RootConfig, chosen: Chosen) -> Path:
     if config.reportDir is not None:
-        return Path(config.reportDir).expanduser()
+        return Path(os.path.expanduser(config.reportDir))
     if chosen.sweep is not None:
         return chosen.sweep / "report"
     return Path(config.runsDir) / "reports" / f"{datetime.now():%Y%m%d_%H%M%S}"

@@ -204,6 +204,9 @@ def test_a_name_that_means_no_run_or_several_is_an_error(folder):
         choose(["Humanoid*"], folder)
     with pytest.raises(UserError, match="no training run of Humanoid"):
         choose([], folder, "Humanoid")
+    for name in ("a" * 300, "a" * 300 + "/b", "nul\0"):  # no path can be so
+        with pytest.raises(UserError, match="no such run"):
+            choose([name], folder)
 
 
 def test_a_sweep_is_found_where_it_was_copied_to_and_says_what_is_missing(folder, tmp_path):
@@ -283,10 +286,13 @@ def test_reports_go_to_the_sweep_or_to_a_directory_of_their_own(folder, config):
         assert len(list(folder.glob(pattern))) == 1
 
 
-def test_a_report_that_cannot_be_written_or_has_no_such_curve_is_an_error(written, tmp_path):
+def test_a_report_that_cannot_be_written_or_has_no_such_curve_is_an_error(written, folder, config, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"cannot be written.*reportDir="):
         written(place="file")
+    with pytest.raises(UserError, match=r"cannot be written.*reportDir="):
+        keys = (f"runsDir={folder}", 'reportDir="~nobody_here/\0"')
+        report(config("config=report", *keys), None, Console(file=io.StringIO()))
     with pytest.raises(UserError, match=r"runsTag=rewards/stepp: none of 4 runs has this curve.*rewards/step"):
         written("runsTag=rewards/stepp")
 
