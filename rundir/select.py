@@ -170,8 +170,9 @@ def _nothing_in(typed: str, runs_dir: Path, task: str | None, empty: list[Run]) 
     if empty:
         nn = empty[0].nn.absolute()
         files = list_playable(empty[0])
-        unusable = f"none of {count(len(files), 'file')} in {nn} is usable"
-        found = unusable if files else f"there is no checkpoint in {nn} yet"
+        _, reasons = first_usable(files[:1])
+        unusable = f"none of {count(len(files), 'file')} in {nn} is usable ({'; '.join(reasons)})"
+        found = unusable if reasons else f"there is no checkpoint in {nn} yet"
         train = _command(task or empty[0].task)
         return NothingYet(f"{typed}: {found}. Wait for the first one. If nothing is training: {train}")
     if latest_dangles(runs_dir, "train"):

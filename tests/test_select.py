@@ -109,6 +109,14 @@ def test_runs_without_a_usable_checkpoint_are_passed_over_with_a_word(runs):
     )
 
 
+def test_if_no_file_is_usable_the_message_says_what_is_wrong_with_the_newest(runs):
+    run = new_run(runs, "20250801_000000")
+    for version in (1, 2):
+        (run.nn / f"Ant_v{version}_ep{version}.pth").write_bytes(b"")
+    with pytest.raises(NothingYet, match=r"none of 2 files in .* is usable \(Ant_v2_ep2.pth: is empty\)"):
+        resolve_checkpoint("latest", runs, "Ant")
+
+
 def test_a_broken_newest_file_gives_way_to_the_one_before_with_a_word(runs):
     run = new_run(runs, "20250801_000000", versions=(1, 2))
     (run.nn / "Ant_v3_ep3.pth").write_bytes(b"")
