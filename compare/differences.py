@@ -1,6 +1,6 @@
 """Differences between the typed settings of several runs: the seed, a learning rate, a physics preset.
 
-    differences(runs)      # {"Cartpole_train_20260102_120008": {"seed": "1", "train.learning_rate": "1e-3"}, ...}
+    differences(runs)[run]      # {"seed": "1", "train.learning_rate": "1e-3"}
 
 Compared are the keys that were typed for at least one of the runs; a run for which a key was not typed has the value of
 its configuration. Keys that only say where a run is stored and who watches it are left out.
@@ -24,18 +24,21 @@ IGNORED = {
 UNKNOWN = "?"
 
 
-def differences(runs: Sequence[Run]) -> dict[str, dict[str, str]]:
-    """Run's name -> key -> value, for the keys whose values are not the same in all of these runs."""
-    typed = {run.name: typed_settings(run) for run in runs}
+def differences(runs: Sequence[Run]) -> dict[Run, dict[str, str]]:
+    """Run -> key -> value, for the keys whose values are not the same in all of these runs.
+
+    Names are no keys here: runs of two machines may have the same one.
+    """
+    typed = {run: typed_settings(run) for run in runs}
     keys = list(dict.fromkeys(key for settings in typed.values() for key in settings if key not in IGNORED))
-    values = {run.name: _values(run, typed[run.name], keys) for run in runs}
+    values = {run: _values(run, typed[run], keys) for run in runs}
     differ = [key for key in keys if len({settings[key] for settings in values.values()}) > 1]
-    return {name: {key: settings[key] for key in differ} for name, settings in values.items()}
+    return {run: {key: settings[key] for key in differ} for run, settings in values.items()}
 
 
-def differences_by_kind(runs: Sequence[Run]) -> dict[str, dict[str, str]]:
+def differences_by_kind(runs: Sequence[Run]) -> dict[Run, dict[str, str]]:
     """As `differences`, but only runs of the same task and kind are compared with one another."""
-    found: dict[str, dict[str, str]] = {}
+    found: dict[Run, dict[str, str]] = {}
     for kind in dict.fromkeys((run.task, run.kind) for run in runs):
         found |= differences([run for run in runs if (run.task, run.kind) == kind])
     return found

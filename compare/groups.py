@@ -76,26 +76,26 @@ def grouped(outcomes: Sequence[Outcome]) -> list[Group]:
     differ = differences_by_kind([outcome.run for outcome in outcomes])
     alike: dict[tuple[str, str, str], list[Outcome]] = {}
     for outcome in outcomes:
-        settings = {key: value for key, value in differ[outcome.run.name].items() if key != "seed"}
+        settings = {key: value for key, value in differ[outcome.run].items() if key != "seed"}
         alike.setdefault((outcome.run.task, outcome.run.kind, in_words(settings)), []).append(outcome)
     groups = []
     for (task, _, name), members in alike.items():
-        seeds = {differ[o.run.name].get("seed", o.run.name) for o in members}
-        if len(members) > 1 and len(seeds) == len(members) and "seed" in differ[members[0].run.name]:
+        seeds = {differ[o.run].get("seed", o.run.name) for o in members}
+        if len(members) > 1 and len(seeds) == len(members) and "seed" in differ[members[0].run]:
             groups.append(Group(task, name or task, members))
         else:
             alone = len(members) == 1
-            names = [in_words(differ[o.run.name]) if alone else "" for o in members]
+            names = [in_words(differ[o.run]) if alone else "" for o in members]
             groups += [Group(task, own or o.run.name, [o]) for own, o in zip(names, members, strict=True)]
     return groups
 
 
 def lines_of(group: Group, curve_of: Callable[[Outcome], Curve | None], axis: Axis = FRAMES) -> list[Line]:
     """The lines of a group: its mean, and each run that is too short for it; [] if no run has the curve."""
-    short = {o.run.name for o in too_short(group)}
+    short = {o.run for o in too_short(group)}
     curves = [(o, curve) for o in group.outcomes if (curve := curve_of(o)) is not None]
-    apart = [Group(group.task, f"{group.name}, {o.run.name}", [o]) for o, _ in curves if o.run.name in short]
-    averaged = Group(group.task, group.name, [o for o, _ in curves if o.run.name not in short])
+    apart = [Group(group.task, f"{group.name}, {o.run.name}", [o]) for o, _ in curves if o.run in short]
+    averaged = Group(group.task, group.name, [o for o, _ in curves if o.run not in short])
     lines = []
     for part in [averaged, *apart]:
         found = [curve for o, curve in curves if any(o is member for member in part.outcomes)]

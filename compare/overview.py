@@ -157,7 +157,7 @@ def _table(facts: list[Facts], beside: bool) -> Table:
         state = ", ".join(name for name, holds in (("live", f.live), ("protected", f.protected)) if holds)
         best = "–" if f.best_score is None else f"{f.best_score:.2f}"
         row = [_age(f.run), str(f.version or "–"), str(f.checkpoints), best, _mebibytes(f.bytes)]
-        differs = in_words(differ[f.run.name])
+        differs = in_words(differ[f.run])
         if beside:
             table.add_row(f.run.name, state, *row, Text(differs))
         else:

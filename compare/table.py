@@ -47,10 +47,10 @@ class Row:
 def rows_of(outcomes: Sequence[Outcome], groups: Sequence[Group]) -> list[Row]:
     """One row for each run, in the order of the outcomes."""
     differ = differences_by_kind([outcome.run for outcome in outcomes])
-    apart = {o.run.name for group in groups for o in too_short(group)}
+    apart = {o.run for group in groups for o in too_short(group)}
     rows = []
     for o in outcomes:
-        notes = [*o.notes, *(["not averaged: far shorter than the others"] if o.run.name in apart else [])]
+        notes = [*o.notes, *(["not averaged: far shorter than the others"] if o.run in apart else [])]
         numbers = (
             value(o.final),
             value(o.best),
@@ -59,7 +59,7 @@ def rows_of(outcomes: Sequence[Outcome], groups: Sequence[Group]) -> list[Row]:
             NONE if o.frames is None else f"{o.frames:,}",
             NONE if o.frames_per_second is None else f"{o.frames_per_second:,.0f}",
         )
-        rows.append(Row(o.run.name, o.run.task, numbers, in_words(differ[o.run.name]), "; ".join(notes)))
+        rows.append(Row(o.run.name, o.run.task, numbers, in_words(differ[o.run]), "; ".join(notes)))
     return rows
 
 
@@ -129,8 +129,8 @@ def group_rows(groups: Sequence[Group]) -> list[tuple[str, ...]]:
     """One row for each group that has several runs: means, with their 95 % intervals."""
     rows: list[tuple[str, ...]] = []
     for group in groups:
-        left_out = {o.run.name for o in too_short(group)}
-        averaged = [o for o in group.outcomes if o.run.name not in left_out]
+        left_out = {o.run for o in too_short(group)}
+        averaged = [o for o in group.outcomes if o.run not in left_out]
         if len(averaged) < 2:
             continue
         success = [100 * o.success for o in averaged if o.success is not None]

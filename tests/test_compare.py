@@ -209,6 +209,18 @@ def test_a_name_that_means_no_run_or_several_is_an_error(folder):
             choose([name], folder)
 
 
+def test_runs_of_two_machines_may_have_the_same_name(tmp_path):
+    runs = [train(tmp_path / f"machine{i}", "20260101_000000", i, (f"train.tau=0.{i}",)) for i in (1, 2)]
+    assert [row.differs for row in compare(runs).rows] == ["train.tau=0.1", "train.tau=0.2"]
+    assert [group.name for group in compare(runs).groups] == ["train.tau=0.1", "train.tau=0.2"]
+
+
+def test_a_record_of_settings_that_is_no_list_counts_as_unreadable(folder):
+    runs = list_runs(folder)
+    (runs[0].path / "overrides.yaml").write_text("5\n")
+    assert compare(runs).rows[0].differs == "seed=42 train.tau=0.95"
+
+
 def test_a_sweep_is_found_where_it_was_copied_to_and_says_what_is_missing(folder, tmp_path):
     failed = JobRecord(folder / "sweeps" / "one", 5, ["seed=x", "streamToken=verysecret"])
     failed.begin()

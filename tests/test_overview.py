@@ -144,13 +144,14 @@ def sweep(tmp_path):
 
 def test_the_table_says_what_was_typed_differently(sweep):
     runs = list_runs(sweep)
-    assert differences(runs)["Ant_train_20260102_000000"] == {"seed": "2", "train.tau": "0.9"}
+    named = {run.name: settings for run, settings in differences(runs).items()}
+    assert named["Ant_train_20260102_000000"] == {"seed": "2", "train.tau": "0.9"}
     (runs[0].path / "overrides.yaml").write_text("[]\n")
     (runs[0].path / "config.yaml").write_text("seed: 42\ntrain: {tau: 0.95}\n")  # a default, which nobody typed
-    assert differences(runs)[runs[0].name] == {"seed": "42", "train.tau": "0.95"}
+    assert differences(runs)[runs[0]] == {"seed": "42", "train.tau": "0.95"}
     shutil.rmtree(runs[0].path)
     (runs[1].path / "config.yaml").unlink()  # such as a copy in progress
-    assert differences(runs[1:])[runs[1].name] == {"seed": "1", "train.tau": "0.95"}
+    assert differences(runs[1:])[runs[1]] == {"seed": "1", "train.tau": "0.95"}
 
 
 def test_a_piped_table_has_one_line_for_each_run_with_its_whole_name(sweep, config):
