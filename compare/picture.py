@@ -8,6 +8,7 @@ Colours are those of Okabe and Ito, which people with any kind of colour vision 
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 from livegym.compare.groups import FRAMES, Axis, Line
 from livegym.utils.errors import UserError
+from livegym.utils.files import atomic_write_bytes
 
 FORMATS = (".png", ".svg", ".pdf")
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A800")
@@ -61,7 +63,7 @@ def check_format(key: str, picture: Path) -> None:
 def draw(panels: Sequence[Panel], picture: Picture, files: Sequence[Path]) -> None:
     """Draws the panels below each other and writes each file in the format of its suffix.
 
-    Raises OSError or ValueError if a file cannot be written.
+    A file is complete or absent. Raises OSError or ValueError if it cannot be written.
     """
     import matplotlib
 
@@ -83,7 +85,9 @@ def draw(panels: Sequence[Panel], picture: Picture, files: Sequence[Path]) -> No
                 axes.set_title(panel.title if len(panels) > 1 else "", loc="left")
             _add_legend(figure, grid[0, 0], [line for panel in panels for line in panel.lines], columns if below else 0)
             for file in files:
-                figure.savefig(file, metadata=_undated(file))
+                data = io.BytesIO()
+                figure.savefig(data, format=file.suffix[1:], metadata=_undated(file))
+                atomic_write_bytes(file, data.getvalue())
         finally:
             pyplot.close(figure)
 

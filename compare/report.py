@@ -10,9 +10,11 @@ deleted has a sentence.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import os
+import shutil
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -78,8 +80,9 @@ def print_tables(comparison: Comparison, console: Console) -> None:
 def write(comparison: Comparison, place: Path, tag: str = RETURN) -> list[Path]:
     """Writes the HTML file, the table and the pictures into `place`, which is made; returns their paths.
 
-    Raises UserError if that is impossible.
+    Raises UserError if that is impossible; then a new directory is removed again.
     """
+    new = [folder for folder in (place, *place.parents) if not os.path.lexists(folder)]
     try:
         place.mkdir(parents=True, exist_ok=True)
         pictures = _draw_all(comparison, place, tag)
@@ -87,10 +90,20 @@ def write(comparison: Comparison, place: Path, tag: str = RETURN) -> list[Path]:
         atomic_write_text(files[0], _html(comparison, pictures))
         atomic_write_text(files[1], _spreadsheet(comparison))
     except (OSError, ValueError) as error:
+        _remove_new(new)
         raise UserError(
             f"the report cannot be written to {place.absolute()} ({error}). Choose another directory: reportDir=..."
         ) from error
     return [*files, *(stem.with_suffix(suffix) for _, stem in pictures for suffix in FORMATS)]
+
+
+def _remove_new(folders: Sequence[Path]) -> None:
+    """Remove the first of these directories, which were made one in the other, and the others if they are empty."""
+    with contextlib.suppress(OSError, ValueError):
+        for folder in folders[:1]:
+            shutil.rmtree(folder)
+        for folder in folders[1:]:
+            folder.rmdir()
 
 
 def _draw_all(comparison: Comparison, place: Path, tag: str) -> list[tuple[str, Path]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import os
 import re
@@ -26,6 +27,7 @@ from livegym.rl.scalars import ScalarWriter
 from livegym.rundir.lock import RunLock
 from livegym.rundir.run import Run, create_run, list_runs, open_run, point_latest
 from livegym.rundir.sweep import JobRecord, read_jobs
+from livegym.utils import files
 from livegym.utils.errors import UserError
 from tests.checkpoint_samples import new_run, save
 
@@ -307,6 +309,30 @@ def test_a_report_that_cannot_be_written_or_has_no_such_curve_is_an_error(writte
         report(config("config=report", *keys), None, Console(file=io.StringIO()))
     with pytest.raises(UserError, match=r"runsTag=rewards/stepp: none of 4 runs has this curve.*rewards/step"):
         written("runsTag=rewards/stepp")
+
+
+def test_on_a_full_disk_nothing_of_a_new_report_stays_and_an_old_one_stays_whole(written, tmp_path, monkeypatch):
+    _, old = written()
+    before = {file.name: file.read_bytes() for file in old.iterdir()}
+    _fail_at(monkeypatch, "return.svg")
+    for place in ("report", "new/deep/report"):
+        with pytest.raises(UserError, match="No space left on device"):
+            written("runsTag=rewards/step", place=place)
+    assert not (tmp_path / "new").exists()
+    after = {file.name: file.read_bytes() for file in old.iterdir()}
+    assert after == before  # the same curves are the same pictures
+
+
+def _fail_at(monkeypatch, name: str) -> None:
+    """From now on, the disk is full when the file `name` is written."""
+    stage = files.stage_bytes
+
+    def full(path, data):
+        if path.name == name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return stage(path, data)
+
+    monkeypatch.setattr(files, "stage_bytes", full)
 
 
 def test_in_eighty_columns_the_names_are_whole_and_nothing_is_lost(folder):
