@@ -304,9 +304,9 @@ def test_a_report_that_cannot_be_written_or_has_no_such_curve_is_an_error(writte
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"cannot be written.*reportDir="):
         written(place="file")
+    of_nobody = config("config=report", f"runsDir={folder}", 'reportDir="~nobody_here/\0"')
     with pytest.raises(UserError, match=r"cannot be written.*reportDir="):
-        keys = (f"runsDir={folder}", 'reportDir="~nobody_here/\0"')
-        report(config("config=report", *keys), None, Console(file=io.StringIO()))
+        report(of_nobody, None, Console(file=io.StringIO()))
     with pytest.raises(UserError, match=r"runsTag=rewards/stepp: none of 4 runs has this curve.*rewards/step"):
         written("runsTag=rewards/stepp")
 
