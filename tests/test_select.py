@@ -357,7 +357,7 @@ def test_a_missing_file_says_where_it_looked_and_what_is_there(runs):
     new_run(runs, "20250801_000000", versions=(1, 2))
     with pytest.raises(UserError, match=r"no such file in .*/nn\. Available: Ant_v2_ep2\.pth, Ant_v1_ep1\.pth"):
         resolve_checkpoint("runs/Ant_train_20250801_000000/nn/Ant_v3_ep3.pth", runs)
-    with pytest.raises(UserError, match=r"is not a \.pth file"):
+    with pytest.raises(UserError, match=r"is neither a \.pth nor a \.policy file"):
         resolve_checkpoint("runs/Ant_train_20250801_000000/run.json", runs)
 
 
