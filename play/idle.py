@@ -47,8 +47,8 @@ class YieldsToTraining(Listener):
             return
         self._done = True
         if self._watched:
-            make_lower()
-        elif make_idle():
+            make_lower(beside=holder.pid)
+        elif make_idle(beside=holder.pid):
             log.info(
                 "the run is being trained on this machine, so this test uses only processor time that is left over "
                 "(priority=normal: an equal share)."

@@ -126,7 +126,7 @@ def test_a_name_that_both_models_have_is_named_with_its_kind_and_its_file(tmp_pa
 
 
 def test_what_mujoco_warns_of_is_told_once_without_source_lines(tmp_path, caplog, recwarn):
-    mj._told.clear()
+    mj._logged.clear()
     option = "<option timestep='0.001' integrator='RK4' cone='elliptic'/>"
     part = hand(tmp_path / "hand", "", "palm.obj", head=option)
     for _ in range(2):

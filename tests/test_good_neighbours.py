@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -15,10 +17,14 @@ from livegym.play.play import Listener, Player, quotas
 from livegym.play.report import Reporter
 from livegym.play.results import Results
 from livegym.utils.errors import UserError
+from livegym.utils.priority import LEAST, LOWER
 from livegym.viewers.opening import open_audience
+from livegym.viewers.processes import ViewerProcess
 from tests.dummy import counting_env
 from tests.processes import SMALL, Running, results, run
 from tests.test_live import candidate, live_of
+
+ROOT = Path(__file__).parent.parent
 
 
 def policies_of_threads(pid: int) -> set[int]:
@@ -95,6 +101,41 @@ def test_a_paced_test_takes_the_simulated_time_at_least(tmp_path):
     assert done.returncode == 0, done.stdout
     steps = max(episode["length"] for episode in results(tmp_path)["episodes"])
     assert time.monotonic() - begin > steps * 0.02 / 0.5
+
+
+GROUPS = Path("/proc/self/autogroup")
+IN_A_SESSION = """
+import os
+from livegym.utils.priority import {name}
+{name}(beside={beside})
+print(open("/proc/self/autogroup").read().split()[-1])
+"""
+
+
+@pytest.mark.skipif(not GROUPS.exists(), reason="this system does not schedule sessions as groups")
+@pytest.mark.parametrize(
+    ("name", "beside", "within"),
+    [("make_idle", "0", "19"), ("make_lower", "os.getppid()", "0"), ("make_lower", "1", "5")],
+)
+def test_the_group_of_a_terminal_is_lowered_beside_another_one_and_only_until_the_process_ends(name, beside, within):
+    """Between two sessions, only the niceness of the group counts."""
+    program = IN_A_SESSION.format(name=name, beside=beside)
+    terminal = ["bash", "-c", '"$0" -c "$1"; cat /proc/self/autogroup', sys.executable, program]
+    shown = subprocess.run(terminal, text=True, capture_output=True, start_new_session=True, check=True, cwd=ROOT)
+    during, _, _, after = shown.stdout.split()
+    assert (during, after) == (within, "0")
+
+
+@pytest.mark.parametrize(("watched", "niceness"), [(True, LOWER), (False, LEAST)])
+def test_a_viewer_of_a_training_run_has_a_lower_priority_from_its_start(watched, niceness):
+    viewer = ViewerProcess("watch", to_typed(compose(["config=test"])), watched)
+    try:
+        assert os.getpriority(os.PRIO_PROCESS, viewer._process.pid) == niceness
+        if GROUPS.exists():
+            assert Path(f"/proc/{viewer._process.pid}/autogroup").read_text().endswith(f"nice {niceness}\n")
+    finally:
+        viewer.ask_to_end()
+        viewer.wait()
 
 
 @pytest.mark.slow

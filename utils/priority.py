@@ -1,20 +1,28 @@
-"""Lower the priority of a process that must not slow down others, such as a test beside a training run."""
+"""Lowers the priority of a process that must not slow down others, such as a test beside a training run.
+
+Linux desktops and servers often schedule sessions (terminals) as groups ("autogroup", see `man 7 sched`). Between two
+terminals a niceness then has no effect, and what counts is that of the group, which is set as well.
+"""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
+import re
+import time
 from pathlib import Path
 
 LEAST = 19  # the highest niceness
+TRIES = 5
 LOWER = 5  # niceness: on a busy core a third of the processor time of a process with normal priority
 
 
-def make_idle(pid: int | None = None) -> bool:
+def make_idle(pid: int | None = None, beside: int = 0) -> bool:
     """Give a process only processor time that no other process wants; `pid` None: this one. Returns whether it worked.
 
     On Linux all its threads get the policy SCHED_IDLE, and threads that they start inherit it. Elsewhere, the process
-    gets the highest niceness. It cannot be undone without privileges.
+    gets the highest niceness. It cannot be undone without privileges. `beside`: see `lower_group`.
     """
     whole = os.getpid() if pid is None else pid
     done = False
@@ -24,20 +32,58 @@ def make_idle(pid: int | None = None) -> bool:
             done = True
             if hasattr(os, "SCHED_IDLE"):
                 os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
+    lower_group(whole, LEAST, beside)
     return done
 
 
-def make_lower(pid: int | None = None) -> bool:
+def make_lower(pid: int | None = None, beside: int = 0) -> bool:
     """Give a process less processor time than others while they are busy; `pid` None: this one.
 
-    Returns whether it worked. It cannot be undone without privileges.
+    Returns whether it worked. It cannot be undone without privileges. `beside`: see `lower_group`.
     """
+    whole = os.getpid() if pid is None else pid
     done = False
-    for thread in _threads(os.getpid() if pid is None else pid):
+    for thread in _threads(whole):
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, thread, max(LOWER, os.getpriority(os.PRIO_PROCESS, thread)))
             done = True
+    lower_group(whole, LOWER, beside)
     return done
+
+
+def lower_group(pid: int, nice: int, beside: int = 0) -> None:
+    """Lower the scheduling group of a process's session, if the system has such groups, until this process ends.
+
+    `beside`: a process that is to be faster. If it belongs to the same session, the group stays as it is, because
+    niceness counts within it.
+    """
+    group = Path(f"/proc/{pid}/autogroup")
+    try:
+        if beside and os.getsid(beside) == os.getsid(pid):
+            return
+        found = re.search(r"nice (-?\d+)", group.read_text())
+        if found is None or int(found[1]) >= nice:
+            return
+        _set(group, str(nice))
+    except OSError:  # no such groups here, a process has ended, or this is not permitted
+        return
+    if pid == os.getpid():  # the terminal must not stay slow
+        atexit.register(_restore, group, found[1])
+
+
+def _restore(group: Path, nice: str) -> None:
+    with contextlib.suppress(OSError):
+        _set(group, nice)
+
+
+def _set(group: Path, nice: str) -> None:
+    """Write a group's niceness. Raises OSError."""
+    for _ in range(TRIES):
+        with contextlib.suppress(BlockingIOError):  # the kernel allows ten changes a second, of all groups together
+            group.write_text(nice)
+            return
+        time.sleep(0.1)
+    raise BlockingIOError(f"{group}: the system is busy with such changes")
 
 
 def _threads(pid: int) -> list[int]:
