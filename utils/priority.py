@@ -54,7 +54,7 @@ def make_lower(pid: int | None = None, beside: int = 0) -> bool:
 def lower_group(pid: int, nice: int, beside: int = 0) -> None:
     """Lower the scheduling group of a process's session, if the system has such groups, until this process ends.
 
-    `beside`: a process that is to be faster. If it belongs to the same session, the group stays as it is, because
+    `beside`: a process that must be faster. If it belongs to the same session, the group stays as it is, because
     niceness counts within it.
     """
     group = Path(f"/proc/{pid}/autogroup")
