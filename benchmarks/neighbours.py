@@ -77,11 +77,20 @@ class Neighbours:
             self._server = self._stack.enter_context(Server(followed, self._runs))
             reader = f"reader:{self._server.port}:{self._settle:g}"
             self._spawn([sys.executable, "-m", "benchmarks.neighbours", "--side", reader])
+            self._wait_for_client(self._server)
         if self._side in ("test", "both"):
             self._spawn([sys.executable, "train.py", "config=test", "testGamesNum=0", *followed])
             while not list(self._runs.glob("*_test_*/results.json")):
                 time.sleep(0.2)
         self.since = time.time()
+
+    def _wait_for_client(self, server: Server) -> None:
+        """Return when the client has connected. Raises RuntimeError if it does not within a minute."""
+        deadline = time.monotonic() + 60
+        while server.stats().get("scene_clients") != 1:
+            if time.monotonic() > deadline:
+                raise RuntimeError("the client did not connect to the page within 60 s")
+            time.sleep(0.2)
 
     def _spawn(self, command: list[str]) -> None:
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
