@@ -79,9 +79,9 @@ class Watched:
         self.thread = threading.Thread(target=self._play, daemon=True)
         self.thread.start()
 
-    def _note(self, request: ask_for.Request) -> bool:
+    def _note(self, request: ask_for.Request, who: str = "") -> bool:
         self.asked.append(request)
-        return self._ask(request)
+        return self._ask(request, who)
 
     def _play(self) -> None:
         session = Session(self.config, Provenance("", "", [], []))
