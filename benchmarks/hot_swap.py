@@ -34,7 +34,7 @@ from livegym.rundir.lock import RunLock
 from livegym.rundir.run import bus_file
 from livegym.weights.bus_reader import BusReader
 from livegym.weights.follow import FollowSource
-from livegym.weights.publish import Publisher
+from livegym.weights.publish import Publisher, VersionFacts
 
 SECONDS = {"full": 60.0, "quick": 10.0, "toy": 2.0}
 PUBLICATIONS = {"full": 1_000_000, "quick": 100_000, "toy": 1000}
@@ -65,7 +65,7 @@ def costs(size: str, repeats: int) -> dict[str, float]:
         ):
             watcher = Watcher(live, FollowSource(world.source(), "bus", 1e9), queue.SimpleQueue())
             for number in range(2, repeats + 2):
-                given = (world.weights, number, number, number, None)
+                given = (world.weights, VersionFacts(number, number, number, None))
                 timed("publish", lambda given=given: publisher.publish(*given))
                 timed("adopt", watcher.poll)
                 timed("exchange", live.adopt)

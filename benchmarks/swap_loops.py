@@ -21,7 +21,7 @@ from livegym.rundir.lock import RunLock
 from livegym.rundir.run import Run, bus_file
 from livegym.weights.bus_reader import BusReader, Publication
 from livegym.weights.follow import FollowSource
-from livegym.weights.publish import Publisher
+from livegym.weights.publish import Publisher, VersionFacts
 
 STEADY = 0.2871  # s between publications; not a multiple of the control period, so that their phase varies
 Model = dict[str, torch.Tensor]
@@ -54,7 +54,7 @@ def _write(file: Path, count: int, begin: Any) -> None:
         for number in range(1, count + 1):
             for value in models[0].values():
                 value.fill_(float(number))
-            publisher.publish(models[0], number, number, number, None)
+            publisher.publish(models[0], VersionFacts(number, number, number, None))
 
 
 def _read(kind: type[BusReader], file: Path, out: Any) -> None:
@@ -106,7 +106,7 @@ def _publish_steadily(run: Run, spec: dict[str, Any], model: Model, period: floa
         number = 1
         while not end.wait(period):
             number += 1
-            publisher.publish(model, number, number, number, None)
+            publisher.publish(model, VersionFacts(number, number, number, None))
 
 
 def _fill_steadily(shared: Model, end: Any) -> None:

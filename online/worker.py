@@ -42,6 +42,7 @@ from livegym.utils.files import strict_json
 from livegym.utils.parent import end_with_parent
 from livegym.utils.signals import StopFlag
 from livegym.weights.learner import WeightBus
+from livegym.weights.publish import VersionFacts
 
 log = logging.getLogger(__name__)
 
@@ -156,13 +157,13 @@ class Worker:
 
     def _publish(self) -> None:
         self.version += 1
-        self.bus.publish(
-            self.trainer.learner.weights(),
+        facts = VersionFacts(
             version=self.version,
             epoch=self.trainer.counts.trainings,
             frame=self.trainer.reader.added,
             score=self.score(),
         )
+        self.bus.publish(self.trainer.learner.weights(), facts)
         if self.version - self._saved_at >= self._rule.checkpoint_versions:
             self._saved_at = self.version
             self.save()

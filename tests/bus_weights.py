@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from livegym.weights.bus_reader import Publication
-from livegym.weights.publish import Publisher
+from livegym.weights.publish import Publisher, VersionFacts
 
 
 def weights(number: int, size: int = 1000) -> dict[str, torch.Tensor]:
@@ -30,7 +30,7 @@ def is_whole(publication: Publication) -> bool:
 def publish(publisher: Publisher, number: int, size: int = 1000) -> None:
     """Publication `number`, which has version `number`."""
     reward = None if number == 1 else float(number)
-    publisher.publish(weights(number, size), number, number, 10 * number, reward)
+    publisher.publish(weights(number, size), VersionFacts(number, number, 10 * number, reward))
 
 
 def left_by_a_dead_writer(file: Path, *numbers: int) -> None:

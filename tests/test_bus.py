@@ -15,7 +15,7 @@ from livegym.utils.errors import UserError
 from livegym.weights import futex
 from livegym.weights.bus import CONTROL, LAYOUT
 from livegym.weights.bus_reader import BusReader
-from livegym.weights.publish import Publisher, remove_left_overs
+from livegym.weights.publish import Publisher, VersionFacts, remove_left_overs
 from tests.bus_weights import is_whole, left_by_a_dead_writer, publish, weights
 from tests.patience import PATIENCE_S
 
@@ -210,6 +210,6 @@ def test_every_kind_of_array_comes_back(file):
         "scalar": torch.tensor(7),
     }
     with Publisher(file, {}, "", model) as publisher:
-        publisher.publish(model, 1, 1, 1, None)
+        publisher.publish(model, VersionFacts(1, 1, 1, None))
         found = BusReader(file).read(0).model
     assert all(found[name].dtype == value.dtype and torch.equal(found[name], value) for name, value in model.items())

@@ -17,7 +17,7 @@ from livegym.rundir.run import bus_file, create_run
 from livegym.utils.errors import UserError
 from livegym.weights.bus_source import bus_of
 from livegym.weights.follow import FollowSource
-from livegym.weights.publish import Publisher
+from livegym.weights.publish import Publisher, VersionFacts
 from livegym.weights.sources import CheckpointSource
 from tests.patience import until
 from tests.test_live import OBS, candidate, live_of, spec_with
@@ -43,7 +43,7 @@ class Training:
 
     def publish(self, version, bias=None):
         self.model["a2c_network.mu.bias"].fill_(float(version) if bias is None else bias)
-        self.publisher.publish(self.model, version, version, 10 * version, 1.5)
+        self.publisher.publish(self.model, VersionFacts(version, version, 10 * version, 1.5))
 
     def end(self):
         self.publisher.close()

@@ -31,7 +31,7 @@ from livegym.viewers.view import View
 from livegym.weights.bus_reader import BusReader
 from livegym.weights.bus_source import BusSource
 from livegym.weights.learner import BusObserver
-from livegym.weights.publish import Publisher
+from livegym.weights.publish import Publisher, VersionFacts
 from livegym.weights.sources import candidate_of
 from tests.bus_weights import weights
 from tests.dummy import CountingParams, counting_env
@@ -48,7 +48,7 @@ def test_a_publication_carries_its_level(tmp_path):
         reader = BusReader(tmp_path / "bus")
         read = []
         for number, level in enumerate((0.25, None, 1.0), 1):
-            publisher.publish(weights(number), number, number, number, None, level)
+            publisher.publish(weights(number), VersionFacts(number, number, number, None, level))
             read.append(reader.read(number - 1).level)
         assert read == [0.25, None, 1.0]
         assert set(reader.read(0).model) == set(weights(0))  # a reader that does not know levels sees the same arrays
@@ -59,7 +59,7 @@ def test_the_bus_of_a_writer_that_tells_no_level_is_read_as_before(tmp_path):
     with Publisher(tmp_path / "bus", {}, "", weights(0)) as publisher:
         text = publisher._map.text
         text[:] = memoryview(text.tobytes().replace(b'"level"', b'"other"'))
-        publisher.publish(weights(3), 3, 3, 3, None, 0.5)
+        publisher.publish(weights(3), VersionFacts(3, 3, 3, None, 0.5))
         publication = BusReader(tmp_path / "bus").read(0)
     assert (publication.version, publication.level) == (3, None)
 

@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +23,11 @@ from livegym.rl.spec import PolicySpec, shape_hash
 from livegym.rundir.run import Run, bus_file
 from livegym.utils.errors import UserError
 from livegym.weights.bus_reader import BusReader
-from livegym.weights.publish import Publisher, remove_left_overs
+from livegym.weights.publish import Publisher, VersionFacts, remove_left_overs
 
 log = logging.getLogger(__name__)
 
 KEPT_LEFT_OVERS = 24 * 3600.0  # s that a dead writer's bus is kept, because a resumed run continues its versions
-
-
-@dataclass(frozen=True)
-class _Version:
-    """Metadata of a version that waits to be published."""
-
-    version: int
-    epoch: int
-    frame: int
-    score: float | None
-    level: float | None
 
 
 class WeightBus:
@@ -47,15 +35,15 @@ class WeightBus:
 
     bus = WeightBus(interval=1.0)
     bus.open(run, spec, config, model, after=0)
-    bus.publish(model, version=1, epoch=1, frame=8192, score=41.0)      # publishes if a publication is due
-    bus.close(model)                                                    # publishes the last version if it waits
+    bus.publish(model, VersionFacts(version=1, epoch=1, frame=8192, score=41.0))    # if a publication is due
+    bus.close(model)                                                                # the last version, if it waits
     """
 
     def __init__(self, interval: float) -> None:
         """`interval`: shortest time between publications, in s; 0: no bus."""
         self._interval = interval
         self._publisher: Publisher | None = None
-        self._waiting: _Version | None = None
+        self._waiting: VersionFacts | None = None
         self._due = 0.0
         self._copies: _DeviceCopies | None = None
 
@@ -93,21 +81,9 @@ class WeightBus:
         if any(value.is_cuda for value in model.values()):
             self._copies = _DeviceCopies(model)
 
-    def publish(
-        self,
-        model: Mapping[str, Tensor],
-        version: int,
-        epoch: int,
-        frame: int,
-        score: float | None,
-        level: float | None = None,
-    ) -> None:
-        """Publish a version if a publication is due; otherwise it waits until a newer one replaces it, or for `close`.
-
-        `score`: compared to find the best version; None if it is unknown. `level`: of the curriculum; None if there is
-        no curriculum.
-        """
-        self._waiting = _Version(version, epoch, frame, score, level)
+    def publish(self, model: Mapping[str, Tensor], facts: VersionFacts) -> None:
+        """Publish a version if a publication is due; otherwise it waits until a newer one replaces it, or `close`."""
+        self._waiting = facts
         if time.monotonic() >= self._due:
             self._publish_waiting(model)
 
@@ -161,7 +137,8 @@ class BusObserver:
         """Publish the iteration's version, if a publication is due."""
         assert self._learner is not None  # set by `begin`
         weights = self._learner.policy_state()
-        self._bus.publish(weights, it.version, it.epoch, it.frame, it.mean_return, it.report.level)
+        facts = VersionFacts(it.version, it.epoch, it.frame, it.mean_return, it.report.level)
+        self._bus.publish(weights, facts)
 
     def end(self, complete: bool) -> None:
         """Publish the last version, if it is complete and not published yet, and close the bus."""
@@ -179,10 +156,10 @@ def _publisher(
         return Publisher(file, description, digest, model)
 
 
-def _publish_finite(publisher: Publisher, model: Mapping[str, Tensor], v: _Version) -> None:
+def _publish_finite(publisher: Publisher, model: Mapping[str, Tensor], facts: VersionFacts) -> None:
     """Publish the weights if they are finite. Non-finite weights end the training run at its next checkpoint."""
     if not_finite({"model": model}) is None:
-        publisher.publish(model, v.version, v.epoch, v.frame, v.score, v.level)
+        publisher.publish(model, facts)
 
 
 class _DeviceCopies:

@@ -1,7 +1,7 @@
 """Writer of the weight bus: puts a learner's weights into shared memory, for other processes on the same host.
 
     with Publisher(bus_file(run.run_id), description, digest, model) as publisher:
-        publisher.publish(model, version=7, epoch=7, frame=57344, score=41.0)
+        publisher.publish(model, VersionFacts(version=7, epoch=7, frame=57344, score=41.0))
 
 The writer fills the slot that is not active, then sets it active, then raises the count. If the count is unchanged, a
 reader has nothing to do. The active slot is complete, whenever the writer dies. `weights/bus_reader.py` explains what a
@@ -22,7 +22,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -35,6 +35,16 @@ from livegym.weights.bus import LAYOUT, LEVEL, MAGIC, SLOT, MappedBus, checksum,
 log = logging.getLogger(__name__)
 
 MAKING = "making"  # suffix of a bus file that is not complete yet
+
+
+class VersionFacts(NamedTuple):
+    """The facts about a version that are published with its weights."""
+
+    version: int
+    epoch: int
+    frame: int
+    score: float | None  # compared to find the best version; None if it is unknown
+    level: float | None = None  # of the curriculum; None if there is no curriculum
 
 
 class Publisher:
@@ -72,27 +82,19 @@ class Publisher:
             raise
         self._descriptor: int | None = descriptor  # holds the lock; None after `close`
 
-    def publish(
-        self,
-        model: Mapping[str, Tensor],
-        version: int,
-        epoch: int,
-        frame: int,
-        score: float | None,
-        level: float | None = None,
-    ) -> None:
+    def publish(self, model: Mapping[str, Tensor], facts: VersionFacts) -> None:
         """Publish a version: fill the slot that is not active, set it active, raise the count; in this order.
 
-        The score is stored in the slot's `reward` field. `level`: of the curriculum; None if there is no curriculum.
-        Raises RuntimeError after `close`.
+        The score is stored in the slot's `reward` field. Raises RuntimeError after `close`.
         """
         if self._descriptor is None:
             raise RuntimeError("publish() was called after close(): the bus has already been marked as ended")
         number = int(self._map.count[0]) + 1
         slot = number % 2
         self._fill(slot, model)
-        self._levels[slot].fill_(math.nan if level is None else level)
-        self._seal(slot, (number, version, epoch, frame, math.nan if score is None else score, time.time()))
+        self._levels[slot].fill_(math.nan if facts.level is None else facts.level)
+        score = math.nan if facts.score is None else facts.score
+        self._seal(slot, (number, facts.version, facts.epoch, facts.frame, score, time.time()))
         self._map.control["active"][0] = slot
         self._map.count[0] = number
         os.utime(self._descriptor)  # writing to a mapping does not update the modification time
