@@ -275,6 +275,7 @@ def _play_all(world: World, follow: Following, reporter: Reporter, plan: Plan, s
     """Play in one world after the other: a version that does not fit needs a new one."""
     run, audience = stage.run, stage.audience
     left = quotas(plan.episodes, world.env.num_envs) if plan.episodes else None
+    source = follow.source
     while True:
         world.env.watch(StateRecorder(world.env.sim, run.unstable))
         per_version = quotas(plan.per_version, world.env.num_envs) if plan.per_version else None
@@ -282,10 +283,10 @@ def _play_all(world: World, follow: Following, reporter: Reporter, plan: Plan, s
         if world.follows_level and world.live is not None:
             player.attach(LevelFollower(world.live))  # first: the listeners below report the level
         player.attach(reporter.begin(world.env, world.live))
-        if follow.source is not None:
-            player.attach(_NewerRunNote(follow.source, reporter.results))
+        if source is not None:
+            player.attach(_NewerRunNote(source, reporter.results))
             if plan.yields:
-                player.attach(YieldsToTraining(functools.partial(_run_of, follow.source), plan.watched))
+                player.attach(YieldsToTraining(lambda: source.run, plan.watched))
         with contextlib.closing(world):
             audience.begin(world, player, reporter.results, run)
             successor = _play_in(world, follow, player, reporter, stage)
@@ -294,11 +295,6 @@ def _play_all(world: World, follow: Following, reporter: Reporter, plan: Plan, s
         world, left = successor, player.left
         if world.live is not None:
             reporter.note_new_world(world.live)
-
-
-def _run_of(source: FollowSource) -> Run:
-    """The run that is followed now."""
-    return source.run
 
 
 class _NewerRunNote(Listener):

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 LEAST = 19  # the highest niceness
-TRIES = 5
 LOWER = 5  # niceness: on a busy core a third of the processor time of a process with normal priority
+TRIES = 5  # to change the niceness of a group
 
 
 def make_idle(pid: int | None = None, beside: int = 0) -> bool:
@@ -24,16 +24,7 @@ def make_idle(pid: int | None = None, beside: int = 0) -> bool:
     On Linux all its threads get the policy SCHED_IDLE, and threads that they start inherit it. Elsewhere, the process
     gets the highest niceness. It cannot be undone without privileges. `beside`: see `lower_group`.
     """
-    whole = os.getpid() if pid is None else pid
-    done = False
-    for thread in _threads(whole):
-        with contextlib.suppress(OSError):  # the thread has ended, or this is not permitted
-            os.setpriority(os.PRIO_PROCESS, thread, LEAST)
-            done = True
-            if hasattr(os, "SCHED_IDLE"):
-                os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
-    lower_group(whole, LEAST, beside)
-    return done
+    return _lower(os.getpid() if pid is None else pid, LEAST, beside)
 
 
 def make_lower(pid: int | None = None, beside: int = 0) -> bool:
@@ -41,13 +32,18 @@ def make_lower(pid: int | None = None, beside: int = 0) -> bool:
 
     Returns whether it worked. It cannot be undone without privileges. `beside`: see `lower_group`.
     """
-    whole = os.getpid() if pid is None else pid
+    return _lower(os.getpid() if pid is None else pid, LOWER, beside)
+
+
+def _lower(pid: int, nice: int, beside: int) -> bool:
     done = False
-    for thread in _threads(whole):
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, thread, max(LOWER, os.getpriority(os.PRIO_PROCESS, thread)))
+    for thread in _threads(pid):
+        with contextlib.suppress(OSError):  # the thread has ended, or this is not permitted
+            os.setpriority(os.PRIO_PROCESS, thread, max(nice, os.getpriority(os.PRIO_PROCESS, thread)))
             done = True
-    lower_group(whole, LOWER, beside)
+            if nice == LEAST and hasattr(os, "SCHED_IDLE"):
+                os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
+    lower_group(pid, nice, beside)
     return done
 
 
