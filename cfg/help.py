@@ -34,6 +34,7 @@ from livegym.schema.train import DEFAULT, settings_class
 from livegym.schema.values import allowed, show
 from livegym.tasks import TASKS
 from livegym.utils.errors import UserError
+from livegym.utils.nested import look_up
 from livegym.utils.words import count, number
 
 LONG_VALUE = 60  # characters
@@ -195,9 +196,7 @@ def _rows(keys: Iterable[Key], values: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _value(key: Key, values: dict[str, Any]) -> str:
     """`=` and the value among `values`, or the default; empty if there is neither."""
-    node: Any = values
-    for part in key.path.split("."):
-        node = node.get(part, MISSING) if isinstance(node, dict) else MISSING
+    node = look_up(values, key.path, MISSING)
     value = key.default if isinstance(node, str) and node == MISSING else node
     return "" if isinstance(value, str) and value == MISSING else f"={show(value)}"
 

@@ -32,6 +32,7 @@ from livegym.schema.train import DEFAULT, TrainConfig, settings_class
 from livegym.schema.values import check
 from livegym.tasks import TASKS
 from livegym.utils.errors import UserError
+from livegym.utils.nested import look_up
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ def with_run_config(config: C, saved: dict[str, Any] | None, explicit_task: str 
     before = {
         "task": saved["task"],
         "physics": dataclasses.asdict(trained),
-        "sim": {"engine": _at(saved, "sim.engine")},
+        "sim": {"engine": look_up(saved, "sim.engine")},
     }
     _log_differences({**content, "physics": dataclasses.asdict(physics), "sim": {"engine": config.sim.engine}}, before)
     return config
@@ -140,7 +141,7 @@ def resumed_config(config: RootConfig, saved: dict[str, Any], given: Iterable[st
     for path in given:
         parent, _, leaf = path.rpartition(".")
         if path in free:
-            (_at(content, parent) if parent else content)[leaf] = _at(session, path)
+            (look_up(content, parent) if parent else content)[leaf] = look_up(session, path)
     return _typed(content, name)
 
 
@@ -152,9 +153,9 @@ def _with_new_names(saved: dict[str, Any], session: dict[str, Any], given: Itera
     saved = copy.deepcopy(saved)
     for path in given:
         parent, _, leaf = path.rpartition(".")
-        names = _at(saved, parent) if parent in ("task.rewards", "task.terminations") else None
+        names = look_up(saved, parent) if parent in ("task.rewards", "task.terminations") else None
         if isinstance(names, dict):
-            names.setdefault(leaf, _at(session, path))
+            names.setdefault(leaf, look_up(session, path))
     return saved
 
 
@@ -220,16 +221,9 @@ def _without(content: dict[str, Any], cls: type, schema: Schema) -> dict[str, An
     return kept
 
 
-def _at(content: dict[str, Any], path: str) -> Any:
-    node: Any = content
-    for name in path.split("."):
-        node = node.get(name) if isinstance(node, dict) else None
-    return node
-
-
 def _identity(content: dict[str, Any], path: str, given: list[str]) -> Any:
     """The part of a value that a resumed run must keep: a group's name, or the physics keys that were not typed."""
-    value = _at(content, path)
+    value = look_up(content, path)
     if path in IDENTITIES:
         return value[IDENTITIES[path]]
     if path == "physics":

@@ -21,6 +21,7 @@ from livegym.schema.train import DEFAULT, settings_class
 from livegym.tasks import TASKS
 from livegym.utils.errors import UserError, not_one_of
 from livegym.utils.files import atomic_write_text
+from livegym.utils.nested import look_up
 
 T = TypeVar("T")
 
@@ -40,10 +41,7 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
 
 
 def _raw(cfg: DictConfig, path: str) -> str:
-    node: Any = OmegaConf.to_container(cfg, resolve=False)
-    for part in path.split("."):
-        node = node.get(part) if isinstance(node, dict) else None
-    return str(node)
+    return str(look_up(OmegaConf.to_container(cfg, resolve=False), path))
 
 
 def params_class(content: dict[str, Any]) -> type:

@@ -12,10 +12,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import yaml
-
+from livegym.rundir.provenance import read_overrides, read_yaml
 from livegym.rundir.run import Run
 from livegym.schema.watching import WatchingKeys
+from livegym.utils.nested import look_up
 
 IGNORED = {
     "config", "mode", "task", "checkpoint", "resume", "runsDir", "projectDir", "logLevel",
@@ -52,36 +52,24 @@ def in_words(settings: dict[str, str]) -> str:
 def typed_settings(run: Run) -> dict[str, str]:
     """Key -> value as typed; {} if the record cannot be read."""
     found = {}
-    typed = _read(run, "overrides.yaml")
-    for argument in typed if isinstance(typed, list) else ():
-        key, equals, value = str(argument).lstrip("+~").partition("=")
+    for argument in read_overrides(run.path):
+        key, equals, value = argument.lstrip("+~").partition("=")
         if equals:
             found[key] = value
     return found
 
 
 def _values(run: Run, typed: dict[str, str], keys: Sequence[str]) -> dict[str, str]:
-    """Key -> value. The configuration, which takes 20 ms to read, is read only if a key was not typed."""
-    config = _read(run, "config.yaml") if set(keys) - typed.keys() else None
+    """Key -> value. The configuration is read only if a key was not typed."""
+    config = read_yaml(run.config_file) if set(keys) - typed.keys() else None
     return {key: typed[key] if key in typed else _value(config, key) for key in keys}
 
 
 def _value(config: Any, path: str) -> str:
     """The value at `path` as it would be typed; `?` if the configuration has none, or a section."""
-    node = config
-    for part in path.split("."):
-        if not isinstance(node, dict) or part not in node:
-            return UNKNOWN
-        node = node[part]
+    node = look_up(config, path, UNKNOWN)
     if isinstance(node, dict):
         return "default"  # a group, such as physics=fast, that was not typed
     if node is None or isinstance(node, bool):
         return {None: "null", True: "true", False: "false"}[node]
     return str(node)
-
-
-def _read(run: Run, name: str) -> Any:
-    try:
-        return yaml.safe_load((run.path / name).read_text("utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):  # a run of another program, or a copy in progress
-        return None

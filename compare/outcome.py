@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from livegym.compare.curves import Curve, read_curves
 from livegym.rundir.checkpoint import best_checkpoint_file
 from livegym.rundir.checkpoint_io import score_of
 from livegym.rundir.lock import lock_holder
+from livegym.rundir.provenance import read_yaml
 from livegym.rundir.run import Run
 from livegym.utils.files import read_json_dict
+from livegym.utils.nested import look_up
 
 RETURN = "rewards/step"
 EPOCHS = "info/epochs"
@@ -103,11 +103,8 @@ def _incomplete(run: Run, epochs: Curve | None, live: bool) -> list[str]:
 
 def _iterations(config_file: Path) -> int | None:
     """The configured number of iterations, that of the last resume; None if it is not known."""
-    try:
-        config: Any = yaml.load(config_file.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        total = config["maxIterations"] or config["train"]["max_iterations"]
-    except (OSError, ValueError, yaml.YAMLError, LookupError, TypeError):
-        return None  # of another program, or a copy in progress
+    config = read_yaml(config_file)
+    total = look_up(config, "maxIterations") or look_up(config, "train.max_iterations")
     return total if isinstance(total, int) else None
 
 

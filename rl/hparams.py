@@ -25,6 +25,7 @@ from livegym.rl.scalars import ScalarWriter
 from livegym.rundir.provenance import SECRET_WORDS
 from livegym.rundir.run import Run
 from livegym.utils.files import strict_json
+from livegym.utils.nested import look_up
 
 BEST = "rewards/best"
 SEED = "seed"
@@ -50,16 +51,9 @@ def settings(config: Mapping[str, Any], given: Sequence[str]) -> dict[str, Value
     wanted = ["numEnvs", *(key for key in given if key not in IGNORED and key != SEED)]
     found = {"task": config["task"]["name"], **_flat("train", config["train"])}
     for path in wanted:
-        found |= _flat(path, _at(config, path))
+        found |= _flat(path, look_up(config, path))
     secret = [path for path in found if any(word in path.casefold() for word in SECRET_WORDS)]
     return {path: value for path, value in found.items() if path not in secret}
-
-
-def _at(config: Mapping[str, Any], path: str) -> Any:
-    node: Any = config
-    for part in path.split("."):
-        node = node.get(part) if isinstance(node, Mapping) else None
-    return node
 
 
 def _flat(path: str, node: Any) -> dict[str, Value]:

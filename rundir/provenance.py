@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import yaml
 
@@ -164,6 +164,7 @@ def _other(task: str | None, secrets: Iterable[str]) -> str:
     return f"\n{head}\n{git_report(secrets, project.folder)}"
 
 
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, if PyYAML has it
 RESUMING = ("config", "resume", "checkpoint")
 """Keys that say how a run is resumed, and do not describe it."""
 
@@ -204,13 +205,27 @@ def add_resume(run_dir: Path, provenance: Provenance, task: str | None = None) -
     code, earlier = _code_of(task, secrets), _text(run_dir / "git.txt")
     texts = {
         "config.yaml": redact_yaml(p.config_yaml),
-        "overrides.yaml": _listed(_merged(_overrides(run_dir), redact_arguments(p.overrides))),
+        "overrides.yaml": _listed(_merged(read_overrides(run_dir), redact_arguments(p.overrides))),
         "command.txt": f"{_text(run_dir / 'command.txt')}{shlex.join(redact_arguments(p.argv))}\n",
         "git.txt": earlier
         if code in earlier
         else f"{earlier}\nresumed at {datetime.now():%Y-%m-%d %H:%M:%S} by\n{code}",
     }
     _write(run_dir, texts, secrets)
+
+
+def read_overrides(run_dir: Path) -> list[str]:
+    """The recorded overrides of a run; [] if the record cannot be read."""
+    found = read_yaml(run_dir / "overrides.yaml")
+    return [str(text) for text in found] if isinstance(found, list) else []
+
+
+def read_yaml(path: Path) -> Any:
+    """The content of a run's yaml file; None if it cannot be read: another program's run, or a copy in progress."""
+    try:
+        return yaml.load(path.read_text("utf-8", "replace"), LOADER)
+    except (OSError, ValueError, yaml.YAMLError):
+        return None
 
 
 def _secrets(provenance: Provenance) -> list[str]:
@@ -236,15 +251,6 @@ def _text(path: Path) -> str:
 
 def _listed(overrides: Iterable[str]) -> str:
     return "".join(f"- {json.dumps(text, ensure_ascii=False)}\n" for text in overrides) or "[]\n"
-
-
-def _overrides(run_dir: Path) -> list[str]:
-    """The recorded overrides; none if the record cannot be read."""
-    try:
-        found = yaml.safe_load(_text(run_dir / "overrides.yaml"))
-    except yaml.YAMLError:
-        return []
-    return [str(text) for text in found] if isinstance(found, list) else []
 
 
 def _merged(earlier: Iterable[str], later: Iterable[str]) -> list[str]:

@@ -15,18 +15,20 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from livegym.utils.nested import look_up
+
 CAPACITY = 600
 PATHS = {
-    "loss": ("trainer", "loss"),
-    "agreement": ("trainer", "agreement"),
-    "send_rate": ("decisions", "send_rate"),
-    "reward": ("rewards", "mean"),
-    "expected": ("rewards", "expected_mean"),
-    "size": ("buffer", "size"),
-    "pending": ("buffer", "pending"),
-    "latency_p99": ("decisions", "latency_ms", "p99"),
-    "utilization": ("trainer", "training_utilization"),
-    "version": ("serving", "version"),
+    "loss": "trainer.loss",
+    "agreement": "trainer.agreement",
+    "send_rate": "decisions.send_rate",
+    "reward": "rewards.mean",
+    "expected": "rewards.expected_mean",
+    "size": "buffer.size",
+    "pending": "buffer.pending",
+    "latency_p99": "decisions.latency_ms.p99",
+    "utilization": "trainer.training_utilization",
+    "version": "serving.version",
 }
 """Name of a number in a point -> its path in the status."""
 
@@ -69,14 +71,6 @@ def point_of(status: Mapping[str, Any]) -> Point:
     """Make a point from a status."""
     point: Point = {} if status.get("now") is None else {"t": status["now"]}
     return point | {name: look_up(status, path) for name, path in PATHS.items()}
-
-
-def look_up(status: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    """Return the value at a path of the status; None if there is none."""
-    found: Any = status
-    for name in path:
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found
 
 
 def _finite(value: Any) -> float | None:

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from livegym.rl.scalars import ScalarWriter
-from livegym.serve.history import look_up
 from livegym.utils.locks import locked
+from livegym.utils.nested import look_up
 from livegym.web.metrics import Reading
 
 PREFIX = "livegym_online_"
@@ -55,11 +55,11 @@ class Number:
 
     def detect(self, status: Mapping[str, Any]) -> Iterator[tuple[str | None, float | None]]:
         """Yield (value of the label, number or None) for each number at the path."""
-        *parents, last = self.path.split(".")
+        parent, _, last = self.path.rpartition(".")
         if last != "*":
-            yield self.value, _number(look_up(status, (*parents, last)))
+            yield self.value, _number(look_up(status, self.path))
             return
-        group = look_up(status, tuple(parents))
+        group = look_up(status, parent)
         for key, value in (group if isinstance(group, Mapping) else {}).items():
             yield str(key), _number(value)
 
@@ -229,7 +229,7 @@ def _reading(number: Number, samples: list[tuple[dict[str, str], float]]) -> Rea
 
 def _others(status: Mapping[str, Any]) -> Iterator[Reading]:
     """Yield the readings of states, which are not numbers in the status."""
-    state = look_up(status, ("trainer", "state"))
+    state = look_up(status, "trainer.state")
     if state is not None:
         samples = [({"state": name}, float(name == state)) for name in STATES]
         yield f"{PREFIX}trainer_state", "1 for the state that the trainer is in", "gauge", samples
@@ -266,7 +266,7 @@ class Curves:
         self._writer.close()
 
     def _add(self, number: Number, tag: str, status: Mapping[str, Any]) -> None:
-        path = ("trainer", "training_steps") if number.path.startswith("trainer.") else ("buffer", "added")
+        path = "trainer.training_steps" if number.path.startswith("trainer.") else "buffer.added"
         step = _number(look_up(status, path))
         for key, value in number.detect(status):
             name = "online/" + tag.replace("*", key or "")
