@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from livegym.compare.curves import Curve
+from livegym.compare.differences import Differences, differences_by_kind
 from livegym.compare.groups import FRAMES, Axis, Group, grouped, lines_of
 from livegym.compare.outcome import RETURN, Outcome, outcome_of
 from livegym.compare.picture import Panel
@@ -32,14 +33,19 @@ class Comparison:
     missing: list[str]  # a sentence for each run of a sweep that does not exist
 
     @cached_property
+    def differences(self) -> Differences:
+        """How the runs of each task and kind differ."""
+        return differences_by_kind([outcome.run for outcome in self.outcomes])
+
+    @cached_property
     def groups(self) -> list[Group]:
         """The runs by their settings."""
-        return grouped(self.outcomes)
+        return grouped(self.outcomes, self.differences)
 
     @cached_property
     def rows(self) -> list[Row]:
         """The runs as rows of a table."""
-        return rows_of(self.outcomes, self.groups)
+        return rows_of(self.outcomes, self.groups, self.differences)
 
     @property
     def title(self) -> str:

@@ -23,8 +23,11 @@ IGNORED = {
 }  # fmt: skip
 UNKNOWN = "?"
 
+Differences = dict[Run, dict[str, str]]
+"""Run -> key -> value, for the keys whose values are not the same in all of the runs that are compared."""
 
-def differences(runs: Sequence[Run]) -> dict[Run, dict[str, str]]:
+
+def differences(runs: Sequence[Run]) -> Differences:
     """Run -> key -> value, for the keys whose values are not the same in all of these runs.
 
     Names are no keys here: runs of two machines may have the same one.
@@ -36,9 +39,9 @@ def differences(runs: Sequence[Run]) -> dict[Run, dict[str, str]]:
     return {run: {key: settings[key] for key in differ} for run, settings in values.items()}
 
 
-def differences_by_kind(runs: Sequence[Run]) -> dict[Run, dict[str, str]]:
+def differences_by_kind(runs: Sequence[Run]) -> Differences:
     """As `differences`, but only runs of the same task and kind are compared with one another."""
-    found: dict[Run, dict[str, str]] = {}
+    found: Differences = {}
     for kind in dict.fromkeys((run.task, run.kind) for run in runs):
         found |= differences([run for run in runs if (run.task, run.kind) == kind])
     return found

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from livegym.compare.curves import Curve
-from livegym.compare.differences import differences_by_kind, in_words
+from livegym.compare.differences import Differences, in_words
 from livegym.compare.outcome import Outcome
 from livegym.utils.words import count
 
@@ -68,12 +68,11 @@ class Interval:
     high: float | None = None
 
 
-def grouped(outcomes: Sequence[Outcome]) -> list[Group]:
+def grouped(outcomes: Sequence[Outcome], differ: Differences) -> list[Group]:
     """The groups, in the order of their first runs; each run with the same settings *and* seed as another is alone.
 
     Equal runs are not averaged because nothing recorded explains why their results differ; their code may.
     """
-    differ = differences_by_kind([outcome.run for outcome in outcomes])
     alike: dict[tuple[str, str, str], list[Outcome]] = {}
     for outcome in outcomes:
         settings = {key: value for key, value in differ[outcome.run].items() if key != "seed"}

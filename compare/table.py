@@ -1,6 +1,6 @@
 """Outcomes of runs as text: one table of the runs, one of the groups, for a terminal, a web page and a spreadsheet.
 
-console.print(runs_table(rows_of(outcomes, groups), width=80))
+console.print(runs_table(rows_of(outcomes, groups, differ), width=80))
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from livegym.compare.differences import differences_by_kind, in_words
+from livegym.compare.differences import Differences, in_words
 from livegym.compare.groups import Group, interval, too_short
 from livegym.compare.outcome import Outcome
 from livegym.utils.words import count
@@ -44,9 +44,8 @@ class Row:
     notes: str
 
 
-def rows_of(outcomes: Sequence[Outcome], groups: Sequence[Group]) -> list[Row]:
+def rows_of(outcomes: Sequence[Outcome], groups: Sequence[Group], differ: Differences) -> list[Row]:
     """One row for each run, in the order of the outcomes."""
-    differ = differences_by_kind([outcome.run for outcome in outcomes])
     apart = {o.run for group in groups for o in too_short(group)}
     rows = []
     for o in outcomes:

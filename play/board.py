@@ -154,7 +154,7 @@ class BoardWriter(Listener):
                 "length": int(episodes.lengths[index]),
                 "reason": self._env.reason_names[int(episodes.reasons[index])],
                 "label": self._results.played_by.get(env_id, self._labels[env_id]),
-                "level": None if self._env.config.curriculum is None else float(episodes.levels[index]),
+                "level": float(episodes.levels[index]) if self._env.level is not None else None,
                 "counts": player.counts(env_id),
             }
             self._board.add("episode", values)
@@ -169,7 +169,7 @@ class BoardWriter(Listener):
             "phase": "playing",
             "now": round(time.time(), 2),
             "task": env.config.name,
-            "level": env.curriculum.level if env.config.curriculum is not None else None,
+            "level": env.level,
             "num_envs": env.num_envs,
             "control_dt": env.sim.control_dt,
             "paused": controls.paused,

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from livegym.live.swap import LivePolicy
-from livegym.rundir.copies import delete_pruned, pruned_here
+from livegym.rundir.copies import delete_pruned
 from livegym.rundir.last_test import last_played
 from livegym.rundir.listing import version_of
 from livegym.rundir.run import Run, list_runs, run_of
@@ -46,9 +46,7 @@ class CopyCleaner:
             return
         self._scanned_at = time.monotonic()
         run = self._run()
-        if not pruned_here(run):
-            return
-        deleted = delete_pruned(run, self._needed(run))
+        deleted = delete_pruned(run, lambda: self._needed(run))
         for file in deleted:
             log.debug("deleted %s, as the training run has done", file)
         if deleted and not self._logged:

@@ -45,7 +45,7 @@ class Reporter:
         It must be attached to the control loop of `env`.
         """
         self.results.begin(env.reason_names, env.success_reason)
-        self.results.level = level_of(env)
+        self.results.level = env.level
         if live is not None:
             self.results.note_level(live.label, live.acting.level)
         return _Counting(self, env.num_envs, live)
@@ -189,7 +189,7 @@ class _Counting(Listener):
         """Count the episodes that ended in this step."""
         if step.ended is not None:
             self._count(step.ended, player)
-        self._results.level = level_of(player.env)
+        self._results.level = player.env.level
         self._reporter.refresh(self._acting)
 
     def on_rest(self, player: Player) -> None:
@@ -204,11 +204,6 @@ class _Counting(Listener):
                 self._reporter.note_episode(episodes, index, versions, version)
                 if self._live is not None:
                     self._live.history.note(version, float(episodes.returns[index]))
-
-
-def level_of(env: Env) -> float | None:
-    """The curriculum level that is played in `env`; None if the task has no curriculum."""
-    return None if env.config.curriculum is None else env.curriculum.level
 
 
 def _number(value: float | None) -> str:

@@ -1,7 +1,7 @@
 """Keeps copies of runs on other machines as small as the originals.
 
     note_pruned(run, [path])            # training: <run>/pruned.txt names what was deleted
-    delete_pruned(run, keep={7, 9})     # a test that follows a copy of the run
+    delete_pruned(run, lambda: {7, 9})  # a test that follows a copy of the run
 
 rsync copies new files, and never deletes those that the server has deleted (with `--delete` it would also delete the
 tests that were made in the copy). So a training run lists the checkpoints that it deletes, and a test that follows a
@@ -12,7 +12,7 @@ best one, the newest one, a version that a test needs, or anything in a run that
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path, PureWindowsPath
 
 from livegym.rundir.checkpoint_io import NAME, complete_of, files_of
@@ -45,22 +45,25 @@ def _lines(run_dir: os.PathLike[str]) -> list[str]:
         return []
 
 
-def pruned_here(run: Run) -> list[Entry]:
+def _pruned_here(run: Run) -> list[Entry]:
     """The checkpoints in a run that its list names, except the newest one."""
     pruned = pruned_names(run)
     return [entry for entry in list_playable(run)[1:] if complete_of(entry.path).name in pruned] if pruned else []
 
 
-def delete_pruned(run: Run, keep: Collection[int]) -> list[Path]:
+def delete_pruned(run: Run, keep: Callable[[], Collection[int]]) -> list[Path]:
     """Deletes the checkpoints of a copied run that its training run has deleted; returns those that are gone.
 
-    It keeps the versions `keep`, the best one and the newest one, and everything in a run that is protected
-    (`runsPin=`) or was written on this machine, because that is no copy.
+    It keeps the versions `keep()`, which is called only if the list names a checkpoint here, the best one and the
+    newest one, and everything in a run that is protected (`runsPin=`) or was written on this machine, because that is
+    no copy.
     """
-    found = [entry for entry in pruned_here(run) if entry.version not in keep]
-    if not found or run.pin_file.exists() or written_here(run) or nn_of(run).is_symlink():
+    pruned = _pruned_here(run)
+    if not pruned or run.pin_file.exists() or written_here(run) or nn_of(run).is_symlink():
         return []
-    best = best_checkpoint_file(run)
+    needed = keep()
+    found = [entry for entry in pruned if entry.version not in needed]
+    best = best_checkpoint_file(run) if found else None
     spared = complete_of(Path(os.path.realpath(best))).name if best is not None else None
     return [entry.path for entry in found if complete_of(entry.path).name != spared and remove_checkpoint(entry.path)]
 

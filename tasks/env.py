@@ -217,7 +217,7 @@ class Env:
         report.huge_rewards = watch.take_huge_rewards()
         report.largest = watch.take_largest()
         report.success_reason = self.success_reason
-        report.level = None if self.config.curriculum is None else self.curriculum.level
+        report.level = self.level
         return report
 
     def state_dict(self, env_ids: Tensor | None = None) -> dict[str, Any]:
@@ -274,6 +274,11 @@ class Env:
             success = episodes.reasons == self.reasons.names.index(self.success_reason)
             if self.curriculum.ended(episodes.env_ids, success):
                 self.task.go_by(self.curriculum.params())
+
+    @property
+    def level(self) -> float | None:
+        """The curriculum level that is played, 1 for the full task; None if the task has no curriculum."""
+        return None if self.config.curriculum is None else self.curriculum.level
 
     def set_level(self, level: float) -> None:
         """Set the curriculum's level, 0 to 1; this does nothing without a curriculum.

@@ -19,7 +19,7 @@ from livegym.cfg import cli, jobs
 from livegym.compare.chosen import choose
 from livegym.compare.comparison import compare, panels_of
 from livegym.compare.curves import read_curves
-from livegym.compare.groups import SECONDS, Interval, grouped, interval, lines_of, too_short
+from livegym.compare.groups import SECONDS, Interval, interval, lines_of, too_short
 from livegym.compare.outcome import RETURN, outcome_of
 from livegym.compare.report import print_tables, report
 from livegym.compare.table import clock, groups_table, runs_table
@@ -151,7 +151,7 @@ def test_the_interval_is_the_percentile_bootstrap_of_the_mean():
 
 
 def test_groups_have_the_mean_over_seeds_on_both_axes(folder):
-    groups = grouped(compare(list_runs(folder)[::-1]).outcomes)
+    groups = compare(list_runs(folder)[::-1]).groups
     assert [group.label for group in groups] == ["train.tau=0.9, 2 seeds", "train.tau=0.95, 2 seeds"]
     (line,) = lines_of(groups[0], lambda o: o.curves.get(RETURN))
     assert line.x.tolist() == [0, 100, 200, 300, 400]
@@ -163,7 +163,7 @@ def test_groups_have_the_mean_over_seeds_on_both_axes(folder):
 
 def test_a_run_that_ended_early_does_not_cut_the_mean_of_the_others(folder):
     train(folder, "20260201_000000", 9.0, ("seed=3", "train.tau=0.9"), frames=2)
-    (group, _) = grouped(compare(list_runs(folder)[::-1]).outcomes)
+    (group, _) = compare(list_runs(folder)[::-1]).groups
     assert names(o.run for o in too_short(group)) == ["20260201"]
     mean, apart = lines_of(group, lambda o: o.curves.get(RETURN))
     assert mean.label == "train.tau=0.9, 2 seeds"

@@ -270,12 +270,12 @@ def test_what_the_server_has_deleted_is_deleted_in_the_copy(server, tmp_path, op
         prune(server.nn, 2)
         copy(source, target, *options)
     assert versions(run) == [4, 12, 30, 40, 50, 60, 70]
-    gone = delete_pruned(run, keep={12})
+    gone = delete_pruned(run, keep=lambda: {12})
     assert sorted(path.stem for path in gone) == ["Counting_v40_ep40", "Counting_v4_ep4", "Counting_v50_ep50"]
     assert versions(run) == [12, 30, 60, 70]
     assert versions(server) == [30, 60, 70]
     assert not [name for name in names(run.nn) if "_v40_" in name]
-    assert delete_pruned(run, keep=set())
+    assert delete_pruned(run, keep=set)
     assert names(run.nn) == {name for name in names(server.nn) if options == ("-a",) or ".pth" not in name}
 
 
@@ -288,10 +288,10 @@ def test_nothing_else_is_deleted(laptop, tmp_path):
     ]  # fmt: skip
     (laptop.path / "pruned.txt").write_text("\n".join(listed))
     before = names(tmp_path)
-    assert delete_pruned(laptop, keep=set()) == []
+    assert delete_pruned(laptop, keep=set) == []
     assert names(tmp_path) == before
     (laptop.path / "pruned.txt").write_bytes(b"\xff\xfe\x00" * 99)
-    assert delete_pruned(laptop, keep=set()) == []
+    assert delete_pruned(laptop, keep=set) == []
 
 
 @pytest.fixture
@@ -302,21 +302,21 @@ def all_pruned(laptop) -> Run:
 
 
 def test_the_newest_the_best_and_what_is_needed_stay(all_pruned):
-    assert delete_pruned(all_pruned, keep={4}) == []
-    assert [path.name for path in delete_pruned(all_pruned, keep=set())] == ["Counting_v4_ep4.policy"]
+    assert delete_pruned(all_pruned, keep=lambda: {4}) == []
+    assert [path.name for path in delete_pruned(all_pruned, keep=set)] == ["Counting_v4_ep4.policy"]
     assert versions(all_pruned) == [12, 30]
 
 
 def test_in_a_protected_run_and_in_one_that_was_written_here_nothing_is_deleted(all_pruned):
     all_pruned.pin_file.touch()
-    assert delete_pruned(all_pruned, keep=set()) == []
+    assert delete_pruned(all_pruned, keep=set) == []
     all_pruned.pin_file.unlink()
     with RunLock(all_pruned):
-        assert delete_pruned(all_pruned, keep=set()) == []
-    assert delete_pruned(all_pruned, keep=set()) == []  # it was resumed here, so it is no copy any more
+        assert delete_pruned(all_pruned, keep=set) == []
+    assert delete_pruned(all_pruned, keep=set) == []  # it was resumed here, so it is no copy any more
     lock = all_pruned.path / LOCK_NAME
     lock.write_text(lock.read_text().replace(socket.gethostname(), f"not-{socket.gethostname()}"))  # the server's
-    assert delete_pruned(all_pruned, keep=set()) != []
+    assert delete_pruned(all_pruned, keep=set) != []
 
 
 def test_a_file_that_cannot_be_deleted_stays_whole(all_pruned, monkeypatch):
@@ -328,7 +328,7 @@ def test_a_file_that_cannot_be_deleted_stays_whole(all_pruned, monkeypatch):
         unlink(path, *args, **kwargs)
 
     monkeypatch.setattr(os, "unlink", refusing)
-    assert delete_pruned(all_pruned, keep=set()) == []
+    assert delete_pruned(all_pruned, keep=set) == []
     assert read_checkpoint(all_pruned.nn / "Counting_v4_ep4.policy")
 
 

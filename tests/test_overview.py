@@ -12,7 +12,7 @@ from rich.console import Console
 
 from livegym.compare.comparison import compare
 from livegym.compare.differences import differences
-from livegym.compare.groups import grouped, lines_of
+from livegym.compare.groups import lines_of
 from livegym.compare.overview import facts_of, find_run, manage_runs, runs_table
 from livegym.rl.scalars import ScalarWriter
 from livegym.rundir.lock import RunLock
@@ -169,7 +169,7 @@ def test_in_a_narrow_terminal_the_differences_are_below_the_name(sweep):
 
 def drawn(runs):
     """The lines of a plot of these runs."""
-    groups = grouped(compare(sorted(runs, key=lambda run: run.name)).outcomes)
+    groups = compare(sorted(runs, key=lambda run: run.name)).groups
     return [line for group in groups for line in lines_of(group, lambda outcome: outcome.curves.get("rewards/step"))]
 
 
