@@ -28,6 +28,7 @@ from livegym.live.swap import LivePolicy
 from livegym.live.transition import SwapRule
 from livegym.online.decider import Decider, StreamSlots
 from livegym.online.gates import layout_of, make_gate
+from livegym.online.priorities import Priorities
 from livegym.online.replay import ALL, ReplayReader
 from livegym.online.saving import CheckpointWriter
 from livegym.online.service import Service
@@ -95,7 +96,8 @@ class World:
         if single:
             c.online = replace(c.online, batch_size=1, min_batch_size=1)
         kind = Newest if single else ReplayReader
-        reader = kind(self.run.replay_file, self.layout, c.online.buffer_capacity, c.online.priority_sampling)
+        priorities = Priorities(None, c.online.buffer_capacity) if c.online.priority_sampling else None
+        reader = kind(self.run.replay_file, self.layout, c.online.buffer_capacity, priorities)
         network = algorithm_of(c.train).actor_critic(self.spec, c.train)
         learner = ActorCritic(self.spec, network, rule_of(c.online, network), c.online.learning_rate)
         learner.load_model(first_state(c, self.spec, None)["model"])
@@ -207,9 +209,9 @@ class Newest(ReplayReader):
         """The slot of the next experience that was not sampled yet; empty if there is none."""
         return np.array([self.next % self.capacity] if self.next < self.added else [], np.int64)
 
-    def sample(self, size: int, rng: Any, sieve: Any = ALL) -> tuple[np.ndarray, np.ndarray]:
+    def sample(self, size: int, rng: Any, sieve: Any = ALL, beta: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """The next experience, as a batch of one."""
-        found = super().sample(1, rng, sieve)
+        found = super().sample(1, rng, sieve, beta)
         self.next += 1
         return found
 

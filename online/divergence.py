@@ -40,7 +40,7 @@ class GoodState:
 
 
 class DivergenceDetector:
-    """Divergence detector of one trainer. Its loss baseline and its count of stable rounds restart with the process."""
+    """Divergence detector of one trainer."""
 
     def __init__(self, factor: float, good: GoodState) -> None:
         """`factor`: a loss beyond `factor` times the usual one is a divergence; `good`: the initial state."""
@@ -52,9 +52,18 @@ class DivergenceDetector:
         self._losses: deque[float] = deque(maxlen=WINDOW)
         self._failures = self._stable = 0
 
-    def resume(self, rate_factor: float, good: GoodState) -> None:
-        """Continue where an earlier process ended, with its factor on the learning rate and its state."""
-        self.rate_factor = rate_factor
+    def state(self) -> dict[str, Any]:
+        """Return what a later process needs to continue, as plain values."""
+        return {"rate_factor": self.rate_factor, "usual_losses": list(self._losses), "stable_rounds": self._stable}
+
+    def load_state(self, state: dict[str, Any], good: GoodState) -> None:
+        """Continue where an earlier process ended, with `good` as the state to roll back to.
+
+        Raises KeyError, TypeError or ValueError if the state is invalid.
+        """
+        self.rate_factor = float(state["rate_factor"])
+        self._losses.extend(float(loss) for loss in state.get("usual_losses", ()))  # earlier releases stored none
+        self._stable = int(state.get("stable_rounds", 0))
         self.good = good
 
     def detect(self, critic_loss: float, broken: bool) -> bool:

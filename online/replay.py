@@ -13,29 +13,28 @@ processes; a resumed run continues with it.
 
 The file's blocks are allocated when it is created, so a full disk causes an error then, rather than a signal later.
 
-`prioritised`: experiences are drawn in proportion to priority^alpha and weighted by (N p)^-beta (Schaul et al. 2016,
-arXiv:1511.05952; beta is constant). The priority is the error that the trainer reports, in standard deviations, plus a
-floor. Until it reports one, it is |reward - mean| / standard deviation over all rewards so far, plus the floor, which
-favours rare and high rewards.
+Experiences are drawn uniformly, or by priority: in proportion to priority^alpha, and weighted by (N p)^-beta (Schaul et
+al. 2016, arXiv:1511.05952). `online/priorities.py` has the priorities; the trainer raises beta.
 """
 
 from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from livegym.online.experience import Experience, Layout, Verdict, to_row
+from livegym.online.priorities import Priorities
 from livegym.online.ring import MappedRing, checks_of, factors_of, file_bytes, make_file, open_file
+from livegym.online.sequences import Successors, follows
 from livegym.utils.errors import UserError
-from livegym.utils.moments import Moments
 
 ALPHA, BETA = 0.6, 0.4
 RECENT = 1000  # last experiences that are searched for the newest version
-FLOOR = 0.05  # least priority, so that every experience is sampled now and then
 
 
 class ReplayWriter:
@@ -133,10 +132,13 @@ ALL = Sieve()
 
 
 class ReplayReader:
-    """Samples experiences from the file. The priorities are in this object, not in the file."""
+    """Samples experiences from the file."""
 
-    def __init__(self, path: Path, layout: Layout, capacity: int, prioritised: bool = False) -> None:
-        """Open the file. Raises UserError if it is missing, or if it belongs to another buffer."""
+    def __init__(self, path: Path, layout: Layout, capacity: int, priorities: Priorities | None = None) -> None:
+        """Open the file. `priorities`: sample by them; None: uniformly.
+
+        Raises UserError if the file is missing, or if it belongs to another buffer.
+        """
         try:
             descriptor = open_file(path, layout, capacity)
         except OSError as error:
@@ -145,12 +147,12 @@ class ReplayReader:
             self._mapped = MappedRing(descriptor, layout, capacity)
         finally:
             os.close(descriptor)
-        self.capacity, self.prioritised = capacity, prioritised
+        self.capacity = capacity
+        self.priorities = priorities
         self.partial = 0  # incomplete copies, which were left out
         self._factors = factors_of(self._mapped.words.shape[1])
-        self._priority = np.zeros(capacity)
-        self._known = np.full(capacity, -1, np.int64)  # slot -> number of the experience whose priority is set
-        self._rewards = Moments()
+        self._successors = Successors(capacity)
+        self._linked = 0  # number of the first experience that `_successors` does not know
 
     @property
     def added(self) -> int:
@@ -191,25 +193,29 @@ class ReplayReader:
         m = self._mapped
         return m.rows["reward"][m.numbers >= max(0, self.added - count)]
 
-    def sample(self, size: int, rng: np.random.Generator, sieve: Sieve = ALL) -> tuple[np.ndarray, np.ndarray]:
+    def sample(
+        self, size: int, rng: np.random.Generator, sieve: Sieve = ALL, beta: float = BETA
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return rows (n,) that a sieve accepts, and importance weights (n,) float32, which are 1 for uniform sampling.
 
-        Uniform: `size` different rows, or all if there are fewer. Prioritised: `size` draws with replacement.
-        Incomplete copies are left out, so there may be a few less.
+        Uniform: `size` different rows, or all if there are fewer. By priority: `size` draws with replacement; `beta` is
+        the exponent of the importance weights. Incomplete copies are left out, so there may be a few less.
         """
         slots = self.usable(sieve)
         if not len(slots):
             return np.zeros(0, self._mapped.dtype), np.zeros(0, np.float32)
-        rows, weights = self._draw(slots, size, rng)
+        rows, weights = self._draw(slots, size, rng, beta)
         return rows, (weights / weights.max() if len(weights) else weights)
 
-    def _draw(self, slots: np.ndarray, size: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        if self.prioritised:
-            self._set_first_priorities(slots)
-            share = self._priority[slots] ** ALPHA
+    def _draw(
+        self, slots: np.ndarray, size: int, rng: np.random.Generator, beta: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        if self.priorities is not None:
+            self._set_first_priorities(slots, self.priorities)
+            share = self.priorities.of(slots) ** ALPHA
             share /= share.sum()
             picked = rng.choice(len(slots), size, p=share)
-            chosen, weights = slots[picked], (len(slots) * share[picked]) ** -BETA
+            chosen, weights = slots[picked], (len(slots) * share[picked]) ** -beta
         else:
             chosen = rng.choice(slots, min(size, len(slots)), replace=False)
             weights = np.ones(len(chosen))
@@ -218,22 +224,44 @@ class ReplayReader:
 
     def prioritise(self, rows: np.ndarray, errors: np.ndarray) -> None:
         """Set new priorities from errors (n,), in standard deviations, for experiences that are still here."""
-        slots = rows["number"] % self.capacity
-        same = self._known[slots] == rows["number"]
-        self._priority[slots[same]] = np.abs(errors[same]) + FLOOR
+        if self.priorities is not None:
+            self.priorities.set(rows["number"] % self.capacity, rows["number"], errors)
 
-    def _set_first_priorities(self, slots: np.ndarray) -> None:
+    def _set_first_priorities(self, slots: np.ndarray, priorities: Priorities) -> None:
         numbers = self._mapped.numbers[slots].copy()
-        new = slots[(numbers != self._known[slots]) & (numbers >= 0)]
-        if not len(new):
-            return
-        rewards, numbers = self._mapped.rows["reward"][new].astype(float), self._mapped.numbers[new].copy()
-        rewards = np.nan_to_num(rewards)  # a row may be overwritten at this moment
-        for reward in rewards.tolist():
-            self._rewards.add(reward)
-        spread = self._rewards.std or 1.0
-        self._priority[new] = np.abs(rewards - self._rewards.mean) / spread + FLOOR
-        self._known[new] = numbers
+        new = priorities.unknown(slots, numbers) & (numbers >= 0)
+        if new.any():
+            priorities.begin(slots[new], numbers[new], self._mapped.rows["reward"][slots[new]])
+
+    def follow(
+        self, rows: np.ndarray, steps: int, usable: Callable[[np.ndarray], np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the experiences that follow each of the rows (n,), at most `steps` of each.
+
+        Returns (following (m,), row (m,), step (m,)): `following[j]` is decision `step[j]` (from 0) after
+        `rows[row[j]]`; ordered by row, then by step. A sequence ends with the episode, and before an experience that is
+        missing or that `usable`, (k,) rows -> (k,) bool, rejects.
+        """
+        self._link()
+        slots = np.full((len(rows), steps), -1, np.int64)
+        at = rows["number"] % self.capacity
+        for step in range(steps):
+            at = slots[:, step] = self._successors.after(at)
+        row, step = np.nonzero(slots >= 0)
+        following, complete = self._copies(slots[row, step])
+        before = np.empty_like(following)
+        before[1:] = following[:-1]
+        before[step == 0] = rows[row[step == 0]]
+        linked = np.zeros(slots.shape, bool)
+        linked[row, step] = complete & follows(before, following) & usable(following)
+        kept = np.logical_and.accumulate(linked, axis=1)[row, step]
+        return following[kept], row[kept], step[kept]
+
+    def _link(self) -> None:
+        new = self.fresh(self._linked)
+        if len(new):
+            self._successors.add(new)
+            self._linked = int(new["number"][-1]) + 1
 
     def _complete_rows(self, slots: np.ndarray) -> np.ndarray:
         rows, complete = self._copies(slots)

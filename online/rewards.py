@@ -1,6 +1,10 @@
-"""Turns sampled experiences into training samples: an action and its reward.
+"""Turns sampled experiences into training samples: actions with their rewards, for the policy, the value, or both.
 
     samples = combine(rows, judgement, rule)
+
+The gate is part of what the policy meets: after a proposed action comes what the gate made of it. So the value of a
+state is learned from the proposed action, the actual reward and the next state, once for each experience. What follows
+is about the policy.
 
 After a SEND, the reward is a mixture of the actual reward and the reward that the re-evaluated gate expects. After a
 WAIT, the actual reward belongs to the action that was executed *instead*, and counts less. Less means less *good*: with
@@ -25,18 +29,20 @@ from livegym.schema import OnlineConfig
 
 @dataclass(frozen=True)
 class TrainingSamples:
-    """The training samples of a batch of n rows: k actions with their rewards."""
+    """The training samples of a batch of n rows: k actions with their rewards. `len` counts those for the policy."""
 
     index: np.ndarray  # (k,) rows of the batch
     action: np.ndarray  # (k, A)
     log_prob: np.ndarray  # (k,) log-probability under the policy that acted
     reward: np.ndarray  # (k,)
     terminal: np.ndarray  # (k,) bool: no next state is valued; always true for blocked actions
+    policy: np.ndarray  # (k,) bool: the policy learns from it
+    value: np.ndarray  # (k,) bool: the value learns from it
     gated: int  # rows with a verdict that was re-evaluated
     agreed: int  # those of them whose verdict is unchanged
 
     def __len__(self) -> int:
-        return len(self.index)
+        return int(self.policy.sum())
 
 
 def weakened(reward: np.ndarray, multiplier: float) -> np.ndarray:
@@ -61,19 +67,42 @@ def combine(rows: np.ndarray, judgement: Judgement | None, rule: OnlineConfig) -
         if rule.on_disagreement == "penalty":
             penalty[~agrees] = rule.disagreement_penalty
     reward[waited] = weakened(actual[waited], rule.wait_multiplier)
+    expected = weakened(expected, rule.wait_multiplier)
     learned = agrees | (rule.on_disagreement == "penalty")
     executed = learned & ~rows["held"] & (~waited | rule.train_on_wait)
     blocked = learned & waited & rule.train_on_blocked & np.isfinite(expected)
-    parts = [
-        (executed, rows["executed"], rows["executed_log_prob"], reward - penalty),
-        (blocked, rows["proposed"], rows["log_prob"], weakened(expected, rule.wait_multiplier) - penalty),
+    all_, none = np.ones(len(rows), bool), np.zeros(len(rows), bool)
+    proposed, done = (rows["proposed"], rows["log_prob"]), rows["done"]
+    parts = [  # rows; action, its log-probability, reward, terminal; whether the policy and the value learn from it
+        (executed, rows["executed"], rows["executed_log_prob"], reward - penalty, done, all_, ~waited),
+        (blocked, *proposed, expected - penalty, all_, all_, none),
+        (waited & (executed | blocked), *proposed, actual, done, none, all_),
     ]
+    index, *fields = (np.concatenate(field) for field in zip(*(_of(*part) for part in parts), strict=True))
+    action, log_prob, reward, terminal, policy, value = fields
     return TrainingSamples(
-        index=np.concatenate([np.flatnonzero(mask) for mask, *_ in parts]),
-        action=np.concatenate([action[mask] for mask, action, *_ in parts]),
-        log_prob=np.concatenate([log_prob[mask] for mask, _, log_prob, _ in parts]),
-        reward=np.concatenate([value[mask] for mask, *_, value in parts]),
-        terminal=np.concatenate([rows["done"][executed], np.ones(int(blocked.sum()), bool)]),
+        index,
+        action,
+        log_prob,
+        reward,
+        terminal,
+        policy,
+        value,
         gated=0 if judgement is None else int((sent | waited).sum()),
         agreed=0 if judgement is None else int((agrees & (sent | waited)).sum()),
     )
+
+
+def later_rewards(rows: np.ndarray, rule: OnlineConfig, gated: bool) -> np.ndarray:
+    """Return the rewards (n,) from which the value of the states before these rows is learned.
+
+    With a gate (`gated`), a SEND counts as in `combine`, but with the expectation that was recorded: the gate is
+    re-evaluated only on the sampled experiences themselves.
+    """
+    mixed = rule.expected_weight * rows["expected"] + rule.actual_weight * rows["reward"]
+    return np.where(gated & (rows["verdict"] == Verdict.SEND) & np.isfinite(rows["expected"]), mixed, rows["reward"])
+
+
+def _of(mask: np.ndarray, *fields: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return the indices at which a mask is set, and the fields' values there."""
+    return np.flatnonzero(mask), *(field[mask] for field in fields)

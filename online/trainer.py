@@ -7,6 +7,10 @@ In an update round, new observations enter the normaliser, once each. Then, for 
 a batch, re-evaluates the gate on it, combines the rewards (`online/rewards.py`), and updates the training copy of the
 policy (`rl/actor_critic.py`). A successful round makes one new version.
 
+If no experience is completed for `idle_rounds` update rounds, the trainer waits for one. Otherwise a stream that is
+idle for a night would be learned by heart: the policy moves further and further from the one that acted, and nothing
+tells that it got worse.
+
 A failed update is never published: the learner undoes a step that makes the weights non-finite, and after a divergence
 the trainer rolls back to the last good state (`online/divergence.py`).
 """
@@ -26,14 +30,16 @@ import torch
 from livegym.online.divergence import DivergenceDetector, GoodState
 from livegym.online.experience import Verdict, clipped
 from livegym.online.gate import Gate, Judgement, check_judgement
-from livegym.online.replay import ReplayReader, Sieve
-from livegym.online.rewards import TrainingSamples, combine
-from livegym.rl.actor_critic import ActorCritic, OffPolicyRule, Outcome, Transitions
+from livegym.online.replay import BETA, ReplayReader, Sieve
+from livegym.online.rewards import TrainingSamples, combine, later_rewards
+from livegym.rl.actor_critic import ActorCritic, Choices, Following, OffPolicyRule, Outcome, Transitions
 from livegym.rl.algorithm import ActorCriticNetwork
 from livegym.schema import OnlineConfig
 from livegym.tasks.stability import HUGE, MAX_REWARD
 
 WINDOW = 100  # update rounds over which averages are taken
+RECENT = 64  # last experiences, which show the policy that acted
+ANNEALED = 100_000  # gradient steps in which the exponent of the importance weights rises from BETA to 1
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,7 @@ class UpdateReport:
     loss: float
     critic_loss: float
     entropy: float
+    kl: float  # in nats, from the policy that acted
     seconds: float
     gated: int
     agreed: int
@@ -64,6 +71,8 @@ class Counts:
     overruns: int = 0  # update rounds that took longer than the interval
     learned_until: int = 0  # number of the first experience that the normalisers have not used
     looked_until: int = 0  # number of the first experience not examined; greater than `learned_until` after a rollback
+    seen: int = 0  # experiences that were ever added, at the last update round
+    since: int = 0  # update rounds since the last experience was added
 
 
 class Trainer:
@@ -105,8 +114,9 @@ class Trainer:
     def train(self) -> UpdateReport | None:
         """Make one update round; return None if there is too little experience. Exceptions of the gate propagate."""
         start = time.perf_counter()
-        if len(self.reader.usable(self.sieve)) < self.rule.min_batch_size:
+        if self.idle or len(self.reader.usable(self.sieve)) < self.rule.min_batch_size:
             return None
+        self._count_rounds()
         self._normalise()
         self.learner.learning_rate = self.learning_rate
         samples, outcomes = [], []
@@ -115,6 +125,17 @@ class Trainer:
             samples.append(each)
             outcomes += [outcome] if outcome is not None else []
         return self._report(samples, outcomes, start)
+
+    @property
+    def idle(self) -> bool:
+        """Whether the trainer waits for an experience: it has made `idle_rounds` update rounds since the last one."""
+        most, counts = self.rule.idle_rounds, self.counts
+        return most is not None and counts.since >= most and counts.seen == self.reader.added
+
+    def _count_rounds(self) -> None:
+        added = self.reader.added
+        self.counts.since = self.counts.since + 1 if added == self.counts.seen else 1
+        self.counts.seen = added
 
     def expired(self) -> int:
         """Return how many experiences in the buffer are too old to train on."""
@@ -135,7 +156,7 @@ class Trainer:
         self.learner.normalise(torch.from_numpy(rows["obs"].copy()), self.learner.targets(t))
 
     def _update(self) -> tuple[TrainingSamples, Outcome | None]:
-        rows, weights = self.reader.sample(self.rule.batch_size, self.rng, self.sieve)
+        rows, weights = self.reader.sample(self.rule.batch_size, self.rng, self.sieve, self._beta())
         sound = _sound(rows, self.max_reward)
         problem = f"all {len(rows)} sampled experiences have non-finite or huge numbers"
         self.problem = "" if sound.any() or not len(rows) else problem
@@ -143,10 +164,20 @@ class Trainer:
         samples = combine(rows, self._judge(rows), self.rule)
         if len(samples) < self.rule.min_batch_size:
             return samples, None
-        outcome = self.learner.update(self._transitions(rows, samples, weights))
-        if outcome.finite and self.reader.prioritised:
-            self.reader.prioritise(rows[samples.index], outcome.errors.numpy())
+        outcome = self.learner.update(self._transitions(rows, samples, weights), self._acted())
+        if outcome.finite:
+            judged = samples.value
+            self.reader.prioritise(rows[samples.index[judged]], outcome.errors.numpy()[judged])
         return samples, outcome
+
+    def _beta(self) -> float:
+        """Exponent of the importance weights: it rises to 1, since their bias matters most near the end (Schaul)."""
+        return BETA + (1 - BETA) * min(1.0, self.counts.batches / ANNEALED)
+
+    def _acted(self) -> Choices:
+        rows = self.reader.fresh(max(0, self.reader.added - RECENT))
+        rows = rows[_sound(rows, math.inf)]
+        return Choices(_floats(rows["obs"]), torch.from_numpy(rows["proposed"].copy()), _floats(rows["log_prob"]))
 
     def _judge(self, rows: np.ndarray) -> Judgement | None:
         if self.gate is None or not len(rows):
@@ -157,18 +188,35 @@ class Trainer:
 
     def _transitions(self, rows: np.ndarray, samples: TrainingSamples, weights: np.ndarray) -> Transitions:
         chosen = rows[samples.index]
-
-        def floats(values: np.ndarray) -> torch.Tensor:
-            return torch.from_numpy(np.ascontiguousarray(values, np.float32))
-
         return Transitions(
-            obs=floats(chosen["obs"]),
+            obs=_floats(chosen["obs"]),
             action=torch.from_numpy(np.ascontiguousarray(samples.action)),
-            log_prob=floats(samples.log_prob),
-            reward=floats(samples.reward),
-            next_obs=floats(chosen["next_obs"]),
+            log_prob=_floats(samples.log_prob),
+            reward=_floats(samples.reward),
+            next_obs=_floats(chosen["next_obs"]),
             done=torch.from_numpy(samples.terminal),
-            weight=floats(weights[samples.index]),
+            weight=_floats(weights[samples.index]),
+            policy=torch.from_numpy(samples.policy),
+            value=torch.from_numpy(samples.value),
+            following=self._following(chosen, samples.terminal),
+        )
+
+    def _following(self, chosen: np.ndarray, terminal: np.ndarray) -> Following | None:
+        """Return what came after the chosen rows (k,), unless nothing that comes later counts."""
+        steps = self.rule.trace_steps - 1
+        if not steps or not self.learner.rule.discount or not self.learner.rule.trace or terminal.all():
+            return None
+        going = np.flatnonzero(~terminal)
+        rows, row, step = self.reader.follow(chosen[going], steps, lambda found: _sound(found, self.max_reward))
+        return Following(
+            row=torch.from_numpy(going[row]),
+            step=torch.from_numpy(step),
+            obs=_floats(rows["obs"]),
+            action=torch.from_numpy(rows["proposed"].copy()),
+            log_prob=_floats(rows["log_prob"]),
+            reward=_floats(later_rewards(rows, self.rule, gated=self.gate is not None)),
+            next_obs=_floats(rows["next_obs"]),
+            done=torch.from_numpy(rows["done"].copy()),
         )
 
     def _report(self, samples: list[TrainingSamples], outcomes: list[Outcome], start: float) -> UpdateReport | None:
@@ -194,6 +242,7 @@ class Trainer:
             loss=_mean([outcome.loss for outcome in made]),
             critic_loss=critic,
             entropy=_mean([outcome.entropy for outcome in made]),
+            kl=_mean([outcome.kl for outcome in made]),
             seconds=time.perf_counter() - start,
             gated=gated,
             agreed=agreed,
@@ -213,23 +262,20 @@ class Trainer:
         self.counts.rollbacks += 1
 
     def state(self) -> dict[str, Any]:
-        """Return the trainer's state as plain values and tensors.
-
-        Priorities, the loss baseline and the count of stable rounds are not part of it.
-        """
+        """Return the trainer's state as plain values and tensors. Priorities are in a file of their own."""
         counts = dict(vars(self.counts))
         generator = self.rng.bit_generator.state
         numbers = [str(generator["state"]["state"]), str(generator["state"]["inc"])]
         rest = [generator["has_uint32"], generator["uinteger"]]
-        factor = self.divergence.rate_factor
-        return {**self.learner.state(), "online": {"counts": counts, "rate_factor": factor, "rng": [*numbers, *rest]}}
+        online = {**self.divergence.state(), "counts": counts, "rng": [*numbers, *rest]}
+        return {**self.learner.state(), "online": online}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Restore what `state` returned. Raises UserError, ValueError or LookupError if it is invalid."""
         self.learner.load_state(state)
         saved = state["online"]
         self.counts = Counts(**saved["counts"])
-        for name in ("learned_until", "looked_until"):  # the buffer may be a new one
+        for name in ("learned_until", "looked_until", "seen"):  # the buffer may be a new one
             setattr(self.counts, name, min(getattr(self.counts, name), self.reader.added))
         word, step, has_uint32, uinteger = saved["rng"]
         self.rng.bit_generator.state = {
@@ -238,7 +284,7 @@ class Trainer:
             "has_uint32": has_uint32,
             "uinteger": uinteger,
         }
-        self.divergence.resume(float(saved["rate_factor"]), self._good_state())
+        self.divergence.load_state(saved, self._good_state())
 
 
 def sieve_of(rule: OnlineConfig, gated: bool) -> Sieve:
@@ -259,6 +305,8 @@ def rule_of(online: OnlineConfig, network: ActorCriticNetwork) -> OffPolicyRule:
         trust=online.trust,
         entropy_coef=online.entropy_coef,
         grad_norm=network.grad_norm,
+        trace=online.trace_decay,
+        kl_limit=math.inf if online.kl_limit is None else online.kl_limit,
     )
 
 
@@ -267,6 +315,10 @@ def _sound(rows: np.ndarray, max_reward: float) -> np.ndarray:
     numbers = [rows[name] for name in ("obs", "next_obs", "log_prob", "executed_log_prob")]
     sound = [(np.abs(v) < HUGE).all(tuple(range(1, v.ndim))) for v in numbers]
     return np.logical_and.reduce([*sound, np.abs(rows["reward"]) <= max_reward])
+
+
+def _floats(values: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(np.array(values, np.float32))
 
 
 def _mean(values: list[float]) -> float:

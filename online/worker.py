@@ -26,6 +26,7 @@ import torch
 
 from livegym.cfg.typed import as_dict
 from livegym.online.gates import layout_of, make_gate
+from livegym.online.priorities import Priorities
 from livegym.online.replay import ReplayReader
 from livegym.online.saving import CheckpointWriter
 from livegym.online.trainer import WINDOW, Trainer, rule_of
@@ -70,7 +71,8 @@ class Worker:
         torch.manual_seed(config.seed)
         adapter = make_gate(config, rule.batch_size)
         layout = layout_of(spec, adapter)
-        reader = ReplayReader(run.replay_file, layout, rule.buffer_capacity, rule.priority_sampling)
+        priorities = Priorities(run.priorities_file, rule.buffer_capacity) if rule.priority_sampling else None
+        reader = ReplayReader(run.replay_file, layout, rule.buffer_capacity, priorities)
         network = algorithm_of(config.train).actor_critic(spec, config.train)
         learner = ActorCritic(spec, network, rule_of(rule, network), rule.learning_rate)
         learner.load_model(state["model"])
@@ -100,6 +102,7 @@ class Worker:
         self.checkpoints = CheckpointWriter(run, spec, as_dict(config), meta.version, meta.best_score)
         self.failures = 0
         self.problem = ""  # why the trainer gave up
+        self._state = "waiting"
         self._busy: deque[tuple[float, float]] = deque(maxlen=WINDOW)  # begin and end of each round, in monotonic s
         self._saved_at = self._began_at = self.version
         self.bus.open(run, spec, as_dict(config), learner.weights(), after=self.version)
@@ -107,7 +110,7 @@ class Worker:
     def serve(self, stop: StopFlag) -> None:
         """Train until a stop is requested or the trainer gives up; then save."""
         due, attempt = time.monotonic(), Attempts("an update round")
-        self.send_heartbeat("waiting")
+        self.send_heartbeat(self._state)
         while not stop.requested and not self._gives_up():
             start = time.monotonic()
             sound = attempt(self._turn)
@@ -133,17 +136,15 @@ class Worker:
         while not stop.requested and (left := due - time.monotonic()) > 0:
             stop.wait(min(left, PULSE))
             if time.monotonic() - self._sent_at >= PULSE:
-                self.send_heartbeat("training" if self.trainer.recent else "waiting")
+                self.send_heartbeat(self._state)
 
     def _turn(self) -> None:
         start = time.monotonic()
         report = self.trainer.train()
         if report is None:
-            if time.monotonic() - self._sent_at >= PULSE:
-                self.send_heartbeat("waiting")
-            if not self._rule.training_interval:
-                time.sleep(0.01)  # too little experience: do not poll the buffer without a pause
+            self._wait()
             return
+        self._state = "training"
         if report.batches or report.rolled_back:
             self._publish()
         if report.rolled_back:
@@ -153,7 +154,18 @@ class Worker:
                 self.trainer.learning_rate,
             )
         self._busy.append((start, time.monotonic()))
-        self.send_heartbeat("training")
+        self.send_heartbeat(self._state)
+
+    def _wait(self) -> None:
+        """Wait for experience. Save when the waiting begins, so that a restart does not train on the same data again."""
+        if self._state == "training":
+            self._state = "waiting"
+            self._saved_at = self.version
+            self.save()
+            self._busy.clear()
+            self.send_heartbeat(self._state)
+        if not self._rule.training_interval:
+            time.sleep(0.01)  # do not poll the buffer without a pause
 
     def _publish(self) -> None:
         self.version += 1
@@ -203,13 +215,14 @@ class Worker:
         per_second, busy = self._pace()
         return {
             "state": state,
-            "why": self.problem or trainer.problem or self.checkpoints.problem,
+            "why": self.problem or trainer.problem or self.checkpoints.problem or self._waits_for(state),
             "training_steps": counts.trainings,
             "total_batches_trained": counts.batches,
             "average_batch_size": _mean([report.samples for report in recent]),
             "average_loss": _mean([report.loss for report in recent]),
             "loss": _finite(recent[-1].loss) if recent else None,
             "entropy": _finite(recent[-1].entropy) if recent else None,
+            "kl": _finite(recent[-1].kl) if recent else None,
             "training_steps_per_second": per_second,
             "average_training_time_ms": None if mean is None else 1000 * mean,
             "training_utilization": busy,
@@ -223,6 +236,13 @@ class Worker:
             "expired": trainer.expired(),
             "saved": self.checkpoints.saved,
         }
+
+    def _waits_for(self, state: str) -> str:
+        if state != "waiting":
+            return ""
+        if self.trainer.idle:
+            return f"no experience has been completed for {self.trainer.counts.since} update rounds"
+        return f"fewer than {self._rule.min_batch_size} experiences can be trained on"
 
     def _pace(self) -> tuple[float | None, float | None]:
         """Return update rounds per second, and the fraction of time that they take; None before two rounds.

@@ -6,19 +6,33 @@
     outcome = learner.update(transitions)         # one gradient step
     learner.model_state()                         # weights that a `Policy` can load
 
-It uses one-step V-trace (Espeholt et al. 2018, arXiv:1802.01561, equations 1 and 4), with mu the policy that acted and
-rho = min(clip, pi(a|s) / mu(a|s)):
+It uses V-trace (Espeholt et al. 2018, arXiv:1802.01561, equations 1 and 4, and remark 2), with mu the policy that
+acted, rho = min(clip, pi(a|s) / mu(a|s)), and the transitions that followed, as far as they are known:
 
-    target  v = V(s) + rho (r + gamma V(s') - V(s))
-    actor     - rho (r + gamma V(s') - V(s)) log pi(a|s)  - c_H entropy
+    error     d_k = r_k + gamma V(s_k+1) - V(s_k)
+    advantage   A = d_0 + sum over k > 0 of gamma^k lambda^k (rho_1 ... rho_k) d_k
+    target      v = V(s_0) + rho_0 A
+    actor       - rho_0 A log pi(a|s)  - c_H entropy
 
-Both are weighted by the importance weights of the sampling. Since rho is truncated at 1, an action that the present
-policy would hardly choose has little weight, so stale experience does not destabilise the policy. If the action of a
-transition has become more than `trust` times as probable or improbable as it was, the transition pushes the policy no
-further in that direction. This is the clip of proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347)
-around the policy that acted; without it, the policy would overfit experience that is replayed a hundred times.
-Advantages and errors are measured in standard deviations of the value targets, so one learning rate and one floor of
-the priorities fit rewards of any scale.
+Without the following transitions, a reward would reach the states before it only through the value, one step at each
+gradient step. With lambda = 1 and one policy, A is the n-step return; lambda below 1 averages over n, as generalised
+advantage estimation does (Schulman et al. 2016, arXiv:1506.02438).
+
+Both losses are weighted by the importance weights of the sampling. Since rho is truncated at 1, an action that the
+present policy would hardly choose has little weight, so stale experience does not destabilise the policy. If the action
+of a transition has become more than `trust` times as probable or improbable as it was, the transition pushes the policy
+no further in that direction, and its entropy earns no bonus. This is the clip of proximal policy optimisation (Schulman
+et al. 2017, arXiv:1707.06347) around the policy that acted; without it, the policy would overfit experience that is
+replayed a hundred times.
+
+Errors are measured in standard deviations of the value targets, so one floor of the priorities fits rewards of any
+scale. Advantages are measured by their own root mean square over the last updates, so one learning rate fits both a
+policy that is still poor and one whose actions hardly differ in value; but at least by `LEAST_SCALE` of the values'
+standard deviation, because otherwise the noise around a good policy would count as much as an advantage.
+
+The last choices of the policy that acted bound how far gradient steps may move the policy from it: if the mean
+divergence KL(mu, pi) on them exceeds `kl_limit`, the policy learns no more, and only the value does. KL is estimated by
+the mean of x - 1 - log x with x = pi/mu, which is never negative (Schulman 2020, "Approximating KL divergence").
 
 A standard deviation of 0.5 is enough exploration for a Box action: a larger one earns no entropy bonus, and it is
 limited to 1. Otherwise it would grow without bound, since actions beyond -1 and 1 are clipped and have equal effects.
@@ -29,10 +43,12 @@ A gradient step is undone and reported if its loss, gradients or weights are non
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -44,6 +60,8 @@ from livegym.utils.errors import UserError
 LOG_RATIO = 20.0  # log ratios of probabilities are clamped to +- this value
 WIDE = -0.7  # log standard deviation of a Box action (0.5, within -1 and 1) above which entropy earns no more bonus
 WIDEST = 0.0  # its upper limit: actions are clipped to 1, so rewards would hardly keep it from growing
+LEAST_SCALE = 0.1  # least scale of the advantages, in standard deviations of the value targets
+MEMORY = 0.99  # factor on the running mean of squared advantages at each update
 
 
 @dataclass(frozen=True)
@@ -56,6 +74,31 @@ class OffPolicyRule:
     critic_coef: float = 0.5
     grad_norm: float = 1.0
     trust: float = 3.0  # if the ratio or its inverse exceeds this, the transition pushes the policy no further
+    trace: float = 0.95  # lambda: how much the transitions that followed count, beside the value; 0: not at all
+    kl_limit: float = math.inf  # in nats: beyond this divergence from the policy that acted, the policy learns no more
+
+
+@dataclass(frozen=True)
+class Choices:
+    """n actions that a policy chose."""
+
+    obs: Tensor  # (n, width)
+    action: Tensor  # (n, size) float32, or (n, k) int64
+    log_prob: Tensor  # (n,)
+
+
+@dataclass(frozen=True)
+class Following:
+    """The m transitions that came after those of a batch, in the same episodes, ordered by row and step."""
+
+    row: Tensor  # (m,) int64: the transition of the batch that it came after
+    step: Tensor  # (m,) int64, from 0: how many steps after its next observation it began
+    obs: Tensor  # (m, width)
+    action: Tensor  # (m, size) float32, or (m, k) int64
+    log_prob: Tensor  # (m,)
+    reward: Tensor  # (m,)
+    next_obs: Tensor  # (m, width)
+    done: Tensor  # (m,) bool
 
 
 @dataclass(frozen=True)
@@ -69,6 +112,9 @@ class Transitions:
     next_obs: Tensor  # (n, width)
     done: Tensor  # (n,) bool: terminated; False if only truncated by a time limit
     weight: Tensor  # (n,) importance weight of the sampling; 1: uniform
+    policy: Tensor | None = None  # (n,) bool: the policy learns from it; None: from all
+    value: Tensor | None = None  # (n,) bool: the value learns from it; None: from all
+    following: Following | None = None  # what came after; None: the value of the next observation stands for it
 
     def __len__(self) -> int:
         """Return n, the number of transitions."""
@@ -84,9 +130,27 @@ class Outcome:
     critic_loss: float
     entropy: float
     ratio: float  # mean, before clipping
+    kl: float  # in nats, divergence from the policy that acted on `acted`; 0 if unknown
     grad_norm: float  # before clipping
     errors: Tensor  # (n,) |temporal difference|, in standard deviations of the value targets
     finite: bool  # False: the step was undone
+
+
+@dataclass(frozen=True)
+class Decaying:
+    """An exponentially weighted mean, corrected for its start at 0 (as in Kingma and Ba 2015, arXiv:1412.6980)."""
+
+    total: float = 0.0
+    weight: float = 0.0
+
+    @property
+    def mean(self) -> float:
+        """The mean; 0 without values."""
+        return self.total / self.weight if self.weight else 0.0
+
+    def with_(self, value: float) -> Decaying:
+        """Return the mean with one more value."""
+        return Decaying(MEMORY * self.total + (1 - MEMORY) * value, MEMORY * self.weight + (1 - MEMORY))
 
 
 class ActorCritic:
@@ -100,6 +164,7 @@ class ActorCritic:
         self.network = network
         self.model = network.module.eval()  # eval: only `take_in` changes its normalisers
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=learning_rate)
+        self._squares = Decaying()  # of advantages
 
     @property
     def learning_rate(self) -> float:
@@ -121,32 +186,72 @@ class ActorCritic:
         with torch.no_grad():
             return t.reward + self.rule.discount * self._value(t.next_obs) * ~t.done
 
-    def update(self, t: Transitions) -> Outcome:
-        """Make one gradient step. If it is non-finite, it is undone, and `Outcome.finite` is False."""
+    def update(self, t: Transitions, acted: Choices | None = None) -> Outcome:
+        """Make one gradient step. If it is non-finite, it is undone, and `Outcome.finite` is False.
+
+        `acted`: the last choices of the policy that acted; None: no bound on the divergence from it.
+        """
         rule, network = self.rule, self.network
+        kl = self._divergence(acted)
         distribution, value = network.think(t.obs)
         log_prob = distribution.log_prob(t.action)
         with torch.no_grad():
-            ratio = (log_prob - t.log_prob).clamp(-LOG_RATIO, LOG_RATIO).exp()
+            ratio = _ratio(log_prob, t.log_prob)
             rho = ratio.clamp(max=rule.ratio_clip)
             known = network.value_of(value)
-            error = self.targets(t) - known
+            error = t.reward + rule.discount * self._outlook(t) * ~t.done - known
             target = network.output_for(known + rho * error)
             surprise = error / network.value_std()
-            advantage = rho * surprise
-            far = torch.where(advantage > 0, ratio > rule.trust, ratio < 1 / rule.trust)
-        actor = -(t.weight * advantage * log_prob * ~far).mean()
-        critic = (t.weight * (target - value.squeeze(1)) ** 2).mean()
+            far = torch.where(error > 0, ratio > rule.trust, ratio < 1 / rule.trust)
+            squares = self._squares.with_(float(_mean((rho * error) ** 2, t.policy)))
+            scale = max(math.sqrt(squares.mean), LEAST_SCALE * float(network.value_std())) or 1.0
+            near = ~far * (kl <= rule.kl_limit)
+        actor = -_mean(t.weight * (rho * error / scale) * log_prob * near, t.policy)
+        critic = _mean(t.weight * (target - value.squeeze(1)) ** 2, t.value)
         entropy = distribution.entropy().mean()
-        loss = actor + rule.critic_coef * critic - rule.entropy_coef * _bonus(distribution)
+        loss = actor + rule.critic_coef * critic - rule.entropy_coef * _mean(_bonus(distribution) * near, t.policy)
         self.optimizer.zero_grad()
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), rule.grad_norm)
         finite = bool(torch.isfinite(loss)) and bool(torch.isfinite(norm)) and self._step()
+        self._squares = squares if finite else self._squares
         names = ("loss", "actor_loss", "critic_loss", "entropy", "ratio", "grad_norm")
         numbers = (loss, actor, critic, entropy, ratio.mean(), norm)
         scalars = {name: float(number.detach()) for name, number in zip(names, numbers, strict=True)}
-        return Outcome(**scalars, errors=surprise.abs(), finite=finite)
+        return Outcome(**scalars, kl=kl, errors=surprise.abs(), finite=finite)
+
+    def _divergence(self, acted: Choices | None) -> float:
+        """KL in nats of the policy from the one that acted; 0 if nothing is known of it."""
+        if acted is None or not len(acted.obs):
+            return 0.0
+        with torch.no_grad():
+            distribution, _ = self.network.think(acted.obs)
+            log_ratio = (distribution.log_prob(acted.action) - acted.log_prob).clamp(-LOG_RATIO, LOG_RATIO)
+            return float((log_ratio.exp() - 1 - log_ratio).mean())
+
+    def _outlook(self, t: Transitions) -> Tensor:
+        """(n,) value of what comes after each transition: V(s') corrected by the transitions that followed."""
+        f, rule = t.following, self.rule
+        if f is None or not len(f.row):
+            return self._value(t.next_obs)
+        distribution, output = self.network.think(f.obs)
+        steps = int(f.step.max()) + 1
+        length = torch.bincount(f.row, minlength=len(t))
+        last = f.step == length[f.row] - 1
+        end = t.next_obs.clone()  # the last observation that is known
+        end[f.row[last]] = f.next_obs[last]
+        rho = _ratio(distribution.log_prob(f.action), f.log_prob).clamp(max=rule.ratio_clip)
+        at = f.step.numpy(), f.row.numpy()
+        known = np.zeros((steps + 1, len(t)), np.float32)  # values along the steps, and at the end
+        known[at] = self.network.value_of(output).numpy()
+        known[length.numpy(), np.arange(len(t))] = self._value(end).numpy()
+        reward, going, ratio = np.zeros((3, steps, len(t)), np.float32)
+        reward[at], going[at], ratio[at] = f.reward.numpy(), (~f.done).numpy(), rho.numpy()
+        error = reward + rule.discount * going * known[1:] - known[:-1]
+        later = np.zeros(len(t), np.float32)
+        for k in range(steps - 1, -1, -1):  # in NumPy: many small operations, which torch makes slower
+            later = ratio[k] * (error[k] + rule.discount * rule.trace * later)
+        return torch.from_numpy(known[0] + rule.trace * later)
 
     def _step(self) -> bool:
         """Make Adam's step. Returns False if it made the weights non-finite and was undone."""
@@ -184,17 +289,29 @@ class ActorCritic:
         self.model.load_state_dict(dict(model), strict=True)
 
     def state(self) -> dict[str, Any]:
-        """A copy of everything that determines the next update: `model` and `optimizer`."""
-        return {"model": self.model_state(), "optimizer": copy.deepcopy(self.optimizer.state_dict())}
+        """A copy of everything that determines the next update: `model`, `optimizer` and `advantages`."""
+        optimizer = copy.deepcopy(self.optimizer.state_dict())
+        return {"model": self.model_state(), "optimizer": optimizer, "advantages": astuple(self._squares)}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """The inverse of `state`. Raises UserError if the model does not fit, ValueError if the optimizer does not."""
         self.load_model(state["model"])
         self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
+        self._squares = Decaying(*state.get("advantages", ()))  # checkpoints of earlier releases have none
 
 
 def _bonus(distribution: Distribution) -> Tensor:
-    """() mean entropy; the log standard deviation of a Box action is clamped to `WIDE` for it."""
+    """(n,) entropy; the log standard deviation of a Box action is clamped to `WIDE` for it."""
     if distribution.log_std is None:
-        return distribution.entropy().mean()
-    return replace(distribution, log_std=distribution.log_std.clamp(max=WIDE)).entropy().mean()
+        return distribution.entropy()
+    return replace(distribution, log_std=distribution.log_std.clamp(max=WIDE)).entropy()
+
+
+def _ratio(log_prob: Tensor, acted: Tensor) -> Tensor:
+    """(n,) pi(a|s) / mu(a|s), from the logarithms of both."""
+    return (log_prob - acted).clamp(-LOG_RATIO, LOG_RATIO).exp()
+
+
+def _mean(terms: Tensor, chosen: Tensor | None) -> Tensor:
+    """() mean of the chosen terms (n,); None: of all. 0 if there are none."""
+    return terms.mean() if chosen is None else (terms * chosen).sum() / chosen.sum().clamp(min=1)

@@ -100,6 +100,11 @@ class Run:
         return self.path / "replay.bin"
 
     @property
+    def priorities_file(self) -> Path:
+        """The priorities of the experiences in the replay buffer, if the trainer samples by them."""
+        return self.path / "priorities.bin"
+
+    @property
     def sessions_file(self) -> Path:
         """How often a continuous run was started or resumed; decision numbers depend on it, even without a buffer."""
         return self.path / "sessions.txt"

@@ -52,11 +52,26 @@ class OnlineConfig:
     learning_rate: float = key(1e-3, "initial step size of Adam", above=0, high=1)
     lr_decay: float = key(0.99, "factor on the learning rate every 100 update rounds", above=0, high=1)
     min_learning_rate: float = key(1e-4, "lower bound of the decaying learning rate", above=0, high=1)
+    trace_steps: int = key(
+        32, "experiences of a stream over which a reward counts directly, not only by the value; 1: its own", low=1
+    )
+    trace_decay: float = key(
+        0.95, "lambda: factor on the importance of each further one of these experiences", low=0, high=1
+    )
+    kl_limit: Optional[float] = key(
+        0.02,
+        "mean KL divergence from the policy that acted last, beyond which the policy learns no more; null: none",
+        unit="nats",
+        above=0,
+    )
+    idle_rounds: Optional[int] = key(
+        60, "update rounds after the last completed experience until the trainer waits for another; null: none", low=1
+    )
     ratio_clip: float = key(1.0, "upper bound of the importance ratio pi / mu", above=0)
     trust: float = key(
-        3.0, "ratio pi / mu, or its inverse, beyond which an experience pushes the policy no further", above=1
+        1.5, "ratio pi / mu, or its inverse, beyond which an experience pushes the policy no further", above=1
     )
-    entropy_coef: float = key(0.01, "weight of the entropy bonus", low=0)
+    entropy_coef: float = key(0.003, "weight of the entropy bonus", low=0)
     divergence_factor: float = key(
         20.0, "critic loss that triggers a rollback, as a multiple of the median of the last hundred", above=1
     )

@@ -44,7 +44,7 @@ CLOSING = 15.0  # s that a trainer gets to save and end
 STARTING = 60.0  # s, the longest time to the first heartbeat: the trainer loads its libraries first
 LINE = 65536  # bytes of one read
 LOGGED = re.compile(r"\d\d:\d\d:\d\d (DEBUG|INFO|WARNING|ERROR|CRITICAL) (.*)")  # a line that `utils.log` wrote
-MOMENTARY = ("loss", "entropy", "training_steps_per_second", "training_utilization", "agreement")
+MOMENTARY = ("loss", "entropy", "kl", "training_steps_per_second", "training_utilization", "agreement")
 
 
 class Watchdog:

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch.distributions import Categorical, Independent, Normal
 
-from livegym.rl.actor_critic import ActorCritic, OffPolicyRule, Transitions
+from livegym.rl.actor_critic import ActorCritic, Choices, Decaying, Following, OffPolicyRule, Transitions
 from livegym.rl.algorithm import algorithm_of
 from livegym.rl.algorithms.ppo.settings import NetworkConfig, PPOConfig, RecurrentConfig
 from livegym.rl.distribution import Distribution
@@ -55,6 +55,7 @@ def tiny(action=Discrete(2), rule=OffPolicyRule(0.5, 1.0, 0.0, 0.5, LIMIT), **tr
         net.value.bias.fill_(1.0)
         if isinstance(action, Discrete):
             net.logits.bias.copy_(torch.tensor([0.0, math.log(3.0)]))
+    learner._squares = Decaying(1e9, 1e9)  # a history in which advantages measured 1: they count as they are
     return learner
 
 
@@ -66,7 +67,8 @@ def moves(obs=1.0, action=1, log_prob=ON_POLICY, reward=1.0, next_obs=2.0, done=
 
 
 def joined(*parts: Transitions) -> Transitions:
-    return Transitions(*(torch.cat([getattr(part, name) for part in parts]) for name in Transitions.__annotations__))
+    names = ("obs", "action", "log_prob", "reward", "next_obs", "done", "weight")
+    return Transitions(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
 
 
 def gradients(learner: ActorCritic) -> tuple[list[float], float]:
@@ -227,6 +229,14 @@ def test_what_has_become_more_probable_by_more_than_the_trust_is_pushed_no_furth
     assert value == pytest.approx(-delta)  # values are learned all the same
 
 
+@pytest.mark.parametrize(("behaviour", "pushes"), [(0.25, False), (0.75, True)])
+def test_where_the_policy_is_pushed_no_further_its_entropy_earns_nothing(behaviour, pushes):
+    """The action is 3 times as probable as it was, beyond a trust of 2: the bonus would go on pulling without data."""
+    learner = tiny(rule=OffPolicyRule(0.5, 1.0, 10.0, 0.5, LIMIT, trust=2.0))
+    learner.update(moves(log_prob=math.log(behaviour)))
+    assert (gradients(learner)[0] != [0.0, 0.0]) is pushes
+
+
 def test_what_is_bad_and_has_become_improbable_is_pushed_no_further():
     learner = tiny(rule=OffPolicyRule(0.5, 1.0, 0.0, 0.5, LIMIT, trust=1.2))
     learner.update(moves(log_prob=0.0, reward=0.0))  # it was certain, and is 3/4 by now: below 1 / 1.2
@@ -299,8 +309,11 @@ def test_gradients_are_clipped_to_their_norm_which_is_reported_before():
     assert outcome.grad_norm > 100
 
 
-def test_advantages_are_in_standard_deviations_of_the_targets():
-    """Targets with variance 16 and mean 3: V in their units, an error of 8 is an advantage of 2."""
+def test_errors_are_in_standard_deviations_of_the_targets_and_advantages_in_their_own():
+    """Targets with variance 16 and mean 3: V in their units, an error of 8 is 2 of these, and the first advantage is 1.
+
+    The next advantages are 8 too, so they stay 1; an advantage of 0.2 counts by a tenth of the targets' deviation, 0.4.
+    """
     learner = tiny(rule=OffPolicyRule(0.0, 1.0, 0.0, 0.5, LIMIT), normalize_value=True)
     stats = learner.model.value_mean_std
     stats.running_mean.fill_(3.0)
@@ -308,12 +321,104 @@ def test_advantages_are_in_standard_deviations_of_the_targets():
     with torch.no_grad():
         learner.model.a2c_network.value.weight.zero_()
         learner.model.a2c_network.value.bias.fill_(0.5)  # V = 3 + 4 x 0.5 = 5
+    learner._squares = Decaying()
+    learner.learning_rate = 1e-12
     outcome = learner.update(moves(reward=13.0))
     logits, value = gradients(learner)
     assert outcome.errors.tolist() == pytest.approx([2.0])  # priorities know no unit of reward either
-    assert logits == pytest.approx([2.0 / 4, -2.0 / 4])
+    assert logits == pytest.approx([1.0 / 4, -1.0 / 4])
+    learner.update(moves(reward=13.0))
+    assert gradients(learner)[0] == pytest.approx([1.0 / 4, -1.0 / 4], rel=1e-4)
+    learner._squares = Decaying()
+    learner.update(moves(reward=5.2))
+    assert gradients(learner)[0] == pytest.approx([0.5 / 4, -0.5 / 4], rel=1e-4)
+    learner.update(moves(reward=13.0))
+    _, value = gradients(learner)
     assert value == pytest.approx(0.5 - 2.5)  # critic_coef 1/2 of 2 (0.5 - (13 - 3) / 4)
     assert outcome.critic_loss == pytest.approx(4.0)
+
+
+# -- what came after
+
+
+def followed(t: Transitions, *steps: tuple) -> Transitions:
+    """One transition, and the (obs, log_prob, reward, next_obs, done) of those after it, all with action 1."""
+    obs, log_prob, reward, next_obs, done = (torch.tensor(column) for column in zip(*steps, strict=True))
+    after = Following(
+        torch.zeros(len(steps), dtype=torch.long), torch.arange(len(steps)), obs[:, None],
+        torch.ones(len(steps), 1, dtype=torch.long), log_prob, reward, next_obs[:, None], done,
+    )  # fmt: skip
+    return dataclasses.replace(t, following=after)
+
+
+TRACE = OffPolicyRule(0.5, 1.0, 0.0, 0.5, LIMIT, trace=0.8)
+
+
+def test_what_came_after_counts_by_lambda_and_by_its_ratios():
+    """V(1) = 3, V(2) = 5, V(4) = 9, V(0) = 1; gamma = 1/2, lambda = 0.8; r = 1, then 2, then 4.
+
+    d_0 = 1 + 2.5 - 3 = 0.5; d_1 = 2 + 4.5 - 5 = 1.5; d_2 = 4 + 0.5 - 9 = -4.5. The second was half as probable as it is
+    now, which counts as 1; the third is half as probable as it was: rho_2 = 1/2.
+    A = 0.5 + 0.4 x (1.5 + 0.4 x 0.5 x -4.5) = 0.74, and the value's target 3.74.
+    """
+    learner = tiny(rule=TRACE)
+    half = math.log(0.5)
+    t = followed(moves(), (2.0, ON_POLICY + half, 2.0, 4.0, False), (4.0, ON_POLICY - half, 4.0, 0.0, False))
+    outcome = learner.update(t)
+    logits, value = gradients(learner)
+    assert outcome.errors.tolist() == pytest.approx([0.74])
+    assert (logits, value) == (pytest.approx([0.74 / 4, -0.74 / 4]), pytest.approx(-0.74))
+
+
+def test_after_an_end_nothing_counts_but_its_reward():
+    """d_1 = 2 - 5 = -3, as the episode ends there; A = 0.5 + 0.4 x -3."""
+    learner = tiny(rule=TRACE)
+    outcome = learner.update(followed(moves(), (2.0, ON_POLICY, 2.0, 4.0, True)))
+    assert outcome.errors.tolist() == pytest.approx([0.7])  # |-0.7|
+    assert gradients(learner)[1] == pytest.approx(0.7)
+
+
+def test_a_batch_keeps_its_sequences_apart():
+    """Three transitions, of which only the second and the third are followed, by one and by two steps."""
+    one, two = (2.0, ON_POLICY, 2.0, 4.0, False), (4.0, ON_POLICY, 4.0, 0.0, False)
+    alone = [tiny(rule=TRACE).update(t).errors for t in (moves(), followed(moves(), one), followed(moves(), one, two))]
+    batch = joined(moves(), moves(), moves())
+    parts = [followed(moves(), one).following, followed(moves(), one, two).following]
+    assert all(part is not None for part in parts)
+    names = ("step", "obs", "action", "log_prob", "reward", "next_obs", "done")
+    after = Following(torch.tensor([1, 2, 2]), *(torch.cat([getattr(part, name) for part in parts]) for name in names))
+    together = tiny(rule=TRACE).update(dataclasses.replace(batch, following=after)).errors
+    assert together.tolist() == pytest.approx(torch.cat(alone).tolist())
+    assert len(set(together.tolist())) == 3
+
+
+# -- the bound on the divergence from the policy that acted
+
+
+def test_beyond_the_limit_only_the_value_learns():
+    """Probabilities (1/4, 3/4) now, (1/2, 1/2) when it acted: x = 1/2 and 3/2, KL is the mean of x - 1 - log x."""
+    both = Choices(torch.ones(2, 1), torch.tensor([[0], [1]]), torch.full((2,), math.log(0.5)))
+    kl = (-math.log(0.5) - math.log(1.5)) / 2
+    for limit, pushes in ((kl * 1.01, True), (kl * 0.99, False)):
+        learner = tiny(rule=OffPolicyRule(0.5, 1.0, 0.01, 0.5, LIMIT, kl_limit=limit))
+        outcome = learner.update(moves(), both)
+        logits, value = gradients(learner)
+        assert outcome.kl == pytest.approx(kl)
+        assert (logits != [0.0, 0.0], value) == (pushes, pytest.approx(-0.5))
+
+
+def test_without_a_policy_that_acted_there_is_no_bound():
+    learner = tiny(rule=OffPolicyRule(0.5, 1.0, 0.0, 0.5, LIMIT, kl_limit=1e-9))
+    assert learner.update(moves()).kl == 0.0
+    assert gradients(learner)[0] == pytest.approx([0.125, -0.125])
+
+
+def test_the_policys_and_the_values_lessons_are_apart():
+    """Two equal transitions: the policy learns from the first alone, the value from the second alone."""
+    t = joined(moves(), moves(reward=3.0))
+    learner = tiny()
+    learner.update(dataclasses.replace(t, policy=torch.tensor([True, False]), value=torch.tensor([False, True])))
+    assert gradients(learner) == (pytest.approx([0.125, -0.125]), pytest.approx(-2.5))
 
 
 # -- normalisers
@@ -488,7 +593,7 @@ def bandit_reward(obs: torch.Tensor, action: torch.Tensor, kind) -> torch.Tensor
 @pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS)
 def test_it_learns_a_contextual_bandit_from_what_older_policies_did(action):
     """Behaviour: the policy as it was up to 10 updates ago. From chance to nearly always right in 400 updates."""
-    learner = learner_of(action, OffPolicyRule(0.0, entropy_coef=0.0), rate=1e-2)
+    learner = learner_of(action, OffPolicyRule(0.0, entropy_coef=0.0), rate=3e-3)
     policy, rng = Policy(spec_of(action), train_of(), 64, "cpu"), torch.Generator().manual_seed(1)
 
     def act(n=64):

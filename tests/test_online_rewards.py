@@ -41,7 +41,25 @@ def says(verdicts: list[Verdict], expected: list[float]) -> Judgement:
 
 
 def samples_of(rows: list[np.ndarray], judgement: Judgement | None, **rule) -> TrainingSamples:
-    return combine(np.stack(rows), judgement, dataclasses.replace(RULE, **rule))
+    return of_policy(combine(np.stack(rows), judgement, dataclasses.replace(RULE, **rule)))
+
+
+def of_policy(samples: TrainingSamples) -> TrainingSamples:
+    """The samples from which the policy learns."""
+    names = ("index", "action", "log_prob", "reward", "terminal", "policy", "value")
+    return dataclasses.replace(samples, **{name: getattr(samples, name)[samples.policy] for name in names})
+
+
+def test_the_value_learns_once_from_each_experience_what_followed_the_proposal():
+    """The actual reward, not weakened, and whether the episode ended; a blocked action ends for the policy alone."""
+    rows = [row(SEND, 1.0), row(WAIT, -3.0), row(WAIT, 2.0, held=True), row(OFF, 4.0)]
+    got = combine(np.stack(rows), says([SEND, WAIT, WAIT, WAIT], [2.0] * 4), RULE)
+    order = np.argsort(got.index[got.value])
+    assert got.index[got.value][order].tolist() == [0, 1, 2, 3]
+    assert got.reward[got.value][order].tolist() == pytest.approx([1.3, -3.0, 2.0, 4.0])
+    assert got.action[got.value][order].tolist() == [PROPOSED] * 4
+    assert not got.terminal[got.value].any()
+    assert (len(got), int(got.policy.sum())) == (5, 5)  # sent, executed instead, blocked twice, not gated
 
 
 def test_the_defaults_are_those_of_the_document():

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from livegym.online.experience import Layout, Verdict, from_row, to_row
-from livegym.online.replay import BETA, FLOOR, ReplayReader, ReplayWriter, Sieve
+from livegym.online.priorities import FLOOR, Priorities
+from livegym.online.replay import BETA, ReplayReader, ReplayWriter, Sieve
 from livegym.online.ring import file_bytes
 from livegym.tasks.base import Box, Discrete, MultiDiscrete
 from livegym.utils.errors import UserError
@@ -44,7 +45,8 @@ def file(tmp_path):
 
 
 def both(file, capacity=100, prioritised=False, layout=LAYOUT):
-    return ReplayWriter(file, layout, capacity), ReplayReader(file, layout, capacity, prioritised)
+    priorities = Priorities(file.with_name("priorities.bin"), capacity) if prioritised else None
+    return ReplayWriter(file, layout, capacity), ReplayReader(file, layout, capacity, priorities)
 
 
 def decisions(rows):
@@ -161,9 +163,9 @@ def test_priorities_of_slots_that_were_written_over_are_left_alone(file):
     old, _ = reader.sample(1, np.random.default_rng(0))
     writer.add(complete(1))
     reader.sample(1, np.random.default_rng(0))
-    before = reader._priority[0]
+    before = reader.priorities.of(np.array([0]))
     reader.prioritise(old, np.array([100.0]))
-    assert reader._priority[0] == before
+    assert reader.priorities.of(np.array([0])) == before
 
 
 def test_what_is_too_old_is_not_sampled_whatever_the_wall_clock_says(file):

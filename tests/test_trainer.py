@@ -15,10 +15,11 @@ import torch
 from livegym.online.divergence import BURN_IN, ENOUGH, LEAST, LEAST_FACTOR, MAX_FAILURES
 from livegym.online.experience import Experience, Layout, Verdict
 from livegym.online.gate import Judgement
-from livegym.online.replay import ALPHA, BETA, FLOOR, ReplayReader, ReplayWriter
+from livegym.online.priorities import FLOOR, Priorities
+from livegym.online.replay import ALPHA, BETA, ReplayReader, ReplayWriter
 from livegym.online.ring import MappedRing, checks_of, factors_of
 from livegym.online.trainer import Trainer
-from livegym.rl.actor_critic import ActorCritic, OffPolicyRule, Transitions
+from livegym.rl.actor_critic import ActorCritic, Choices, OffPolicyRule, Transitions
 from livegym.rl.algorithm import algorithm_of
 from livegym.rl.algorithms.ppo.settings import NetworkConfig, PPOConfig
 from livegym.rl.spec import PolicySpec
@@ -28,7 +29,7 @@ from tests.test_actor_critic import finite, same
 
 SPEC = PolicySpec("Bandit", (("state", 2),), (), Discrete(3), 0.1)
 LAYOUT = Layout(obs=2, action=1, discrete=True, seen=1)
-RULE = OnlineConfig(updates=2)
+RULE = OnlineConfig(updates=2, idle_rounds=None)
 CAPACITY = 2000
 OFF, SEND, WAIT = Verdict.OFF, Verdict.SEND, Verdict.WAIT
 
@@ -36,9 +37,9 @@ OFF, SEND, WAIT = Verdict.OFF, Verdict.SEND, Verdict.WAIT
 class Recording(ActorCritic):
     """Keeps what it was given to learn from."""
 
-    def update(self, t: Transitions):
+    def update(self, t: Transitions, acted: Choices | None = None):
         self.batches = [*getattr(self, "batches", []), t]
-        return super().update(t)
+        return super().update(t, acted)
 
 
 class SaysAsSeen:
@@ -80,7 +81,8 @@ class World:
         torch.manual_seed(seed)
         network = algorithm_of(self.train).actor_critic(SPEC, self.train)
         learner = Recording(SPEC, network, OffPolicyRule(self.discount), self.rule.learning_rate)
-        reader = ReplayReader(self.path, LAYOUT, CAPACITY, self.prioritised)
+        priorities = Priorities(self.path.with_name("priorities.bin"), CAPACITY) if self.prioritised else None
+        reader = ReplayReader(self.path, LAYOUT, CAPACITY, priorities)
         return Trainer(learner, reader, self.gate, self.rule, seed)
 
     def add(self, count: int, first: int = 0, **changes) -> None:
@@ -498,6 +500,31 @@ def test_what_a_rollback_takes_from_the_normalisers_is_given_to_them_again(tmp_p
     assert (world.count(), world.trainer.counts.broken) == (148, 0)  # 3 rows broke meanwhile, and are no news
 
 
+def test_the_exponent_of_the_weights_rises_to_1_and_goes_on_after_a_restart(tmp_path, monkeypatch):
+    monkeypatch.setattr("livegym.online.trainer.ANNEALED", 10)
+    world = World(tmp_path, prioritised=True, updates=1)
+    world.add(40)
+    seen = []
+    for made in range(12):
+        seen.append(world.trainer._beta())
+        world.trainer.train()
+        if made == 4:
+            resumed = world.another(seed=1)
+            resumed.load_state(world.trainer.state())
+            world.trainer = resumed
+    assert seen == pytest.approx([BETA + (1 - BETA) * min(1.0, made / 10) for made in range(12)])
+
+
+def test_priorities_go_on_after_a_restart(tmp_path):
+    world = World(tmp_path, prioritised=True)
+    world.add(60)
+    for _ in range(20):
+        world.trainer.train()
+    before = world.trainer.reader.priorities.of(np.arange(60))
+    assert len(set(before.tolist())) > 50
+    assert world.another(seed=1).reader.priorities.of(np.arange(60)).tolist() == before.tolist()
+
+
 # -- states
 
 
@@ -560,6 +587,119 @@ def test_a_state_that_is_none_is_refused(tmp_path, part):
         world.another(1).load_state(state)
 
 
+def test_the_usual_losses_go_on_after_a_restart(tmp_path):
+    """A loss far beyond them rolls back at once; a new detector would first have to collect some."""
+    world = World(tmp_path)
+    world.add(40)
+    for _ in range(ENOUGH):
+        world.trainer.train()
+    resumed = world.another(seed=1)
+    resumed.load_state(world.trainer.state())
+    assert resumed.divergence.detect(1e6, broken=False)
+    fresh = world.another(seed=1)
+    assert not fresh.divergence.detect(1e6, broken=False)
+
+
+def test_a_state_of_an_earlier_release_is_loaded(tmp_path):
+    world = World(tmp_path)
+    world.add(40)
+    world.trainer.train()
+    state = world.trainer.state()
+    old = {key: value for key, value in state.items() if key != "advantages"}
+    counts = {name: value for name, value in state["online"]["counts"].items() if name not in ("seen", "since")}
+    old["online"] = {"counts": counts, "rate_factor": 0.5, "rng": state["online"]["rng"]}
+    resumed = world.another(seed=1)
+    resumed.load_state(old)
+    assert (resumed.divergence.rate_factor, resumed.counts.trainings) == (0.5, 1)
+    assert resumed.train() is not None
+
+
+# -- an idle stream
+
+
+def test_an_idle_stream_is_not_learned_by_heart(tmp_path):
+    """60 update rounds after the last experience the trainer waits: not a weight and not the learning rate changes."""
+    world = World(tmp_path, idle_rounds=60)
+    world.add(40)
+    assert [world.trainer.train() is not None for _ in range(61)] == [True] * 60 + [False]
+    assert world.trainer.idle
+    before, rate = world.trainer.state(), world.trainer.learning_rate
+    for _ in range(1000):  # a night of a second a round has 30 times as many
+        assert world.trainer.train() is None
+    assert same(before, world.trainer.state())
+    assert world.trainer.learning_rate == rate
+
+
+def test_each_experience_brings_another_60_rounds_also_if_one_comes_every_15(tmp_path):
+    world = World(tmp_path, idle_rounds=60)
+    world.add(40)
+    for number in range(40, 50):  # one every 15 s, at a round a second: the trainer never waits
+        assert all(world.trainer.train() is not None for _ in range(15))
+        world.add(1, first=number)
+    assert sum(world.trainer.train() is not None for _ in range(100)) == 60
+
+
+def test_a_restart_brings_no_rounds_to_an_idle_stream(tmp_path):
+    world = World(tmp_path, idle_rounds=60)
+    world.add(40)
+    for _ in range(60):
+        world.trainer.train()
+    resumed = world.another(seed=1)
+    resumed.load_state(world.trainer.state())
+    assert resumed.train() is None
+    world.add(1, first=40)
+    assert resumed.train() is not None
+
+
+def test_too_little_experience_is_not_an_idle_stream(tmp_path):
+    world = World(tmp_path, idle_rounds=2)
+    world.add(2)
+    for _ in range(5):
+        assert world.trainer.train() is None
+    assert (world.trainer.idle, world.trainer.counts.since) == (False, 0)
+    world.add(40, first=2)
+    assert world.trainer.train() is not None
+
+
+# -- the value, if a gate blocks
+
+
+class Blocks:
+    """Blocks action 0; the fallback is action 1. It expects 0 of each action."""
+
+    name = "blocks"
+
+    def evaluate(self, seen, action, confidence):
+        verdict = np.where(action[:, 0] == 0, WAIT, SEND).astype(np.int8)
+        return Judgement(verdict, np.zeros(len(seen), np.float32), {}, np.ones_like(action))
+
+
+def test_a_wait_with_a_fallback_does_not_bias_the_value(tmp_path):
+    """Every step earns 1 and one state follows itself, so V = 1 / (1 - 0.8) = 5, whatever the gate blocks.
+
+    Half of the decisions are blocked. Their lessons for the policy (the weakened reward of what was executed, and the
+    blocked action as an end) would pull the value to about 2.
+    """
+    train = PPOConfig(network=NetworkConfig(units=[8]), normalize_input=False, normalize_value=False)
+    world = World(
+        tmp_path, Blocks(), discount=0.8, train=train, actual_weight=1.0, expected_weight=0.0, learning_rate=1e-2,
+        min_learning_rate=1e-3, lr_decay=0.8, kl_limit=1e-9,
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    obs, half = np.ones(2, np.float32), math.log(0.5)
+    for number in range(400):
+        wait = bool(rng.random() < 0.5)
+        world.writer.add(experience(
+            number, 1.0, WAIT if wait else SEND, obs=obs, next_obs=obs, executed=np.array([1]),
+            proposed=np.array([0 if wait else 1]), log_prob=half, executed_log_prob=0.0 if wait else half,
+        ))  # fmt: skip
+    for _ in range(600):
+        world.trainer.train()
+    with torch.no_grad():
+        value = world.trainer.learner._value(torch.ones(1, 2)).item()
+    assert value == pytest.approx(5.0, abs=0.25)
+
+
 # -- priorities
 
 
@@ -586,9 +726,9 @@ def test_great_errors_are_drawn_more_often_and_weighted_down(tmp_path):
     for error, value in raw.items():
         assert drawn[error] / drawn.total() == pytest.approx(value / total, abs=0.02)
     weight = {error: (9 * value / (3 * total)) ** -BETA for error, value in raw.items()}
-    for batch in world.batches[:20]:
+    for batch in world.batches[:20]:  # beta has hardly risen yet
         there = [weight[reward] for reward in batch.reward.tolist()]
-        assert batch.weight.tolist() == pytest.approx([value / max(there) for value in there], rel=1e-4)
+        assert batch.weight.tolist() == pytest.approx([value / max(there) for value in there], rel=1e-3)
 
 
 def test_a_broken_row_among_them_leaves_the_others_their_weights(tmp_path):
@@ -605,4 +745,4 @@ def test_a_broken_row_among_them_leaves_the_others_their_weights(tmp_path):
     assert min(len(batch) for batch in world.batches) < 32  # without the broken ones
     for batch in world.batches:
         small, great = (batch.weight[batch.reward == reward].unique() for reward in (1.0, 9.0))
-        assert great.item() / small.item() == pytest.approx(((9 + FLOOR) / (1 + FLOOR)) ** (-ALPHA * BETA), rel=1e-4)
+        assert great.item() / small.item() == pytest.approx(((9 + FLOOR) / (1 + FLOOR)) ** (-ALPHA * BETA), rel=2e-3)

@@ -1,0 +1,100 @@
+"""Priorities of the experiences in a replay buffer. They are in a file of the run, so they outlive the trainer.
+
+    priorities = Priorities(path, capacity)          # None instead of a path: in memory only
+    priorities.begin(slots, numbers, rewards)        # first priorities of new experiences
+    priorities.set(slots, numbers, errors)           # after an update
+    priorities.of(slots)                             # (n,)
+
+The priority is the error that the trainer reports, in standard deviations, plus a floor (Schaul et al. 2016,
+arXiv:1511.05952). Until it reports one, it is |reward - mean| / standard deviation over all rewards so far, plus the
+floor, which favours rare and high rewards.
+
+Only the trainer uses the file. If it cannot be created, the priorities are kept in memory, and start anew at a restart.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+
+from livegym.utils.files import discard
+
+log = logging.getLogger(__name__)
+
+FLOOR = 0.05  # least priority, so that every experience is sampled now and then
+HEAD = 3  # numbers before the entries: count, mean and sum of squared differences of all rewards
+
+
+class Priorities:
+    """The priority of each slot, and the number of the experience to which it belongs."""
+
+    def __init__(self, path: Path | None, capacity: int) -> None:
+        """Open or create the file. A file of another size belongs to another buffer, and is replaced."""
+        stored = _opened(path, HEAD + 2 * capacity) if path is not None else None
+        values = np.full(HEAD + 2 * capacity, -1.0) if stored is None else stored
+        if stored is None:
+            values[:HEAD] = 0.0
+        self._rewards = values[:HEAD]
+        self._priority = values[HEAD : HEAD + capacity]
+        self._number = values[HEAD + capacity :]  # float64 counts exactly to 2^53
+
+    def unknown(self, slots: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """Return (n,) whether the experiences `numbers` in `slots` have no priority yet."""
+        return self._number[slots] != numbers
+
+    def begin(self, slots: np.ndarray, numbers: np.ndarray, rewards: np.ndarray) -> None:
+        """Set the first priorities (n,) of new experiences, from their rewards (n,)."""
+        count, mean, squares = self._rewards.tolist()
+        rewards = np.nan_to_num(rewards.astype(float))  # a row may be overwritten at this moment
+        total, shift = count + len(rewards), float(rewards.mean()) - mean
+        squares += float(((rewards - rewards.mean()) ** 2).sum()) + shift**2 * count * len(rewards) / total
+        mean += shift * len(rewards) / total  # Chan, Golub and LeVeque 1983
+        self._rewards[:] = total, mean, squares
+        spread = math.sqrt(squares / (total - 1)) if total > 1 else 0.0
+        self._write(slots, numbers, np.abs(rewards - mean) / (spread or 1.0))
+
+    def set(self, slots: np.ndarray, numbers: np.ndarray, errors: np.ndarray) -> None:
+        """Set new priorities from errors (n,), in standard deviations, for experiences that are still known."""
+        same = ~self.unknown(slots, numbers)
+        self._write(slots[same], numbers[same], np.abs(errors[same]))
+
+    def of(self, slots: np.ndarray) -> np.ndarray:
+        """Return the priorities (n,)."""
+        return np.array(self._priority[slots])
+
+    def _write(self, slots: np.ndarray, numbers: np.ndarray, errors: np.ndarray) -> None:
+        self._number[slots] = -1.0  # a process that is killed here leaves an unknown priority, not a wrong one
+        self._priority[slots] = errors + FLOOR
+        self._number[slots] = numbers
+
+
+def _opened(path: Path, size: int) -> np.ndarray | None:
+    """Return the mapped numbers (size,) of the file; a new one has count 0 and no priorities. None if that failed."""
+    try:
+        if not path.exists() or path.stat().st_size != 8 * size:
+            _make(path, size)
+        values = np.memmap(path, np.float64, "r+", shape=(size,))
+    except OSError as error:
+        log.warning("%s cannot be used (%s): priorities are lost when the trainer ends.", path, error)
+        return None
+    if not np.isfinite(values).all() or values[0] < 0 or values[2] < 0:
+        log.warning("%s is damaged: priorities start anew.", path)
+        values[:HEAD], values[HEAD:] = 0.0, -1.0
+    return values
+
+
+def _make(path: Path, size: int) -> None:
+    temporary = path.with_name(f"{path.name}.making")
+    try:
+        with temporary.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, 8 * size)  # otherwise a full disk would be a signal later
+        values = np.memmap(temporary, np.float64, "r+", shape=(size,))
+        values[HEAD:] = -1.0
+        values.flush()
+        temporary.replace(path)
+    finally:
+        discard(temporary)
