@@ -38,7 +38,7 @@ STEPS = {"full": 150_000, "quick": 30_000, "toy": 400}
 SEEDS = {"full": 5, "quick": 2, "toy": 1}
 EPISODES = {"full": 100, "quick": 100, "toy": 2}
 MARKS = 15  # evaluations in a run
-LATE = 20  # steps; a `late` reward is told after 1 to so many
+LATE = 20  # steps; a `late` reward is sent after 1 to so many
 SIDES = ("livegym", "late", "dqn", "ppo")
 Point = tuple[float, float]  # steps or minutes, mean return
 ZOO: dict[str, dict[str, dict[str, Any]]] = {
@@ -120,7 +120,7 @@ class Served:
 
     def _late_steps(self) -> Iterator[int]:
         rng = np.random.default_rng(self.seed)
-        owed: list[tuple[int, Any, float]] = []  # step at which it is told, decision, reward
+        owed: list[tuple[int, Any, float]] = []  # step at which it is sent, decision, reward
         obs, _ = self.env.reset(seed=self.seed)
         count = 0
         while True:

@@ -52,6 +52,7 @@ _KEYS: dict[Origin, str] = {
         online.wait_multiplier online.on_disagreement online.disagreement_penalty
         online.gate_threshold online.look_ahead
         online.learning_rate online.lr_decay online.min_learning_rate online.ratio_clip online.trust
+        online.trace_steps online.trace_decay online.kl_limit online.idle_rounds
         online.entropy_coef online.divergence_factor online.checkpoint_versions online.hang_timeout_s
         online.max_restarts
     """,

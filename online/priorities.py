@@ -9,7 +9,7 @@ The priority is the error that the trainer reports, in standard deviations, plus
 arXiv:1511.05952). Until it reports one, it is |reward - mean| / standard deviation over all rewards so far, plus the
 floor, which favours rare and high rewards.
 
-Only the trainer uses the file. If it cannot be created, the priorities are kept in memory, and start anew at a restart.
+Only the trainer uses the file. If it cannot be created, the priorities are kept in memory, and are lost at a restart.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _opened(path: Path, size: int) -> np.ndarray | None:
         log.warning("%s cannot be used (%s): priorities are lost when the trainer ends.", path, error)
         return None
     if not np.isfinite(values).all() or values[0] < 0 or values[2] < 0:
-        log.warning("%s is damaged: priorities start anew.", path)
+        log.warning("%s is damaged: all priorities are set again.", path)
         values[:HEAD], values[HEAD:] = 0.0, -1.0
     return values
 

@@ -53,6 +53,7 @@ KNOWN_REWARDS = 1000  # last rewards whose mean is the score of a version
 ENOUGH_REWARDS = 100  # rewards needed for a score
 FAILURES = 5  # update rounds in a row that raised an exception, after which the process ends
 ORPHAN_S = 15.0  # s after the end of the serving process until this one is killed, in case it hangs
+SAVE_S = 5.0  # s of waiting for experience after which the newest version is saved
 PAUSE = 0.5  # s after an update round that raised an exception
 
 
@@ -103,6 +104,7 @@ class Worker:
         self.failures = 0
         self.problem = ""  # why the trainer gave up
         self._state = "waiting"
+        self._waits_since = time.monotonic()
         self._busy: deque[tuple[float, float]] = deque(maxlen=WINDOW)  # begin and end of each round, in monotonic s
         self._saved_at = self._began_at = self.version
         self.bus.open(run, spec, as_dict(config), learner.weights(), after=self.version)
@@ -157,12 +159,14 @@ class Worker:
         self.send_heartbeat(self._state)
 
     def _wait(self) -> None:
-        """Wait for experience. Save when the waiting begins, so that a restart does not train on the same data again."""
+        """Wait for experience. If it takes long, save, so that a restart does not train on the same data again."""
+        now = time.monotonic()
         if self._state == "training":
-            self._state = "waiting"
+            self._state, self._waits_since = "waiting", now
+        if self._saved_at < self.version and now - self._waits_since >= SAVE_S:
             self._saved_at = self.version
             self.save()
-            self._busy.clear()
+        if now - self._sent_at >= PULSE:
             self.send_heartbeat(self._state)
         if not self._rule.training_interval:
             time.sleep(0.01)  # do not poll the buffer without a pause

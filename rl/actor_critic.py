@@ -245,8 +245,10 @@ class ActorCritic:
         known = np.zeros((steps + 1, len(t)), np.float32)  # values along the steps, and at the end
         known[at] = self.network.value_of(output).numpy()
         known[length.numpy(), np.arange(len(t))] = self._value(end).numpy()
-        reward, going, ratio = np.zeros((3, steps, len(t)), np.float32)
-        reward[at], going[at], ratio[at] = f.reward.numpy(), (~f.done).numpy(), rho.numpy()
+        reward, ratio = np.zeros((2, steps, len(t)), np.float32)
+        reward[at], ratio[at] = f.reward.numpy(), rho.numpy()
+        going = np.zeros((steps, len(t)), bool)
+        going[at] = (~f.done).numpy()
         error = reward + rule.discount * going * known[1:] - known[:-1]
         later = np.zeros(len(t), np.float32)
         for k in range(steps - 1, -1, -1):  # in NumPy: many small operations, which torch makes slower

@@ -59,7 +59,7 @@ class OnlineConfig:
         0.95, "lambda: factor on the importance of each further one of these experiences", low=0, high=1
     )
     kl_limit: Optional[float] = key(
-        0.02,
+        0.1,
         "mean KL divergence from the policy that acted last, beyond which the policy learns no more; null: none",
         unit="nats",
         above=0,
@@ -69,9 +69,9 @@ class OnlineConfig:
     )
     ratio_clip: float = key(1.0, "upper bound of the importance ratio pi / mu", above=0)
     trust: float = key(
-        1.5, "ratio pi / mu, or its inverse, beyond which an experience pushes the policy no further", above=1
+        3.0, "ratio pi / mu, or its inverse, beyond which an experience pushes the policy no further", above=1
     )
-    entropy_coef: float = key(0.003, "weight of the entropy bonus", low=0)
+    entropy_coef: float = key(0.01, "weight of the entropy bonus", low=0)
     divergence_factor: float = key(
         20.0, "critic loss that triggers a rollback, as a multiple of the median of the last hundred", above=1
     )

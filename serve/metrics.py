@@ -163,6 +163,10 @@ NUMBERS = (
     ),
     Number("trainer.entropy", "entropy", "entropy", "nats", "entropy of the policy in the last update round"),
     Number(
+        "trainer.kl", "kl_divergence", "kl", "nats",
+        "divergence of the trained policy from the one that acted, in the last update round",
+    ),
+    Number(
         "trainer.training_utilization", "training_utilization", "utilization", "0 to 1",
         "fraction of the time in which the trainer is busy",
     ),

@@ -39,7 +39,7 @@ def full_status() -> dict[str, Any]:
         "rewards": {"mean": 0.52, "count": 1000, "expected_mean": 0.48, "components": dict(COMPONENTS)},
         "trainer": {"state": "training", "why": "", "pid": 4711, "restarts": 1, "beat_age_s": 0.2,
                     "training_steps": 820, "total_batches_trained": 822, "average_batch_size": 31.5,
-                    "average_loss": 0.35, "loss": 0.31, "entropy": 4.5, "training_steps_per_second": 0.98,
+                    "average_loss": 0.35, "loss": 0.31, "entropy": 4.5, "kl": 0.004, "training_steps_per_second": 0.98,
                     "average_training_time_ms": 41.0, "training_utilization": 0.041, "learning_rate": 9.2e-4,
                     "version": 41, "agreement": 0.93, "overruns": 2, "rollbacks": 1, "skipped_batches": 2,
                     "broken_rows": 0, "saved": 40},

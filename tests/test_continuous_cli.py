@@ -206,6 +206,12 @@ def test_a_gymnasium_environment_of_your_own_is_learned_through_the_socket(tmp_p
         client.kill()
         client.wait()
         assert (learned["gate"], learned["decisions"]["send"], learned["buffer"]["lost"]) == ("off", 0, 0)
+        idle = serving.until(lambda s: s["trainer"]["state"] == "waiting" and s["buffer"]["added"] > 100)
+        assert idle["trainer"]["why"] == "no experience has been completed for 60 update rounds"
+        time.sleep(3.0)  # as long as 30 update rounds
+        later = serving.until(lambda s: True)["trainer"]
+        changed = [name for name in ("version", "training_steps", "learning_rate") if later[name] != idle["trainer"][name]]
+        assert (later["state"], changed) == ("waiting", [])
         assert serving.end() == 0
 
 

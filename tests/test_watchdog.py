@@ -36,7 +36,7 @@ from tests.processes import alive
 BLOCKS = ("cart_position", "cart_velocity", "pole_angle", "pole_velocity")
 SPEC = PolicySpec("Cartpole", tuple((name, 1) for name in BLOCKS), (), Box(1), 1 / 60)
 SETTINGS = ("config=continuous", "task=Cartpole", "simulator=external", "gate=off", "seed=0")
-QUICK = ("online.training_interval=0.02", "online.updates=1", "online.buffer_capacity=200")
+QUICK = ("online.idle_rounds=null", "online.training_interval=0.02", "online.updates=1", "online.buffer_capacity=200")
 
 
 def experience(number: int) -> Experience:
