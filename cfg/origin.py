@@ -54,6 +54,8 @@ _KEYS: dict[Origin, str] = {
         online.learning_rate online.lr_decay online.min_learning_rate online.ratio_clip online.trust
         online.entropy_coef online.divergence_factor online.checkpoint_versions online.hang_timeout_s
         online.max_restarts
+        challengerShare online.judge_rows online.judge_interval online.judge_confidence online.adopt_kl
+        online.max_rollbacks
     """,
     Origin.SESSION: """
         mode checkpoint resume runsDir projectDir

@@ -77,11 +77,19 @@ class View:
         self._groups = blocks(rows["stream"], BLOCK)
         self.count = len(rows)
         self._known: list[tuple[Model, Distribution, Estimate]] = []  # what was estimated already
-        with torch.no_grad():
-            network.module.load_state_dict(dict(critic))
-            self._value = network.value_of(network.think(self._obs)[1]).double().numpy()
-            after = network.value_of(network.think(torch.from_numpy(rows["next_obs"].copy()))[1]).double().numpy()
+        distribution, self._value = self._think(critic, self._obs)
+        after = np.zeros(self.count)
+        if network.discount:
+            after = self._think(critic, torch.from_numpy(rows["next_obs"].copy()))[1]
         self._target = rows["reward"] + network.discount * np.where(rows["done"], 0.0, after)
+        self._add(critic, distribution)
+
+    def _think(self, model: Model, obs: Tensor) -> tuple[Distribution, np.ndarray]:
+        """Return the distribution, and the values (n,) of the states."""
+        with torch.no_grad():
+            self._network.module.load_state_dict(dict(model))
+            distribution, output = self._network.think(obs)
+            return distribution, self._network.value_of(output).double().numpy()
 
     def compare(self, candidate: Model, other: Model) -> Finding:
         """Return how `candidate` compares with `other`."""
@@ -93,10 +101,10 @@ class View:
         for known, distribution, estimate in self._known:
             if known is model:
                 return distribution, estimate
-        with torch.no_grad():
-            self._network.module.load_state_dict(dict(model))
-            distribution = self._network.think(self._obs)[0]
-            log_ratio = distribution.log_prob(self._action).double().numpy() - self._log_mu
+        return self._add(model, self._think(model, self._obs)[0])
+
+    def _add(self, model: Model, distribution: Distribution) -> tuple[Distribution, Estimate]:
+        log_ratio = distribution.log_prob(self._action).double().numpy() - self._log_mu
         estimate = doubly_robust(
             self._target, log_ratio, self._value, self._value, groups=self._groups, confidence=self._confidence
         )

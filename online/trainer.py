@@ -24,14 +24,14 @@ import numpy as np
 import torch
 
 from livegym.online.divergence import DivergenceDetector, GoodState
-from livegym.online.experience import Verdict, clipped
+from livegym.online.experience import Verdict, clipped, sound_rows
 from livegym.online.gate import Gate, Judgement, check_judgement
 from livegym.online.replay import ReplayReader, Sieve
 from livegym.online.rewards import TrainingSamples, combine
 from livegym.rl.actor_critic import ActorCritic, OffPolicyRule, Outcome, Transitions
 from livegym.rl.algorithm import ActorCriticNetwork
 from livegym.schema import OnlineConfig
-from livegym.tasks.stability import HUGE, MAX_REWARD
+from livegym.tasks.stability import MAX_REWARD
 
 WINDOW = 100  # update rounds over which averages are taken
 
@@ -122,7 +122,7 @@ class Trainer:
 
     def _normalise(self) -> None:
         fresh = self.reader.fresh(self.counts.learned_until)
-        sound = _sound(fresh, self.max_reward)
+        sound = sound_rows(fresh, self.max_reward)
         rows = fresh[sound]
         new = fresh["number"] >= self.counts.looked_until
         self.counts.broken += int((new & ~sound).sum())
@@ -136,7 +136,7 @@ class Trainer:
 
     def _update(self) -> tuple[TrainingSamples, Outcome | None]:
         rows, weights = self.reader.sample(self.rule.batch_size, self.rng, self.sieve)
-        sound = _sound(rows, self.max_reward)
+        sound = sound_rows(rows, self.max_reward)
         problem = f"all {len(rows)} sampled experiences have non-finite or huge numbers"
         self.problem = "" if sound.any() or not len(rows) else problem
         rows, weights = rows[sound], weights[sound]
@@ -260,13 +260,6 @@ def rule_of(online: OnlineConfig, network: ActorCriticNetwork) -> OffPolicyRule:
         entropy_coef=online.entropy_coef,
         grad_norm=network.grad_norm,
     )
-
-
-def _sound(rows: np.ndarray, max_reward: float) -> np.ndarray:
-    """Return (n,) which rows can be trained on: all their numbers are finite, and none is huge."""
-    numbers = [rows[name] for name in ("obs", "next_obs", "log_prob", "executed_log_prob")]
-    sound = [(np.abs(v) < HUGE).all(tuple(range(1, v.ndim))) for v in numbers]
-    return np.logical_and.reduce([*sound, np.abs(rows["reward"]) <= max_reward])
 
 
 def _mean(values: list[float]) -> float:

@@ -63,7 +63,9 @@ class Distribution:
             assert other.log_std is not None
             squares = (2 * self.log_std).exp() + (self.mean - other.mean) ** 2
             return (other.log_std - self.log_std + 0.5 * squares / (2 * other.log_std).exp() - 0.5).sum(1)
-        pairs = [(torch.log_softmax(a, 1), torch.log_softmax(b, 1)) for a, b in zip(self.logits, other.logits)]
+        pairs = [
+            (torch.log_softmax(a, 1), torch.log_softmax(b, 1)) for a, b in zip(self.logits, other.logits, strict=True)
+        ]
         return torch.stack([(a.exp() * (a - b)).sum(1) for a, b in pairs]).sum(0)
 
     def confidence(self, log_prob: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from livegym.online.champion import Champion
 from livegym.online.service import Service
 from livegym.serve.metrics import NUMBERS
 from livegym.serve.watchdog import Watchdog
@@ -24,15 +25,29 @@ STREAMS_SHOWN = 100
 RATE_S = 60.0  # s over which the decision rate is computed: some streams ask only four times a minute
 UNKNOWN = {number.path.removeprefix("trainer."): None for number in NUMBERS if number.path.startswith("trainer.")}
 """The trainer's numbers before it has reported any: all are unknown."""
+NOT_JUDGED = dict.fromkeys((
+    "version", "state", "why", "kl", "gain", "gain_low", "gain_high", "stable", "challenger", "alarm", "alarm_why",
+    "judged", "not_judged", "refused", "rolled_back", "started_over",
+))  # fmt: skip
+"""What `Champion.reading` returns, if versions are not judged."""
 
 
 class Status:
     """The status of one run, for pages, tools and curves."""
 
     def __init__(
-        self, fixed: dict[str, Any], service: Service, watchdog: Watchdog, clients: Callable[[], dict[str, int]] = dict
+        self,
+        fixed: dict[str, Any],
+        service: Service,
+        watchdog: Watchdog,
+        clients: Callable[[], dict[str, int]] = dict,
+        champion: Champion | None = None,
     ) -> None:
-        """`fixed`: constant entries (task, run, gate, simulator, speed, capacity); `clients()`: the API's counts."""
+        """`fixed`: constant entries (task, run, gate, simulator, speed, capacity); `clients()`: the API's counts.
+
+        `champion`: judges versions; None: every version goes live.
+        """
+        self._champion = champion
         self._fixed = fixed
         self._service = service
         self._watchdog = watchdog
@@ -123,6 +138,7 @@ class Status:
             "decisions": decisions,
             "buffer": buffer,
             "trainer": trainer,
+            "champion": NOT_JUDGED if self._champion is None else self._champion.reading(),
             "server": self._clients(),
         }
 
