@@ -9,8 +9,8 @@ The champion is the version that acts. Each newer one is judged when it would go
 of them would refuse many good ones by chance, and would cost more than it tells.)
 
 **It is judged** on the newest `online.judge_rows` decisions in the replay buffer (`online/judge.py`), against the
-acting version and against the *stable* one. The first comparison finds a version that is spoiled at once, the second
-one a decline in many steps, each too small to be seen.
+acting version, and with discount 0 against the *stable* one too. The first comparison finds a version that is spoiled
+at once, the second one a decline in many steps, each too small to be seen.
 
 | evidence | what happens |
 | --- | --- |
@@ -59,7 +59,7 @@ import numpy as np
 from livegym.live.model_slot import snapshot_of
 from livegym.live.swap import LivePolicy
 from livegym.online.estimate import Estimate, mean_of
-from livegym.online.judge import Finding, Judge
+from livegym.online.judge import Finding, Judge, View
 from livegym.online.outcomes import Outcomes
 from livegym.utils.log import ROUTINE
 from livegym.weights.candidate import Candidate
@@ -223,11 +223,8 @@ class Champion:
         acting, rows = self._acting(), self._rows(self._rule.rows)
         if not len(rows):
             return self._pass(candidate, None)
-        view = self._judge.view(rows, self._stable.model)
-        against = view.compare(candidate.model, acting.model)
-        findings = [against]
-        if self._stable.version != acting.version:
-            findings.append(view.compare(candidate.model, self._stable.model))
+        findings = self._findings(self._judge.view(rows, acting.model), candidate, acting)
+        against = findings[0]
         if any(finding.worse for finding in findings):
             name = "acting" if against.worse else "stable"
             finding = against if against.worse else findings[-1]
@@ -238,6 +235,13 @@ class Champion:
             why = f"its KL to the acting version is {against.kl:.3g}, more than online.adopt_kl={self._rule.kl:g}"
             return self._refuse(candidate, against, why, far=True)
         return self._pass(candidate, against)
+
+    def _findings(self, view: View, candidate: Candidate, acting: Candidate) -> list[Finding]:
+        """Return how a candidate compares with the acting version, and with the stable one if the data can tell."""
+        findings = [view.compare(candidate.model, acting.model)]
+        if self._judge.discount == 0 and self._stable.version != acting.version:
+            findings.append(view.compare(candidate.model, self._stable.model))
+        return findings
 
     def _pass(self, candidate: Candidate, finding: Finding | None) -> bool:
         known = finding is not None and finding.gain.known

@@ -1,7 +1,7 @@
 """Judges a version by what the replay buffer tells: whether it would have earned less than the version that acts.
 
     judge = Judge(network, confidence=0.99)
-    view = judge.view(rows, critic=stable)                  # rows of the replay buffer, and who values the states
+    view = judge.view(rows, critic=acting)                  # rows of the replay buffer, and who values the states
     finding = view.compare(candidate, acting)
     finding.gain.high < 0                                   # worse: the interval lies wholly below
     finding.kl                                              # how far the candidate is from the acting version
@@ -19,9 +19,9 @@ know the action, so it removes the variance that comes from the states, and no b
 acting one is, to first order, the mean of rho (r + gamma V(s') - V(s)) over the states that the acting version visits,
 rho being the ratio of the probabilities (Kakade and Langford 2002, "Approximately optimal approximate reinforcement
 learning"; the surrogate objective of TRPO, Schulman et al. 2015, arXiv:1502.05477). This is the same estimator with
-r + gamma V(s') as the reward. V is the critic of the stable version: a spoiled trainer also spoils its critic. The
-approximation holds near the acting version, so it is evidence about the next version, and not about a distant one;
-`online/champion.py` watches what was really earned as well.
+r + gamma V(s') as the reward, and V is the critic of the acting version, never the candidate's: a spoiled trainer also
+spoils its critic. The approximation holds near the acting version, so it is evidence about the next version, and not
+about a distant one. A decline in many steps is found by what was really earned (`online/champion.py`).
 
 **What it cannot see.** The candidate was trained on most of these rows, so its estimate is too good rather than too
 bad: a version is hardly refused by mistake for this reason, but one that has only learned the rows by heart passes.
