@@ -37,8 +37,8 @@ the environment has changed, it earns as little, and this becomes the measure: t
 **The trainer goes back too**, to the weights that act, because it would otherwise publish the same version again: after
 a rollback, and after `STREAK` refusals in a row that do not all rest on the same decisions.
 
-**Alarm.** After `online.max_rollbacks` within ten minutes, something is wrong that no rollback mends. Then no version
-goes live, until a person allows it or a version is shown to be better than the acting and the stable one.
+**Alarm.** After `online.max_rollbacks` within ten minutes, rollbacks evidently do not help. Then no version goes
+live, until a person allows it or a version is shown to be better than the acting and the stable one.
 
 An automatic rollback is no intervention: the stable version decides with its own propensities, so its decisions are
 trained on. While a person has pinned a version, nothing is judged.
@@ -87,7 +87,7 @@ class ChampionRule:
 
 
 class Hooks(NamedTuple):
-    """What a champion can do beside choosing the version that acts; called by the watching thread."""
+    """Actions on the trainer and on the streams; called by the watching thread."""
 
     start_over: Callable[[Candidate, str], None]  # let the trainer continue from these weights, for this reason
     challenge: Callable[[Candidate | None], None]  # let this version act in a share of the streams; None: no version
@@ -159,10 +159,10 @@ class Champion:
 
     def reading(self) -> dict[str, Any]:
         """Return the newest version's state, the stable version, the alarm and the counts, as plain values."""
-        last, stable, trial = self._last, self._stable, self._trial
+        trial = self._trial
         return {
-            **last,
-            "stable": stable.version,
+            **self._last,
+            "stable": self._stable.version,
             "challenger": trial.candidate.version if trial is not None else None,
             "alarm": bool(self._alarm),
             "alarm_why": self._alarm,
@@ -319,11 +319,12 @@ class Champion:
         if acting.version == self._stable.version:
             self._reference = earned
             return
-        gain = self._gain_over_stable(acting)
+        gain, why = self._gain_over_stable(acting), ""
         if gain is not None:
-            fallen, holds, why = gain.high < 0, gain.mean >= 0, f"{_interval(gain)} against the stable version"
+            fallen, holds = gain.high < 0, gain.mean >= 0
+            why = f"{_interval(gain)} against the stable version"
         elif self._reference is None:
-            fallen, holds, why = False, True, ""
+            fallen, holds = False, True
         else:
             fallen, holds = earned.below(self._reference), earned.mean >= self._reference.mean
             why = f"it earns {_interval(earned)}, the stable version earned {_interval(self._reference)}"
@@ -331,10 +332,11 @@ class Champion:
         if fallen:
             self._roll_back(acting, why, gain)
         elif holds or self._age >= AGE:
-            self._stable, self._reference, self._age = acting, earned, 0
+            self._stable, self._reference = acting, earned
+            self._age = 0
 
     def _gain_over_stable(self, acting: Candidate) -> Estimate | None:
-        """What the acting version gains over the stable one, now; None if only outcomes can tell."""
+        """Estimate the acting version's gain over the stable one, now; None if only outcomes can tell."""
         if self._judge.discount != 0:
             return None
         view = self._judge.view(self._rows(self._rule.rows), self._stable.model)

@@ -1,4 +1,4 @@
-"""What versions really earned: the mean reward of blocks of decisions, or the return of episodes.
+"""The rewards that versions really earned: the mean reward of blocks of decisions, or the return of episodes.
 
     outcomes = Outcomes(discount=0.99, streams=1000)
     outcomes.earned(experience)          # the serving thread: a completed decision
@@ -23,7 +23,7 @@ from livegym.online.judge import BLOCK
 
 
 class Outcome(NamedTuple):
-    """What one unit earned."""
+    """The reward of one unit."""
 
     value: float  # mean reward of a decision, or return of an episode
     challenger: bool  # whether the challenger decided
@@ -66,7 +66,7 @@ class Outcomes:
             self._close(key)
 
     def end(self, stream: str) -> None:
-        """End the stream's episode. With discount 0 this changes nothing: a block may go on in the next episode."""
+        """End the stream's episode. With discount 0 this changes nothing: a block may continue in the next episode."""
         if self._discount != 0:
             for side in (False, True):
                 self._close((stream, side))

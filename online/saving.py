@@ -34,9 +34,9 @@ log = logging.getLogger(__name__)
 def save_earlier(run: Run, config: SettledConfig, candidate: Candidate, after: int) -> bool:
     """Save the weights of an earlier version as the newest checkpoint, from which the next trainer continues.
 
-    Counts, learning rate and generator stay as in the checkpoint that is the newest so far; the optimizer begins anew,
-    because its moments belong to weights that are given up. `after`: the last version that was published. Returns
-    False if nothing was saved; the reason is logged.
+    Counts, learning rate and generator stay as in the checkpoint that is the newest so far. The optimizer starts again,
+    because its moments belong to weights that are given up. `after`: the last version that was published. Returns False
+    if nothing was saved; the reason is logged.
     """
     usable = newest_usable(run)
     meta = meta_of(usable.state) if usable is not None else None

@@ -29,7 +29,7 @@ NOT_JUDGED = dict.fromkeys((
     "version", "state", "why", "kl", "gain", "gain_low", "gain_high", "stable", "challenger", "alarm", "alarm_why",
     "judged", "not_judged", "refused", "rolled_back", "started_over",
 ))  # fmt: skip
-"""What `Champion.reading` returns, if versions are not judged."""
+"""The champion's entries if versions are not judged."""
 
 
 class Status:

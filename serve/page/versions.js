@@ -51,8 +51,13 @@ function markRow(row, serving, champion) {
   const is = (version) => row.dataset.version === String(version);
   const acts = is(serving.version);
   row.className = acts ? "acting" : "";
-  const words = { serving: acts, newest: is(serving.newest), stable: is(champion.stable), challenger: is(champion.challenger) };
-  setText(row.cells[1], Object.keys(words).filter((word) => words[word]).join(", "));
+  const words = [
+    acts && "serving",
+    is(serving.newest) && "newest",
+    is(champion.stable) && "stable",
+    is(champion.challenger) && "challenger",
+  ];
+  setText(row.cells[1], words.filter(Boolean).join(", "));
   row.querySelector("button").disabled = acts;
 }
 
