@@ -41,7 +41,7 @@ a rollback, and after `STREAK` refusals in a row that do not all rest on the sam
 live, until a person allows it or a version is shown to be better than the acting and the stable one.
 
 An automatic rollback is no intervention: the stable version decides with its own propensities, so its decisions are
-trained on. While a person has pinned a version, nothing is judged.
+trained on. While a person has pinned a version, nothing is judged; the first version after that may be far away.
 """
 
 from __future__ import annotations
@@ -150,6 +150,9 @@ class Champion:
         self._alarm = ""
         self._allowed = False  # a person has ended the alarm
         self._judged_at: tuple[int, int] = (-1, -1)  # version and number of experiences of the last judgement
+        self._lost = 0  # version that lost as a challenger
+        self._arrived = 0  # newest version that was offered
+        self._unpinned = False  # a person has ended a pin: the next version may be far away
         self._due = -math.inf
         self._review_due = time.monotonic() + REVIEW_S
         self._last: dict[str, Any] = {"version": None, "state": None, "why": "", "kl": None}
@@ -169,6 +172,11 @@ class Champion:
             **vars(self._counts),
         }
 
+    @property
+    def arrived(self) -> int:
+        """The newest version that was offered; 0 if there was none."""
+        return self._arrived
+
     def allow(self) -> None:
         """End the alarm: versions go live again if nothing speaks against them."""
         self._allowed = True
@@ -177,11 +185,13 @@ class Champion:
 
     def judge(self, candidate: Candidate, live: LivePolicy, ended: Callable[[], bool]) -> bool:
         """Return whether a version that fits may go live; False: not now. It is offered again."""
-        added = int(rows["number"][-1]) if len(rows := self._rows(1)) else -1
-        known = (candidate.version, added)
-        if live.pinned or self._trial is not None or self._measures:
+        self._arrived = max(self._arrived, candidate.version)
+        self._unpinned |= live.pinned
+        if live.pinned or self._trial is not None or self._measures or time.monotonic() < self._due:
             return False
-        if known == self._judged_at or time.monotonic() < self._due:
+        newest = self._rows(1)
+        known = (candidate.version, int(newest["number"][-1]) if len(newest) else -1)
+        if known == self._judged_at or candidate.version == self._lost:
             return False
         if self._allowed:
             self._allowed, self._alarm = False, ""
@@ -231,7 +241,7 @@ class Champion:
             return self._refuse(candidate, finding, f"worse than the {name} version: {_words(finding)}")
         if self._alarm and not all(finding.better for finding in findings):
             return self._refuse(candidate, against, "after the alarm, only a version that is better goes live")
-        if against.kl > self._rule.kl and not against.better:
+        if against.kl > self._rule.kl and not against.better and not self._unpinned:
             why = f"its KL to the acting version is {against.kl:.3g}, more than online.adopt_kl={self._rule.kl:g}"
             return self._refuse(candidate, against, why, far=True)
         return self._pass(candidate, against)
@@ -249,6 +259,7 @@ class Champion:
         self._counts.not_judged += not known
         self._streak = _Streak()
         self._alarm = ""
+        self._unpinned = False
         why = _words(finding) if finding is not None else "there are no decisions to judge by"
         state = "live" if known else "not judged"
         self._note(candidate, state, why, finding)
@@ -305,6 +316,7 @@ class Champion:
         self._last |= {"state": "refused" if worse else "live", "why": why}
         if worse:
             self._counts.refused += 1
+            self._lost = trial.candidate.version
             log.warning("refused challenger %d: %s.", trial.candidate.version, why)
             self._start_over(f"the challenger was worse: {why}", self._acting())
         else:

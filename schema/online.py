@@ -68,7 +68,7 @@ class OnlineConfig:
         low=0,
         high=100_000,
     )
-    judge_interval: float = key(1.0, "minimum time from one judgement to the next", unit="s", low=0)
+    judge_interval: float = key(0.25, "minimum time from one judgement to the next", unit="s", low=0)
     judge_confidence: float = key(
         0.99, "confidence of the intervals by which a version is refused or rolled back", low=0.5, high=0.9999
     )

@@ -82,7 +82,7 @@ class Status:
         self._made = {
             "refreshed": round(time.time(), 2),
             "serving": {**_version(live.acting), "pinned": live.pinned, "pinned_by": live.pinned_by,
-                        "swapping": live.swapping, "newest": live.newest.version, "history": list(live.history.labels)},
+                        "swapping": live.swapping, "newest": self._newest(), "history": list(live.history.labels)},
             "streams": sorted(list(tally.last)[-STREAMS_SHOWN:]), "stream_count": len(tally.last),
             "decisions": {
                 "total": tally.decisions, "per_second": self._rate(), "send": tally.verdicts["SEND"],
@@ -103,6 +103,10 @@ class Status:
             "rewards": {"mean": _mean(tally.rewards), "count": len(tally.rewards),
                         "expected_mean": _mean(tally.expected), "components": _means(tally.terms)},
         }  # fmt: skip
+
+    def _newest(self) -> int:
+        arrived = self._champion.arrived if self._champion is not None else 0
+        return max(self._service.decider.live.newest.version, arrived)
 
     def _rate(self) -> float | None:
         (start, first), (now, last) = self._marks[0], self._marks[-1]

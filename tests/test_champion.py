@@ -154,7 +154,10 @@ def test_while_a_version_is_pinned_nothing_is_judged(world):
     assert here.offer(0.45) is None
     here.live.follow()
     here.live.adopt()
-    assert here.offer(0.45) == "live"
+    assert here.champion.arrived == 2
+    assert here.offer(3.0) == "not judged"  # a person wants the newest one, however far away it is
+    here.play(100)
+    assert here.offer(-3.0) == "refused"
 
 
 def test_good_versions_are_refused_at_most_at_the_nominal_rate(capsys):
