@@ -71,7 +71,7 @@ REVIEW_S = 10.0  # least time between two reviews
 AGE = 10  # reviews without a finding, after which the acting version is the stable one
 STREAK = 10  # refusals in a row, after which the trainer goes back
 WITHIN = 600.0  # s in which rollbacks are counted
-COST = 20.0  # a judgement takes at most one part in so many of the time
+COST = 20.0  # the pause after a judgement, as a multiple of the processor time that it took
 
 
 @dataclass(frozen=True)
@@ -196,10 +196,11 @@ class Champion:
         if self._allowed:
             self._allowed, self._alarm = False, ""
             self._rollbacks.clear()
-        began = time.monotonic()
+        began, busy = time.monotonic(), time.thread_time()
         self._judged_at = known
         passed = self._decide(candidate)
-        self._due = began + max(self._rule.interval, COST * (time.monotonic() - began))
+        busy = time.thread_time() - busy  # not the time that other processes took
+        self._due = max(began + self._rule.interval, time.monotonic() + COST * busy)
         return passed and not ended()
 
     def review(self) -> None:
