@@ -55,6 +55,8 @@ _KEYS: dict[Origin, str] = {
         online.trace_steps online.trace_decay online.kl_limit online.idle_rounds
         online.entropy_coef online.divergence_factor online.checkpoint_versions online.hang_timeout_s
         online.max_restarts
+        challengerShare online.judge_rows online.judge_interval online.judge_confidence online.adopt_kl
+        online.max_rollbacks
     """,
     Origin.SESSION: """
         mode checkpoint resume runsDir projectDir

@@ -28,6 +28,7 @@ from livegym.live.swap import LivePolicy
 from livegym.online.experience import Experience, Verdict, clipped
 from livegym.online.gate import Judgement, check_judgement
 from livegym.online.gates import GateAdapter
+from livegym.online.trial import Trial, both
 from livegym.rl.distribution import Distribution
 from livegym.rl.spec import PolicySpec
 from livegym.utils.attempt import Attempts
@@ -105,6 +106,7 @@ class Decider:
         self.adapter = adapter
         self.slots = slots
         self.spec = spec
+        self.trial: Trial | None = None  # a challenger that acts in a share of the streams; set by any thread
         self._attempt = Attempts("the gate")
         self._obs = torch.zeros(live.num_envs, spec.obs_width)
         self._unsound: int | None = None  # the version whose non-finite actions were logged
@@ -125,13 +127,18 @@ class Decider:
         self._obs[rows] = torch.from_numpy(obs)
         first = self._obs[: int(rows.max()) + 1]
         intervened = self.live.pinned or self.live.swapping
-        action, distribution = self.live.decide(first)
+        step = self.live.decide(first)
         intervened = intervened or self.live.swapping
-        version = self.live.acting.version
+        versions, trial = np.full(len(rows), self.live.acting.version), self.trial
+        if trial is not None and not intervened:
+            chosen = np.array([trial.acts_in(observation.stream) for observation in observations])
+            versions[chosen] = trial.version
+            step = both(step, trial.decide(first), rows[torch.from_numpy(chosen)]) if chosen.any() else step
+        action, distribution = step
         of_all = distribution.log_prob(action)
         log_prob, confidence = of_all.cpu()[rows], distribution.confidence(of_all).cpu()[rows]
         proposed = _rows_of(action)[rows.numpy()]
-        sound = self._sound(proposed, log_prob, version)
+        sound = self._sound(proposed, log_prob, versions)
         proposed[~sound] = 0
         log_prob[~sound] = 0.0
         confidence[~sound] = 0.0
@@ -151,15 +158,17 @@ class Decider:
                 proposed=proposed[i], executed=executed[i],
                 log_prob=float(log_prob[i]), executed_log_prob=float(executed_log_prob[i]),
                 confidence=float(confidence[i]), verdict=verdict, expected=expected, components=components,
-                seen=observation.seen, version=version, time=now, clock=clock, held=bool(blocked[i] or not sound[i]),
+                seen=observation.seen, version=int(versions[i]), time=now, clock=clock,
+                held=bool(blocked[i] or not sound[i]),
                 intervened=intervened or failed or not sound[i],
             ))  # fmt: skip
         return made
 
-    def _sound(self, proposed: np.ndarray, log_prob: Tensor, version: int) -> np.ndarray:
+    def _sound(self, proposed: np.ndarray, log_prob: Tensor, versions: np.ndarray) -> np.ndarray:
         """Return (n,) whether action and log-probability are finite; others are neither executed nor trained on."""
         sound = np.isfinite(proposed).all(1) & np.isfinite(log_prob.numpy())
-        if not sound.all() and version != self._unsound:
+        version = None if sound.all() else int(versions[~sound][0])
+        if version not in (None, self._unsound):
             self._unsound = version
             log.error("version %d proposes non-finite actions or log-probabilities; they are not executed.", version)
         return sound
@@ -169,6 +178,8 @@ class Decider:
         slots = self.slots.assigned(streams)
         if slots:
             self.live.forget(torch.tensor(slots))
+        if self.trial is not None:
+            self.trial.forget(streams)
         self.live.take_changes()  # dropped: a continuous run does not report which version acts in which stream
 
     def _judge(

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from livegym.tasks.base import ActionSpec, Box
+from livegym.tasks.stability import HUGE
 
 NAME_BYTES = 64
 """Longest name of a stream, in UTF-8."""
@@ -194,3 +195,10 @@ def from_row(row: np.ndarray) -> Experience:
         reward=None if np.isnan(reward) else reward,
         next_obs=None if np.isnan(next_obs).any() else next_obs,
     )
+
+
+def sound_rows(rows: np.ndarray, max_reward: float) -> np.ndarray:
+    """Return (n,) which rows can be used: all their numbers are finite, and none is huge."""
+    numbers = [rows[name] for name in ("obs", "next_obs", "log_prob", "executed_log_prob")]
+    sound = [(np.abs(v) < HUGE).all(tuple(range(1, v.ndim))) for v in numbers]
+    return np.logical_and.reduce([*sound, np.abs(rows["reward"]) <= max_reward])

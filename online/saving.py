@@ -10,11 +10,46 @@ import logging
 from pathlib import Path
 from typing import Any
 
+from livegym.cfg.typed import as_dict
+from livegym.rl.actor_critic import ActorCritic, OffPolicyRule
+from livegym.rl.algorithm import algorithm_of
 from livegym.rl.spec import PolicySpec, shape_hash
-from livegym.rundir.checkpoint import CheckpointError, CheckpointMeta, prune, set_best, write_checkpoint
+from livegym.rundir.checkpoint import (
+    CheckpointError,
+    CheckpointMeta,
+    highest_version,
+    meta_of,
+    newest_usable,
+    prune,
+    set_best,
+    write_checkpoint,
+)
 from livegym.rundir.run import Run, point_latest
+from livegym.schema.settled import SettledConfig
+from livegym.weights.candidate import Candidate
 
 log = logging.getLogger(__name__)
+
+
+def save_earlier(run: Run, config: SettledConfig, candidate: Candidate, after: int) -> bool:
+    """Save the weights of an earlier version as the newest checkpoint, from which the next trainer continues.
+
+    Counts, learning rate and generator stay as in the checkpoint that is the newest so far. The optimizer starts again,
+    because its moments belong to weights that are given up. `after`: the last version that was published. Returns False
+    if nothing was saved; the reason is logged.
+    """
+    usable = newest_usable(run)
+    meta = meta_of(usable.state) if usable is not None else None
+    if usable is None or meta is None:
+        log.error("no usable checkpoint in %s: the trainer cannot go back to version %d.", run.nn, candidate.version)
+        return False
+    spec = PolicySpec.from_dict(usable.state["spec"])
+    network = algorithm_of(config.train).actor_critic(spec, config.train)
+    learner = ActorCritic(spec, network, OffPolicyRule(network.discount), config.online.learning_rate)
+    learner.load_model(candidate.model)
+    state = learner.state() | ({"online": usable.state["online"]} if "online" in usable.state else {})
+    writer = CheckpointWriter(run, spec, as_dict(config), meta.version, meta.best_score)
+    return writer.save(state, max(meta.version, highest_version(run), after) + 1, meta.epoch, meta.frame, None)
 
 
 class CheckpointWriter:

@@ -22,6 +22,7 @@ from livegym.online.decider import Decider, NoFreeSlot, StreamObservation
 from livegym.online.episodes import Episodes
 from livegym.online.experience import Experience, Verdict, clipped
 from livegym.online.gates import GateInput
+from livegym.online.outcomes import Outcomes
 from livegym.online.pending import RewardError
 from livegym.online.service_state import STREAMS, ServiceState
 from livegym.online.stream_requests import Accepted, Answer, Observed, Refusal, Request, Rewarded
@@ -86,11 +87,12 @@ class Service:
         features: Callable[[np.ndarray], np.ndarray] | None = None,
         reward_of: RewardOf | None = None,
         own: Collection[str] = (),
+        outcomes: Outcomes | None = None,
     ) -> None:
         """`features`: raw observations (n, R) -> the policy's (n, W), if clients send raw ones.
 
         `reward_of`: computes the reward of a decision if the client does not send it. `own`: streams of the built-in
-        simulator, which clients may not use.
+        simulator, which clients may not use. `outcomes`: gets what each decision earned.
         """
         self.decider = decider
         self.pending = memory.pending
@@ -98,6 +100,7 @@ class Service:
         self.answer_cache = memory.answer_cache
         self.tally = ServiceCounters(max(STREAMS, decider.live.num_envs))
         self._own = frozenset(own)
+        self._outcomes = outcomes
         self._features, self._reward_of = features, reward_of
         adapter = decider.adapter
         self._no_clients = None if adapter is None else adapter.for_clients(has_raw=features is not None)
@@ -152,6 +155,8 @@ class Service:
         self.decider.forget(streams)
         for stream in streams:
             self.tally.episodes.end(stream)
+            if self._outcomes is not None:
+                self._outcomes.end(stream)
 
     def keep(self, experience: Experience | None) -> None:
         """Add a completed experience to the buffer, unless it is excluded from training."""
@@ -159,6 +164,8 @@ class Service:
             return
         self.tally.rewards.append(experience.reward)
         self.tally.episodes.earned(experience.stream, experience.reward)
+        if self._outcomes is not None:
+            self._outcomes.earned(experience)
         if experience.intervened:
             self.tally.excluded += 1
         else:

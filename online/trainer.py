@@ -28,14 +28,14 @@ import numpy as np
 import torch
 
 from livegym.online.divergence import DivergenceDetector, GoodState
-from livegym.online.experience import Verdict, clipped
+from livegym.online.experience import Verdict, clipped, sound_rows
 from livegym.online.gate import Gate, Judgement, check_judgement
 from livegym.online.replay import BETA, ReplayReader, Sieve
 from livegym.online.rewards import TrainingSamples, combine, later_rewards
 from livegym.rl.actor_critic import ActorCritic, Choices, Following, OffPolicyRule, Outcome, Transitions
 from livegym.rl.algorithm import ActorCriticNetwork
 from livegym.schema import OnlineConfig
-from livegym.tasks.stability import HUGE, MAX_REWARD
+from livegym.tasks.stability import MAX_REWARD
 
 WINDOW = 100  # update rounds over which averages are taken
 RECENT = 64  # last experiences, which show the policy that acted
@@ -143,7 +143,7 @@ class Trainer:
 
     def _normalise(self) -> None:
         fresh = self.reader.fresh(self.counts.learned_until)
-        sound = _sound(fresh, self.max_reward)
+        sound = sound_rows(fresh, self.max_reward)
         rows = fresh[sound]
         new = fresh["number"] >= self.counts.looked_until
         self.counts.broken += int((new & ~sound).sum())
@@ -157,7 +157,7 @@ class Trainer:
 
     def _update(self) -> tuple[TrainingSamples, Outcome | None]:
         rows, weights = self.reader.sample(self.rule.batch_size, self.rng, self.sieve, self._beta())
-        sound = _sound(rows, self.max_reward)
+        sound = sound_rows(rows, self.max_reward)
         problem = f"all {len(rows)} sampled experiences have non-finite or huge numbers"
         self.problem = "" if sound.any() or not len(rows) else problem
         rows, weights = rows[sound], weights[sound]
@@ -176,7 +176,7 @@ class Trainer:
 
     def _acted(self) -> Choices:
         rows = self.reader.fresh(max(0, self.reader.added - RECENT))
-        rows = rows[_sound(rows, math.inf)]
+        rows = rows[sound_rows(rows, math.inf)]
         return Choices(_floats(rows["obs"]), torch.from_numpy(rows["proposed"].copy()), _floats(rows["log_prob"]))
 
     def _judge(self, rows: np.ndarray) -> Judgement | None:
@@ -207,7 +207,7 @@ class Trainer:
         if not steps or not self.learner.rule.discount or not self.learner.rule.trace or terminal.all():
             return None
         going = np.flatnonzero(~terminal)
-        rows, row, step = self.reader.follow(chosen[going], steps, lambda found: _sound(found, self.max_reward))
+        rows, row, step = self.reader.follow(chosen[going], steps, lambda found: sound_rows(found, self.max_reward))
         return Following(
             row=torch.from_numpy(going[row]),
             step=torch.from_numpy(step),
@@ -308,13 +308,6 @@ def rule_of(online: OnlineConfig, network: ActorCriticNetwork) -> OffPolicyRule:
         trace=online.trace_decay,
         kl_limit=math.inf if online.kl_limit is None else online.kl_limit,
     )
-
-
-def _sound(rows: np.ndarray, max_reward: float) -> np.ndarray:
-    """Return (n,) which rows can be trained on: all their numbers are finite, and none is huge."""
-    numbers = [rows[name] for name in ("obs", "next_obs", "log_prob", "executed_log_prob")]
-    sound = [(np.abs(v) < HUGE).all(tuple(range(1, v.ndim))) for v in numbers]
-    return np.logical_and.reduce([*sound, np.abs(rows["reward"]) <= max_reward])
 
 
 def _floats(values: np.ndarray) -> torch.Tensor:

@@ -89,14 +89,15 @@ class SwapGuard:
         """End the threads of the spare environments' physics."""
         self._env.sim.close()
 
-    def judge(self, candidate: Candidate, live: LivePolicy, ended: Callable[[], bool]) -> None:
+    def judge(self, candidate: Candidate, live: LivePolicy, ended: Callable[[], bool]) -> bool:
         """Test a candidate that fits. Raises GuardRefusal unless it is no worse than the acting version, by the rule.
 
-        Returns early, without a judgement, if `ended` returns True.
+        Returns False early, without a judgement, if `ended` returns True.
         """
         self._judging = candidate.label(live.first_run)
         try:
             self._judge(candidate, live, ended)
+            return not ended()
         finally:
             self._judging, self._played = None, []
 

@@ -16,10 +16,11 @@ import sys
 import threading
 from collections.abc import Callable
 from types import TracebackType
+from typing import Protocol
 
 from livegym.live.model_slot import SPACED
 from livegym.live.swap import LivePolicy
-from livegym.play.swap_guard import GuardRefusal, SwapGuard
+from livegym.play.swap_guard import GuardRefusal
 from livegym.play.world import World
 from livegym.rl.policy import Misfit
 from livegym.utils.errors import UserError
@@ -37,6 +38,14 @@ HINT = " (onMismatch=reinit rebuilds network and environments)"
 PAUSE = 5.0  # s: pause after an unexpected error
 
 
+class Guard(Protocol):
+    """Judges each version before it may take over."""
+
+    def judge(self, candidate: Candidate, live: LivePolicy, ended: Callable[[], bool]) -> bool:
+        """Return whether a version that fits may take over; False: it is offered again. Raises GuardRefusal."""
+        ...
+
+
 class Watcher:
     """A background thread between one source of weights and one live policy."""
 
@@ -45,18 +54,18 @@ class Watcher:
         live: LivePolicy,
         source: Source,
         refusals: queue.SimpleQueue[SwapEvent],
-        guard: SwapGuard | None = None,
+        guard: Guard | None = None,
         build_for: Callable[[Candidate], World] | None = None,
         other_world: Callable[[Candidate], World | None] | None = None,
         archive: Archive | None = None,
-        clean: Callable[[], None] = lambda: None,
+        regularly: Callable[[], None] = lambda: None,
     ) -> None:
         """`refusals` receives the versions that could not be used; `guard` tests versions before they are prepared.
 
         `build_for` builds another world for a version that does not fit this one, or raises UserError. That world
         becomes `successor`, and this thread ends. The same happens with the world from `other_world`, which builds one
         for a version of another run that fits but was trained in other environments, or returns None. `archive` has
-        the versions that can be loaded from files. `clean` is called repeatedly; see `CopyCleaner`.
+        the versions that can be loaded from files. `regularly` is called after each poll, several times a second.
         """
         self._live = live
         self._source = source
@@ -64,7 +73,7 @@ class Watcher:
         self._guard, self._build_for = guard, build_for
         self._other_world = other_world
         self._archive = archive
-        self._clean = clean
+        self._regularly = regularly
         self._preloads = live.rule.pool_envs > 0  # of the files that exist at the start, for the pool
         self._compared = live.newest.run_id  # the run with which this world's environments were compared last
         self.successor: World | None = None
@@ -122,8 +131,8 @@ class Watcher:
             self._compared = candidate.run_id
             if self.successor is not None:
                 return False
-        if self._guard is not None:
-            self._guard.judge(candidate, self._live, self._end.is_set)
+        if self._guard is not None and not self._guard.judge(candidate, self._live, self._end.is_set):
+            return False
         return not self._end.is_set()
 
     def _offer_misfit(self, candidate: Candidate, misfit: Misfit) -> None:
@@ -156,7 +165,7 @@ class Watcher:
             try:
                 self.poll()
                 self.recall()
-                self._clean()
+                self._regularly()
                 self._end.wait(REST)
                 self._source.wait(SLICE)
             except Exception:  # if the thread died silently, the test would never follow again

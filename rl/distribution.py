@@ -56,6 +56,18 @@ class Distribution:
         logs = [torch.log_softmax(x, 1) for x in self.logits]
         return -torch.stack([(x.exp() * x).sum(1) for x in logs]).sum(0)
 
+    def kl(self, other: Distribution) -> Tensor:
+        """(N,) Kullback-Leibler divergence KL(self || other) in nats: how far `other` is from this distribution."""
+        if self.mean is not None and self.log_std is not None:
+            assert other.mean is not None
+            assert other.log_std is not None
+            squares = (2 * self.log_std).exp() + (self.mean - other.mean) ** 2
+            return (other.log_std - self.log_std + 0.5 * squares / (2 * other.log_std).exp() - 0.5).sum(1)
+        pairs = [
+            (torch.log_softmax(a, 1), torch.log_softmax(b, 1)) for a, b in zip(self.logits, other.logits, strict=True)
+        ]
+        return torch.stack([(a.exp() * (a - b)).sum(1) for a, b in pairs]).sum(0)
+
     def confidence(self, log_prob: Tensor) -> Tensor:
         """(N,) in [0, 1]: density or probability relative to that of the mode, given its logarithm (N,)."""
         return (log_prob - self.log_prob(self.mode())).exp().clamp(max=1.0)

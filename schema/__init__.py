@@ -219,6 +219,15 @@ class MainKeys:
         mode="test",
         viewers=True,
     )
+    challengerShare: float = key(
+        0.0,
+        "fraction of the streams in which a new version acts first, until it is known whether it is worse; 0: it goes "
+        "live at once, if nothing speaks against it",
+        low=0,
+        high=0.9,
+        example="challengerShare=0.2",
+        mode="continuous",
+    )
     publishInterval: float = key(
         1.0,
         "minimum time between publications on the weight bus; 0: publish nothing",

@@ -76,6 +76,26 @@ class OnlineConfig:
         20.0, "critic loss that triggers a rollback, as a multiple of the median of the last hundred", above=1
     )
     checkpoint_versions: int = key(20, "versions between two checkpoints", unit="versions", low=1)
+    judge_rows: int = key(
+        2000,
+        "newest decisions in the replay buffer by which a new version is judged before it goes live; 0: versions are "
+        "not judged",
+        low=0,
+        high=100_000,
+    )
+    judge_interval: float = key(0.25, "minimum time from one judgement to the next", unit="s", low=0)
+    judge_confidence: float = key(
+        0.99, "confidence of the intervals by which a version is refused or rolled back", low=0.5, high=0.9999
+    )
+    adopt_kl: float = key(
+        0.5,
+        "mean KL divergence from the acting version up to which a version goes live without being shown to be better",
+        unit="nats",
+        above=0,
+    )
+    max_rollbacks: int = key(
+        3, "automatic rollbacks within ten minutes, after which no version goes live until a person allows it", low=0
+    )
     hang_timeout_s: float = key(
         30.0, "time without a heartbeat after which the trainer counts as hung and is restarted", above=1
     )

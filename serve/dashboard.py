@@ -48,7 +48,7 @@ class DashboardRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, str_max_length=MAX_NAME)
 
-    do: Literal["pin", "follow", "back", "rollback", "train", "name"]
+    do: Literal["pin", "follow", "back", "rollback", "train", "allow", "name"]
     version: int | str | None = None  # the version to act; only `rollback` needs it
     name: str = ""  # of the visitor; for `name`
 

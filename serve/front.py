@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from livegym.live.swap import LivePolicy
+from livegym.online.champion import Champion
 from livegym.serve.dashboard import Dashboard
 from livegym.serve.metrics import Readings
 from livegym.serve.server import OnlineApi
@@ -37,7 +38,9 @@ def served(
         gateway.stop()
 
 
-def control_of(live: LivePolicy, watchdog: Watchdog) -> Callable[[dict[str, Any], str], str | None]:
+def control_of(
+    live: LivePolicy, watchdog: Watchdog, champion: Champion | None
+) -> Callable[[dict[str, Any], str], str | None]:
     """Return the function that carries out a dashboard's request, on any thread.
 
     It returns None if the request succeeded, else the reason why it was refused.
@@ -52,6 +55,9 @@ def control_of(live: LivePolicy, watchdog: Watchdog) -> Callable[[dict[str, Any]
                 live.follow()
             elif what == "train":
                 watchdog.start_again()
+            elif what == "allow":
+                if champion is not None:
+                    champion.allow()
             else:
                 live.rollback(asked.get("version") if what == "rollback" else None, who)
         except UserError as error:

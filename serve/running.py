@@ -27,9 +27,10 @@ from livegym.live.transition import SwapRule
 from livegym.online.decider import Decider, StreamSlots
 from livegym.online.experience import Layout
 from livegym.online.gates import GateAdapter, gate_of, layout_of, make_gate
+from livegym.online.outcomes import Outcomes
 from livegym.online.saving import CheckpointWriter
 from livegym.online.service import Service
-from livegym.online.service_state import ServiceState
+from livegym.online.service_state import STREAMS, ServiceState
 from livegym.play.watch import Watcher
 from livegym.projects.commands import command
 from livegym.rl.actor_critic import ActorCritic, OffPolicyRule
@@ -44,6 +45,7 @@ from livegym.rundir.run import Run, begin_run, record_resume
 from livegym.schema.settled import SettledConfig
 from livegym.serve.dashboard import Dashboard
 from livegym.serve.front import control_of, served
+from livegym.serve.guard import champion_of
 from livegym.serve.inbox import Inbox
 from livegym.serve.loop import Loop
 from livegym.serve.metrics import Curves
@@ -124,6 +126,11 @@ class _Plan:
         config = self.config
         steps = max(1, round(config.blendSeconds / self.env.sim.control_dt))
         return SwapRule(config.swap, steps, config.minSwapInterval, config.historySize, SPACED)
+
+    @property
+    def discount(self) -> float:
+        """Discount for each control step."""
+        return algorithm_of(self.config.train).actor_critic(self.spec, self.config.train).discount
 
     def policy(self, slots: int) -> Policy:
         """Return an untrained model for `slots` streams."""
@@ -256,16 +263,19 @@ def _serve(plan: _Plan, run: Run, memory: ServiceState, stop: StopFlag) -> int:
     with contextlib.ExitStack() as resources:
         resources.callback(lambda: memory.save(without=frozenset(own)))
         live = live_policy(run, lambda: plan.policy(slots), plan.rule, config.seed)
-        watcher = Watcher(live, plan.source(run), queue.SimpleQueue())
         decider = Decider(live, plan.adapter, StreamSlots(slots, online.pending_ttl_s), plan.spec)
-        service = Service(decider, memory, features_of(env), reward_of(env), own)
+        outcomes = Outcomes(plan.discount, max(STREAMS, slots))
+        service = Service(decider, memory, features_of(env), reward_of(env), own, outcomes)
         watchdog = Watchdog(run, config)
+        champion = champion_of(config, run, plan.layout, decider, outcomes, watchdog)
+        review = champion.review if champion is not None else lambda: None
+        watcher = Watcher(live, plan.source(run), queue.SimpleQueue(), champion, regularly=review)
         simulator = BuiltIn(env, service, play_speed(config)) if own else None
         api = OnlineApi(inbox, describe(env), address.access, online.max_streams)
-        status = Status(facts, service, watchdog, api.counts)
+        status = Status(facts, service, watchdog, api.counts, champion)
         loop = Loop(service, memory, simulator, inbox, status)
         log.info("continuous training of %s, gate %s; %s", facts["task"], facts["gate"], run.path)
-        pictures, control = pictures_of(env.task, service.tally), control_of(live, watchdog)
+        pictures, control = pictures_of(env.task, service.tally), control_of(live, watchdog, champion)
         dashboard = Dashboard(status.reading, loop.points.since, pictures, control, address.access)
         resources.enter_context(served(address, api, dashboard, status.reading))
         resources.callback(inbox.close)

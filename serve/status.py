@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from livegym.online.champion import Champion
 from livegym.online.service import Service
 from livegym.serve.metrics import NUMBERS
 from livegym.serve.watchdog import Watchdog
@@ -24,15 +25,29 @@ STREAMS_SHOWN = 100
 RATE_S = 60.0  # s over which the decision rate is computed: some streams ask only four times a minute
 UNKNOWN = {number.path.removeprefix("trainer."): None for number in NUMBERS if number.path.startswith("trainer.")}
 """The trainer's numbers before it has reported any: all are unknown."""
+NOT_JUDGED = dict.fromkeys((
+    "version", "state", "why", "kl", "gain", "gain_low", "gain_high", "stable", "challenger", "alarm", "alarm_why",
+    "judged", "not_judged", "refused", "rolled_back", "started_over",
+))  # fmt: skip
+"""The champion's entries if versions are not judged."""
 
 
 class Status:
     """The status of one run, for pages, tools and curves."""
 
     def __init__(
-        self, fixed: dict[str, Any], service: Service, watchdog: Watchdog, clients: Callable[[], dict[str, int]] = dict
+        self,
+        fixed: dict[str, Any],
+        service: Service,
+        watchdog: Watchdog,
+        clients: Callable[[], dict[str, int]] = dict,
+        champion: Champion | None = None,
     ) -> None:
-        """`fixed`: constant entries (task, run, gate, simulator, speed, capacity); `clients()`: the API's counts."""
+        """`fixed`: constant entries (task, run, gate, simulator, speed, capacity); `clients()`: the API's counts.
+
+        `champion`: judges versions; None: every version goes live.
+        """
+        self._champion = champion
         self._fixed = fixed
         self._service = service
         self._watchdog = watchdog
@@ -67,7 +82,7 @@ class Status:
         self._made = {
             "refreshed": round(time.time(), 2),
             "serving": {**_version(live.acting), "pinned": live.pinned, "pinned_by": live.pinned_by,
-                        "swapping": live.swapping, "newest": live.newest.version, "history": list(live.history.labels)},
+                        "swapping": live.swapping, "newest": self._newest(), "history": list(live.history.labels)},
             "streams": sorted(list(tally.last)[-STREAMS_SHOWN:]), "stream_count": len(tally.last),
             "decisions": {
                 "total": tally.decisions, "per_second": self._rate(), "send": tally.verdicts["SEND"],
@@ -88,6 +103,10 @@ class Status:
             "rewards": {"mean": _mean(tally.rewards), "count": len(tally.rewards),
                         "expected_mean": _mean(tally.expected), "components": _means(tally.terms)},
         }  # fmt: skip
+
+    def _newest(self) -> int:
+        arrived = self._champion.arrived if self._champion is not None else 0
+        return max(self._service.decider.live.newest.version, arrived)
 
     def _rate(self) -> float | None:
         (start, first), (now, last) = self._marks[0], self._marks[-1]
@@ -123,6 +142,7 @@ class Status:
             "decisions": decisions,
             "buffer": buffer,
             "trainer": trainer,
+            "champion": NOT_JUDGED if self._champion is None else self._champion.reading(),
             "server": self._clients(),
         }
 

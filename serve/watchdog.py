@@ -17,6 +17,7 @@ import contextlib
 import json
 import logging
 import os
+import queue
 import re
 import select
 import signal
@@ -24,6 +25,7 @@ import subprocess
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import IO, Any
 
 from livegym.cfg.typed import plain_dict
@@ -60,6 +62,7 @@ class Watchdog:
         self._process: subprocess.Popen[str] | None = None
         self._heartbeat, self._buffer = -1, b""  # file descriptor, and the incomplete last line
         self._end, self._again = threading.Event(), threading.Event()
+        self._replacements: queue.SimpleQueue[tuple[Callable[[int], object], str]] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._watch, name="trainer-watchdog", daemon=True)
 
     # called by any thread
@@ -99,6 +102,13 @@ class Watchdog:
             )
         self._again.set()
 
+    def replace(self, prepare: Callable[[int], object], why: str) -> None:
+        """Kill the trainer, which then saves nothing more, and start another after `prepare(newest version)`.
+
+        It does not count as a restart after a failure. If the watchdog has given up, only `prepare` is called.
+        """
+        self._replacements.put((prepare, why))
+
     def stop(self) -> None:
         """Let the trainer save and end, and kill it if it does not; return when it has ended."""
         self._end.set()
@@ -131,6 +141,9 @@ class Watchdog:
             self._why = ""
             self._start_another()
             return
+        if not self._replacements.empty():
+            self._replace(*self._replacements.get())
+            return
         if process is None or self._state == "given up":
             self._end.wait(POLL_S)
             return
@@ -145,6 +158,15 @@ class Watchdog:
         if time.monotonic() - self._sent_at > patience:
             self._kill()
             self._restart("hung", f"the trainer sent no heartbeat for {patience:g} s, and was killed")
+
+    def _replace(self, prepare: Callable[[int], object], why: str) -> None:
+        log.warning("the trainer goes back: %s.", why)
+        self._kill()
+        self._listen(0.0)  # its last report
+        prepare(int(self._reported.get("version", 0)))
+        if self._state != "given up":
+            self._close_heartbeat()
+            self._start_another()
 
     def _restart(self, state: str, why: str) -> None:
         self._close_heartbeat()

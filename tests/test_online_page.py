@@ -127,6 +127,19 @@ def test_a_trainer_that_was_given_up_is_started_again_by_a_button(shown):
     wait(page, lambda: page.is_hidden("#train"))
 
 
+def test_what_became_of_the_newest_version_is_shown_and_an_alarm_can_be_ended(shown):
+    page, script = shown.page, shown.script
+    assert text(page, "#judgement").startswith("version 41: live (0.52 [0.47, 0.57] against 0.5")
+    assert fact(page, "champion", "refused") == "4"
+    assert page.locator("#versions tbody tr").nth(1).text_content().startswith("40stable")
+    assert page.is_hidden("#allow")
+    script.change(champion={"state": "refused", "alarm": True, "alarm_why": "3 rollbacks within ten minutes"})
+    wait(page, lambda: page.is_visible("#allow"))
+    assert "No new version goes live: 3 rollbacks within ten minutes. Version 41" in text(page, "#faults")
+    page.click("#allow")
+    wait(page, lambda: script.asked == [{"do": "allow", "version": None}], lambda: str(script.asked))
+
+
 def test_without_a_gate_there_is_no_card_of_it(shown):
     page = shown.page
     assert page.is_visible("#gate")

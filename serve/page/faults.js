@@ -24,7 +24,7 @@ export function renderFaults() {
 function faults() {
   const unknown = connectionFault();
   if (unknown !== null) return [unknown]; // everything else that is known is old
-  return [trainerFault(), servingFault()].filter((fault) => fault !== null);
+  return [trainerFault(), championFault(), servingFault()].filter((fault) => fault !== null);
 }
 
 function connectionFault() {
@@ -56,6 +56,13 @@ function trainerFault() {
     known(serving.version) && `Version ${serving.version} continues to decide, but nothing is learned.`,
   ];
   return bad(sentences.filter(Boolean).join(" "), brief);
+}
+
+function championFault() {
+  const { champion = {}, serving = {} } = state;
+  if (!champion.alarm) return null;
+  const brief = "No new version goes live";
+  return bad(`${brief}: ${champion.alarm_why}. Version ${serving.version} continues to decide.`, brief);
 }
 
 function servingFault() {

@@ -1,0 +1,389 @@
+"""Champion and challenger: a version goes live, is refused or is rolled back on evidence only.
+
+    champion = Champion(live, judge, rows, outcomes, rule, hooks)
+    Watcher(live, source, refusals, guard=champion, regularly=champion.review)
+    champion.reading()                       # any thread: what became of the newest version, and the counts
+
+The champion is the version that acts. Each newer one is judged when it would go live, the newest one at most every
+`online.judge_interval` s; in between, the champion acts on. (A learner makes up to 20 versions a second. Testing each
+of them would refuse many good ones by chance, and would cost more than it tells.)
+
+**It is judged** on the newest `online.judge_rows` decisions in the replay buffer (`online/judge.py`), against the
+acting version, and with discount 0 against the *stable* one too. The first comparison finds a version that is spoiled
+at once, the second one a decline in many steps, each too small to be seen.
+
+| evidence | what happens |
+| --- | --- |
+| its interval lies wholly below that of the acting or of the stable version | refused |
+| none of both, and its mean KL to the acting version is at most `online.adopt_kl` | it goes live |
+| the same, but there is too little data for an interval | it goes live, and is shown as not judged |
+| its KL is larger, and it is not shown to be better than the acting version | refused |
+
+With `challengerShare`, a version that was not refused acts as a challenger in a share of the streams at first
+(`online/trial.py`). When both sides have `ENOUGH` outcomes, it is refused if its interval lies wholly below the
+champion's, and goes live otherwise. There is one look, not many, so the confidence is what it says.
+
+**The stable version** is the last one that held its own. After at least `ENOUGH` new outcomes and `REVIEW_S`, the
+acting version is reviewed. With discount 0, it is compared with the stable one on the newest decisions, which also
+tells what the stable one would earn *now*: a change of the environment does not look like a bad version. With a larger
+discount, or if the two are too far apart, its outcomes are compared with those that made the stable version stable.
+
+- The interval lies wholly below: the stable version acts again.
+- The mean is not lower, or `AGE` reviews found nothing: the acting version is the stable one from now on.
+
+After a rollback because of outcomes, no version goes live until it is measured what the stable version earns now. If
+the environment has changed, it earns as little, and this becomes the measure: there is one rollback, not a series.
+
+**The trainer goes back too**, to the weights that act, because it would otherwise publish the same version again: after
+a rollback, and after `STREAK` refusals in a row that do not all rest on the same decisions.
+
+**Alarm.** After `online.max_rollbacks` within ten minutes, rollbacks evidently do not help. Then no version goes
+live, until a person allows it or a version is shown to be better than the acting and the stable one.
+
+An automatic rollback is no intervention: the stable version decides with its own propensities, so its decisions are
+trained on. While a person has pinned a version, nothing is judged; the first version after that may be far away.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from livegym.live.model_slot import snapshot_of
+from livegym.live.swap import LivePolicy
+from livegym.online.estimate import Estimate, mean_of
+from livegym.online.judge import Finding, Judge, View
+from livegym.online.outcomes import Outcomes
+from livegym.utils.log import ROUTINE
+from livegym.weights.candidate import Candidate
+
+log = logging.getLogger(__name__)
+
+ENOUGH = 30  # outcomes of a review, and of each side of a trial
+REVIEW_S = 10.0  # least time between two reviews
+AGE = 10  # reviews without a finding, after which the acting version is the stable one
+STREAK = 10  # refusals in a row, after which the trainer goes back
+WITHIN = 600.0  # s in which rollbacks are counted
+COST = 20.0  # the pause after a judgement, as a multiple of the processor time that it took
+
+
+@dataclass(frozen=True)
+class ChampionRule:
+    """The keys that decide."""
+
+    rows: int  # newest decisions to judge by
+    interval: float  # least s between two judgements
+    confidence: float
+    kl: float  # greatest mean KL of a version that is not shown to be better, in nats
+    share: float  # of the streams in which a challenger acts; 0: no challengers
+    max_rollbacks: int  # within `WITHIN`
+
+
+class Hooks(NamedTuple):
+    """Actions on the trainer and on the streams; called by the watching thread."""
+
+    start_over: Callable[[Candidate, str], None]  # let the trainer continue from these weights, for this reason
+    challenge: Callable[[Candidate | None], None]  # let this version act in a share of the streams; None: no version
+
+
+@dataclass
+class _Counts:
+    judged: int = 0
+    not_judged: int = 0
+    refused: int = 0
+    rolled_back: int = 0
+    started_over: int = 0
+
+
+@dataclass
+class _Streak:
+    """Refusals in a row."""
+
+    count: int = 0
+    since: int = 0  # number of experiences added at the first of them
+
+
+@dataclass
+class _Trial:
+    """A challenger that acts in a share of the streams."""
+
+    candidate: Candidate
+    challenger: list[float] = field(default_factory=list)  # outcomes
+    champion: list[float] = field(default_factory=list)
+
+
+class Champion:
+    """Guards the acting policy of one continuous run. All methods without a note belong to the watching thread."""
+
+    def __init__(
+        self,
+        live: LivePolicy,
+        judge: Judge,
+        rows: Callable[[int], np.ndarray],
+        outcomes: Outcomes,
+        rule: ChampionRule,
+        hooks: Hooks,
+    ) -> None:
+        """`rows(n)`: the newest n experiences with finite numbers, in order of time."""
+        self._live = live
+        self._judge = judge
+        self._rows = rows
+        self._outcomes = outcomes
+        self._rule = rule
+        self._hooks = hooks
+        self._stable = self._acting()
+        self._reference: Estimate | None = None  # outcomes that made it stable
+        self._measures = False  # no version goes live until it is known what the stable version earns now
+        self._age = 0  # reviews since then without a finding
+        self._values: list[float] = []  # outcomes since the last review
+        self._trial: _Trial | None = None
+        self._counts = _Counts()
+        self._streak = _Streak()
+        self._rollbacks: deque[float] = deque()  # monotonic s
+        self._alarm = ""
+        self._allowed = False  # a person has ended the alarm
+        self._judged_at: tuple[int, int] = (-1, -1)  # version and number of experiences of the last judgement
+        self._lost = 0  # version that lost as a challenger
+        self._arrived = 0  # newest version that was offered
+        self._unpinned = False  # a person has ended a pin: the next version may be far away
+        self._due = -math.inf
+        self._review_due = time.monotonic() + REVIEW_S
+        self._last: dict[str, Any] = {"version": None, "state": None, "why": "", "kl": None}
+        self._last |= dict.fromkeys(("gain", "gain_low", "gain_high"))
+
+    # any thread
+
+    def reading(self) -> dict[str, Any]:
+        """Return the newest version's state, the stable version, the alarm and the counts, as plain values."""
+        trial = self._trial
+        return {
+            **self._last,
+            "stable": self._stable.version,
+            "challenger": trial.candidate.version if trial is not None else None,
+            "alarm": bool(self._alarm),
+            "alarm_why": self._alarm,
+            **vars(self._counts),
+        }
+
+    @property
+    def arrived(self) -> int:
+        """The newest version that was offered; 0 if there was none."""
+        return self._arrived
+
+    def allow(self) -> None:
+        """End the alarm: versions go live again if nothing speaks against them."""
+        self._allowed = True
+
+    # the watching thread
+
+    def judge(self, candidate: Candidate, live: LivePolicy, ended: Callable[[], bool]) -> bool:
+        """Return whether a version that fits may go live; False: not now. It is offered again."""
+        self._arrived = max(self._arrived, candidate.version)
+        self._unpinned |= live.pinned
+        if live.pinned or self._trial is not None or self._measures or time.monotonic() < self._due:
+            return False
+        newest = self._rows(1)
+        known = (candidate.version, int(newest["number"][-1]) if len(newest) else -1)
+        if known == self._judged_at or candidate.version == self._lost:
+            return False
+        if self._allowed:
+            self._allowed, self._alarm = False, ""
+            self._rollbacks.clear()
+        began, busy = time.monotonic(), time.thread_time()
+        self._judged_at = known
+        passed = self._decide(candidate)
+        busy = time.thread_time() - busy  # not the time that other processes took
+        self._due = max(began + self._rule.interval, time.monotonic() + COST * busy)
+        return passed and not ended()
+
+    def review(self) -> None:
+        """Compare what was earned; called regularly. It may roll back, end a trial, or find a new stable version."""
+        taken = self._outcomes.take()
+        if self._live.pinned:
+            self._values.clear()
+            self._measures = False
+            self._end_trial()
+            return
+        if self._trial is not None:
+            self._trial.challenger += [o.value for o in taken if o.challenger]
+            self._trial.champion += [o.value for o in taken if not o.challenger]
+            self._finish_trial(self._trial)
+            return
+        self._values += [o.value for o in taken if not o.challenger]
+        if len(self._values) >= ENOUGH and time.monotonic() >= self._review_due:
+            self._review_acting()
+            self._values.clear()
+            self._review_due = time.monotonic() + REVIEW_S
+
+    def _acting(self) -> Candidate:
+        """The acting version with a copy of its weights."""
+        while True:
+            acting = self._live.acting
+            label, weights = self._live.weights()
+            if acting.label(self._live.first_run) == label:  # otherwise another version has just taken over
+                return replace(acting, model=weights)
+
+    def _decide(self, candidate: Candidate) -> bool:
+        acting, rows = self._acting(), self._rows(self._rule.rows)
+        if not len(rows):
+            return self._pass(candidate, None)
+        findings = self._findings(self._judge.view(rows, acting.model), candidate, acting)
+        against = findings[0]
+        if any(finding.worse for finding in findings):
+            name = "acting" if against.worse else "stable"
+            finding = against if against.worse else findings[-1]
+            return self._refuse(candidate, finding, f"worse than the {name} version: {_words(finding)}")
+        if self._alarm and not all(finding.better for finding in findings):
+            return self._refuse(candidate, against, "after the alarm, only a version that is better goes live")
+        if against.kl > self._rule.kl and not against.better and not self._unpinned:
+            why = f"its KL to the acting version is {against.kl:.3g}, more than online.adopt_kl={self._rule.kl:g}"
+            return self._refuse(candidate, against, why, far=True)
+        return self._pass(candidate, against)
+
+    def _findings(self, view: View, candidate: Candidate, acting: Candidate) -> list[Finding]:
+        """Return how a candidate compares with the acting version, and with the stable one if the data can tell."""
+        findings = [view.compare(candidate.model, acting.model)]
+        if self._judge.discount == 0 and self._stable.version != acting.version:
+            findings.append(view.compare(candidate.model, self._stable.model))
+        return findings
+
+    def _pass(self, candidate: Candidate, finding: Finding | None) -> bool:
+        known = finding is not None and finding.gain.known
+        self._counts.judged += known
+        self._counts.not_judged += not known
+        self._streak = _Streak()
+        self._alarm = ""
+        self._unpinned = False
+        why = _words(finding) if finding is not None else "there are no decisions to judge by"
+        state = "live" if known else "not judged"
+        self._note(candidate, state, why, finding)
+        if self._rule.share and finding is not None:
+            self._begin_trial(candidate)
+            return False
+        return True
+
+    def _refuse(self, candidate: Candidate, finding: Finding, why: str, far: bool = False) -> bool:
+        self._counts.judged += finding.gain.known
+        self._counts.refused += 1
+        self._note(candidate, "refused", why, finding)
+        added = self._judged_at[1]
+        if not self._streak.count:
+            self._streak = _Streak(since=added)
+        self._streak.count += 1
+        quiet = ROUTINE if self._streak.count > 1 else None
+        log.warning("refused version %d: %s. The champion acts on.", candidate.version, why, extra=quiet)
+        renewed = added - self._streak.since >= self._rule.rows // 2
+        if self._streak.count >= STREAK and (far or renewed) and not self._alarm:
+            self._streak = _Streak()
+            self._start_over(f"{STREAK} versions in a row were refused; the last: {why}", self._acting())
+        return False
+
+    def _note(self, candidate: Candidate, state: str, why: str, finding: Finding | None) -> None:
+        gain = finding.gain if finding is not None else None
+        known = gain is not None and gain.known
+        kl = finding.kl if finding is not None and math.isfinite(finding.kl) else None
+        numbers = (gain.mean, gain.low, gain.high) if gain is not None and known else (None, None, None)
+        shown = dict(zip(("gain", "gain_low", "gain_high"), numbers, strict=True))
+        self._last = {"version": candidate.version, "state": state, "why": why, "kl": kl, **shown}
+
+    # trials
+
+    def _begin_trial(self, candidate: Candidate) -> None:
+        kept = snapshot_of(candidate, self._live.first_run).candidate
+        self._hooks.challenge(kept)
+        self._trial = _Trial(kept)
+        self._last |= {"state": "challenger", "why": f"it acts in {self._rule.share:.0%} of the streams"}
+        self._values.clear()
+
+    def _end_trial(self) -> None:
+        if self._trial is not None:
+            self._hooks.challenge(None)
+            self._trial = None
+
+    def _finish_trial(self, trial: _Trial) -> None:
+        if min(len(trial.challenger), len(trial.champion)) < ENOUGH:
+            return
+        new, old = (mean_of(np.array(v), confidence=self._rule.confidence) for v in (trial.challenger, trial.champion))
+        self._end_trial()
+        why = f"{_interval(new)} against {_interval(old)} of the champion, in {new.samples} and {old.samples} outcomes"
+        worse = new.below(old)
+        self._last |= {"state": "refused" if worse else "live", "why": why}
+        if worse:
+            self._counts.refused += 1
+            self._lost = trial.candidate.version
+            log.warning("refused challenger %d: %s.", trial.candidate.version, why)
+            self._start_over(f"the challenger was worse: {why}", self._acting())
+        else:
+            self._live.prepare(trial.candidate)
+
+    # the acting version, and the stable one
+
+    def _review_acting(self) -> None:
+        acting = self._acting()
+        earned = mean_of(np.array(self._values), confidence=self._rule.confidence)
+        self._measures = False
+        if acting.version == self._stable.version:
+            self._reference = earned
+            return
+        gain, why = self._gain_over_stable(acting), ""
+        if gain is not None:
+            fallen, holds = gain.high < 0, gain.mean >= 0
+            why = f"{_interval(gain)} against the stable version"
+        elif self._reference is None:
+            fallen, holds = False, True
+        else:
+            fallen, holds = earned.below(self._reference), earned.mean >= self._reference.mean
+            why = f"it earns {_interval(earned)}, the stable version earned {_interval(self._reference)}"
+        self._age += 1
+        if fallen:
+            self._roll_back(acting, why, gain)
+        elif holds or self._age >= AGE:
+            self._stable, self._reference = acting, earned
+            self._age = 0
+
+    def _gain_over_stable(self, acting: Candidate) -> Estimate | None:
+        """Estimate the acting version's gain over the stable one, now; None if only outcomes can tell."""
+        if self._judge.discount != 0:
+            return None
+        view = self._judge.view(self._rows(self._rule.rows), self._stable.model)
+        gain = view.compare(acting.model, self._stable.model).gain
+        return gain if gain.known else None
+
+    def _roll_back(self, acting: Candidate, why: str, gain: Estimate | None) -> None:
+        self._counts.rolled_back += 1
+        self._measures, self._age = gain is None, 0
+        reason = f"version {acting.version} was rolled back to {self._stable.version}: {why}"
+        log.warning("%s", reason)
+        self._last |= {"version": acting.version, "state": "rolled back", "why": why}
+        self._live.prepare(replace(self._stable, source="stable", load_ms=0.0))
+        self._start_over(reason, self._stable)
+
+    def _start_over(self, why: str, weights: Candidate) -> None:
+        now = time.monotonic()
+        while self._rollbacks and now - self._rollbacks[0] > WITHIN:
+            self._rollbacks.popleft()
+        if len(self._rollbacks) >= self._rule.max_rollbacks:
+            self._alarm = f"{len(self._rollbacks)} rollbacks within ten minutes, which is the limit. {why}"
+            log.error("alarm: %s. No version goes live until the dashboard's button allows it.", self._alarm)
+            return
+        self._rollbacks.append(now)
+        self._counts.started_over += 1
+        self._hooks.start_over(weights, why)
+
+
+def _interval(estimate: Estimate) -> str:
+    return f"{estimate.mean:.4g} [{estimate.low:.4g}, {estimate.high:.4g}]"
+
+
+def _words(finding: Finding) -> str:
+    """The two estimates and their difference, for people."""
+    if not finding.gain.known:
+        return finding.gain.unknown
+    return f"{_interval(finding.candidate)} against {_interval(finding.other)}, difference {_interval(finding.gain)}"

@@ -1,0 +1,61 @@
+"""Connects the champion (`online/champion.py`) to the run that it guards."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from livegym.live.model_slot import ModelSlot, load
+from livegym.online.champion import Champion, ChampionRule, Hooks
+from livegym.online.decider import Decider
+from livegym.online.experience import Layout, sound_rows
+from livegym.online.judge import Judge
+from livegym.online.outcomes import Outcomes
+from livegym.online.replay import ReplayReader
+from livegym.online.saving import save_earlier
+from livegym.online.trial import Trial
+from livegym.rl.algorithm import algorithm_of
+from livegym.rl.policy import Policy
+from livegym.rundir.run import Run
+from livegym.schema.settled import SettledConfig
+from livegym.serve.watchdog import Watchdog
+from livegym.weights.candidate import Candidate
+
+
+def champion_of(
+    config: SettledConfig, run: Run, layout: Layout, decider: Decider, outcomes: Outcomes, watchdog: Watchdog
+) -> Champion | None:
+    """Return the champion that guards `decider.live`; None with `online.judge_rows=0`."""
+    online = config.online
+    if not online.judge_rows:
+        return None
+    reader = ReplayReader(run.replay_file, layout, online.buffer_capacity)
+    judge = Judge(algorithm_of(config.train).actor_critic(decider.spec, config.train), online.judge_confidence)
+    seeds = itertools.count(config.seed + 1)
+
+    def rows(count: int) -> np.ndarray:
+        newest = reader.fresh(max(0, reader.added - count))
+        return newest[sound_rows(newest, config.task.max_reward)]
+
+    def start_over(weights: Candidate, why: str) -> None:
+        watchdog.replace(lambda after: save_earlier(run, config, weights, after), why)
+
+    def challenge(candidate: Candidate | None) -> None:
+        if candidate is None:
+            decider.trial = outcomes.challenger = None
+            return
+        outcomes.challenger = candidate.version
+        policy = Policy(decider.spec, config.train, decider.live.num_envs, config.device)
+        loaded = load(ModelSlot(policy), candidate)
+        decider.trial = Trial(loaded, config.challengerShare, judge.discount != 0, next(seeds))
+
+    rule = ChampionRule(
+        rows=online.judge_rows,
+        interval=online.judge_interval,
+        confidence=online.judge_confidence,
+        kl=online.adopt_kl,
+        share=config.challengerShare,
+        max_rollbacks=online.max_rollbacks,
+    )
+    return Champion(decider.live, judge, rows, outcomes, rule, Hooks(start_over, challenge))

@@ -1,0 +1,37 @@
+"""A trainer that is spoiled on purpose does not get through: real processes, a real bus, a real buffer."""
+
+from __future__ import annotations
+
+import pytest
+
+from livegym.rundir.checkpoint import meta_of, newest_usable
+from livegym.rundir.run import open_run
+from tests.processes import runs
+from tests.spoiled import spoiler
+from tests.test_continuous_cli import TERRITORY, Serving, trains
+
+JUDGED = (*TERRITORY, "gate=off", "seed=1", "online.judge_interval=0.2", "online.judge_rows=400")
+
+
+@pytest.mark.slow
+def test_a_spoiled_trainer_does_not_get_through_and_is_set_back(tmp_path):
+    spoil = tmp_path / "spoil"
+    with Serving(tmp_path, *JUDGED, "online.max_rollbacks=1", env=spoiler(tmp_path)) as serving:
+        good = serving.until(lambda s: trains(s) and s["champion"]["judged"] >= 3)
+        assert good["champion"]["started_over"] == 0
+        spoil.write_text("negate")
+        serving.until(lambda s: s["champion"]["refused"])
+        serving.until(lambda s: s["champion"]["alarm"])
+        alarm = serving.until(lambda s: s["serving"]["version"] == s["champion"]["stable"])  # perhaps after a rollback
+        assert (alarm["champion"]["started_over"], alarm["trainer"]["restarts"]) == (1, 1)
+        assert "1 rollbacks within ten minutes, which is the limit" in alarm["champion"]["alarm_why"]
+        assert "the trainer goes back: " in serving.text
+        assert (alarm["buffer"]["lost"], alarm["decisions"]["unlearned"]) == (0, 0)
+        spoil.unlink()
+        healed = serving.until(
+            lambda s: s["serving"]["version"] > alarm["serving"]["version"]
+        )  # it is shown to be better
+        assert not healed["champion"]["alarm"]
+        assert serving.end() == 0
+    (made,) = runs(tmp_path, "continuous")
+    assert meta_of(newest_usable(open_run(made)).state).version >= healed["serving"]["version"]
