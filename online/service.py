@@ -95,6 +95,7 @@ class Service:
         self.decider = decider
         self.pending = memory.pending
         self.writer = memory.writer
+        self.log = memory.log
         self.answer_cache = memory.answer_cache
         self.tally = ServiceCounters(max(STREAMS, decider.live.num_envs))
         self._own = frozenset(own)
@@ -157,6 +158,7 @@ class Service:
         """Add a completed experience to the buffer, unless it is excluded from training."""
         if experience is None or experience.reward is None:
             return
+        self.log.add(experience)
         self.tally.rewards.append(experience.reward)
         self.tally.episodes.earned(experience.stream, experience.reward)
         if experience.intervened:

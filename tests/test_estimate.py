@@ -63,7 +63,7 @@ def test_a_policy_that_acts_outside_the_log_is_unknown():
     got = self_normalised(many(REWARDS, 50), np.full(200, math.log(0.003)))
     assert got.effective == pytest.approx(200)
     assert not got.known
-    assert "too little overlap: the mean ratio is 0.00" in got.unknown
+    assert "the mean ratio is 0.00, but should be 1: its likely actions are hardly in the log" in got.unknown
 
 
 def test_an_unknown_estimate_is_never_below():
