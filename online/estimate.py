@@ -40,8 +40,9 @@ exponential rewards and 30 to 200 decisions (0.91 to 0.955; BCa 0.89 to 0.95), c
 
 **Unknown, never a false certainty.** The interval is infinite with fewer than `FEWEST_EFFECTIVE` effective samples
 ((sum w)^2 / sum w^2, Kish 1965) or `FEWEST_GROUPS` groups, or if the mean ratio is clearly not 1, which is its
-expectation: below, the policy's likely actions are hardly in the log; above, it has learned from these decisions; or the
-propensities are wrong (Lefortier et al. 2016, arXiv:1612.00367). One thing it cannot see: if all rewards are equal, the interval is that one value.
+expectation (Lefortier et al. 2016, arXiv:1612.00367): below, the policy's likely actions are hardly in the log; above,
+it has learned from these decisions; or the propensities are wrong. One thing it cannot see: if all rewards are equal,
+the interval is that one value.
 """
 
 from __future__ import annotations
