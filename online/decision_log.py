@@ -2,7 +2,7 @@
 
     log = DecisionLog(run.decisions, layout, limit=100_000_000)   # bytes; the serving process
     log.add(experience)                                           # one write, which does not wait for the disk
-    for rows in segments_of(run.decisions): ...                   # anybody, at any time
+    for rows in segments_of(run.decisions): ...                   # any process, at any time
 
 A decision is added once: when it is complete, or when it is dropped because its reward did not come in time. Decisions
 that are excluded from training (`intervened`) are logged too. The gate's observation is not, as it may be large.

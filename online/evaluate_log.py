@@ -13,7 +13,7 @@
   return: whole episodes would need products of ratios, whose effective sample size vanishes within a few dozen
   decisions (Precup, Sutton and Singh 2000).
 
-Doubly robust estimates use the critic's value of the observation as the model, for every action alike. A critic that
+Doubly robust estimates use the critic's value of the observation as the model, the same for every action. A critic that
 has learned from the very decisions in the log has seen their rewards, so that its interval is a little too narrow; the
 self-normalised estimate beside it does not depend on the critic if the discount is 0.
 
@@ -61,7 +61,7 @@ REPORT = "evaluation.json"
 
 @dataclass(frozen=True)
 class Opinion:
-    """What a policy makes of logged decisions."""
+    """Log-probabilities and values that a policy gives to logged decisions."""
 
     log_prob: np.ndarray  # (n,) float64, of the proposed actions
     value: np.ndarray | None  # (n,) the critic's values of the observations; None without a critic

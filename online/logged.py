@@ -34,7 +34,9 @@ class Episode:
     actions: np.ndarray  # (T, A) as executed; continuous ones are clipped to [-1, 1]
     rewards: np.ndarray  # (T,) float32
     terminations: np.ndarray  # (T,) bool: only the last can be True
-    truncations: np.ndarray  # (T,) bool: the last is True if the episode did not terminate, or the log does not go on
+    truncations: (
+        np.ndarray
+    )  # (T,) bool: the last is True if the episode did not terminate, or its next step is not in the log
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class LoggedDecisions:
 
     @property
     def executed_propensity(self) -> np.ndarray:
-        """(n,) float64, the same of `executed`."""
+        """(n,) float64, likewise for `executed`."""
         return np.exp(self.executed_log_prob.astype(np.float64))
 
     def __getitem__(self, chosen: Any) -> LoggedDecisions:

@@ -126,13 +126,13 @@ def open_file(path: Path, layout: Layout, capacity: int) -> int:
 
 
 def rows_in_file(path: Path, layout: Layout) -> np.ndarray:
-    """Return copies (n,) of the complete rows in a file, the oldest first. The file is only read.
+    """Return copies (n,) of the complete rows in a file, the oldest first, of `layout`'s type. The file is only read.
 
-    `layout` may lack the gate's observation, which stands at the end of each row: the rows have it as spare bytes.
+    `layout` may be without the gate's observation, which stands at the end of each row, and is left out then.
     Raises OSError, and UserError if the file is not a buffer with such rows.
     """
     words, dtype, numbers = _read(path, layout)
-    rows = words.reshape(-1).view(dtype)
+    rows = words.reshape(-1).view(dtype)["it"]
     complete = (numbers >= 0) & (checks_of(words, factors_of(words.shape[1])) == rows["check"])
     rows = rows[complete & (rows["number"] == numbers)]
     return rows[np.argsort(rows["number"])]
@@ -144,16 +144,12 @@ def _read(path: Path, layout: Layout) -> tuple[np.ndarray, np.dtype[Any], np.nda
         content = np.frombuffer(file.read(), np.uint8)
     header = content[: HEADER.itemsize].view(HEADER)[0] if len(content) >= PAGE else np.zeros(1, HEADER)[0]
     capacity, row_bytes = int(header["capacity"]), int(header["row_bytes"])
-    named = [
-        (name, *field[:2]) for name, field in (layout.dtype().fields or {}).items() if name not in ("seen", "spare")
-    ]
-    names, formats, offsets = ([entry[i] for entry in named] for i in range(3))
-    least = max(offset + kind.itemsize for offset, kind in zip(offsets, formats, strict=True))
-    if int(header["magic"]) != MAGIC or row_bytes % 8 or row_bytes < least:
+    least = layout.dtype()
+    if int(header["magic"]) != MAGIC or row_bytes % 8 or row_bytes < least.itemsize:
         raise UserError(f"{path} is not a replay buffer of observations and actions of this size")
     start = _rows_at(capacity)
     if len(content) < start + capacity * row_bytes:
         raise UserError(f"{path} is truncated: {len(content)} bytes of {start + capacity * row_bytes}")
-    dtype = np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": row_bytes})
+    dtype = np.dtype([("it", least), ("rest", np.uint8, (row_bytes - least.itemsize,))])
     rows = content[start : start + capacity * row_bytes].view(np.uint64).reshape(capacity, -1)
     return rows, dtype, content[PAGE : PAGE + 8 * capacity].view(np.int64)
