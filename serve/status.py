@@ -65,13 +65,14 @@ class Status:
         lately = [v.name for v in tally.lately]
         gated = lately.count("SEND") + lately.count("WAIT")
         shown = sorted(list(tally.last)[-STREAMS_SHOWN:])
+        size = len(service.writer)
         most = max(service.writer.streams.values(), default=0)
         self._made = {
             "refreshed": round(time.time(), 2),
             "serving": {**_version(live.acting), "pinned": live.pinned, "pinned_by": live.pinned_by,
                         "swapping": live.swapping, "newest": live.newest.version, "history": list(live.history.labels)},
             "streams": shown, "stream_count": len(tally.last),
-            "by_stream": {stream: self._of_stream(stream) for stream in shown},
+            "by_stream": {stream: self._of_stream(stream, size) for stream in shown},
             "decisions": {
                 "total": tally.decisions, "per_second": self._rate(), "send": tally.verdicts["SEND"],
                 "wait": tally.verdicts["WAIT"], "off": tally.verdicts["OFF"],
@@ -81,8 +82,8 @@ class Status:
                 "logged": service.log.added, "not_logged": service.log.missing,
             },
             "buffer": {
-                "capacity": fixed["capacity"], "size": len(service.writer), "added": service.writer.added,
-                "largest_share": most / len(service.writer) if most else None,
+                "capacity": fixed["capacity"], "size": size, "added": service.writer.added,
+                "largest_share": most / size if most and size else None,
                 "pending": len(pending), "expired_pending": pending.expired, "torn": service.writer.partial,
                 "lost": self._owed + tally.decisions - service.writer.added - len(pending) - pending.expired
                 - tally.excluded,
@@ -94,13 +95,12 @@ class Status:
                         "expected_mean": _mean(tally.expected), "components": _means(tally.terms)},
         }  # fmt: skip
 
-    def _of_stream(self, stream: str) -> dict[str, Any]:
-        """Return the stream's part of the buffer, and its rewards."""
+    def _of_stream(self, stream: str, size: int) -> dict[str, Any]:
+        """Return the stream's share of the buffer's `size` experiences, and its mean reward."""
         writer, rewards = self._service.writer, self._service.tally.by_stream.get(stream, ())
-        size, own = len(writer), writer.streams[stream]
         return {
-            "experiences": own,
-            "share": round(own / size, 4) if size else None,
+            "experiences": writer.streams[stream],
+            "share": round(writer.streams[stream] / size, 4) if size else None,
             "reward_mean": _rounded(_mean(rewards)),
             "rewards": len(rewards),
         }
