@@ -47,7 +47,7 @@ _KEYS: dict[Origin, str] = {
         simulator playSpeed
         reloadInterval weights swap blendSeconds minSwapInterval historySize
         online.training_interval online.batch_size online.min_batch_size online.updates online.priority_sampling
-        online.max_age_s online.pending_ttl_s online.pending_capacity online.max_streams
+        online.max_age_s online.pending_ttl_s online.log_decisions online.pending_capacity online.max_streams
         online.expected_weight online.actual_weight online.train_on_wait online.train_on_blocked
         online.wait_multiplier online.on_disagreement online.disagreement_penalty
         online.gate_threshold online.look_ahead
@@ -62,6 +62,7 @@ _KEYS: dict[Origin, str] = {
         testGamesNum episodesPerVersion priority stochastic agent onMismatch poolEnvs followLatest
         swapGuard swapGuardMargin swapGuardConfidence
         runs runsSelect runsPlot runsTag runsPin runsDelete reportDir objective
+        log logStreams logFrom logUntil exportDir exportFormats
         viewer watch
         streamPort streamBindAll streamToken streamSpectatorToken streamReadOnly streamHosts streamFps
         videoRecord videoEpisodes videoSeconds videoEnv videoWidth videoHeight videoDir videoEvery trainVideoEvery

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -51,6 +51,7 @@ class Pending:
         self._open: OrderedDict[tuple[str, int], Experience] = OrderedDict()  # the oldest first
         self._last: dict[str, int] = {}  # stream -> its newest pending decision
         self._ended: OrderedDict[str, OrderedDict[int, str]] = OrderedDict()  # stream -> closed decision -> how
+        self.on_drop: Callable[[Experience], None] = lambda _: None  # called with each decision that is dropped
         self.refused: Counter[str] = Counter()
         self.expired = 0
 
@@ -136,6 +137,7 @@ class Pending:
 
     def _expire(self, key: tuple[str, int]) -> None:
         self.expired += 1
+        self.on_drop(self._open[key])
         self._close(key, "dropped")
 
     def _close(self, key: tuple[str, int], how: str) -> None:

@@ -28,6 +28,7 @@ from livegym.online.service_state import STREAMS, ServiceState
 from livegym.online.stream_requests import Accepted, Answer, Observed, Refusal, Request, Rewarded
 
 WINDOW = 1000  # last decisions and rewards for rates and means
+STREAM_WINDOW = 100  # last rewards of a stream for its mean
 RewardOf = Callable[[np.ndarray, np.ndarray, np.ndarray], "tuple[float, dict[str, float]]"]
 """(raw before (R,), action (A,), raw after (R,)) -> reward, and its weighted terms"""
 
@@ -51,6 +52,7 @@ class ServiceCounters:
     rewards: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     expected: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     terms: deque[dict[str, float]] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    by_stream: OrderedDict[str, deque[float]] = field(default_factory=OrderedDict)  # stream -> its last rewards
     episodes: Episodes = field(init=False)
     decided_at: float = field(default_factory=time.monotonic)  # monotonic s of the last decision, or of the start
     last: OrderedDict[str, LastDecision] = field(default_factory=OrderedDict)  # by stream
@@ -62,6 +64,15 @@ class ServiceCounters:
     def decisions(self) -> int:
         """Number of decisions in this session."""
         return sum(self.verdicts.values())
+
+    def earned(self, stream: str, reward: float) -> None:
+        """Add the reward of a completed decision."""
+        self.rewards.append(reward)
+        self.episodes.earned(stream, reward)
+        self.by_stream.setdefault(stream, deque(maxlen=STREAM_WINDOW)).append(reward)
+        self.by_stream.move_to_end(stream)
+        if len(self.by_stream) > self.streams:
+            self.by_stream.popitem(last=False)
 
     def decided(self, observation: StreamObservation, e: Experience) -> None:
         """Count a decision, and keep it as the stream's newest."""
@@ -97,6 +108,7 @@ class Service:
         self.decider = decider
         self.pending = memory.pending
         self.writer = memory.writer
+        self.log = memory.log
         self.answer_cache = memory.answer_cache
         self.tally = ServiceCounters(max(STREAMS, decider.live.num_envs))
         self._own = frozenset(own)
@@ -162,8 +174,8 @@ class Service:
         """Add a completed experience to the buffer, unless it is excluded from training."""
         if experience is None or experience.reward is None:
             return
-        self.tally.rewards.append(experience.reward)
-        self.tally.episodes.earned(experience.stream, experience.reward)
+        self.log.add(experience)
+        self.tally.earned(experience.stream, experience.reward)
         if self._outcomes is not None:
             self._outcomes.earned(experience)
         if experience.intervened:

@@ -21,6 +21,7 @@ FILTER = """\
 - *.pth.json
 - env_state_v*.pt
 - replay.bin
+- decisions/
 - pending.npy
 - conversations.json
 - sessions.txt

@@ -28,6 +28,14 @@ class OnlineConfig:
     pending_ttl_s: float = key(
         120.0, "time that a decision waits for its reward before it is dropped", unit="s", above=0
     )
+    log_decisions: int = key(
+        100,
+        "disk space for the log of all decisions, which is for export and evaluation; beyond it, the oldest are "
+        "deleted; 0: no log, only the replay buffer",
+        unit="MB",
+        low=0,
+        high=1_000_000,
+    )
     pending_capacity: int = key(
         10_000, "number of decisions that may wait for a reward at once; beyond it, the oldest is dropped", low=1
     )

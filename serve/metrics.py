@@ -124,6 +124,14 @@ NUMBERS = (
         "decisions.gate_failures", "gate_failures_total", None, "",
         "calls in which the gate raised an exception or returned no valid verdict",
     ),
+    Number(
+        "decisions.logged", "logged_total", None, "decisions",
+        "decisions in the decision log since the server started: completed, or dropped without a reward",
+    ),
+    Number(
+        "decisions.not_logged", "not_logged_total", None, "decisions",
+        "decisions that could not be written to the decision log, because the disk was full, for example",
+    ),
     _latency("p50", "median"),
     _latency("p99", "99th percentile of the"),
     _latency("max", "longest"),
@@ -133,6 +141,10 @@ NUMBERS = (
     Number(
         "buffer.added", "experiences_with_rewards_total", None, "experiences",
         "experiences that got their reward and were stored, since the run began",
+    ),
+    Number(
+        "buffer.largest_share", "buffer_largest_stream_share", "buffer/largest_share", "0 to 1",
+        "fraction of the replay buffer that the stream with the most experiences has",
     ),
     Number("buffer.pending", "pending_experiences", "buffer/pending", "decisions", "decisions waiting for a reward"),
     Number(

@@ -79,20 +79,26 @@ class Status:
             self._marks.popleft()
         lately = [v.name for v in tally.lately]
         gated = lately.count("SEND") + lately.count("WAIT")
+        shown = sorted(list(tally.last)[-STREAMS_SHOWN:])
+        size = len(service.writer)
+        most = max(service.writer.streams.values(), default=0)
         self._made = {
             "refreshed": round(time.time(), 2),
             "serving": {**_version(live.acting), "pinned": live.pinned, "pinned_by": live.pinned_by,
                         "swapping": live.swapping, "newest": self._newest(), "history": list(live.history.labels)},
-            "streams": sorted(list(tally.last)[-STREAMS_SHOWN:]), "stream_count": len(tally.last),
+            "streams": shown, "stream_count": len(tally.last),
+            "by_stream": {stream: self._of_stream(stream, size) for stream in shown},
             "decisions": {
                 "total": tally.decisions, "per_second": self._rate(), "send": tally.verdicts["SEND"],
                 "wait": tally.verdicts["WAIT"], "off": tally.verdicts["OFF"],
                 "send_rate": lately.count("SEND") / gated if gated else None, "interfered": tally.intervened,
                 "unlearned": tally.excluded,
                 "gate_failures": service.decider.failures, "latency_ms": self._latency(),
+                "logged": service.log.added, "not_logged": service.log.missing,
             },
             "buffer": {
-                "capacity": fixed["capacity"], "size": len(service.writer), "added": service.writer.added,
+                "capacity": fixed["capacity"], "size": size, "added": service.writer.added,
+                "largest_share": most / size if most and size else None,
                 "pending": len(pending), "expired_pending": pending.expired, "torn": service.writer.partial,
                 "lost": self._owed + tally.decisions - service.writer.added - len(pending) - pending.expired
                 - tally.excluded,
@@ -107,6 +113,16 @@ class Status:
     def _newest(self) -> int:
         arrived = self._champion.arrived if self._champion is not None else 0
         return max(self._service.decider.live.newest.version, arrived)
+
+    def _of_stream(self, stream: str, size: int) -> dict[str, Any]:
+        """Return the stream's share of the buffer's `size` experiences, and its mean reward."""
+        writer, rewards = self._service.writer, self._service.tally.by_stream.get(stream, ())
+        return {
+            "experiences": writer.streams[stream],
+            "share": round(writer.streams[stream] / size, 4) if size else None,
+            "reward_mean": _rounded(_mean(rewards)),
+            "rewards": len(rewards),
+        }
 
     def _rate(self) -> float | None:
         (start, first), (now, last) = self._marks[0], self._marks[-1]
@@ -149,6 +165,10 @@ class Status:
 
 def _version(candidate: Candidate) -> dict[str, Any]:
     return {"version": candidate.version, "made": candidate.made, "source": candidate.source}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.6g}")
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -608,3 +608,23 @@ def test_one_stream_too_many_takes_nothing_from_the_others_of_its_message(settin
     refused, answer = here.ask(seen("c", 1), seen("a", 2, reward=0.5), clock=1.0)
     assert (refused.kind, answer.stream) == ("too_many_streams", "a")
     assert here.rows()["reward"].tolist() == [0.5]
+
+
+def test_the_status_tells_each_streams_share_and_reward(setting):
+    here = setting()
+    status = Status(
+        dict.fromkeys(("task", "run", "simulator", "gate", "playSpeed"), "x") | {"capacity": 10},
+        here.service,
+        SimpleNamespace(reading=dict),
+    )
+    here.ask(seen("a", 1), seen("b", 1))
+    here.ask(seen("a", 2, reward=1.0))
+    here.ask(seen("a", 3, reward=2.0), seen("b", 3, reward=-1.0))
+    status.refresh()
+    made = status.reading()
+    assert made["by_stream"] == {
+        "a": {"experiences": 2, "share": 0.6667, "reward_mean": 1.5, "rewards": 2},
+        "b": {"experiences": 1, "share": 0.3333, "reward_mean": -1.0, "rewards": 1},
+    }
+    assert made["buffer"]["largest_share"] == pytest.approx(2 / 3)
+    assert (made["decisions"]["logged"], made["decisions"]["not_logged"]) == (3, 0)
