@@ -144,6 +144,7 @@ NUMBERS = (
         "component",
     ),
     Number("trainer.restarts", "trainer_restarts_total", None, "", "starts of the trainer after the first"),
+    Number("trainer.spare", "trainer_spare", None, "0 or 1", "1 if a spare trainer waits to take over"),
     Number("trainer.beat_age_s", "trainer_beat_age_seconds", None, "s", "time since the trainer's last heartbeat"),
     Number(
         "trainer.training_steps", "training_steps_total", None, "update rounds",

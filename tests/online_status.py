@@ -37,7 +37,7 @@ def full_status() -> dict[str, Any]:
                    "lost": 0, "refused": {"late": 5, "duplicate": 6, "unknown": 2, "invalid": 1}},
         "episodes": {"ended": 33, "return_mean": 104.0, "length_mean": 200.0},
         "rewards": {"mean": 0.52, "count": 1000, "expected_mean": 0.48, "components": dict(COMPONENTS)},
-        "trainer": {"state": "training", "why": "", "pid": 4711, "restarts": 1, "beat_age_s": 0.2,
+        "trainer": {"state": "training", "why": "", "pid": 4711, "restarts": 1, "spare": True, "beat_age_s": 0.2,
                     "training_steps": 820, "total_batches_trained": 822, "average_batch_size": 31.5,
                     "average_loss": 0.35, "loss": 0.31, "entropy": 4.5, "training_steps_per_second": 0.98,
                     "average_training_time_ms": 41.0, "training_utilization": 0.041, "learning_rate": 9.2e-4,
