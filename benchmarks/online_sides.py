@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import queue
 import random
@@ -20,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from websockets.asyncio.client import connect
 
 from benchmarks.harness import ROOT
 from livegym.cfg.compose import compose
@@ -46,6 +48,7 @@ from livegym.serve.simulator import BuiltIn, streams_of
 from livegym.serve.streams import features_of, reward_of
 from livegym.serve.watchdog import Watchdog
 from livegym.tasks.build import make_env
+from livegym.utils.files import strict_json
 from livegym.utils.seeding import seed_everything
 from livegym.weights.candidate import Candidate
 from livegym.weights.follow import FollowSource
@@ -231,9 +234,53 @@ def sockets(streams: int, seconds: float) -> dict[str, float]:
     """Decisions per second over one WebSocket, `streams` per message, and ms of a round trip, without training."""
     from livegym_client import Client
 
+    with _served(streams) as url, Client(url) as client:
+        obs = {f"stream-{i}": [0.1 * (i % 7), 0.0, 0.01, 0.0] for i in range(streams)}
+        rewards = dict.fromkeys(obs, 1.0)
+        took, count = [], 0
+        client.decide_all(obs)
+        end = time.perf_counter() + seconds
+        while (start := time.perf_counter()) < end:
+            client.decide_all(obs, rewards)
+            took.append(1000 * (time.perf_counter() - start))
+            count += streams
+        return {"per_s": count / seconds, "p99": float(np.percentile(took, 99))}
+
+
+def clients(streams: int, seconds: float) -> dict[str, float]:
+    """Decisions per second over `streams` WebSockets with one stream each, and ms of a round trip, without training.
+
+    Each client sends its next observation as soon as it has its answer.
+    """
+    took: list[float] = []
+
+    async def ask(url: str, number: int) -> None:
+        async with connect(f"ws{url.removeprefix('http')}online/v1/ws", proxy=None) as socket:
+            observation = {"stream": f"stream-{number}", "obs": [0.1 * (number % 7), 0.0, 0.01, 0.0], "reward": 1.0}
+            text = strict_json({"v": 1, "type": "observe", "observations": [observation]}, indent=None)
+            await socket.send(text)
+            await socket.recv()
+            end = time.perf_counter() + seconds
+            while (start := time.perf_counter()) < end:
+                await socket.send(text)
+                await socket.recv()
+                took.append(1000 * (time.perf_counter() - start))
+
+    async def ask_all(url: str) -> None:
+        await asyncio.gather(*(ask(url, number) for number in range(streams)))
+
+    with _served(streams) as url:
+        asyncio.run(ask_all(url))
+    p50, p99 = np.percentile(took, (50, 99)).tolist()
+    return {"per_s": len(took) / seconds, "p50": p50, "p99": p99}
+
+
+@contextlib.contextmanager
+def _served(streams: int) -> Iterator[str]:
+    """Yields the address of a continuous run of Cartpole for `streams` streams, without training."""
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
         given = ["config=continuous", "task=Cartpole", "simulator=external", "streamPort=0", f"runsDir={name}"]
-        given += [f"online.max_streams={streams}", "online.training_interval=3600"]
+        given += [f"online.max_streams={streams}", "online.training_interval=3600", "online.spare_trainer=false"]
         with subprocess.Popen(
             [sys.executable, str(ROOT / "train.py"), *given],
             stdout=subprocess.PIPE,
@@ -242,18 +289,7 @@ def sockets(streams: int, seconds: float) -> dict[str, float]:
         ) as served:
             try:
                 assert served.stdout is not None  # it is a pipe
-                url = next(line.split()[-1] for line in served.stdout if "dashboard at" in line)
-                obs = {f"stream-{i}": [0.1 * (i % 7), 0.0, 0.01, 0.0] for i in range(streams)}
-                rewards = dict.fromkeys(obs, 1.0)
-                took, count = [], 0
-                with Client(url) as client:
-                    client.decide_all(obs)
-                    end = time.perf_counter() + seconds
-                    while (start := time.perf_counter()) < end:
-                        client.decide_all(obs, rewards)
-                        took.append(1000 * (time.perf_counter() - start))
-                        count += streams
-                return {"per_s": count / seconds, "p99": float(np.percentile(took, 99))}
+                yield next(line.split()[-1] for line in served.stdout if "dashboard at" in line)
             finally:
                 served.send_signal(signal.SIGINT)
 

@@ -126,6 +126,10 @@ NUMBERS = (
     Number("buffer.refused.*", "rewards_refused_total", None, "rewards", "refused rewards, by kind", "kind"),
     Number("episodes.ended", "episodes_total", None, "episodes", "finished episodes of all streams"),
     Number(
+        "episodes.broken_off", "episodes_broken_off_total", None, "episodes",
+        "episodes that the client did not end before it began another",
+    ),
+    Number(
         "episodes.return_mean", "episode_return_mean", "episode/return", "reward",
         "mean return of the last hundred episodes",
     ),

@@ -51,7 +51,7 @@ def _lower(pid: int, nice: int, beside: int) -> bool:
 
 
 def run_at_low_priority(work: Callable[[], None]) -> None:
-    """Call `work`, which gets only a little processor time that others want; the rest of the process stays as it is.
+    """Call `work` at a lower priority, as `make_lower` does; the rest of the process stays as it is.
 
     On Linux a thread has a niceness of its own, so `work` runs in a thread. The scheduling group of the process's
     session is lowered until `work` has ended. Elsewhere `work` is called as usual. Exceptions propagate.
@@ -59,9 +59,10 @@ def run_at_low_priority(work: Callable[[], None]) -> None:
     if not sys.platform.startswith("linux"):
         work()
         return
-    before = lower_group(os.getpid(), LEAST)
+    before = lower_group(os.getpid(), LOWER)
     try:
-        with ThreadPoolExecutor(1, "low-priority", lambda: os.setpriority(os.PRIO_PROCESS, 0, LEAST)) as thread:
+        nice = max(LOWER, os.getpriority(os.PRIO_PROCESS, 0))
+        with ThreadPoolExecutor(1, "low-priority", lambda: os.setpriority(os.PRIO_PROCESS, 0, nice)) as thread:
             thread.submit(work).result()
     finally:
         if before is not None:
