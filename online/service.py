@@ -30,6 +30,7 @@ from livegym.online.service_state import STREAMS, ServiceState
 from livegym.online.stream_requests import Accepted, Answer, Observed, Refusal, Request, Rewarded
 from livegym.utils.attempt import Attempts
 
+INTERVALS = 3  # last times between two decisions of a stream that are kept
 WINDOW = 1000  # last decisions and rewards for rates and means
 RewardOf = Callable[[np.ndarray, np.ndarray, np.ndarray], "tuple[float, dict[str, float]]"]
 """(raw before (R,), action (A,), raw after (R,)) -> reward, and its weighted terms"""
@@ -40,6 +41,8 @@ class LastDecision(NamedTuple):
 
     observation: StreamObservation
     decision: Experience
+    at: float  # monotonic s
+    intervals: tuple[float, ...] = ()  # s between its last decisions, the newest last
 
 
 @dataclass
@@ -68,13 +71,15 @@ class ServiceCounters:
 
     def decided(self, observation: StreamObservation, e: Experience) -> None:
         """Count a decision, and keep it as the stream's newest."""
-        self.decided_at = time.monotonic()
+        now = self.decided_at = time.monotonic()
         self.verdicts[e.verdict.name] += 1
         self.intervened += e.intervened
         self.lately.append(e.verdict)
         if math.isfinite(e.expected):
             self.expected.append(e.expected)
-        self.last[e.stream] = LastDecision(observation, e)
+        before = self.last.get(e.stream)
+        intervals = () if before is None else (*before.intervals, now - before.at)[-INTERVALS:]
+        self.last[e.stream] = LastDecision(observation, e, now, intervals)
         self.last.move_to_end(e.stream)
         if len(self.last) > self.streams:
             self.last.popitem(last=False)

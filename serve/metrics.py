@@ -86,6 +86,10 @@ NUMBERS = (
     Number("decisions.total", "decisions_total", None, "decisions", "decisions since the server started"),
     Number("decisions.per_second", "decisions_per_second", "decisions_per_second", "1/s", "mean over the last minute"),
     Number("decisions.idle_s", "idle_seconds", None, "s", "time since the last decision, or since the start"),
+    Number(
+        "decisions.idle_limit_s", "idle_limit_seconds", None, "s",
+        "time without a decision after which the page reports it: 3 times a stream's usual interval, at least 20 s",
+    ),
     _verdict("send", "actions that the gate let through"),
     _verdict("wait", "actions that the gate blocked"),
     _verdict("off", "decisions without a gate"),

@@ -14,13 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from livegym.online.service import Service
+from livegym.online.service import LastDecision, Service
 from livegym.serve.metrics import NUMBERS
 from livegym.serve.watchdog import Watchdog
 from livegym.weights.candidate import Candidate
 
 LATENCIES = 2000  # last decisions whose latencies are kept
 STREAMS_SHOWN = 100
+LEAST_IDLE_S = 20.0  # shortest time without a decision that is reported
+IDLE_INTERVALS = 3.0  # the same as a multiple of a stream's usual time between two decisions
 RATE_S = 60.0  # s over which the decision rate is computed: some streams ask only four times a minute
 UNKNOWN = {number.path.removeprefix("trainer."): None for number in NUMBERS if number.path.startswith("trainer.")}
 """The trainer's numbers before it has reported any: all are unknown."""
@@ -75,6 +77,7 @@ class Status:
                 "send_rate": lately.count("SEND") / gated if gated else None, "interfered": tally.intervened,
                 "unlearned": tally.excluded,
                 "gate_failures": service.decider.failures, "latency_ms": self._latency(),
+                "idle_limit_s": _idle_limit(list(tally.last.values())[-STREAMS_SHOWN:]),
             },
             "buffer": {
                 "capacity": fixed["capacity"], "size": len(service.writer), "added": service.writer.added,
@@ -130,6 +133,12 @@ class Status:
 
 def _version(candidate: Candidate) -> dict[str, Any]:
     return {"version": candidate.version, "made": candidate.made, "source": candidate.source}
+
+
+def _idle_limit(lately: Sequence[LastDecision]) -> float:
+    """Return the s without a decision after which the streams count as silent; some ask only twice a minute."""
+    usual = [float(np.median(last.intervals)) for last in lately if last.intervals]
+    return max(LEAST_IDLE_S, IDLE_INTERVALS * float(np.median(usual))) if usual else LEAST_IDLE_S
 
 
 def _mean(values: Sequence[float]) -> float | None:

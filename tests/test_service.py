@@ -476,6 +476,22 @@ def test_what_a_smaller_capacity_gives_up_at_the_start_is_not_called_lost(settin
     assert (buffer["pending"], buffer["expired_pending"], buffer["lost"]) == (2, 4, 0)
 
 
+def test_how_long_a_silence_is_unusual_depends_on_the_streams(setting, monkeypatch):
+    here, now = setting(), [1000.0]
+    monkeypatch.setattr("livegym.online.service.time.monotonic", lambda: now[0])
+    status = Status({"capacity": 10}, here.service, None)
+
+    def limit() -> float:
+        status.refresh()
+        return status._made["decisions"]["idle_limit_s"]
+
+    assert limit() == 20.0
+    for wait, expected in ((0.0, 20.0), (1.0, 20.0), (30.0, 46.5), (30.0, 90.0), (3600.0, 90.0), (30.0, 90.0)):
+        now[0] += wait
+        here.ask(*(seen(name, 1) for name in "abc"))
+        assert limit() == expected
+
+
 def test_the_first_observation_of_an_episode_completes_no_decision(setting):
     """A client that was killed and started again: its robot stands somewhere else."""
     here = setting()
