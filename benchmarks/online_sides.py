@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import queue
 import random
 import signal
@@ -248,29 +249,24 @@ def sockets(streams: int, seconds: float) -> dict[str, float]:
 
 
 def clients(streams: int, seconds: float) -> dict[str, float]:
-    """Decisions per second over `streams` WebSockets with one stream each, and ms of a round trip, without training.
-
-    Each client sends its next observation as soon as it has its answer.
-    """
+    """The same over `streams` WebSockets with one stream each, which send as soon as they have their last answer."""
     took: list[float] = []
 
     async def ask(url: str, number: int) -> None:
         async with connect(f"ws{url.removeprefix('http')}online/v1/ws", proxy=None) as socket:
             observation = {"stream": f"stream-{number}", "obs": [0.1 * (number % 7), 0.0, 0.01, 0.0], "reward": 1.0}
             text = strict_json({"v": 1, "type": "observe", "observations": [observation]}, indent=None)
-            await socket.send(text)
-            await socket.recv()
             end = time.perf_counter() + seconds
             while (start := time.perf_counter()) < end:
                 await socket.send(text)
                 await socket.recv()
                 took.append(1000 * (time.perf_counter() - start))
 
-    async def ask_all(url: str) -> None:
-        await asyncio.gather(*(ask(url, number) for number in range(streams)))
+    async def ask_all() -> None:
+        with _served(streams) as url:
+            await asyncio.gather(*(ask(url, number) for number in range(streams)))
 
-    with _served(streams) as url:
-        asyncio.run(ask_all(url))
+    asyncio.run(ask_all())
     p50, p99 = np.percentile(took, (50, 99)).tolist()
     return {"per_s": len(took) / seconds, "p50": p50, "p99": p99}
 
@@ -292,6 +288,33 @@ def _served(streams: int) -> Iterator[str]:
                 yield next(line.split()[-1] for line in served.stdout if "dashboard at" in line)
             finally:
                 served.send_signal(signal.SIGINT)
+
+
+def restart(spare: bool, kills: int) -> dict[str, float]:
+    """s from kill -9 of the trainer to the end of the next update round: median and longest of several."""
+    given = ("task=Cartpole", "online.training_interval=0", f"online.spare_trainer={spare}")
+    with world(*given) as w, RunLock(w.run):
+        simulator = w.serve(w.live(4))
+        for _ in range(100):
+            simulator.step(0.0)
+        watchdog = Watchdog(w.run, w.config)
+        watchdog.start()
+        try:
+            took = [_killed(watchdog, spare) for _ in range(kills)]
+            return {"median": statistics.median(took), "max": max(took)}
+        finally:
+            watchdog.stop()
+
+
+def _killed(watchdog: Watchdog, spare: bool) -> float:
+    while (before := watchdog.reading())["state"] != "training" or before["spare"] < spare:
+        time.sleep(0.1)
+    watchdog._restarts.clear()  # each kill is the first in ten minutes, after which there is no pause
+    start = time.monotonic()
+    os.kill(before["pid"], signal.SIGKILL)
+    while (now := watchdog.reading())["state"] != "training" or now["pid"] in (None, before["pid"]):
+        time.sleep(0.005)
+    return time.monotonic() - start
 
 
 def buffer_ours(seconds: float) -> dict[str, float]:
