@@ -166,7 +166,7 @@ def test_a_decision_of_last_night_is_not_followed_by_this_mornings_observation()
     """By the system clock, because nothing is served in between; a clock that was set back changes nothing."""
     saved = [decision_of(1, "a", time=1000.0), decision_of(2, "b", time=1050.0)]
     for now, followed in (
-        (1070.0, [True, True]),
+        (1055.0, [True, True]),
         (1100.0, [False, True]),
         (40_000.0, [False, False]),
         (5.0, [True] * 2),
