@@ -53,7 +53,7 @@ _KEYS: dict[Origin, str] = {
         online.gate_threshold online.look_ahead
         online.learning_rate online.lr_decay online.min_learning_rate online.ratio_clip online.trust
         online.entropy_coef online.divergence_factor online.checkpoint_versions online.hang_timeout_s
-        online.max_restarts
+        online.max_restarts online.spare_trainer
         challengerShare online.judge_rows online.judge_interval online.judge_confidence online.adopt_kl
         online.max_rollbacks
     """,

@@ -89,7 +89,7 @@ class ServiceState:
             if rows.dtype != self.layout.dtype():
                 raise ValueError("it has another layout")
             intact = rows["check"] == checks_of_rows(rows)
-            self.pending.restore([from_row(row) for row in rows[intact]])
+            self.pending.restore([from_row(row) for row in rows[intact]], time.time())
         except UNREADABLE as error:
             log.warning("%s cannot be used (%r): the rewards of its decisions will be refused as late.", file, error)
             return

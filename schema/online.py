@@ -93,3 +93,6 @@ class OnlineConfig:
         30.0, "time without a heartbeat after which the trainer counts as hung and is restarted", above=1
     )
     max_restarts: int = key(5, "restarts within ten minutes after which the trainer is not restarted any more", low=0)
+    spare_trainer: bool = key(
+        True, "keep a spare trainer process that takes over at once from one that ends; costs about 250 MB of memory"
+    )

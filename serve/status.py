@@ -15,13 +15,15 @@ from typing import Any
 import numpy as np
 
 from livegym.online.champion import Champion
-from livegym.online.service import Service
+from livegym.online.service import LastDecision, Service
 from livegym.serve.metrics import NUMBERS
 from livegym.serve.watchdog import Watchdog
 from livegym.weights.candidate import Candidate
 
 LATENCIES = 2000  # last decisions whose latencies are kept
 STREAMS_SHOWN = 100
+LEAST_IDLE_S = 20.0  # shortest time without a decision that is reported
+IDLE_INTERVALS = 3.0  # the same as a multiple of a stream's usual time between two decisions
 RATE_S = 60.0  # s over which the decision rate is computed: some streams ask only four times a minute
 UNKNOWN = {number.path.removeprefix("trainer."): None for number in NUMBERS if number.path.startswith("trainer.")}
 """The trainer's numbers before it has reported any: all are unknown."""
@@ -95,6 +97,7 @@ class Status:
                 "unlearned": tally.excluded,
                 "gate_failures": service.decider.failures, "latency_ms": self._latency(),
                 "logged": service.log.added, "not_logged": service.log.missing,
+                "idle_limit_s": _idle_limit(list(tally.last.values())[-STREAMS_SHOWN:]),
             },
             "buffer": {
                 "capacity": fixed["capacity"], "size": size, "added": service.writer.added,
@@ -104,7 +107,8 @@ class Status:
                 - tally.excluded,
                 "refused": {kind: pending.refused[kind] for kind in ("late", "duplicate", "unknown", "invalid")},
             },
-            "episodes": {"ended": tally.episodes.ended, "return_mean": _mean(tally.episodes.returns),
+            "episodes": {"ended": tally.episodes.ended, "broken_off": tally.episodes.broken_off,
+                         "return_mean": _mean(tally.episodes.returns),
                          "length_mean": _mean(tally.episodes.lengths)},
             "rewards": {"mean": _mean(tally.rewards), "count": len(tally.rewards),
                         "expected_mean": _mean(tally.expected), "components": _means(tally.terms)},
@@ -169,6 +173,12 @@ def _version(candidate: Candidate) -> dict[str, Any]:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.6g}")
+
+
+def _idle_limit(lately: Sequence[LastDecision]) -> float:
+    """Return the s without a decision after which the streams count as silent; some ask only twice a minute."""
+    usual = [float(np.median(last.intervals)) for last in lately if last.intervals]
+    return max(LEAST_IDLE_S, IDLE_INTERVALS * float(np.median(usual))) if usual else LEAST_IDLE_S
 
 
 def _mean(values: Sequence[float]) -> float | None:
