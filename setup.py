@@ -102,7 +102,9 @@ setup(
             "wandb",
             "hydra-joblib-launcher",
             "hydra-submitit-launcher",
+            "pyarrow",
         ],
+        "export": ["pyarrow>=17"],  # Parquet of config=export_log
         "wandb": ["wandb>=0.30"],  # wandb=true
         "launchers": ["hydra-joblib-launcher", "hydra-submitit-launcher"],  # hydra/launcher=joblib, submitit_local ...
         "docs": ["mkdocs>=1.6", "mkdocs-material", "mkdocstrings[python]"],

@@ -77,6 +77,10 @@ def _run(cfg: DictConfig, stop: StopFlag) -> int:
         from livegym.utils.log import output
 
         return {"runs": manage_runs, "report": report}[config.mode](config, session.task, output)
+    if config.mode in ("export_log", "evaluate_log"):
+        from livegym.online.log_commands import run_log_command
+
+        return run_log_command(session)
     from livegym.rl.training import load_parent, run_training
 
     parent = load_parent(config, session.task)

@@ -1,4 +1,4 @@
-"""The latency that continuous training adds to decisions, and the reward that it gains.
+"""The latency that continuous training adds to decisions, the reward that it gains, and what a killed trainer costs.
 
 - `latency`: ms from observations to decisions, 60 times a second in 4 streams. Training is off, has one update round
   per second, has update rounds without a pause (100 %) in a process or in a *thread* of the serving process, or is
@@ -7,7 +7,9 @@
   each experience when it arrives, and never again), replay (15 update rounds between two observations), and replay with
   the gate. Time is simulated, so the machine's speed does not matter. Several seeds, with 95 % intervals of the mean
   (Student's t).
-- `streams`: decisions per second of one process for 1, 4, 16 and 64 streams, built in and over a WebSocket.
+- `streams`: decisions per second of one process for 1, 4, 16 and 64 streams, built in, over one WebSocket, and over one
+  WebSocket for each stream (`clients`).
+- `restart`: s from kill -9 of the trainer to the end of the next update round, with a spare trainer and without.
 - `buffer`: simultaneous additions and sampled experiences per second. The peer is a deque with a lock in one process.
 
     python -m benchmarks.online --quick
@@ -33,7 +35,8 @@ LATENCY_SECONDS = {"full": 60.0, "quick": 10.0, "toy": 1.0}
 FILLED = {"full": 400, "quick": 400, "toy": 40}  # steps before latency is measured, so that there is data to train on
 TURNS = {"full": 600, "quick": 200, "toy": 8}
 SEEDS = {"full": 5, "quick": 3, "toy": 2}
-PARTS = ("latency", "learning", "streams", "buffer")
+KILLS = {"full": 10, "quick": 4, "toy": 1}
+PARTS = ("latency", "learning", "streams", "buffer", "restart")
 T95 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 8: 2.36, 10: 2.26}  # two-sided, n - 1 degrees of freedom
 Table = list[list[str]]
 
@@ -49,7 +52,10 @@ def _measured(options: argparse.Namespace) -> dict[str, Any]:
         return sides.learning(options.side, options.seed, options.turns)
     if options.part == "streams":
         where, count = options.side.split()
-        return (sides.sockets if where == "socket" else sides.throughput)(int(count), seconds)
+        kinds = {"built-in": sides.throughput, "socket": sides.sockets, "clients": sides.clients}
+        return kinds[where](int(count), seconds)
+    if options.part == "restart":
+        return sides.restart(options.side == "spare", KILLS[options.effort])
     return sides.buffer_ours(seconds) if options.side == "ours" else sides.buffer_locked(seconds)
 
 
@@ -70,14 +76,13 @@ def main() -> None:
         print(json.dumps(_measured(options)))
         return
     parts = options.only or PARTS
+    measures = dict(zip(PARTS, (_latency, _learning, _streams, _buffer, _restart), strict=True))
     if options.effort == "toy" or set(parts) != {"learning"}:
         begin(options)
     table: Table = [["what", "", "", "", ""]]
     figures: dict[str, Any] = {}
     for part in parts:
-        figures[part] = {"latency": _latency, "learning": _learning, "streams": _streams, "buffer": _buffer}[part](
-            options, table
-        )
+        figures[part] = measures[part](options, table)
     report(options, table, figures)
 
 
@@ -163,7 +168,7 @@ def _plot(curves: dict[str, list[list[float]]], path: Path) -> None:
 
 
 def _streams(options: argparse.Namespace, table: Table) -> dict[str, Any]:
-    names = [f"{where} {count}" for where in ("built-in", "socket") for count in some(options, STREAMS)]
+    names = [f"{where} {count}" for where in ("built-in", "socket", "clients") for count in some(options, STREAMS)]
     rounds = _rounds(options, "streams", names, rounds_of(options))
     found = {}
     for name in names:
@@ -180,6 +185,17 @@ def _buffer(options: argparse.Namespace, table: Table) -> dict[str, Any]:
         adds, samples = (spread([r[side][metric] for r in rounds]) for metric in ("adds", "samples"))
         table.append([label, f"{adds} additions/s", f"{samples} sampled/s", "", ""])
         found[side] = {"adds": adds.median, "samples": samples.median}
+    return found
+
+
+def _restart(options: argparse.Namespace, table: Table) -> dict[str, Any]:
+    names = some(options, ("spare", "none"))
+    found = {}
+    for name, measured in _rounds(options, "restart", names, 1)[0].items():
+        table.append(
+            [f"killed trainer, spare: {name}", f"{measured['median']:.2f} s", f"max {measured['max']:.2f} s", "", ""]
+        )
+        found[name] = measured
     return found
 
 

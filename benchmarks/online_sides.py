@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import os
 import queue
 import random
 import signal
@@ -20,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from websockets.asyncio.client import connect
 
 from benchmarks.harness import ROOT
 from livegym.cfg.compose import compose
@@ -47,6 +50,7 @@ from livegym.serve.simulator import BuiltIn, streams_of
 from livegym.serve.streams import features_of, reward_of
 from livegym.serve.watchdog import Watchdog
 from livegym.tasks.build import make_env
+from livegym.utils.files import strict_json
 from livegym.utils.seeding import seed_everything
 from livegym.weights.candidate import Candidate
 from livegym.weights.follow import FollowSource
@@ -233,9 +237,48 @@ def sockets(streams: int, seconds: float) -> dict[str, float]:
     """Decisions per second over one WebSocket, `streams` per message, and ms of a round trip, without training."""
     from livegym_client import Client
 
+    with _served(streams) as url, Client(url) as client:
+        obs = {f"stream-{i}": [0.1 * (i % 7), 0.0, 0.01, 0.0] for i in range(streams)}
+        rewards = dict.fromkeys(obs, 1.0)
+        took, count = [], 0
+        client.decide_all(obs)
+        end = time.perf_counter() + seconds
+        while (start := time.perf_counter()) < end:
+            client.decide_all(obs, rewards)
+            took.append(1000 * (time.perf_counter() - start))
+            count += streams
+        return {"per_s": count / seconds, "p99": float(np.percentile(took, 99))}
+
+
+def clients(streams: int, seconds: float) -> dict[str, float]:
+    """The same over `streams` WebSockets with one stream each, which send as soon as they have their last answer."""
+    took: list[float] = []
+
+    async def ask(url: str, number: int) -> None:
+        async with connect(f"ws{url.removeprefix('http')}online/v1/ws", proxy=None) as socket:
+            observation = {"stream": f"stream-{number}", "obs": [0.1 * (number % 7), 0.0, 0.01, 0.0], "reward": 1.0}
+            text = strict_json({"v": 1, "type": "observe", "observations": [observation]}, indent=None)
+            end = time.perf_counter() + seconds
+            while (start := time.perf_counter()) < end:
+                await socket.send(text)
+                await socket.recv()
+                took.append(1000 * (time.perf_counter() - start))
+
+    async def ask_all() -> None:
+        with _served(streams) as url:
+            await asyncio.gather(*(ask(url, number) for number in range(streams)))
+
+    asyncio.run(ask_all())
+    p50, p99 = np.percentile(took, (50, 99)).tolist()
+    return {"per_s": len(took) / seconds, "p50": p50, "p99": p99}
+
+
+@contextlib.contextmanager
+def _served(streams: int) -> Iterator[str]:
+    """Yields the address of a continuous run of Cartpole for `streams` streams, without training."""
     with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
         given = ["config=continuous", "task=Cartpole", "simulator=external", "streamPort=0", f"runsDir={name}"]
-        given += [f"online.max_streams={streams}", "online.training_interval=3600"]
+        given += [f"online.max_streams={streams}", "online.training_interval=3600", "online.spare_trainer=false"]
         with subprocess.Popen(
             [sys.executable, str(ROOT / "train.py"), *given],
             stdout=subprocess.PIPE,
@@ -244,20 +287,36 @@ def sockets(streams: int, seconds: float) -> dict[str, float]:
         ) as served:
             try:
                 assert served.stdout is not None  # it is a pipe
-                url = next(line.split()[-1] for line in served.stdout if "dashboard at" in line)
-                obs = {f"stream-{i}": [0.1 * (i % 7), 0.0, 0.01, 0.0] for i in range(streams)}
-                rewards = dict.fromkeys(obs, 1.0)
-                took, count = [], 0
-                with Client(url) as client:
-                    client.decide_all(obs)
-                    end = time.perf_counter() + seconds
-                    while (start := time.perf_counter()) < end:
-                        client.decide_all(obs, rewards)
-                        took.append(1000 * (time.perf_counter() - start))
-                        count += streams
-                return {"per_s": count / seconds, "p99": float(np.percentile(took, 99))}
+                yield next(line.split()[-1] for line in served.stdout if "dashboard at" in line)
             finally:
                 served.send_signal(signal.SIGINT)
+
+
+def restart(spare: bool, kills: int) -> dict[str, float]:
+    """s from kill -9 of the trainer to the end of the next update round: median and longest of several."""
+    given = ("task=Cartpole", "online.training_interval=0", f"online.spare_trainer={spare}")
+    with world(*given) as w, RunLock(w.run):
+        simulator = w.serve(w.live(4))
+        for _ in range(100):
+            simulator.step(0.0)
+        watchdog = Watchdog(w.run, w.config)
+        watchdog.start()
+        try:
+            took = [_killed(watchdog, spare) for _ in range(kills)]
+            return {"median": statistics.median(took), "max": max(took)}
+        finally:
+            watchdog.stop()
+
+
+def _killed(watchdog: Watchdog, spare: bool) -> float:
+    while (before := watchdog.reading())["state"] != "training" or before["spare"] < spare:
+        time.sleep(0.1)
+    watchdog._restarts.clear()  # each kill is the first in ten minutes, after which there is no pause
+    start = time.monotonic()
+    os.kill(before["pid"], signal.SIGKILL)
+    while (now := watchdog.reading())["state"] != "training" or now["pid"] in (None, before["pid"]):
+        time.sleep(0.005)
+    return time.monotonic() - start
 
 
 def buffer_ours(seconds: float) -> dict[str, float]:

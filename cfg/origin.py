@@ -47,14 +47,14 @@ _KEYS: dict[Origin, str] = {
         simulator playSpeed
         reloadInterval weights swap blendSeconds minSwapInterval historySize
         online.training_interval online.batch_size online.min_batch_size online.updates online.priority_sampling
-        online.max_age_s online.pending_ttl_s online.pending_capacity online.max_streams
+        online.max_age_s online.pending_ttl_s online.log_decisions online.pending_capacity online.max_streams
         online.expected_weight online.actual_weight online.train_on_wait online.train_on_blocked
         online.wait_multiplier online.on_disagreement online.disagreement_penalty
         online.gate_threshold online.look_ahead
         online.learning_rate online.lr_decay online.min_learning_rate online.ratio_clip online.trust
         online.trace_steps online.trace_decay online.kl_limit online.idle_rounds
         online.entropy_coef online.divergence_factor online.checkpoint_versions online.hang_timeout_s
-        online.max_restarts
+        online.max_restarts online.spare_trainer
         challengerShare online.judge_rows online.judge_interval online.judge_confidence online.adopt_kl
         online.max_rollbacks
     """,
@@ -63,6 +63,7 @@ _KEYS: dict[Origin, str] = {
         testGamesNum episodesPerVersion priority stochastic agent onMismatch poolEnvs followLatest
         swapGuard swapGuardMargin swapGuardConfidence
         runs runsSelect runsPlot runsTag runsPin runsDelete reportDir objective
+        log logStreams logFrom logUntil exportDir exportFormats
         viewer watch
         streamPort streamBindAll streamToken streamSpectatorToken streamReadOnly streamHosts streamFps
         videoRecord videoEpisodes videoSeconds videoEnv videoWidth videoHeight videoDir videoEvery trainVideoEvery

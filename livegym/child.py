@@ -1,4 +1,4 @@
-"""The program of a child process that `utils/child.py` starts: one job, with a request read as JSON from stdin."""
+"""The program of a child process that `utils/child.py` starts: one job; its request is a line of JSON on stdin."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from livegym.schema.settled import SettledConfig, settled
 from livegym.utils.errors import UserError
 from livegym.utils.log import setup_logging
 from livegym.utils.parent import end_with_parent
+from livegym.utils.priority import run_at_low_priority
 from livegym.utils.signals import StopFlag
 
 
 def main() -> int:
     """Run the job of this process, and return its exit status, or that of a UserError."""
     setup_logging("info")
-    request = json.load(sys.stdin)
+    request = json.loads(sys.stdin.readline())
     try:
         registry.use(request["config"]["projectDir"])
         config = settled(whole_config(request["config"]))
@@ -45,6 +46,15 @@ def _test(config: SettledConfig, request: dict[str, Any]) -> int:
 
 
 def _trainer(config: SettledConfig, request: dict[str, Any]) -> int:
+    folder, after = Path(request["run"]), request["after"]
+    if after is None:  # a spare
+        run_at_low_priority(lambda: _load_libraries(config, folder))
     from livegym.online.worker import run_worker
 
-    return run_worker(config, Path(request["run"]), request["heartbeat"], request["after"])
+    return run_worker(config, folder, request["heartbeat"], after)
+
+
+def _load_libraries(config: SettledConfig, folder: Path) -> None:
+    from livegym.online.spare import load_libraries
+
+    load_libraries(config, folder)

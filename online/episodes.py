@@ -22,6 +22,7 @@ class Episodes:
         """`streams`: number of running episodes that are kept; beyond it, the least recently rewarded is dropped."""
         self._streams = streams
         self.ended = 0  # finished episodes with at least one reward
+        self.broken_off = 0  # episodes without an end
         self.returns: deque[float] = deque(maxlen=WINDOW)
         self.lengths: deque[int] = deque(maxlen=WINDOW)
         self._running: OrderedDict[str, tuple[float, int]] = OrderedDict()  # stream -> return and length so far
@@ -32,6 +33,11 @@ class Episodes:
         self._running[stream] = (total + reward, count + 1)
         if len(self._running) > self._streams:
             self._running.popitem(last=False)
+
+    def break_off(self, stream: str) -> None:
+        """Drop the stream's episode, which has no end: its return and length are unknown."""
+        self._running.pop(stream, None)
+        self.broken_off += 1
 
     def end(self, stream: str) -> None:
         """End the stream's episode, and record its return and length."""

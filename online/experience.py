@@ -178,7 +178,8 @@ _AS_THEY_ARE = (
 def to_row(experience: Experience, row: np.ndarray) -> None:
     """Write an experience into a row (), of its layout's type; a pending reward or observation becomes NaN."""
     for name in _AS_THEY_ARE:
-        row[name] = getattr(experience, name)
+        if name != "seen" or row["seen"].size:  # the decision log stores no gate's observation
+            row[name] = getattr(experience, name)
     row["stream"] = experience.stream.encode()
     row["reward"] = np.nan if experience.reward is None else experience.reward
     row["next_obs"] = np.nan if experience.next_obs is None else experience.next_obs

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -51,6 +51,7 @@ class Pending:
         self._open: OrderedDict[tuple[str, int], Experience] = OrderedDict()  # the oldest first
         self._last: dict[str, int] = {}  # stream -> its newest pending decision
         self._ended: OrderedDict[str, OrderedDict[int, str]] = OrderedDict()  # stream -> closed decision -> how
+        self.on_drop: Callable[[Experience], None] = lambda _: None  # called with each decision that is dropped
         self.refused: Counter[str] = Counter()
         self.expired = 0
 
@@ -72,10 +73,27 @@ class Pending:
         while len(self._open) > self._capacity:
             self._expire(next(iter(self._open)))
 
-    def restore(self, experiences: Iterable[Experience]) -> None:
-        """Add the pending decisions of an earlier session, the oldest first."""
+    def restore(self, experiences: Iterable[Experience], now: float = 0.0) -> None:
+        """Add the pending decisions of an earlier session, the oldest first.
+
+        `now`: system time in s. A decision that is older than `time_to_live` by that clock still gets its reward, but
+        no next observation: what the stream sends now does not follow from it.
+        """
         for experience in experiences:
             self.add(experience)
+            if now - experience.time > self._ttl:
+                self.break_off(experience.stream)
+
+    def break_off(self, stream: str) -> bool:
+        """Give the stream's newest decision no next observation; return whether it waited for one.
+
+        It stays pending: its reward completes it if the episode ended with it (`done`).
+        """
+        experience = self.last_of(stream)
+        if experience is None or experience.next_obs is not None:
+            return False
+        del self._last[stream]
+        return True
 
     def last_of(self, stream: str) -> Experience | None:
         """Return the newest decision of a stream; None if it is no longer pending."""
@@ -136,6 +154,7 @@ class Pending:
 
     def _expire(self, key: tuple[str, int]) -> None:
         self.expired += 1
+        self.on_drop(self._open[key])
         self._close(key, "dropped")
 
     def _close(self, key: tuple[str, int], how: str) -> None:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +63,8 @@ class ReplayWriter:
         self._row_words = self._row.view(np.uint64).reshape(1, -1)
         self._factors = factors_of(self._row_words.shape[1])
         self.partial = self._drop_partial()
+        kept = self._mapped.rows["stream"][self._mapped.numbers >= 0]
+        self.streams = Counter(name.decode() for name in kept.tolist())  # stream -> its experiences in the buffer
         self._mapped.header["sessions"] += 1
 
     def _drop_partial(self) -> int:
@@ -91,10 +94,18 @@ class ReplayWriter:
         to_row(e, self._row[0])
         self._row["number"] = number
         self._row["check"] = checks_of(self._row_words, self._factors)
+        if m.numbers[slot] >= 0:
+            self._leave(m.rows["stream"][slot].decode())
+        self.streams[e.stream] += 1
         m.numbers[slot] = -1
         m.words[slot] = self._row_words[0]
         m.numbers[slot] = number
         m.header["added"] = number + 1
+
+    def _leave(self, stream: str) -> None:
+        self.streams[stream] -= 1
+        if not self.streams[stream]:
+            del self.streams[stream]
 
     @property
     def added(self) -> int:

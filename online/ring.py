@@ -7,6 +7,7 @@ import mmap
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -59,6 +60,12 @@ def factors_of(words: int) -> np.ndarray:
 def checks_of(words: np.ndarray, factors: np.ndarray) -> np.ndarray:
     """Return the checksums (n,) of rows (n, words), without their first word: sums of products, modulo 2^64."""
     return np.einsum("ij,j->i", words[:, 1:], factors[1:])  # needs no temporary array of the buffer's size
+
+
+def checks_of_rows(rows: np.ndarray) -> np.ndarray:
+    """Return the checksums (n,) of rows (n,) of a layout's type."""
+    words = np.ascontiguousarray(rows).view(np.uint64).reshape(len(rows), -1)
+    return checks_of(words, factors_of(words.shape[1]))
 
 
 def _sound(header: np.void) -> bool:
@@ -116,3 +123,33 @@ def open_file(path: Path, layout: Layout, capacity: int) -> int:
             "away"
         )
     return descriptor
+
+
+def rows_in_file(path: Path, layout: Layout) -> np.ndarray:
+    """Return copies (n,) of the complete rows in a file, the oldest first, of `layout`'s type. The file is only read.
+
+    `layout` may be without the gate's observation, which stands at the end of each row, and is left out then.
+    Raises OSError, and UserError if the file is not a buffer with such rows.
+    """
+    words, dtype, numbers = _read(path, layout)
+    rows = words.reshape(-1).view(dtype)["it"]
+    complete = (numbers >= 0) & (checks_of(words, factors_of(words.shape[1])) == rows["check"])
+    rows = rows[complete & (rows["number"] == numbers)]
+    return rows[np.argsort(rows["number"])]
+
+
+def _read(path: Path, layout: Layout) -> tuple[np.ndarray, np.dtype[Any], np.ndarray]:
+    """Return all words (capacity, words), the type of a row, and each slot's number (capacity,)."""
+    with path.open("rb") as file:
+        content = np.frombuffer(file.read(), np.uint8)
+    header = content[: HEADER.itemsize].view(HEADER)[0] if len(content) >= PAGE else np.zeros(1, HEADER)[0]
+    capacity, row_bytes = int(header["capacity"]), int(header["row_bytes"])
+    least = layout.dtype()
+    if int(header["magic"]) != MAGIC or row_bytes % 8 or row_bytes < least.itemsize:
+        raise UserError(f"{path} is not a replay buffer of observations and actions of this size")
+    start = _rows_at(capacity)
+    if len(content) < start + capacity * row_bytes:
+        raise UserError(f"{path} is truncated: {len(content)} bytes of {start + capacity * row_bytes}")
+    dtype = np.dtype([("it", least), ("rest", np.uint8, (row_bytes - least.itemsize,))])
+    rows = content[start : start + capacity * row_bytes].view(np.uint64).reshape(capacity, -1)
+    return rows, dtype, content[PAGE : PAGE + 8 * capacity].view(np.int64)

@@ -27,6 +27,7 @@ from livegym.rundir.checkpoint import (
 from livegym.rundir.run import Run, point_latest
 from livegym.schema.settled import SettledConfig
 from livegym.weights.candidate import Candidate
+from livegym.weights.learner import WeightBus
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,10 @@ def save_earlier(run: Run, config: SettledConfig, candidate: Candidate, after: i
     learner.load_model(candidate.model)
     state = learner.state() | ({"online": usable.state["online"]} if "online" in usable.state else {})
     writer = CheckpointWriter(run, spec, as_dict(config), meta.version, meta.best_score)
-    return writer.save(state, max(meta.version, highest_version(run), after) + 1, meta.epoch, meta.frame, None)
+    published = WeightBus(0.0).highest_version(run)  # perhaps newer than the trainer's last report
+    return writer.save(
+        state, max(meta.version, highest_version(run), after, published) + 1, meta.epoch, meta.frame, None
+    )
 
 
 class CheckpointWriter:

@@ -3,8 +3,9 @@
     service.answer([Observed("north", obs=...), Rewarded("south", 17, 0.5)], clock)    # answers, in order
 
 For each observation, in this order: it is checked; the stream's last decision gets its reward (from the client, or from
-the task's reward calculator) and this observation as its next one; once complete, it goes into the replay buffer. Then
-one forward pass decides for all streams. Not thread-safe; the serving thread calls all methods.
+the task's reward calculator) and this observation as its next one, unless an episode begins with it; once complete, it
+goes into the replay buffer. Then one forward pass decides for all streams, also those of other messages that wait
+(`answer_all`). Not thread-safe; the serving thread calls all methods.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -26,8 +29,11 @@ from livegym.online.outcomes import Outcomes
 from livegym.online.pending import RewardError
 from livegym.online.service_state import STREAMS, ServiceState
 from livegym.online.stream_requests import Accepted, Answer, Observed, Refusal, Request, Rewarded
+from livegym.utils.attempt import Attempts
 
+INTERVALS = 3  # last times between two decisions of a stream that are kept
 WINDOW = 1000  # last decisions and rewards for rates and means
+STREAM_WINDOW = 100  # last rewards of a stream for its mean
 RewardOf = Callable[[np.ndarray, np.ndarray, np.ndarray], "tuple[float, dict[str, float]]"]
 """(raw before (R,), action (A,), raw after (R,)) -> reward, and its weighted terms"""
 
@@ -37,6 +43,8 @@ class LastDecision(NamedTuple):
 
     observation: StreamObservation
     decision: Experience
+    at: float  # monotonic s
+    intervals: tuple[float, ...] = ()  # s between its last decisions, the newest last
 
 
 @dataclass
@@ -51,6 +59,7 @@ class ServiceCounters:
     rewards: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     expected: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     terms: deque[dict[str, float]] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    by_stream: OrderedDict[str, deque[float]] = field(default_factory=OrderedDict)  # stream -> its last rewards
     episodes: Episodes = field(init=False)
     decided_at: float = field(default_factory=time.monotonic)  # monotonic s of the last decision, or of the start
     last: OrderedDict[str, LastDecision] = field(default_factory=OrderedDict)  # by stream
@@ -63,18 +72,50 @@ class ServiceCounters:
         """Number of decisions in this session."""
         return sum(self.verdicts.values())
 
+    def earned(self, stream: str, reward: float) -> None:
+        """Add the reward of a completed decision."""
+        self.rewards.append(reward)
+        self.episodes.earned(stream, reward)
+        self.by_stream.setdefault(stream, deque(maxlen=STREAM_WINDOW)).append(reward)
+        self.by_stream.move_to_end(stream)
+        if len(self.by_stream) > self.streams:
+            self.by_stream.popitem(last=False)
+
     def decided(self, observation: StreamObservation, e: Experience) -> None:
         """Count a decision, and keep it as the stream's newest."""
-        self.decided_at = time.monotonic()
+        now = self.decided_at = time.monotonic()
         self.verdicts[e.verdict.name] += 1
         self.intervened += e.intervened
         self.lately.append(e.verdict)
         if math.isfinite(e.expected):
             self.expected.append(e.expected)
-        self.last[e.stream] = LastDecision(observation, e)
+        before = self.last.get(e.stream)
+        intervals = () if before is None else (*before.intervals, now - before.at)[-INTERVALS:]
+        self.last[e.stream] = LastDecision(observation, e, now, intervals)
         self.last.move_to_end(e.stream)
         if len(self.last) > self.streams:
             self.last.popitem(last=False)
+
+
+class _Asking(NamedTuple):
+    """An observation of a message that gets a decision."""
+
+    index: int  # of its answer
+    request: Observed
+    observation: StreamObservation
+    why: str | None  # why the reward of the stream's previous decision was refused
+
+
+class _Prepared(NamedTuple):
+    """A message whose decisions are not made yet."""
+
+    answers: list[Answer]  # None for those in `asking`
+    asking: list[_Asking]
+
+    @property
+    def observations(self) -> list[StreamObservation]:
+        """The observations to decide on."""
+        return [asking.observation for asking in self.asking]
 
 
 class Service:
@@ -97,8 +138,10 @@ class Service:
         self.decider = decider
         self.pending = memory.pending
         self.writer = memory.writer
+        self.log = memory.log
         self.answer_cache = memory.answer_cache
         self.tally = ServiceCounters(max(STREAMS, decider.live.num_envs))
+        self._attempt = Attempts("answering a client")
         self._own = frozenset(own)
         self._outcomes = outcomes
         self._features, self._reward_of = features, reward_of
@@ -110,45 +153,88 @@ class Service:
 
         `requests`: those of one message, either rewards in any order, or one observation each of different streams.
         """
-        answers: list[Answer] = [self._reward(request) for request in requests if isinstance(request, Rewarded)]
-        return answers or self._decide([request for request in requests if isinstance(request, Observed)], clock)
+        prepared = self._prepare(requests, clock)
+        return self._finish(prepared, self.decide(prepared.observations, clock) if prepared.asking else [])
 
-    def _decide(self, requests: list[Observed], clock: float) -> list[Answer]:
-        answers: list[Answer] = [None] * len(requests)
-        asking: list[tuple[int, Observed, np.ndarray, str | None]] = []
-        for i, (request, obs) in enumerate(zip(requests, self._observations(requests), strict=True)):
+    def answer_all(self, messages: Sequence[Sequence[Request]], clock: float) -> list[list[Answer] | None]:
+        """Return the answers to several messages, with one forward pass for all; no stream is in two of them.
+
+        They are the answers that `answer` would give to one message after the other. None: this message failed; the
+        log has the reason. The others are answered all the same.
+        """
+        prepared = [self._attempt.result(partial(self._prepare, requests, clock)) for requests in messages]
+        asking = [part for part in prepared if part is not None and part.asking]
+        made = iter(self._decide_together([part.observations for part in asking], clock))
+        answers: list[list[Answer] | None] = []
+        for part in prepared:
+            decisions = next(made) if part is not None and part.asking else []
+            failed = part is None or decisions is None
+            answers.append(None if failed else self._finish(part, decisions))
+        return answers
+
+    def _prepare(self, requests: Sequence[Request], clock: float) -> _Prepared:
+        """Handle one message up to its decisions: rewards, refusals, and what its observations complete."""
+        rewards = [self._reward(request) for request in requests if isinstance(request, Rewarded)]
+        if rewards:
+            return _Prepared(rewards, [])
+        observed = [request for request in requests if isinstance(request, Observed)]
+        prepared = _Prepared([None] * len(observed), [])
+        for i, (request, obs) in enumerate(zip(observed, self._observations(observed), strict=True)):
             try:
                 self._check(request)
                 known = self.answer_cache.answer_to(request)
                 if known is None:
                     self._make_room(request, clock)
             except Refusal as refusal:
-                answers[i] = refusal
+                prepared.answers[i] = refusal
                 continue
             if known is not None:
-                answers[i] = known[0]
+                prepared.answers[i] = known[0]
                 continue
             why = self._complete(request, obs)
             if request.ends_episode:
                 self.end([request.stream])
                 self.answer_cache.note(request, None)
             else:
-                asking.append((i, request, obs, why))
-        observations = [self._stream_observation(request, obs) for _, request, obs, _ in asking]
-        made = self.decide(observations, clock) if observations else []
-        for (i, request, _, why), decision in zip(asking, made, strict=True):
-            answer = decision if why is None else replace(decision, previous=why)
-            answers[i] = answer
-            self.answer_cache.note(request, answer)
-        return answers
+                prepared.asking.append(_Asking(i, request, self._stream_observation(request, obs), why))
+        return prepared
+
+    def _finish(self, prepared: _Prepared, made: Sequence[Experience]) -> list[Answer]:
+        """Return the answers of a message whose decisions were made, and remember them."""
+        for asking, decision in zip(prepared.asking, made, strict=True):
+            answer = decision if asking.why is None else replace(decision, previous=asking.why)
+            prepared.answers[asking.index] = answer
+            self.answer_cache.note(asking.request, answer)
+        return prepared.answers
+
+    def _decide_together(
+        self, messages: Sequence[Sequence[StreamObservation]], clock: float
+    ) -> list[list[Experience] | None]:
+        """Decide for the streams of all messages in one forward pass; return the decisions of each message.
+
+        If policy or gate fails, each message gets a pass of its own, so that the one at fault harms no other. None: it
+        failed there too.
+        """
+        if len(messages) > 1:
+            gate_failures = self.decider.failures
+            made = self._attempt.result(partial(self._propose, list(chain.from_iterable(messages)), clock))
+            if made is not None and self.decider.failures == gate_failures:
+                decisions = iter(made)
+                return [[self._accept(each, next(decisions)) for each in message] for message in messages]
+        return [self._attempt.result(partial(self.decide, message, clock)) for message in messages]
 
     def decide(self, observations: Sequence[StreamObservation], clock: float) -> list[Experience]:
         """Decide for different streams; the decisions are then pending. Raises NoFreeSlot."""
-        made = self.decider.decide(observations, clock, [self.pending.next_id() for _ in observations])
-        for observation, decision in zip(observations, made, strict=True):
-            self.pending.add(decision)
-            self.tally.decided(observation, decision)
-        return made
+        made = self._propose(observations, clock)
+        return [self._accept(each, decision) for each, decision in zip(observations, made, strict=True)]
+
+    def _propose(self, observations: Sequence[StreamObservation], clock: float) -> list[Experience]:
+        return self.decider.decide(observations, clock, [self.pending.next_id() for _ in observations])
+
+    def _accept(self, observation: StreamObservation, decision: Experience) -> Experience:
+        self.pending.add(decision)
+        self.tally.decided(observation, decision)
+        return decision
 
     def end(self, streams: Sequence[str]) -> None:
         """End the episodes of these streams."""
@@ -162,8 +248,8 @@ class Service:
         """Add a completed experience to the buffer, unless it is excluded from training."""
         if experience is None or experience.reward is None:
             return
-        self.tally.rewards.append(experience.reward)
-        self.tally.episodes.earned(experience.stream, experience.reward)
+        self.log.add(experience)
+        self.tally.earned(experience.stream, experience.reward)
         if self._outcomes is not None:
             self._outcomes.earned(experience)
         if experience.intervened:
@@ -190,6 +276,9 @@ class Service:
 
     def _complete(self, request: Observed, obs: np.ndarray) -> str | None:
         """Complete the stream's last decision; return why its reward was refused, or None."""
+        if request.first:
+            self._break_off(request.stream)
+            return None if request.reward is None else "an episode begins here, so no decision of it has this reward"
         last, why = self.pending.last_of(request.stream), None
         if last is None:
             return None if request.reward is None else "the stream has no pending decision to which this reward belongs"
@@ -203,6 +292,12 @@ class Service:
                 why = str(error)
         self.keep(self.pending.followed(request.stream, obs, request.done))
         return why
+
+    def _break_off(self, stream: str) -> None:
+        """Give the stream's last decision no next observation, if it waits for one: the episode had no end."""
+        if self.pending.break_off(stream):
+            self.decider.forget([stream])
+            self.tally.episodes.break_off(stream)
 
     def _computed(self, request: Observed, last: Experience) -> float | None:
         before = self.answer_cache.raw_of(request.stream)

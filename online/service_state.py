@@ -15,10 +15,11 @@ import tokenize
 import numpy as np
 
 from livegym.online.answer_cache import AnswerCache
+from livegym.online.decision_log import DecisionLog
 from livegym.online.experience import Layout, from_row, to_row
 from livegym.online.pending import Pending
 from livegym.online.replay import ReplayWriter
-from livegym.online.ring import MOST_SESSIONS, checks_of, factors_of
+from livegym.online.ring import MOST_SESSIONS, checks_of_rows
 from livegym.rundir.run import Run
 from livegym.schema import OnlineConfig
 from livegym.utils.files import atomic_write_bytes, atomic_write_text, discard, read_first_line, strict_json
@@ -35,14 +36,16 @@ STREAMS = 1000
 
 
 class ServiceState:
-    """Replay buffer, pending decisions, last answers, and their clock: the s that the run has been served."""
+    """Replay buffer, decision log, pending decisions, last answers, and their clock: the s that the run was served."""
 
     def __init__(self, run: Run, layout: Layout, online: OnlineConfig) -> None:
         """Open or create the files. Raises UserError if the buffer has another layout, or cannot be opened."""
         self.run, self.layout = run, layout
         self.writer = ReplayWriter(run.replay_file, layout, online.buffer_capacity)
+        self.log = DecisionLog(run.decisions, layout, online.log_decisions * 1_000_000)
         streams = max(STREAMS, online.max_streams)
         self.pending = Pending(online.pending_ttl_s, online.pending_capacity, self._session(), streams)
+        self.pending.on_drop = self.log.add
         self.answer_cache = AnswerCache(streams)
         if self.writer.partial:
             log.warning("%d experiences were only partially written, and are dropped.", self.writer.partial)
@@ -85,8 +88,8 @@ class ServiceState:
             rows = np.load(file, allow_pickle=False)
             if rows.dtype != self.layout.dtype():
                 raise ValueError("it has another layout")
-            intact = rows["check"] == _checks(rows)
-            self.pending.restore([from_row(row) for row in rows[intact]])
+            intact = rows["check"] == checks_of_rows(rows)
+            self.pending.restore([from_row(row) for row in rows[intact]], time.time())
         except UNREADABLE as error:
             log.warning("%s cannot be used (%r): the rewards of its decisions will be refused as late.", file, error)
             return
@@ -107,10 +110,11 @@ class ServiceState:
     def save(self, without: frozenset[str] = frozenset()) -> None:
         """Write pending decisions and last answers for the next session; a failure is logged.
 
-        `without`: streams whose decisions are not written.
+        `without`: streams whose decisions are not written. A decision that is not written is logged as incomplete.
         """
         self.tick()
         self._save_pending(without)
+        self.log.close()
         if len(self.answer_cache):
             try:
                 text = strict_json(self.answer_cache.state(), indent=None)
@@ -119,13 +123,18 @@ class ServiceState:
                 log.error("the last answers could not be saved (%s): a resent request gets a new decision.", error)
 
     def _save_pending(self, without: frozenset[str]) -> None:
-        kept = [e for e in self.pending.all() if e.stream not in without and not e.intervened]
+        kept = []
+        for e in self.pending.all():
+            if e.stream in without or e.intervened:
+                self.log.add(e)
+            else:
+                kept.append(e)
         if not kept:
             return
         rows = np.zeros(len(kept), self.layout.dtype())
         for row, experience in zip(rows, kept, strict=True):
             to_row(experience, row)
-        rows["check"] = _checks(rows)
+        rows["check"] = checks_of_rows(rows)
         try:
             atomic_write_bytes(self.run.pending_file, _npy(rows))
         except OSError as error:
@@ -133,11 +142,6 @@ class ServiceState:
             log.error(message, len(kept), error)
         else:
             log.info("saved %s without a reward so far.", count(len(kept), "decision"))
-
-
-def _checks(rows: np.ndarray) -> np.ndarray:
-    words = np.ascontiguousarray(rows).view(np.uint64).reshape(len(rows), -1)
-    return checks_of(words, factors_of(words.shape[1]))
 
 
 def _npy(rows: np.ndarray) -> bytes:

@@ -29,6 +29,8 @@ class Observed:
     done: bool = False  # the episode terminated with this observation, so no decision is made
     truncated: bool = False  # a time limit truncated the episode; this observation's value is bootstrapped
 
+    first: bool = False  # an episode begins with this observation, so it does not follow from the previous decision
+
     @property
     def ends_episode(self) -> bool:
         """Whether it is the last observation of its episode."""

@@ -29,6 +29,7 @@ from livegym.online.gates import layout_of, make_gate
 from livegym.online.priorities import Priorities
 from livegym.online.replay import ReplayReader
 from livegym.online.saving import CheckpointWriter
+from livegym.online.spare import wait_for_turn
 from livegym.online.trainer import WINDOW, Trainer, rule_of
 from livegym.rl.actor_critic import ActorCritic
 from livegym.rl.algorithm import algorithm_of
@@ -268,17 +269,21 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def run_worker(config: SettledConfig, folder: Path, heartbeat: int, after: int) -> int:
+def run_worker(config: SettledConfig, folder: Path, heartbeat: int, after: int | None) -> int:
     """Run the trainer; return the exit status, which is 0 after a requested stop.
 
     `folder`: the run's directory. `heartbeat`: file descriptor for the heartbeat. `after`: versions continue after this
-    one. An unusable run is logged as an error.
+    one; None: this is a spare, which waits to take over. An unusable run is logged as an error.
     """
     os.set_blocking(heartbeat, False)
     torch.set_num_threads(1)
     with StopFlag() as stop:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the serving process, which ends this one
         end_with_parent(stop, patience=ORPHAN_S)
+        if after is None:
+            after = wait_for_turn(heartbeat, stop)
+        if after is None:
+            return 0
         try:
             worker = Worker(open_run(folder), config, heartbeat, after)
         except UserError as error:

@@ -22,6 +22,7 @@ FILTER = """\
 - env_state_v*.pt
 - replay.bin
 - priorities.bin
+- decisions/
 - pending.npy
 - conversations.json
 - sessions.txt

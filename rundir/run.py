@@ -105,6 +105,11 @@ class Run:
         return self.path / "priorities.bin"
 
     @property
+    def decisions(self) -> Path:
+        """The directory of a continuous run's decision log."""
+        return self.path / "decisions"
+
+    @property
     def sessions_file(self) -> Path:
         """How often a continuous run was started or resumed; decision numbers depend on it, even without a buffer."""
         return self.path / "sessions.txt"

@@ -19,6 +19,7 @@ from omegaconf import MISSING
 from livegym.schema.comparing import ComparingKeys
 from livegym.schema.keydoc import KeyDoc as KeyDoc
 from livegym.schema.keydoc import key
+from livegym.schema.logged import LoggedKeys
 from livegym.schema.online import OnlineConfig
 from livegym.schema.task import CurriculumConfig as CurriculumConfig
 from livegym.schema.task import ObservationGroups as ObservationGroups
@@ -26,6 +27,8 @@ from livegym.schema.task import RandomizationConfig as RandomizationConfig
 from livegym.schema.task import TaskConfig
 from livegym.schema.train import TrainConfig
 from livegym.schema.watching import WatchingKeys
+
+MODES = ("train", "test", "continuous", "runs", "report", "export_log", "evaluate_log")
 
 
 @dataclass
@@ -58,7 +61,7 @@ class MainKeys:
     sim: SimConfig = MISSING
     physics: PhysicsConfig = MISSING
     online: OnlineConfig = field(default_factory=OnlineConfig)
-    mode: str = key("train", "what to do; set by the preset", choices=("train", "test", "continuous", "runs", "report"))
+    mode: str = key("train", "what to do; set by the preset", choices=MODES)
     checkpoint: Optional[str] = key(
         None,
         "checkpoint to load: latest or latest_train (newest of the latest run), best (best of that same run), "
@@ -293,5 +296,5 @@ class MainKeys:
 
 
 @dataclass
-class RootConfig(WatchingKeys, ComparingKeys, MainKeys):
+class RootConfig(WatchingKeys, ComparingKeys, LoggedKeys, MainKeys):
     """The root keys, as typed on the command line."""

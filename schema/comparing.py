@@ -21,8 +21,9 @@ class RunsKeys:
     )
     reportDir: Optional[str] = key(
         None,
-        "directory for the report's files; null: report/ in the sweep's directory, or a new one in runs/reports/",
-        mode="report",
+        "directory for the report's files; null: report/ in the sweep's directory, or a new one in runs/reports/; "
+        "config=evaluate_log writes evaluation.json there; null: nowhere",
+        mode="report evaluate_log",
         example="reportDir=comparison",
     )
     runsTag: str = key("rewards/step", "curve to plot, by its TensorBoard name", mode="runs report")

@@ -28,6 +28,14 @@ class OnlineConfig:
     pending_ttl_s: float = key(
         120.0, "time that a decision waits for its reward before it is dropped", unit="s", above=0
     )
+    log_decisions: int = key(
+        100,
+        "disk space for the log of all decisions, which is for export and evaluation; beyond it, the oldest are "
+        "deleted; 0: no log, only the replay buffer",
+        unit="MB",
+        low=0,
+        high=1_000_000,
+    )
     pending_capacity: int = key(
         10_000, "number of decisions that may wait for a reward at once; beyond it, the oldest is dropped", low=1
     )
@@ -100,3 +108,6 @@ class OnlineConfig:
         30.0, "time without a heartbeat after which the trainer counts as hung and is restarted", above=1
     )
     max_restarts: int = key(5, "restarts within ten minutes after which the trainer is not restarted any more", low=0)
+    spare_trainer: bool = key(
+        True, "keep a spare trainer process that takes over at once from one that ends; costs about 250 MB of memory"
+    )

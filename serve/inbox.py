@@ -38,7 +38,7 @@ class Closed(RuntimeError):
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """Requests that arrived in one message; they are decided in one forward pass and answered together."""
+    """Requests that arrived in one message; they are answered together."""
 
     requests: list[Request]
     future: Future[list[Answer]] = field(default_factory=Future)

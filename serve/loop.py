@@ -1,12 +1,14 @@
 """The decision loop: answers clients, steps the built-in simulator, and adopts new weights in between.
 
-One thread does all of it, so nothing here is locked. It sleeps only in the inbox, which wakes it at each request.
+One thread does all of it, so nothing here is locked. It sleeps only in the inbox, which wakes it at each request. All
+messages that wait in the inbox are answered in one turn, with one forward pass for as many streams as possible.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable, Iterator, Sequence
 
 from livegym.online.service import Service
 from livegym.online.service_state import ServiceState
@@ -17,7 +19,6 @@ from livegym.serve.metrics import Curves
 from livegym.serve.progress import StreamProgress
 from livegym.serve.simulator import BuiltIn
 from livegym.serve.status import Status
-from livegym.utils.attempt import Attempts
 from livegym.utils.signals import StopFlag
 
 SNAPSHOT, POINT = 0.25, 1.0  # s
@@ -37,7 +38,6 @@ class Loop:
         self.inbox = inbox
         self.status = status
         self.points = Points()
-        self._attempt = Attempts("answering a client")
         self._snapshot_at = self._point_at = -math.inf
         self._refresh(time.monotonic())
 
@@ -45,8 +45,8 @@ class Loop:
         """Serve until a stop is requested; write the measurements to `curves` and show them on `progress`."""
         while not stop.requested:
             self._adopt()
-            for asked in self.inbox.take(self._patience()):
-                self._answer(asked)
+            for together in groups_of(self.inbox.take(self._patience())):
+                self._answer(together)
             if self.simulator is not None and self.simulator.left() <= 0:
                 self.simulator.step(self.memory.clock)
                 self.status.took(self.simulator.seconds)
@@ -62,14 +62,15 @@ class Loop:
         if live.adopt() is not None:
             live.take_changes()  # dropped: a continuous run does not report which version acts in which stream
 
-    def _answer(self, asked: Asked) -> None:
-        def answer() -> None:
-            asked.answer(self.service.answer(asked.requests, self.memory.clock))
-
-        if not self._attempt(answer):
-            asked.fail(RuntimeError("the server failed to decide; its log has the reason"))
-        if any(isinstance(request, Observed) for request in asked.requests):
-            self.status.took(time.perf_counter() - asked.at)
+    def _answer(self, together: Sequence[Asked]) -> None:
+        found = self.service.answer_all([asked.requests for asked in together], self.memory.clock)
+        for asked, answers in zip(together, found, strict=True):
+            if answers is None:
+                asked.fail(RuntimeError("the server failed to decide; its log has the reason"))
+            else:
+                asked.answer(answers)
+            if has_observations(asked):
+                self.status.took(time.perf_counter() - asked.at)
 
     def _look_at_the_clock(self, curves: Curves, progress: StreamProgress) -> None:
         now = time.monotonic()
@@ -86,3 +87,30 @@ class Loop:
         self._snapshot_at = now
         self.memory.tick()
         self.status.refresh()
+
+
+def groups_of(taken: Iterable[Asked]) -> Iterator[list[Asked]]:
+    """Yield the messages of one turn in groups that are answered together, each in one forward pass.
+
+    No stream is in two messages of a group, and the messages about a stream are answered in the order of their arrival.
+    Messages of rewards, which need no pass, go ahead of observations of other streams.
+    """
+    group: list[Asked] = []
+    streams: set[str] = set()
+    for asked in taken:
+        named = {request.stream for request in asked.requests}
+        if named & streams:
+            yield group
+            group, streams = [], set()
+        if has_observations(asked):
+            group.append(asked)
+            streams |= named
+        else:
+            yield [asked]
+    if group:
+        yield group
+
+
+def has_observations(asked: Asked) -> bool:
+    """Whether a message asks for decisions; otherwise it reports rewards."""
+    return any(isinstance(request, Observed) for request in asked.requests)

@@ -101,6 +101,10 @@ class Observation(Strict):
         False,
         description="a time limit ended the episode with this observation; as `done`, but its value is bootstrapped",
     )
+    first: bool = Field(
+        False,
+        description="an episode begins with this observation: it does not follow from the stream's previous decision",
+    )
 
 
 class Reward(Strict):

@@ -108,6 +108,10 @@ NUMBERS = (
     Number("decisions.total", "decisions_total", None, "decisions", "decisions since the server started"),
     Number("decisions.per_second", "decisions_per_second", "decisions_per_second", "1/s", "mean over the last minute"),
     Number("decisions.idle_s", "idle_seconds", None, "s", "time since the last decision, or since the start"),
+    Number(
+        "decisions.idle_limit_s", "idle_limit_seconds", None, "s",
+        "time without a decision after which the page reports it: 3 times a stream's usual interval, at least 20 s",
+    ),
     _verdict("send", "actions that the gate let through"),
     _verdict("wait", "actions that the gate blocked"),
     _verdict("off", "decisions without a gate"),
@@ -124,6 +128,14 @@ NUMBERS = (
         "decisions.gate_failures", "gate_failures_total", None, "",
         "calls in which the gate raised an exception or returned no valid verdict",
     ),
+    Number(
+        "decisions.logged", "logged_total", None, "decisions",
+        "decisions in the decision log since the server started: completed, or dropped without a reward",
+    ),
+    Number(
+        "decisions.not_logged", "not_logged_total", None, "decisions",
+        "decisions that could not be written to the decision log, because the disk was full, for example",
+    ),
     _latency("p50", "median"),
     _latency("p99", "99th percentile of the"),
     _latency("max", "longest"),
@@ -133,6 +145,10 @@ NUMBERS = (
     Number(
         "buffer.added", "experiences_with_rewards_total", None, "experiences",
         "experiences that got their reward and were stored, since the run began",
+    ),
+    Number(
+        "buffer.largest_share", "buffer_largest_stream_share", "buffer/largest_share", "0 to 1",
+        "fraction of the replay buffer that the stream with the most experiences has",
     ),
     Number("buffer.pending", "pending_experiences", "buffer/pending", "decisions", "decisions waiting for a reward"),
     Number(
@@ -147,6 +163,10 @@ NUMBERS = (
     Number("buffer.lost", "lost_experiences_total", None, "experiences", "completed but never stored; should stay 0"),
     Number("buffer.refused.*", "rewards_refused_total", None, "rewards", "refused rewards, by kind", "kind"),
     Number("episodes.ended", "episodes_total", None, "episodes", "finished episodes of all streams"),
+    Number(
+        "episodes.broken_off", "episodes_broken_off_total", None, "episodes",
+        "episodes that the client did not end before it began another",
+    ),
     Number(
         "episodes.return_mean", "episode_return_mean", "episode/return", "reward",
         "mean return of the last hundred episodes",
@@ -166,6 +186,7 @@ NUMBERS = (
         "component",
     ),
     Number("trainer.restarts", "trainer_restarts_total", None, "", "starts of the trainer after the first"),
+    Number("trainer.spare", "trainer_spare", None, "0 or 1", "1 if a spare trainer waits to take over"),
     Number("trainer.beat_age_s", "trainer_beat_age_seconds", None, "s", "time since the trainer's last heartbeat"),
     Number(
         "trainer.training_steps", "training_steps_total", None, "update rounds",

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from livegym.serve.learning_log import LearningLog
 from livegym.utils.display import Display, Facts
 from livegym.utils.words import count, number
 
@@ -24,9 +25,14 @@ class StreamProgress(Display):
         super().__init__(console)
         self._title = title
         self._last: tuple[Any, ...] = ()
+        self._learning = LearningLog(quiet=console.is_terminal)
 
     def update(self, reading: dict[str, Any]) -> None:
-        """Show the `reading` of a `Status` if it is time to, and something has changed since it was last shown."""
+        """Show the `reading` of a `Status` if it is time to, and something has changed since it was last shown.
+
+        Learning is also logged, once a minute.
+        """
+        self._learning.update(reading)
         trainer = reading["trainer"]
         changing = (reading["decisions"]["total"], reading["serving"]["version"], trainer["state"], trainer["restarts"])
         if changing != self._last:

@@ -129,7 +129,7 @@ class Reader:
             raw = np.concatenate([np.asarray(part, np.float32).ravel() for part in parts])
         else:
             obs = np.asarray(item.obs, np.float32)
-        return Observed(item.stream, obs, raw, item.sequence, item.reward, item.done, item.truncated)
+        return Observed(item.stream, obs, raw, item.sequence, item.reward, item.done, item.truncated, item.first)
 
     def _explained(self, errors: list[ErrorDetails]) -> MessageRefused:
         """Return the refusal for the first error that pydantic found."""

@@ -15,13 +15,15 @@ from typing import Any
 import numpy as np
 
 from livegym.online.champion import Champion
-from livegym.online.service import Service
+from livegym.online.service import LastDecision, Service
 from livegym.serve.metrics import NUMBERS
 from livegym.serve.watchdog import Watchdog
 from livegym.weights.candidate import Candidate
 
 LATENCIES = 2000  # last decisions whose latencies are kept
 STREAMS_SHOWN = 100
+LEAST_IDLE_S = 20.0  # shortest time without a decision that is reported
+IDLE_INTERVALS = 3.0  # the same as a multiple of a stream's usual time between two decisions
 RATE_S = 60.0  # s over which the decision rate is computed: some streams ask only four times a minute
 UNKNOWN = {number.path.removeprefix("trainer."): None for number in NUMBERS if number.path.startswith("trainer.")}
 """The trainer's numbers before it has reported any: all are unknown."""
@@ -79,26 +81,34 @@ class Status:
             self._marks.popleft()
         lately = [v.name for v in tally.lately]
         gated = lately.count("SEND") + lately.count("WAIT")
+        shown = sorted(list(tally.last)[-STREAMS_SHOWN:])
+        size = len(service.writer)
+        most = max(service.writer.streams.values(), default=0)
         self._made = {
             "refreshed": round(time.time(), 2),
             "serving": {**_version(live.acting), "pinned": live.pinned, "pinned_by": live.pinned_by,
                         "swapping": live.swapping, "newest": self._newest(), "history": list(live.history.labels)},
-            "streams": sorted(list(tally.last)[-STREAMS_SHOWN:]), "stream_count": len(tally.last),
+            "streams": shown, "stream_count": len(tally.last),
+            "by_stream": {stream: self._of_stream(stream, size) for stream in shown},
             "decisions": {
                 "total": tally.decisions, "per_second": self._rate(), "send": tally.verdicts["SEND"],
                 "wait": tally.verdicts["WAIT"], "off": tally.verdicts["OFF"],
                 "send_rate": lately.count("SEND") / gated if gated else None, "interfered": tally.intervened,
                 "unlearned": tally.excluded,
                 "gate_failures": service.decider.failures, "latency_ms": self._latency(),
+                "logged": service.log.added, "not_logged": service.log.missing,
+                "idle_limit_s": _idle_limit(list(tally.last.values())[-STREAMS_SHOWN:]),
             },
             "buffer": {
-                "capacity": fixed["capacity"], "size": len(service.writer), "added": service.writer.added,
+                "capacity": fixed["capacity"], "size": size, "added": service.writer.added,
+                "largest_share": most / size if most and size else None,
                 "pending": len(pending), "expired_pending": pending.expired, "torn": service.writer.partial,
                 "lost": self._owed + tally.decisions - service.writer.added - len(pending) - pending.expired
                 - tally.excluded,
                 "refused": {kind: pending.refused[kind] for kind in ("late", "duplicate", "unknown", "invalid")},
             },
-            "episodes": {"ended": tally.episodes.ended, "return_mean": _mean(tally.episodes.returns),
+            "episodes": {"ended": tally.episodes.ended, "broken_off": tally.episodes.broken_off,
+                         "return_mean": _mean(tally.episodes.returns),
                          "length_mean": _mean(tally.episodes.lengths)},
             "rewards": {"mean": _mean(tally.rewards), "count": len(tally.rewards),
                         "expected_mean": _mean(tally.expected), "components": _means(tally.terms)},
@@ -107,6 +117,16 @@ class Status:
     def _newest(self) -> int:
         arrived = self._champion.arrived if self._champion is not None else 0
         return max(self._service.decider.live.newest.version, arrived)
+
+    def _of_stream(self, stream: str, size: int) -> dict[str, Any]:
+        """Return the stream's share of the buffer's `size` experiences, and its mean reward."""
+        writer, rewards = self._service.writer, self._service.tally.by_stream.get(stream, ())
+        return {
+            "experiences": writer.streams[stream],
+            "share": round(writer.streams[stream] / size, 4) if size else None,
+            "reward_mean": _rounded(_mean(rewards)),
+            "rewards": len(rewards),
+        }
 
     def _rate(self) -> float | None:
         (start, first), (now, last) = self._marks[0], self._marks[-1]
@@ -149,6 +169,16 @@ class Status:
 
 def _version(candidate: Candidate) -> dict[str, Any]:
     return {"version": candidate.version, "made": candidate.made, "source": candidate.source}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.6g}")
+
+
+def _idle_limit(lately: Sequence[LastDecision]) -> float:
+    """Return the s without a decision after which the streams count as silent; some ask only twice a minute."""
+    usual = [float(np.median(last.intervals)) for last in lately if last.intervals]
+    return max(LEAST_IDLE_S, IDLE_INTERVALS * float(np.median(usual))) if usual else LEAST_IDLE_S
 
 
 def _mean(values: Sequence[float]) -> float | None:

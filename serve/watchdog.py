@@ -6,46 +6,40 @@
     watchdog.stop()           # the trainer saves and ends, or is killed
 
 A trainer that has sent no heartbeat for `hang_timeout_s` hangs: it is killed, because a hung process may ignore any
-other signal. The new trainer resumes from the newest checkpoint that verifies. After `max_restarts` within ten minutes,
-the watchdog gives up: serving continues with the newest weights, the status says so, and a user has to start another
-trainer (`start_again`).
+other signal. The new trainer resumes from the newest checkpoint that verifies. A trainer takes seconds to load its
+libraries, so a spare one waits that has loaded them, and takes over at once; another spare is then started. The first
+restart is immediate, and the watchdog pauses before further ones. After `max_restarts` within ten minutes, it gives up:
+serving continues with the newest weights, the status says so, and a user has to start another trainer (`start_again`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import logging
-import os
+import math
 import queue
-import re
-import select
-import signal
-import subprocess
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import IO, Any
+from typing import Any
 
-from livegym.cfg.typed import plain_dict
-from livegym.projects.commands import PROGRAM, program
 from livegym.rundir.run import Run
 from livegym.schema.settled import SettledConfig
+from livegym.serve.trainer_process import TrainerProcess, how_it_ended
 from livegym.utils.attempt import attempt
-from livegym.utils.child import start_child
 from livegym.utils.errors import UserError
 
 log = logging.getLogger(__name__)
 
 POLL_S = 0.1  # s between polls of process and heartbeat
 WITHIN = 600.0  # s in which restarts are counted
-PAUSE = 1.0  # s before a restart; doubled for each restart in the last ten minutes
+PAUSE = 1.0  # s before the second restart in ten minutes; doubled for each further one
 LONGEST_PAUSE = 30.0
 CLOSING = 15.0  # s that a trainer gets to save and end
 STARTING = 60.0  # s, the longest time to the first heartbeat: the trainer loads its libraries first
-LINE = 65536  # bytes of one read
-LOGGED = re.compile(r"\d\d:\d\d:\d\d (DEBUG|INFO|WARNING|ERROR|CRITICAL) (.*)")  # a line that `utils.log` wrote
+SPARE_AFTER = 5.0  # s that a trainer has trained or waited before a spare is started; doubled for each that failed
+SPARE_LATEST = 600.0  # s, the longest of these times
+LOADING = 600.0  # s that a spare gets to load its libraries; its priority is low
 MOMENTARY = ("loss", "entropy", "kl", "training_steps_per_second", "training_utilization", "agreement")
 
 
@@ -59,8 +53,9 @@ class Watchdog:
         self._sent_at = time.monotonic()
         self._restarts: deque[float] = deque()
         self.restarts = 0
-        self._process: subprocess.Popen[str] | None = None
-        self._heartbeat, self._buffer = -1, b""  # file descriptor, and the incomplete last line
+        self._process: TrainerProcess | None = None
+        self._spare: TrainerProcess | None = None
+        self._spare_at, self._spares_failed = math.inf, 0  # monotonic s of the start of the next spare
         self._end, self._again = threading.Event(), threading.Event()
         self._replacements: queue.SimpleQueue[tuple[Callable[[int], object], str]] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._watch, name="trainer-watchdog", daemon=True)
@@ -68,9 +63,9 @@ class Watchdog:
     # called by any thread
 
     def reading(self) -> dict[str, Any]:
-        """Return state, reason, pid, restarts, age of the last heartbeat in s, and the last reported numbers."""
-        process = self._process
-        alive = process is not None and process.poll() is None
+        """Return state, reason, pid, restarts, spare, age of the heartbeat in s, and the last numbers."""
+        process, spare = self._process, self._spare
+        alive = process is not None and process.alive
         state = self._state
         if state in ("starting", "waiting", "training") and process is not None and not alive:
             state = "dead"  # the watchdog's thread has not noticed it yet
@@ -83,12 +78,13 @@ class Watchdog:
             "why": self._why or self._reported.get("why", ""),
             "pid": process.pid if alive and process is not None else None,
             "restarts": self.restarts,
+            "spare": spare is not None and spare.ready and spare.alive,
             "beat_age_s": round(time.monotonic() - self._sent_at, 2),
         }
 
     def start(self) -> None:
         """Start the trainer. Raises OSError if no process can be created."""
-        self._start()
+        self._begin(TrainerProcess(self._run, self._config, after=0))
         self._thread.start()
 
     def start_again(self) -> None:
@@ -113,15 +109,15 @@ class Watchdog:
         """Let the trainer save and end, and kill it if it does not; return when it has ended."""
         self._end.set()
         self._thread.join(timeout=5.0)
+        self._drop_spare()
         process = self._process
-        if process is not None and process.poll() is None:
+        if process is not None:
             process.terminate()
             deadline = time.monotonic() + CLOSING
-            while process.poll() is None and time.monotonic() < deadline:
+            while process.alive and time.monotonic() < deadline:
                 self._listen(POLL_S)
-            self._kill()
-        self._listen(0.0)
-        self._close_heartbeat()
+            self._listen(0.0)
+            process.kill()
         self._state = "stopped"
 
     # called by the watchdog's thread
@@ -144,6 +140,7 @@ class Watchdog:
         if not self._replacements.empty():
             self._replace(*self._replacements.get())
             return
+        self._supervise_spare()
         if process is None or self._state == "given up":
             self._end.wait(POLL_S)
             return
@@ -151,25 +148,24 @@ class Watchdog:
         if status is not None:
             self._listen(0.0)  # its last report
             reported = self._reported.get("why") if self._reported.get("state") == "failed" else ""
-            self._restart("dead", f"the trainer ended {_how(status)}" + (f" ({reported})" if reported else ""))
+            self._restart("dead", f"the trainer ended {how_it_ended(status)}" + (f" ({reported})" if reported else ""))
             return
         patience = self._config.online.hang_timeout_s
         patience = max(patience, STARTING) if self._state == "starting" else patience
         if time.monotonic() - self._sent_at > patience:
-            self._kill()
+            process.kill()
             self._restart("hung", f"the trainer sent no heartbeat for {patience:g} s, and was killed")
 
     def _replace(self, prepare: Callable[[int], object], why: str) -> None:
         log.warning("the trainer goes back: %s.", why)
-        self._kill()
         self._listen(0.0)  # its last report
+        if self._process is not None:
+            self._process.kill()
         prepare(int(self._reported.get("version", 0)))
         if self._state != "given up":
-            self._close_heartbeat()
             self._start_another()
 
     def _restart(self, state: str, why: str) -> None:
-        self._close_heartbeat()
         if self._end.is_set():
             return
         now = time.monotonic()
@@ -177,102 +173,92 @@ class Watchdog:
             self._restarts.popleft()
         self._state, self._why = state, why
         if len(self._restarts) >= self._config.online.max_restarts:
-            self._again.clear()  # drop a second click on the button, which was meant for the previous trainer
-            self._state = "given up"
-            self._why = f"{why}; restarted {len(self._restarts)} times in ten minutes, which is the limit"
-            log.error(
-                "%s. Serving continues with the newest weights. To train again, use the button on the dashboard",
-                self._why,
-            )
+            self._give_up()
             return
-        pause = min(LONGEST_PAUSE, PAUSE * 2 ** len(self._restarts))
-        log.warning("%s; starting another in %g s from the last checkpoint.", why, pause)
+        pause = min(LONGEST_PAUSE, PAUSE * 2 ** (len(self._restarts) - 1)) if self._restarts else 0.0
+        log.warning("%s; another continues%s from the last checkpoint.", why, f" in {pause:g} s" if pause else "")
         if self._end.wait(pause):
             return
         self._restarts.append(now)
         self._start_another()
 
+    def _give_up(self) -> None:
+        self._drop_spare()
+        self._again.clear()  # drop a second click on the button, which was meant for the previous trainer
+        self._state = "given up"
+        self._why = f"{self._why}; restarted {len(self._restarts)} times in ten minutes, which is the limit"
+        log.error(
+            "%s. Serving continues with the newest weights. To train again, use the button on the dashboard",
+            self._why,
+        )
+
     def _start_another(self) -> None:
         self.restarts += 1
+        if self._process is not None:
+            self._process.close()
+        after = int(self._reported.get("version", 0))  # a version that was reported is not published again
+        spare, self._spare = self._spare, None
+        if spare is not None and spare.take_over(after):
+            self._begin(spare)
+            return
+        if spare is not None:
+            spare.kill()
         try:
-            self._start()
+            self._begin(TrainerProcess(self._run, self._config, after))
         except OSError as error:
             log.error("cannot start a trainer (%s)", error)
             self._sent_at = time.monotonic()
 
-    def _start(self) -> None:
-        reading, writing = os.pipe()
-        after = int(self._reported.get("version", 0))  # a version that was reported is not published again
-        try:
-            request = {
-                "job": "trainer",
-                "config": plain_dict(self._config),
-                "run": str(self._run.path.absolute()),
-                "heartbeat": writing,
-                "after": after,
-            }
-            self._process, output = start_child(request, {PROGRAM: program()}, pass_fds=(writing,))
-        except OSError:
-            os.close(reading)
-            raise
-        finally:
-            os.close(writing)
-        os.set_blocking(reading, False)
-        self._heartbeat, self._buffer = reading, b""
+    def _begin(self, process: TrainerProcess) -> None:
+        self._process = process
         self._state = "starting"
         self._sent_at = time.monotonic()
-        threading.Thread(target=_pass_on, args=(output,), name="trainer-output", daemon=True).start()
+        self._spare_at = math.inf
 
     def _listen(self, timeout: float) -> None:
         """Wait for reports of the trainer for at most `timeout` s, and keep the newest."""
-        if self._heartbeat < 0:
+        report = None if self._process is None else self._process.listen(timeout)
+        if report is None:
             return
-        if not select.select([self._heartbeat], [], [], timeout)[0]:
+        self._sent_at = time.monotonic()
+        if report["state"] == "starting":  # of a spare that takes over: it has no numbers yet
             return
+        self._reported = report
+        if report["state"] in ("waiting", "training"):
+            if self._state == "starting":
+                self._plan_spare()
+            self._state, self._why = report["state"], ""
+
+    def _plan_spare(self) -> None:
+        delay = min(SPARE_LATEST, SPARE_AFTER * 2**self._spares_failed)
+        self._spare_at = time.monotonic() + delay if self._config.online.spare_trainer else math.inf
+
+    def _supervise_spare(self) -> None:
+        """Start a spare if it is time; replace one that has ended, or that does not finish loading."""
+        spare, now = self._spare, time.monotonic()
+        if spare is None:
+            if self._state in ("waiting", "training") and now >= self._spare_at:
+                self._start_spare()
+            return
+        spare.listen(0.0)
+        if spare.ready:
+            self._spares_failed = 0
+        if not spare.alive or (not spare.ready and now - spare.started_at > LOADING):
+            log.debug("the spare trainer failed; another is started later.")
+            self._spares_failed += not spare.ready
+            self._drop_spare()
+            self._plan_spare()
+
+    def _start_spare(self) -> None:
         try:
-            data = os.read(self._heartbeat, LINE)
-        except BlockingIOError:
-            return
-        if not data:
-            self._end.wait(timeout)  # the trainer's end of the pipe is closed: the process is ending
-            return
-        *lines, self._buffer = (self._buffer + data).split(b"\n")
-        for line in [line for line in lines if line][-1:]:  # only the newest report counts
-            self._reported = json.loads(line)
-            self._sent_at = time.monotonic()
-            if self._reported["state"] in ("waiting", "training"):
-                self._state, self._why = self._reported["state"], ""
+            self._spare = TrainerProcess(self._run, self._config, after=None)
+        except OSError as error:  # no memory or no processes left: not urgent
+            log.debug("cannot start a spare trainer (%s)", error)
+            self._spares_failed += 1
+            self._plan_spare()
 
-    def _kill(self) -> None:
-        process = self._process
-        if process is not None and process.poll() is None:
-            process.kill()  # SIGKILL also ends a suspended process
-            process.wait()
-
-    def _close_heartbeat(self) -> None:
-        if self._heartbeat >= 0:
-            os.close(self._heartbeat)
-            self._heartbeat = -1
-
-
-def _pass_on(output: IO[str]) -> None:
-    """Log the trainer's output, to its end: a trainer whose pipe is full would block forever."""
-    level = logging.INFO
-    with output as lines:
-        for line in lines:
-            match = LOGGED.match(line)  # a line without a level, as in a traceback, has the level of the line before
-            if match:
-                level = logging.getLevelNamesMapping()[match[1]]
-            elif line.startswith("Traceback"):
-                level = logging.ERROR
-            text = match[2] if match else line.rstrip()
-            if text:
-                log.log(level, "trainer: %s", text)
-
-
-def _how(status: int) -> str:
-    if status >= 0:
-        return f"with status {status}"
-    with contextlib.suppress(ValueError):
-        return f"by {signal.Signals(-status).name}"
-    return f"by signal {-status}"
+    def _drop_spare(self) -> None:
+        """End the spare; it holds nothing, so it need not save."""
+        if self._spare is not None:
+            self._spare.kill()
+            self._spare = None

@@ -62,6 +62,7 @@ class FakeLoop:
         self.decided: dict[int, float] = {}  # decision -> its action
         self.rewards: dict[int, float] = {}  # decision -> its reward
         self.ended_episodes: list[tuple[bool, bool]] = []  # done and truncated of the last observations of episodes
+        self.first: list[tuple[str, float]] = []  # stream and first number of observations that begin an episode
         self.batches: list[int] = []  # requests that came together
         self.go = threading.Event()  # cleared: the thread thinks
         self.go.set()
@@ -93,6 +94,7 @@ class FakeLoop:
     def _decide(self, observed: Observed) -> Decision | None:
         if observed.stream not in self.streams and len(self.streams) >= self.max_streams:
             raise Refusal("too_many_streams", f"{self.max_streams} streams are served")
+        self.first += [(observed.stream, float(observed.obs[0]))] if observed.first else []
         stream = self.streams.setdefault(observed.stream, Stream())
         if observed.sequence is not None and observed.sequence <= stream.sequence:
             if observed.sequence == stream.sequence:

@@ -186,6 +186,7 @@ def test_territories_of_another_process_are_learned_from_over_its_death_and_a_re
         assert (second.returncode, " lived" in output) == (0, True), output
         after = serving.until(lambda s: s["buffer"]["added"] > learned["buffer"]["added"] + 100)
         assert (after["buffer"]["lost"], sorted(after["streams"])) == (0, [f"territory-{i}" for i in range(3)])
+        assert after["episodes"]["broken_off"] == 3  # those of the client that was killed
         assert serving.end() == 0
     with Serving(tmp_path, "config=continuous", "resume=true", "checkpoint=latest", "streamPort=0") as again:
         before = again.until(trains)

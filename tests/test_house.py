@@ -272,7 +272,7 @@ INSTALLED_AS = {
 """Import name -> the requirement that brings it, where that is another word."""
 
 
-OPTIONAL = {"wandb": ["cfg.validate", "rl.wandb_log"]}
+OPTIONAL = {"wandb": ["cfg.validate", "rl.wandb_log"], "pyarrow": ["online.log_files"]}
 """Libraries of an extra, and the modules that may import them, inside functions."""
 
 

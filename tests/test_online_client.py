@@ -77,6 +77,31 @@ def test_several_streams_are_asked_for_together(serve):
     assert served.loop.batches == [4, 3]
 
 
+def test_what_a_program_sends_first_of_a_stream_begins_an_episode(serve):
+    """Unless it sends the reward of an earlier decision, or the end of its episode, or says something else."""
+    served = serve()
+    with Client(served.address) as client:
+        client.decide("a", [1, 0, 0, 0])
+        client.decide("a", [2, 0, 0, 0])
+        client.decide_all({"a": [3, 0, 0, 0], "b": [4, 0, 0, 0]})
+        client.decide("b", [5, 0, 0, 0], first=True)
+        client._socket.socket.shutdown(2)  # it reconnects, and goes on
+        client.decide("b", [6, 0, 0, 0])
+        client.decide("c", [7, 0, 0, 0], first=False)
+    with Client(served.address) as restarted:
+        restarted.decide_all({name: [8, 0, 0, 0] for name in "abc"}, {"a": 1.0}, done=["b"])
+    assert served.loop.first == [("a", 1.0), ("b", 4.0), ("b", 5.0), ("c", 8.0)]
+
+
+def test_an_environment_that_was_reset_begins_an_episode(serve):
+    served = serve()
+    with Client(served.address) as client:
+        runner = Runner(CartPole(), client, "a", seed=0)
+        rewards = runner.run(60)
+    assert len(rewards) == 60
+    assert len(served.loop.first) == runner.episodes + 1
+
+
 def test_what_does_not_fit_into_one_message_is_sent_in_several(serve):
     served = serve()
     with Client(served.address) as client:

@@ -196,6 +196,19 @@ def test_a_stream_that_falls_silent_is_reported(shown, browser):
         page.context.close()
 
 
+def test_a_slow_stream_is_not_reported_as_silent(shown, browser):
+    """It asks every 30 s, so half a minute without a decision is nothing unusual."""
+    script = Script()
+    with dashboards(script) as opened, running(script):
+        script.step = lambda number: script.change(decisions={"idle_s": 28.0, "idle_limit_s": 90.0})
+        page = shown_at(browser, opened().url)
+        wait(page, lambda: "none for" in text(page, "#idle"))
+        assert "No observation" not in text(page, "#faults")
+        script.step = lambda number: script.change(decisions={"idle_s": 91.0, "idle_limit_s": 90.0})
+        wait(page, lambda: "No observation has come for" in text(page, "#faults"))
+        page.context.close()
+
+
 def test_orders_reach_the_run_and_refusals_are_shown(shown):
     page, script = shown.page, shown.script
     page.click("#pin")

@@ -147,3 +147,32 @@ def test_another_stream_that_names_an_id_takes_nothing_from_its_owner():
     with pytest.raises(RewardError, match=f"stream 'b' has no known decision {SESSION + 1}"):
         pending.rewarded("b", SESSION + 1, 9.0)
     assert pending.rewarded("a", SESSION + 1, 1.0, done=True).reward == 1.0
+
+
+def test_a_decision_whose_episode_broke_off_is_followed_by_nothing_but_its_end_completes_it():
+    pending = opened(1)
+    assert pending.break_off("a")
+    assert not pending.break_off("a")
+    assert pending.followed("a", NEXT) is None
+    assert pending.last_of("a") is None
+    pending.add(decision_of(2))
+    assert pending.followed("a", NEXT) is None
+    assert pending.rewarded("a", 1, 0.5, done=True).decision == 1
+    assert not pending.break_off("a")  # the second one has its next observation, and waits for its reward
+    assert pending.rewarded("a", 2, 0.5).next_obs is not None
+
+
+def test_a_decision_of_last_night_is_not_followed_by_this_mornings_observation():
+    """By the system clock, because nothing is served in between; a clock that was set back changes nothing."""
+    saved = [decision_of(1, "a", time=1000.0), decision_of(2, "b", time=1050.0)]
+    for now, followed in (
+        (1055.0, [True, True]),
+        (1100.0, [False, True]),
+        (40_000.0, [False, False]),
+        (5.0, [True] * 2),
+    ):
+        pending = Pending(60.0, 100, session=2)
+        pending.restore(saved, now)
+        assert [pending.last_of(stream) is not None for stream in "ab"] == followed
+        assert pending.rewarded("a", 1, 1.0) is None  # its reward is accepted all the same
+        assert (pending.followed("a", NEXT) is not None) == followed[0]

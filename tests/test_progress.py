@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import signal
+import time
 
 import pytest
 from rich.console import Console
@@ -14,6 +15,7 @@ from livegym.rl.progress import Progress
 from livegym.rl.training import run_training
 from livegym.rundir.provenance import Provenance
 from livegym.schema.settled import settled
+from livegym.serve.learning_log import LearningLog
 from livegym.serve.progress import StreamProgress
 from livegym.utils import display
 from livegym.utils.signals import StopFlag
@@ -130,3 +132,44 @@ def test_counts_agree_with_their_noun(n, text):
 @pytest.mark.parametrize(("value", "text"), [(3000.0, "3,000"), (8.3333, "8.33"), (0.25, "0.25"), (999.6, "1,000")])
 def test_numbers_are_written_out(value, text):
     assert number(value) == text
+
+
+def learning(rounds, state="training", version=1, **trainer):
+    """A reading of a service that learns."""
+    values = {"average_loss": 0.03125, "average_batch_size": 32.0, "agreement": 1.0, "why": "", "state": state}
+    return {
+        "serving": {"version": version},
+        "rewards": {"mean": 0.5},
+        "trainer": {**values, "training_steps": rounds, **trainer},
+    }
+
+
+def test_a_line_a_minute_tells_learning_and_waiting_is_said_once(caplog):
+    caplog.set_level("INFO")
+    learns, start = LearningLog(quiet=False), time.monotonic()
+    for minute, seen in enumerate([learning(60, version=61), learning(120), learning(120, "waiting")], 1):
+        learns.update(seen, start + 61 * minute)
+        learns.update(learning(99), start + 61 * minute + 59)  # not due
+    for minute in range(4, 60):
+        learns.update(learning(120, "waiting"), start + 61 * minute)
+    lines = [record.message for record in caplog.records]
+    numbers = "loss 0.0312, batch 32.0, reward 0.500, agreement 100 %"
+    assert lines == [
+        f"learning: 60 update rounds (+60), version 61, {numbers}, training",
+        f"learning: 120 update rounds (+60), version 1, {numbers}, training",
+        f"learning: 120 update rounds (+0), version 1, {numbers}, waiting",
+    ]
+
+
+def test_what_is_unknown_about_learning_is_left_out(caplog):
+    caplog.set_level("INFO")
+    unknown = learning(None, "dead", average_loss=None, average_batch_size=None, agreement=None, why="killed")
+    unknown["rewards"]["mean"] = None
+    LearningLog(quiet=False).update(unknown, time.monotonic() + 61)
+    assert caplog.records[0].message == "learning: unknown number of update rounds, version 1, dead (killed)"
+
+
+def test_beside_a_table_the_line_goes_to_the_log_file_only(caplog):
+    caplog.set_level("INFO")
+    LearningLog(quiet=True).update(learning(60), time.monotonic() + 61)
+    assert caplog.records[0].routine

@@ -302,3 +302,11 @@ def test_the_newest_version_that_acted_is_known(file):
     for version in (3, 118, 7):
         writer.add(replace(complete(1), version=version))
     assert reader.newest_version == 118
+
+
+def test_the_shares_of_streams_follow_what_leaves_the_buffer(tmp_path):
+    writer = ReplayWriter(tmp_path / "replay.bin", LAYOUT, 4)
+    for number, stream in enumerate(["a", "a", "b", "a", "ö", "ö"]):
+        writer.add(complete(number, stream=stream))
+    assert dict(writer.streams) == {"b": 1, "a": 1, "ö": 2}
+    assert dict(ReplayWriter(tmp_path / "replay.bin", LAYOUT, 4).streams) == dict(writer.streams)

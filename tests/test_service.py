@@ -96,8 +96,8 @@ def setting(tmp_path):
     return make
 
 
-def seen(stream, first, second=0.0, **more):
-    return Observed(stream, obs=np.array([first, second], np.float32), **more)
+def seen(stream, number, second=0.0, **more):
+    return Observed(stream, obs=np.array([number, second], np.float32), **more)
 
 
 def test_a_decision_says_what_was_chosen_by_whom_and_what_the_gate_said(setting):
@@ -476,6 +476,57 @@ def test_what_a_smaller_capacity_gives_up_at_the_start_is_not_called_lost(settin
     assert (buffer["pending"], buffer["expired_pending"], buffer["lost"]) == (2, 4, 0)
 
 
+def test_how_long_a_silence_is_unusual_depends_on_the_streams(setting, monkeypatch):
+    here, now = setting(), [1000.0]
+    monkeypatch.setattr("livegym.online.service.time.monotonic", lambda: now[0])
+    status = Status({"capacity": 10}, here.service, None)
+
+    def limit() -> float:
+        status.refresh()
+        return status._made["decisions"]["idle_limit_s"]
+
+    assert limit() == 20.0
+    for wait, expected in ((0.0, 20.0), (1.0, 20.0), (30.0, 46.5), (30.0, 90.0), (3600.0, 90.0), (30.0, 90.0)):
+        now[0] += wait
+        here.ask(*(seen(name, 1) for name in "abc"))
+        assert limit() == expected
+
+
+def test_the_first_observation_of_an_episode_completes_no_decision(setting):
+    """A client that was killed and started again: its robot stands somewhere else."""
+    here = setting()
+    here.ask(seen("a", 1), seen("b", 1))
+    here.ask(seen("a", 2, reward=1.0))
+    (killed,) = here.ask(seen("a", 9, first=True, reward=5.0))
+    assert killed.previous == "an episode begins here, so no decision of it has this reward"
+    assert (here.service.tally.episodes.broken_off, here.service.tally.episodes.ended) == (1, 0)
+    here.ask(seen("a", 10, reward=3.0), seen("b", 2, reward=4.0))
+    rows = here.rows()
+    assert rows["reward"].tolist() == [1.0, 3.0, 4.0]
+    assert rows["next_obs"][:, 0].tolist() == [2.0, 10.0, 2.0]
+    here.ask(seen("a", 11, reward=1.0, done=True))
+    (answer,) = here.ask(seen("a", 0, first=True))  # an episode that had an end did not break off
+    assert (answer.previous, here.service.tally.episodes.broken_off, here.service.tally.episodes.ended) == (None, 1, 1)
+
+
+def test_no_reward_is_computed_over_a_break(config, tmp_path):
+    """Territory computes the reward from two observations."""
+    c = config("config=continuous", "task=Territory", "gate=off", "seed=0", "numEnvs=1")
+    env = make_env(c.task, c.sim, c.physics, 1, 0)
+    spec = spec_of(env)
+    first = Candidate(first_state(c, spec, None)["model"], spec, "run", 1, 0, None, None)
+    live = LivePolicy(lambda: Policy(spec, c.train, 2, "cpu"), first, True, 0)
+    memory = ServiceState(create_run(tmp_path, "Territory", "continuous"), layout_of(spec, None), c.online)
+    service = Service(Decider(live, None, StreamSlots(2, 60.0), spec), memory, features_of(env), reward_of(env))
+    env.reset()
+    raw = raw_rows(env)[0]
+    service.answer([Observed("north", raw=raw)], 0.0)
+    service.answer([Observed("north", raw=raw, first=True)], 0.0)
+    assert (memory.writer.added, len(memory.pending)) == (0, 2)
+    service.answer([Observed("north", raw=raw)], 0.0)
+    assert (memory.writer.added, len(memory.pending)) == (1, 2)
+
+
 def test_a_count_of_sessions_that_cannot_be_is_not_believed(setting):
     here = setting()
     here.run.sessions_file.write_text("9999999\n")
@@ -608,3 +659,23 @@ def test_one_stream_too_many_takes_nothing_from_the_others_of_its_message(settin
     refused, answer = here.ask(seen("c", 1), seen("a", 2, reward=0.5), clock=1.0)
     assert (refused.kind, answer.stream) == ("too_many_streams", "a")
     assert here.rows()["reward"].tolist() == [0.5]
+
+
+def test_the_status_tells_each_streams_share_and_reward(setting):
+    here = setting()
+    status = Status(
+        dict.fromkeys(("task", "run", "simulator", "gate", "playSpeed"), "x") | {"capacity": 10},
+        here.service,
+        SimpleNamespace(reading=dict),
+    )
+    here.ask(seen("a", 1), seen("b", 1))
+    here.ask(seen("a", 2, reward=1.0))
+    here.ask(seen("a", 3, reward=2.0), seen("b", 3, reward=-1.0))
+    status.refresh()
+    made = status.reading()
+    assert made["by_stream"] == {
+        "a": {"experiences": 2, "share": 0.6667, "reward_mean": 1.5, "rewards": 2},
+        "b": {"experiences": 1, "share": 0.3333, "reward_mean": -1.0, "rewards": 1},
+    }
+    assert made["buffer"]["largest_share"] == pytest.approx(2 / 3)
+    assert (made["decisions"]["logged"], made["decisions"]["not_logged"]) == (3, 0)

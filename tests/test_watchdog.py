@@ -8,111 +8,24 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from livegym.cfg.typed import as_dict
-from livegym.online.experience import Experience, Verdict
-from livegym.online.gates import layout_of
-from livegym.online.replay import ReplayWriter
-from livegym.online.saving import CheckpointWriter
 from livegym.rl.policy import Policy
 from livegym.rl.spec import PolicySpec
 from livegym.rundir.checkpoint import list_checkpoints, meta_of, newest_usable
-from livegym.rundir.run import bus_file, create_run
-from livegym.serve.running import first_state
-from livegym.serve.watchdog import Watchdog
-from livegym.tasks.base import Box
+from livegym.rundir.run import bus_file
 from livegym.utils.errors import UserError
 from livegym.weights.bus_reader import BusReader
 from tests.disk_fixtures import small_disk  # noqa: F401 - a fixture
 from tests.online_status import full_status
 from tests.patience import until
 from tests.processes import alive
+from tests.trainer_fixtures import SPEC, kill, newest, published, trains, wait_for, watched
 
-BLOCKS = ("cart_position", "cart_velocity", "pole_angle", "pole_velocity")
-SPEC = PolicySpec("Cartpole", tuple((name, 1) for name in BLOCKS), (), Box(1), 1 / 60)
-SETTINGS = ("config=continuous", "task=Cartpole", "simulator=external", "gate=off", "seed=0")
-QUICK = ("online.idle_rounds=null", "online.training_interval=0.02", "online.updates=1", "online.buffer_capacity=200")
-
-
-def experience(number: int) -> Experience:
-    rng = np.random.default_rng(number)
-    obs, action = rng.normal(size=4).astype(np.float32), rng.normal(size=1).astype(np.float32)
-    nothing = np.zeros(0, np.float32)
-    return Experience(
-        stream="a", decision=number, obs=obs, proposed=action, executed=action, log_prob=-1.0, executed_log_prob=-1.0,
-        confidence=1.0, verdict=Verdict.OFF, expected=float("nan"), seen=nothing, version=1, time=0.0, clock=0.0,
-        reward=float(-abs(action[0])), next_obs=obs,
-    )  # fmt: skip
-
-
-@pytest.fixture
-def made(config, tmp_path, monkeypatch):
-    """made(*overrides, runs=...) -> a run with one checkpoint and 100 experiences, and its configuration."""
-    monkeypatch.setattr("livegym.serve.watchdog.PAUSE", 0.2)
-    buses = []
-
-    def make(*overrides: str, runs: Path = tmp_path):
-        settings = config(*SETTINGS, *QUICK, *overrides)
-        run = create_run(runs, "Cartpole", "continuous")
-        buses.append(bus_file(run.run_id))
-        checkpoints = CheckpointWriter(run, SPEC, as_dict(settings), saved=0, best=None)
-        assert checkpoints.save(first_state(settings, SPEC, None), version=1, trainings=0, added=0, score=None)
-        writer = ReplayWriter(run.replay_file, layout_of(SPEC, None), settings.online.buffer_capacity)
-        for number in range(100):
-            writer.add(experience(number))
-        return run, settings
-
-    yield make
-    for bus in buses:
-        bus.unlink(missing_ok=True)
-
-
-@contextmanager
-def watched(run, settings):
-    watchdog = Watchdog(run, settings)
-    watchdog.start()
-    try:
-        yield watchdog
-    finally:
-        watchdog.stop()
-
-
-def wait_for(watchdog: Watchdog, holds) -> dict:
-    """The first reading for which something holds."""
-    found: list[dict] = []
-
-    def look() -> bool:
-        found[:] = [watchdog.reading()]
-        return holds(found[0])
-
-    until(look, lambda: str(found))
-    return found[0]
-
-
-def trains(version: int):
-    return lambda reading: reading["state"] == "training" and reading["version"] >= version
-
-
-def kill(pid: int) -> None:
-    """kill -9; returns when the process has ended, which nobody has been told yet."""
-    os.kill(pid, signal.SIGKILL)
-    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-
-
-def newest(run) -> int:
-    """Version of the newest checkpoint that verifies."""
-    return meta_of(newest_usable(run).state).version
-
-
-def published(run) -> int:
-    found = BusReader(bus_file(run.run_id)).read(0)
-    return 0 if found is None else found.version
-
+pytest_plugins = ["trainer_fixtures"]
 
 # -- quick: what can be seen before a trainer has loaded its libraries
 
@@ -311,18 +224,20 @@ def test_a_lost_versions_number_is_not_given_to_older_weights(made):
 @pytest.mark.slow
 def test_it_ends_with_the_one_that_serves_and_saves(made):
     """kill -9 of its parent: nobody is left to stop it."""
-    run, settings = made("online.checkpoint_versions=100000")
+    run, settings = made("online.checkpoint_versions=100000", spare=True)
     script = (
         "import json, sys, time\n"
         "from livegym.cfg.saved import whole_config\n"
-        "from livegym.serve.watchdog import Watchdog\n"
+        "from livegym.serve import watchdog as module\n"
+        "module.SPARE_AFTER = 0\n"
         "from livegym.rundir.run import open_run\n"
         "from pathlib import Path\n"
-        f"watchdog = Watchdog(open_run(Path({str(run.path)!r})), whole_config(json.load(sys.stdin)))\n"
+        f"watchdog = module.Watchdog(open_run(Path({str(run.path)!r})), whole_config(json.load(sys.stdin)))\n"
         "watchdog.start()\n"
         "while True:\n"
         "    r = watchdog.reading()\n"
-        "    print(json.dumps([r['state'], r['pid'], r.get('version')]), flush=True)\n"
+        "    spare = watchdog._spare and watchdog._spare.pid\n"
+        "    print(json.dumps([r['state'], r['pid'], r.get('version'), spare]), flush=True)\n"
         "    time.sleep(0.05)\n"
     )
     command = [sys.executable, "-c", script]
@@ -332,13 +247,13 @@ def test_it_ends_with_the_one_that_serves_and_saves(made):
             parent.stdin.write(json.dumps(as_dict(settings)))
             parent.stdin.close()
             for line in parent.stdout:
-                state, pid, version = json.loads(line)
-                if state == "training" and version >= 10:
+                state, pid, version, spare = json.loads(line)
+                if state == "training" and version >= 10 and spare is not None:
                     reader = BusReader(bus_file(run.run_id))
                     break
         finally:
             parent.kill()
-    until(lambda: not alive(pid))
+    until(lambda: not alive(pid) and not alive(spare))
     assert newest(run) == reader.read(0).version >= 10
 
 

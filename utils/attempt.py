@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 log = logging.getLogger(__name__)
 
 EVERY = 60.0  # s
+Result = TypeVar("Result")
 
 
 def attempt(what: str, work: Callable[[], object]) -> bool:
@@ -46,3 +48,9 @@ class Attempts:
             self._unlogged, self._logged_at = 0, now
             return False
         return True
+
+    def result(self, work: Callable[[], Result]) -> Result | None:
+        """Calls `work` and returns its result, or None if it raised an exception."""
+        found: list[Result] = []
+        self(lambda: found.append(work()))
+        return found[0] if found else None

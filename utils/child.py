@@ -2,7 +2,7 @@
 
     process, output = start_child({"job": "test", "config": plain_dict(config)}, environment={})
 
-All children are started in the same way: with the running interpreter, `-m livegym --child`, and one JSON object on
+All children are started in the same way: with the running interpreter, `-m livegym --child`, and one line of JSON on
 standard input that holds the whole configuration. So no key is lost, no secret appears in a list of processes, and the
 child finds the same outside projects as its parent. `livegym/child.py` is the other end.
 """
@@ -25,13 +25,16 @@ CHILD = "--child"
 
 
 def start_child(
-    request: Mapping[str, Any], environment: Mapping[str, str], pass_fds: Sequence[int] = ()
+    request: Mapping[str, Any],
+    environment: Mapping[str, str],
+    pass_fds: Sequence[int] = (),
+    keep_input: bool = False,
 ) -> tuple[subprocess.Popen[str], IO[str]]:
     """Returns the process, and its standard output and error as one text pipe, which must be read to its end.
 
     `request` holds plain values; its `job` selects the kind of child. `environment` is added to this process's. The
-    child ends when this process does (`utils.parent`), and Ctrl+C reaches this process only. Raises OSError if the
-    child cannot be started.
+    child ends when this process does (`utils.parent`), and Ctrl+C reaches this process only. `keep_input`: leave the
+    child's standard input open, for further lines. Raises OSError if the child cannot be started.
     """
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "livegym", CHILD],  # -P: nothing in the current directory shadows a library
@@ -48,5 +51,7 @@ def start_child(
     assert process.stdout is not None
     with contextlib.suppress(OSError):  # the child is dead already; the caller reports that
         process.stdin.write(strict_json(request, indent=None))
-        process.stdin.close()
+        process.stdin.flush()
+        if not keep_input:
+            process.stdin.close()
     return process, process.stdout

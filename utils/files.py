@@ -18,9 +18,9 @@ import math
 import os
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 log = logging.getLogger(__name__)
 
@@ -120,6 +120,25 @@ def atomic_write_text(path: Path, text: str) -> None:
         OSError: it could not be written; the old file is unchanged, no temporary is left.
     """
     atomic_write_bytes(path, text.encode("utf-8", "replace"))
+
+
+@contextlib.contextmanager
+def atomic_writer(path: Path) -> Iterator[BinaryIO]:
+    """Yields a binary file to write `path` piece by piece; `path` is complete after the block, or unchanged.
+
+    Raises:
+        OSError: it could not be written; nothing is left behind.
+    """
+    temporary = temporary_name(path)
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        discard(temporary)
+        raise
+    commit(temporary, path)
 
 
 def discard(path: Path) -> None:

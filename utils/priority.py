@@ -10,7 +10,10 @@ import atexit
 import contextlib
 import os
 import re
+import sys
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 LEAST = 19  # the highest niceness
@@ -47,24 +50,44 @@ def _lower(pid: int, nice: int, beside: int) -> bool:
     return done
 
 
-def lower_group(pid: int, nice: int, beside: int = 0) -> None:
+def run_at_low_priority(work: Callable[[], None]) -> None:
+    """Call `work` at a lower priority, as `make_lower` does; the rest of the process stays as it is.
+
+    On Linux a thread has a niceness of its own, so `work` runs in a thread. The scheduling group of the process's
+    session is lowered until `work` has ended. Elsewhere `work` is called as usual. Exceptions propagate.
+    """
+    if not sys.platform.startswith("linux"):
+        work()
+        return
+    before = lower_group(os.getpid(), LOWER)
+    try:
+        nice = max(LOWER, os.getpriority(os.PRIO_PROCESS, 0))
+        with ThreadPoolExecutor(1, "low-priority", lambda: os.setpriority(os.PRIO_PROCESS, 0, nice)) as thread:
+            thread.submit(work).result()
+    finally:
+        if before is not None:
+            _restore(Path(f"/proc/{os.getpid()}/autogroup"), before)
+
+
+def lower_group(pid: int, nice: int, beside: int = 0) -> str | None:
     """Lower the scheduling group of a process's session, if the system has such groups, until this process ends.
 
-    `beside`: a process that must be faster. If it belongs to the same session, the group stays as it is, because
-    niceness counts within it.
+    Returns the niceness of the group before; None if it stays as it is. `beside`: a process that must be faster. If it
+    belongs to the same session, the group stays as it is, because niceness counts within it.
     """
     group = Path(f"/proc/{pid}/autogroup")
     try:
         if beside and os.getsid(beside) == os.getsid(pid):
-            return
+            return None
         found = re.search(r"nice (-?\d+)", group.read_text())
         if found is None or int(found[1]) >= nice:
-            return
+            return None
         _set(group, str(nice))
     except OSError:  # no such groups here, a process has ended, or this is not permitted
-        return
+        return None
     if pid == os.getpid():  # the terminal must not stay slow
         atexit.register(_restore, group, found[1])
+    return found[1]
 
 
 def _restore(group: Path, nice: str) -> None:

@@ -4,8 +4,6 @@ import { ago, known } from "./format.js";
 import { idleTime, isStale, staleness, state } from "./state.js";
 import { grownAge } from "./tiles.js";
 
-const IDLE_S = 20; // without a decision before that is reported
-
 /** Shows the current faults. */
 export function renderFaults() {
   const found = faults();
@@ -67,7 +65,7 @@ function championFault() {
 
 function servingFault() {
   if (state.phase === "stopping") return warning("The run is ending.", "the run is ending");
-  if (idleTime() < IDLE_S) return null;
+  if (idleTime() < (state.decisions?.idle_limit_s ?? Infinity)) return null;
   const text = `No observation has come for ${ago(idleTime())}, so there are no decisions.`;
   return warning(text, "no observations arrive");
 }

@@ -1,6 +1,6 @@
 // The most recently active streams, and the stream whose picture is shown.
 import { byId, make, makeButton, rebuild, say } from "./dom.js";
-import { count } from "./format.js";
+import { count, percent, short } from "./format.js";
 import { state } from "./state.js";
 
 /**
@@ -35,7 +35,19 @@ export function renderStreams(choose) {
     if (known > streams.length) items.push(make("li", "and others", "hint"));
     return items.length ? items : [make("li", "none yet", "hint")];
   });
+  streams.forEach((name, i) => setTitle(byId("streams").children[i], state.by_stream?.[name]));
   markChosen();
+}
+
+/**
+ * Shows a stream's share of the replay buffer and its mean reward while the pointer is over it.
+ * @param {HTMLElement} item
+ * @param {?object} numbers - null if the server does not tell them
+ */
+function setTitle(item, numbers) {
+  const reward = `mean reward ${short(numbers?.reward_mean)} of the last ${count(numbers?.rewards)}`;
+  const title = numbers ? `${percent(numbers.share)} of the replay buffer; ${reward}` : "";
+  if (item.title !== title) item.title = title;
 }
 
 function setChoices(streams) {

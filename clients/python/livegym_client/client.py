@@ -6,6 +6,8 @@ server repeats its answer, or decides now. A reward that is sent twice in this w
 shows that the first one arrived. The client waits longer before each further try, and gives up after `tries`.
 
 Sequence numbers start at the system time in microseconds, so a restarted program continues above those of its last run.
+The first observation that a program sends of a stream begins an episode (`first`): the server must not learn that it
+follows from the stream's last decision, which an earlier program may have got.
 """
 
 from __future__ import annotations
@@ -56,6 +58,7 @@ class Client:
         self._socket: ClientConnection | None = None
         self._ids = itertools.count(1)
         self._sequences: dict[str, int] = {}
+        self._begun: set[str] = set()  # streams of which an observation was answered
         self.connections = 0  # connections made so far; more than one after a break
 
     def __enter__(self) -> Client:
@@ -87,20 +90,24 @@ class Client:
         reward: float | None = None,
         done: bool = False,
         truncated: bool = False,
+        first: bool | None = None,
     ) -> Decision | None:
         """Return the decision on an observation; None if it is the last one of its episode.
 
         `done`: the episode terminated with this observation; `truncated`: a time limit ended it. They are Gymnasium's
         `terminated` and `truncated`; if both are set, `done` counts.
 
-        `reward`: the reward of the stream's previous decision, if the client knows it.
+        `reward`: the reward of the stream's previous decision, if the client knows it. `first`: an episode begins with
+        this observation, so that decision did not lead to it; None: if this client sends no reward with it, and has not
+        sent an observation of the stream before.
 
         Raises:
             Refused, Denied, Unreachable.
         """
         rewards = {} if reward is None else {stream: reward}
         ending = [[stream] if which else [] for which in (done, truncated)]
-        outcome = self.decide_all({stream: observation}, rewards, *ending)[stream]
+        begins = None if first is None else [stream] if first else []
+        outcome = self.decide_all({stream: observation}, rewards, *ending, begins)[stream]
         if isinstance(outcome, Refused):
             raise outcome
         return outcome
@@ -111,19 +118,25 @@ class Client:
         rewards: Mapping[str, float] | None = None,
         done: Collection[str] = (),
         truncated: Collection[str] = (),
+        first: Collection[str] | None = None,
     ) -> dict[str, Outcome]:
         """Return the decisions on one observation of each of several streams, or a Refused in place of a decision.
 
-        `done`, `truncated`: streams whose episodes end with their observation.
+        `done`, `truncated`: streams whose episodes end with their observation. `first`: streams whose episodes begin
+        with it; None: those of which this client has sent no observation before, and sends no reward now.
 
         Raises:
             Refused: a whole message was refused, for example because of NaN; earlier messages have been decided.
             Denied, Unreachable.
         """
         rewards = rewards or {}
+        if first is None:
+            first = [s for s in observations if s not in self._begun and s not in {*rewards, *done, *truncated}]
         numbers = {stream: self._sequence(stream) + 1 for stream in observations}
         ended_by = {**dict.fromkeys(truncated, "truncated"), **dict.fromkeys(done, "done")}
-        items = {s: item_of(s, o, numbers[s], rewards.get(s), ended_by.get(s)) for s, o in observations.items()}
+        items = {
+            s: item_of(s, o, numbers[s], rewards.get(s), ended_by.get(s), s in first) for s, o in observations.items()
+        }
         outcomes: dict[str, Outcome] = {}
         for batch in batches(items):
             message = f'"type":"observe","observations":[{",".join(items[stream] for stream in batch)}]'
@@ -132,6 +145,7 @@ class Client:
                 outcomes[stream] = _outcome(answer)
                 if not isinstance(outcomes[stream], Refused):
                     self._sequences[stream] = numbers[stream]
+                    self._begun.add(stream)
         return outcomes
 
     def reward(self, decision: Decision, value: float, done: bool = False) -> None:

@@ -2,9 +2,9 @@
 
     rewards = Runner(env, client, "robot-1").run(1000)
 
-The reward of each step is sent with the next observation; at the end of an episode, with the last observation, which
-gets no decision. The server learns whether the episode terminated or was truncated by a time limit; after a truncation,
-it bootstraps the value of the last observation.
+The first observation of each episode is sent as such. The reward of each step is sent with the next observation; at the
+end of an episode, with the last observation, which gets no decision. The server learns whether the episode terminated
+or was truncated by a time limit; after a truncation, it bootstraps the value of the last observation.
 """
 
 from __future__ import annotations
@@ -50,10 +50,11 @@ class Runner:
         return [self._step() for _ in range(steps)]
 
     def _step(self) -> float:
-        if self._obs is None:
+        first = self._obs is None
+        if first:
             self._obs, _ = self._env.reset(seed=self._seed)
             self._seed = None
-        decision = self._client.decide(self._stream, self._obs, self._reward)
+        decision = self._client.decide(self._stream, self._obs, self._reward, first=first)
         assert decision is not None  # it is None only at the end of an episode
         obs, reward, terminated, truncated, _ = self._env.step(self._action(decision))
         self._obs, self._reward = obs, float(reward)

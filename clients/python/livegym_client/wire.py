@@ -72,7 +72,9 @@ class Address:
         return f"ws{self.base.removeprefix('http')}/ws?client={client}"
 
 
-def item_of(stream: str, observation: Observation, sequence: int, reward: float | None, end: str | None) -> str:
+def item_of(
+    stream: str, observation: Observation, sequence: int, reward: float | None, end: str | None, first: bool = False
+) -> str:
     """Return an observation as JSON; `end`: done, truncated or None."""
     item: dict[str, Any] = {"stream": stream, "sequence": sequence}
     if isinstance(observation, Mapping):
@@ -83,6 +85,8 @@ def item_of(stream: str, observation: Observation, sequence: int, reward: float 
         item["reward"] = float(reward)
     if end is not None:
         item[end] = True
+    if first:
+        item["first"] = True
     return json.dumps(item, separators=(",", ":"))
 
 

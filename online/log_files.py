@@ -1,0 +1,166 @@
+"""Logged decisions in files for other programs: Parquet, and JSON lines.
+
+    write_parquet(data, Path("decisions.parquet"))     # needs the extra export
+    write_jsonl(data, Path("decisions.jsonl"))
+    read_file(Path("decisions.jsonl"))                 # equal to `data`, bit by bit
+
+Both have a column for each field of `LoggedDecisions`, with the verdict in words, and three that follow from others:
+`propensity`, `executed_propensity` and `complete`. An unknown number is NaN in Parquet and null in JSON. A number of
+type float32 is written to JSON with all digits of its exact value, so any reader gets that value.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from livegym.online.experience import Verdict
+from livegym.online.logged import ROWS, SCALARS, LoggedDecisions, no_decisions
+from livegym.utils.errors import UserError
+from livegym.utils.files import atomic_writer
+
+PARQUET, JSONL = ".parquet", ".jsonl"
+FOLLOWING = ("propensity", "executed_propensity", "complete")
+COLUMNS = (
+    "run", "stream", "decision", "time", "clock", "version", "obs", "proposed", "executed", "log_prob",
+    "executed_log_prob", "propensity", "executed_propensity", "verdict", "held", "expected", "confidence", "reward",
+    "next_obs", "done", "intervened", "complete",
+)  # fmt: skip
+CHUNK = 1000  # decisions that are turned into text at once
+WORDS = np.array([verdict.name for verdict in Verdict])
+
+
+def arrow() -> Any:
+    """Return pyarrow, with its Parquet module. Raises UserError that says what to install."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise UserError(
+            "Parquet needs the package pyarrow, which is not installed. Install the extra export: "
+            "pip install 'livegym[export]' (in a checkout: pip install -e '.[export]'). Or write JSON lines only: "
+            "exportFormats=[jsonl]"
+        ) from error
+    return pyarrow
+
+
+def write_parquet(data: LoggedDecisions, path: Path) -> None:
+    """Write all decisions. Raises UserError without pyarrow, and OSError."""
+    pa = arrow()
+    arrays = []
+    for name in COLUMNS:
+        values = _words(data) if name == "verdict" else getattr(data, name)
+        flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+        arrays.append(pa.FixedSizeListArray.from_arrays(flat, values.shape[1]) if values.ndim == 2 else flat)
+    with atomic_writer(path) as file:
+        pa.parquet.write_table(pa.table(arrays, names=list(COLUMNS)), file, compression="zstd")
+
+
+def write_jsonl(data: LoggedDecisions, path: Path) -> None:
+    """Write all decisions, one strict JSON object a line. Raises OSError."""
+    with atomic_writer(path) as file:
+        for start in range(0, len(data), CHUNK):
+            part = data[start : start + CHUNK]
+            columns = {name: _plain(_words(part) if name == "verdict" else getattr(part, name)) for name in COLUMNS}
+            for values in zip(*columns.values(), strict=True):
+                line = json.dumps(dict(zip(COLUMNS, values, strict=True)), allow_nan=False, ensure_ascii=False)
+                file.write(line.encode() + b"\n")
+
+
+def read_file(path: Path) -> LoggedDecisions:
+    """Read a file that `write_parquet` or `write_jsonl` wrote. Raises UserError if it cannot be used."""
+    try:
+        columns = _parquet_columns(path) if path.suffix == PARQUET else _jsonl_columns(path)
+        return _decisions(columns)
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
+        reason = f"no column {error}" if isinstance(error, KeyError) else str(error)
+        raise UserError(
+            f"{path}: no log of decisions ({reason}). Allowed: a file that config=export_log wrote"
+        ) from error
+
+
+def _words(data: LoggedDecisions) -> np.ndarray:
+    return WORDS[data.verdict]
+
+
+def _plain(values: np.ndarray) -> list[Any]:
+    """Return plain values for JSON; what is not finite is None."""
+    plain = values.tolist()
+    if values.dtype.kind != "f" or np.isfinite(values).all():
+        return plain
+    if values.ndim == 1:
+        return [value if math.isfinite(value) else None for value in plain]
+    return [None if not any(map(math.isfinite, row)) else [_finite(value) for value in row] for row in plain]
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _parquet_columns(path: Path) -> dict[str, Any]:
+    table = arrow().parquet.read_table(path)
+    columns: dict[str, Any] = {}
+    for name in (*SCALARS, *ROWS):
+        column = table.column(name).combine_chunks()
+        if name in ROWS:
+            flat = column.flatten().to_numpy(zero_copy_only=False)
+            columns[name] = flat.reshape(len(column), column.type.list_size)
+        else:
+            columns[name] = column.to_numpy(zero_copy_only=False)
+    return columns
+
+
+def _jsonl_columns(path: Path) -> dict[str, Any]:
+    columns: dict[str, Any] = {name: [] for name in (*SCALARS, *ROWS)}
+    for number, decision in _objects(path):
+        for name, values in columns.items():
+            if name not in decision:
+                raise ValueError(f"line {number} has no {name}")
+            values.append(decision[name])
+    for name in ROWS:
+        columns[name] = _filled(columns[name])
+    return columns
+
+
+def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                decision = json.loads(line)
+            except ValueError as error:
+                raise ValueError(f"line {number}: {error}") from error
+            if not isinstance(decision, dict):
+                raise ValueError(f"line {number} is not an object")
+            yield number, decision
+
+
+def _filled(rows: list[Any]) -> np.ndarray:
+    """Return rows (n, W), in which null is NaN."""
+    width = max((len(row) for row in rows if row is not None), default=0)
+    known = [[math.nan] * width if row is None else [math.nan if x is None else x for x in row] for row in rows]
+    return np.array(known).reshape(len(rows), width)
+
+
+def _decisions(columns: dict[str, Any]) -> LoggedDecisions:
+    if not len(columns["decision"]):
+        return no_decisions()
+    codes = {word: code for code, word in enumerate(WORDS.tolist())}
+    columns["verdict"] = [codes[word] for word in columns["verdict"]]
+    arrays: dict[str, np.ndarray] = {}
+    for name, kind in SCALARS.items():
+        values = columns[name]
+        if kind == "U1":
+            arrays[name] = np.array([str(value) for value in values])
+        elif np.dtype(kind).kind == "f":
+            arrays[name] = np.array([math.nan if value is None else value for value in values], kind)
+        else:
+            arrays[name] = np.array(values, kind)
+    number = np.int64 if np.asarray(columns["proposed"]).dtype.kind in "iu" else np.float32
+    kinds = {"obs": np.float32, "next_obs": np.float32, "proposed": number, "executed": number}
+    arrays |= {name: np.asarray(columns[name]).astype(kind) for name, kind in kinds.items()}
+    return LoggedDecisions(**arrays)

@@ -1,0 +1,106 @@
+"""All decisions that a continuous run still knows: its decision log, its replay buffer, and its pending decisions.
+
+    data = decisions_of(open_run(path))        # of a run that is live, was stopped, or was killed
+    data = read_log(path)                      # likewise; or of a file that config=export_log wrote
+
+Nothing is changed, and a live run is not disturbed. A decision that is in several places is read once. If a live run
+appends meanwhile, some of its last decisions may be missing.
+
+With `online.log_decisions=0`, and in runs of older versions, there are only the last `online.buffer_capacity`
+completed decisions, without those that are excluded from training.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+
+from livegym.online.decision_log import segments_of
+from livegym.online.experience import Layout
+from livegym.online.log_files import JSONL, PARQUET, read_file
+from livegym.online.logged import LoggedDecisions, joined, no_decisions
+from livegym.online.ring import checks_of_rows, rows_in_file
+from livegym.online.service_state import UNREADABLE
+from livegym.rl.spec import PolicySpec
+from livegym.rundir.checkpoint import newest_playable
+from livegym.rundir.run import Run, open_run
+from livegym.utils.errors import UserError
+
+FILE = "decisions"
+"""Name of the files that config=export_log writes, without the suffix."""
+
+
+def read_log(path: str | os.PathLike[str]) -> LoggedDecisions:
+    """Return the decisions of a continuous run, or of a file or folder that `config=export_log` wrote.
+
+    `path`: a run's directory, a .parquet or .jsonl, or a folder with decisions.parquet or decisions.jsonl. Raises
+    UserError if there is no log, or if it cannot be read.
+    """
+    place = Path(os.path.expanduser(path))
+    if place.suffix in (PARQUET, JSONL) and place.is_file():
+        return read_file(place)
+    for suffix in (PARQUET, JSONL):
+        if (place / f"{FILE}{suffix}").is_file():
+            return read_file(place / f"{FILE}{suffix}")
+    if not place.is_dir():
+        raise UserError(
+            f"{place}: no such log ({place.absolute()}). Allowed: the directory of a continuous run, or a .parquet or "
+            ".jsonl that config=export_log wrote"
+        )
+    return decisions_of(open_run(place))
+
+
+def spec_of_run(run: Run) -> PolicySpec:
+    """Return the spec of a continuous run's policy, from its newest checkpoint. Raises UserError if there is none."""
+    if run.kind != "continuous":
+        raise UserError(
+            f"{run.path} is a {run.kind} run: only continuous runs log their decisions. Start one: config=continuous"
+        )
+    usable = newest_playable(run)
+    if usable is None or not usable.state.get("spec"):
+        raise UserError(f"{run.path}: no usable checkpoint in {run.nn}, so its observations and actions are not known")
+    return PolicySpec.from_dict(usable.state["spec"])
+
+
+def decisions_of(run: Run) -> LoggedDecisions:
+    """Return the decisions of a continuous run, in order of time. Raises UserError if they cannot be read."""
+    spec = spec_of_run(run)
+    layout = Layout.of(spec.obs_width, spec.action)
+    parts = [no_decisions(layout.obs, layout.action, layout.discrete)]
+    try:
+        parts += [_decisions(rows["it"], run.name, rows["intervened"]) for rows in segments_of(run.decisions)]
+        if run.replay_file.exists():
+            parts.append(_decisions(rows_in_file(run.replay_file, layout), run.name))
+        parts.append(_decisions(_pending(run, layout), run.name))
+        return joined(parts)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{run.path}: its decisions cannot be read ({error})") from error
+
+
+def _pending(run: Run, layout: Layout) -> np.ndarray:
+    """Return the rows of decisions that were pending when the run was stopped; none if they cannot be used."""
+    none = np.zeros(0, layout.dtype())
+    if not run.pending_file.exists():
+        return none
+    try:
+        rows = np.load(run.pending_file, allow_pickle=False)
+        return rows[rows["check"] == checks_of_rows(rows)]
+    except (*UNREADABLE, KeyError, IndexError):
+        return none
+
+
+def _decisions(rows: np.ndarray, run: str, intervened: np.ndarray | None = None) -> LoggedDecisions:
+    """Return rows (n,) of any layout as logged decisions."""
+    n = len(rows)
+    as_they_are = [f.name for f in fields(LoggedDecisions) if f.name not in ("run", "stream", "intervened")]
+    names, which = np.unique(rows["stream"], return_inverse=True)
+    streams = np.array([name.decode(errors="replace") for name in names.tolist()] or [""])
+    return LoggedDecisions(
+        run=np.full(n, run),
+        stream=streams[which] if n else np.zeros(0, "U1"),
+        intervened=np.zeros(n, bool) if intervened is None else intervened,
+        **{name: np.ascontiguousarray(rows[name]) for name in as_they_are},
+    )

@@ -1,0 +1,190 @@
+"""One turn of the decision loop: messages that wait share a forward pass, and each gets the answer it would alone."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from livegym.online.stream_requests import Accepted, Refusal, Rewarded
+from livegym.serve.inbox import Asked, Inbox
+from livegym.serve.loop import Loop, groups_of
+from livegym.serve.status import Status
+from livegym.utils.signals import StopFlag
+from tests.test_live import candidate, live_of
+from tests.test_service import Setting, Sign, reported, seen
+
+STREAMS = "abcdefgh"
+
+
+class Counted:
+    """Counts the forward passes of a live policy, and the rows that each decides on."""
+
+    def __init__(self, live) -> None:
+        self.passes, self._decide = [], live.decide
+        live.decide = self
+
+    def __call__(self, obs):
+        self.passes.append(len(obs))
+        return self._decide(obs)
+
+
+def live():
+    """A policy whose action depends on the observation."""
+    first = candidate(1, bias=0.2)
+    first.model["a2c_network.mu.weight"].fill_(0.3)
+    return live_of(first, num_envs=len(STREAMS), history=3)
+
+
+@pytest.fixture
+def settings(tmp_path):
+    """settings(...) -> two services alike, each on a run of its own."""
+
+    def make(gate=None, **online):
+        return [Setting(tmp_path / name, live(), gate, **online) for name in ("one", "other")]
+
+    return make
+
+
+def of(*requests) -> Asked:
+    return Asked(list(requests))
+
+
+def turn(setting, messages) -> list:
+    """What the loop answers to messages that wait together: a list each, or an exception."""
+    inbox, stop = Inbox(), StopFlag()
+    fixed = {**dict.fromkeys(("task", "run", "simulator", "gate"), ""), "playSpeed": 1.0, "capacity": 10}
+    status = Status(fixed, setting.service, SimpleNamespace(reading=lambda: {"state": "starting"}))
+    nothing = SimpleNamespace(update=lambda reading: None)
+    loop = Loop(setting.service, setting.memory, None, inbox, status)
+    futures = [inbox.ask(requests) for requests in messages]
+    futures[0].add_done_callback(lambda future: stop.request())
+    loop.run(stop, nothing, nothing)
+    setting.latencies = len(status._latencies)
+    return [future.exception() or [reported(answer) for answer in future.result()] for future in futures]
+
+
+def test_all_streams_that_ask_in_one_turn_share_a_forward_pass(settings):
+    here, _ = settings()
+    counted = Counted(here.live)
+    answers = turn(here, [[seen("a", 1), seen("b", 2)], *([seen(stream, 3)] for stream in "cdefgh")])
+    assert counted.passes == [8]
+    assert [[answer.stream for answer in each] for each in answers] == [["a", "b"], *([s] for s in "cdefgh")]
+    assert len({answer.decision for each in answers for answer in each}) == 8
+    assert here.latencies == 7  # one for each message with an observation
+
+
+def test_two_observations_of_a_stream_are_decided_in_order(settings):
+    here, _ = settings()
+    counted = Counted(here.live)
+    first, other, second = turn(here, [[seen("a", 1)], [seen("b", 1)], [seen("a", 2, reward=0.5)]])
+    assert len(counted.passes) == 2
+    assert first[0].decision < second[0].decision
+    (row,) = here.rows()
+    assert (row["decision"], row["reward"], row["next_obs"][0]) == (first[0].decision, 0.5, 2.0)
+    assert other[0].stream == "b"
+
+
+def test_a_reward_of_a_stream_waits_for_its_observation_and_that_of_another_does_not():
+    a, b, reward_c, reward_b = of(seen("a", 1)), of(seen("b", 1)), of(Rewarded("c", 1, 0.0)), of(Rewarded("b", 2, 0.0))
+    assert list(groups_of([a, b, reward_c, reward_b])) == [[reward_c], [a, b], [reward_b]]
+    assert list(groups_of([])) == []
+
+
+def message(rng, k: int, last: dict[str, int]) -> list:
+    """A message as clients send them, some of them wrongly."""
+    streams = rng.choice(list(STREAMS), rng.integers(1, 4), replace=False)
+    if rng.random() < 0.25:
+        known = [Rewarded(stream, last.get(stream, 1), float(k)) for stream in streams]
+        return [*known, Rewarded("a", 7, 1.0)] if rng.random() < 0.3 else known
+    return [
+        seen(
+            str(stream), float(rng.normal()), sequence=int(k + rng.integers(-2, 2)) if rng.random() < 0.7 else None,
+            reward=float(k) if rng.random() < 0.5 else None, done=bool(rng.random() < 0.1),
+        )
+        for stream in streams
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("gate", [None, Sign()])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_turn_gives_the_answers_that_one_message_after_the_other_gets(settings, gate, seed):
+    together, alone = settings(gate, max_streams=6)
+    rng, last = np.random.default_rng(seed), dict[str, int]()
+    passes = Counted(together.live).passes
+    for k in range(40):
+        messages = [message(rng, k, last) for _ in range(rng.integers(1, 9))]
+        expected = [alone.ask(*requests, clock=together.memory.clock) for requests in messages]
+        found = turn(together, messages)
+        for answers, right in zip(found, expected, strict=True):
+            assert [told(answer) for answer in answers] == [told(answer) for answer in right]
+        for answer in (answer for answers in found for answer in answers):
+            if isinstance(answer, SimpleNamespace):
+                last[answer.stream] = answer.decision
+    assert max(passes) > 3
+    mine, other = together.rows(), alone.rows()
+    assert len(mine) > 50
+    order, other_order = np.argsort(mine["decision"]), np.argsort(other["decision"])
+    for name in ("obs", "next_obs", "reward", "done", "executed", "log_prob", "verdict"):
+        np.testing.assert_allclose(mine[name][order], other[name][other_order], rtol=1e-5)
+
+
+def told(answer) -> tuple:
+    """An answer to compare; numbers of another batch may differ in the last digit."""
+    if isinstance(answer, (Refusal, Accepted)):
+        return type(answer).__name__, str(answer)
+    if answer is None:
+        return ("ended",)
+    plain = dict(vars(answer))
+    return tuple(sorted((name, repr(rounded(value))) for name, value in plain.items()))
+
+
+def rounded(value):
+    if isinstance(value, float):
+        return round(value, 4)
+    if isinstance(value, list):
+        return [rounded(each) for each in value]
+    return {name: rounded(each) for name, each in value.items()} if isinstance(value, dict) else value
+
+
+class Picky(Sign):
+    """A gate that cannot judge what it sees of one stream."""
+
+    def evaluate(self, seen, action, confidence):
+        if (seen[:, 0] == 666).any():
+            raise RuntimeError("666")
+        return super().evaluate(seen, action, confidence)
+
+
+def test_a_stream_on_which_the_gate_fails_does_not_stop_the_others(settings):
+    here, _ = settings(Picky())
+    answers = turn(here, [[seen("a", 1)], [seen("b", 666)], [seen("c", 1)]])
+    assert [each[0].executed is None for each in answers] == [False, True, False]
+    assert [each[0].verdict for each in answers] == ["SEND", "WAIT", "SEND"]
+    assert here.service.tally.intervened == 1
+
+
+def test_a_message_that_fails_fails_alone(settings, caplog):
+    """Its observation completes a decision, but is no number: a task's features may give that."""
+    here, _ = settings()
+    turn(here, [[seen("a", 1)], [seen("b", 1)]])
+    failed, answered = turn(here, [[seen("a", np.nan)], [seen("b", 2, reward=1.0)]])
+    assert isinstance(failed, RuntimeError)
+    assert "the server failed to decide" in str(failed)
+    assert answered[0].stream == "b"
+    assert "answering a client failed" in caplog.text
+
+
+def test_a_policy_that_fails_on_one_message_decides_on_the_others(settings):
+    here, _ = settings()
+    decide = here.live.decide
+
+    def fails(obs):
+        if (obs == 13).any():
+            raise RuntimeError("13")
+        return decide(obs)
+
+    here.live.decide = fails
+    answers = turn(here, [[seen("a", 1)], [seen("b", 2)], [seen("c", 13)]])
+    assert [type(each) for each in answers] == [list, list, RuntimeError]
