@@ -256,8 +256,8 @@ class ReplayReader:
         self._link()
         slots = np.full((len(rows), steps), -1, np.int64)
         at = rows["number"] % self.capacity
-        for step in range(steps):
-            at = slots[:, step] = self._successors.after(at)
+        for column in range(steps):
+            at = slots[:, column] = self._successors.after(at)
         row, step = np.nonzero(slots >= 0)
         following, complete = self._copies(slots[row, step])
         before = np.empty_like(following)

@@ -100,7 +100,7 @@ class ServiceCounters:
 class _Asking(NamedTuple):
     """An observation of a message that gets a decision."""
 
-    index: int  # of its answer
+    place: int  # of its answer in the message
     request: Observed
     observation: StreamObservation
     why: str | None  # why the reward of the stream's previous decision was refused
@@ -168,8 +168,7 @@ class Service:
         answers: list[list[Answer] | None] = []
         for part in prepared:
             decisions = next(made) if part is not None and part.asking else []
-            failed = part is None or decisions is None
-            answers.append(None if failed else self._finish(part, decisions))
+            answers.append(None if part is None or decisions is None else self._finish(part, decisions))
         return answers
 
     def _prepare(self, requests: Sequence[Request], clock: float) -> _Prepared:
@@ -203,7 +202,7 @@ class Service:
         """Return the answers of a message whose decisions were made, and remember them."""
         for asking, decision in zip(prepared.asking, made, strict=True):
             answer = decision if asking.why is None else replace(decision, previous=asking.why)
-            prepared.answers[asking.index] = answer
+            prepared.answers[asking.place] = answer
             self.answer_cache.note(asking.request, answer)
         return prepared.answers
 
