@@ -152,9 +152,8 @@ class Service:
         made = iter(self._decide_together([part.observations for part in asking], clock))
         answers: list[list[Answer] | None] = []
         for part in prepared:
-            decisions = next(made) if part is not None and part.asking else []
-            failed = part is None or decisions is None
-            answers.append(None if failed else self._finish(part, decisions))
+            decisions = [] if part is None or not part.asking else next(made)
+            answers.append(None if part is None or decisions is None else self._finish(part, decisions))
         return answers
 
     def _prepare(self, requests: Sequence[Request], clock: float) -> _Prepared:
