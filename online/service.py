@@ -4,8 +4,8 @@
 
 For each observation, in this order: it is checked; the stream's last decision gets its reward (from the client, or from
 the task's reward calculator) and this observation as its next one, unless an episode begins with it; once complete, it
-goes into the replay buffer. Then one forward pass decides for all streams, also those of other messages that wait
-(`answer_all`). Not thread-safe; the serving thread calls all methods.
+goes into the replay buffer. Then one forward pass decides for all streams, including those of other messages that
+wait (`answer_all`). Not thread-safe; the serving thread calls all methods.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Service:
         made = iter(self._decide_together([part.observations for part in asking], clock))
         answers: list[list[Answer] | None] = []
         for part in prepared:
-            decisions = next(made) if part is not None and part.asking else []
+            decisions = [] if part is None or not part.asking else next(made)
             answers.append(None if part is None or decisions is None else self._finish(part, decisions))
         return answers
 
@@ -211,8 +211,8 @@ class Service:
     ) -> list[list[Experience] | None]:
         """Decide for the streams of all messages in one forward pass; return the decisions of each message.
 
-        If policy or gate fails, each message gets a pass of its own, so that the one at fault harms no other. None: it
-        failed there too.
+        If policy or gate fails, each message gets a pass of its own, so that the one at fault harms no other. A
+        message that fails there too has None instead of its decisions.
         """
         if len(messages) > 1:
             gate_failures = self.decider.failures

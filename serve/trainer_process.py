@@ -39,7 +39,7 @@ class TrainerProcess:
     """A trainer's process; one thread uses it, and any thread may ask for `alive` and `pid`."""
 
     def __init__(self, run: Run, config: SettledConfig, after: int | None) -> None:
-        """Start it. `after`: its versions continue after this one; None: it is a spare. Raises OSError."""
+        """Start it. `after`: its versions continue after this one; a spare has None. Raises OSError."""
         reading, writing = os.pipe()
         request = {
             "job": "trainer",

@@ -87,7 +87,8 @@ def test_two_observations_of_a_stream_are_decided_in_order(settings):
 
 
 def test_a_reward_of_a_stream_waits_for_its_observation_and_that_of_another_does_not():
-    a, b, reward_c, reward_b = of(seen("a", 1)), of(seen("b", 1)), of(Rewarded("c", 1, 0.0)), of(Rewarded("b", 2, 0.0))
+    a, b = of(seen("a", 1)), of(seen("b", 1))
+    reward_b, reward_c = (of(Rewarded(stream, 1, 0.0)) for stream in "bc")
     assert list(groups_of([a, b, reward_c, reward_b])) == [[reward_c], [a, b], [reward_b]]
     assert list(groups_of([])) == []
 
