@@ -67,7 +67,7 @@ class OnlineConfig:
         0.95, "lambda: factor on the importance of each further one of these experiences", low=0, high=1
     )
     kl_limit: Optional[float] = key(
-        0.1,
+        0.25,
         "mean KL divergence from the policy that acted last, beyond which the policy learns no more; null: none",
         unit="nats",
         above=0,
