@@ -52,7 +52,7 @@ def rows_of(action: torch.Tensor) -> np.ndarray:
 
 
 def judged(gate: LookAhead, env: Env, action: torch.Tensor):
-    return gate.evaluate(gate.rows.pack(env.state_dict()), rows_of(action), np.ones(len(action)))
+    return gate.evaluate(gate.observe(env), rows_of(action), np.ones(len(action)))
 
 
 def same_judgement(one, i: int, other, j: int) -> bool:
