@@ -113,22 +113,25 @@ def test_a_task_that_names_no_risk_is_always_simulated(config):
 
 
 def test_on_ant_the_trigger_passes_nothing_that_the_full_gate_blocks(config):
-    """Random actions from fixed seeds: 1,280 states, of which the full gate blocks at least ten."""
+    """Random actions from fixed seeds, 960 states: half of the ants stand, and half begin on their backs."""
     env = env_of(config, "Ant", 16, seed=3)
     env.reset()
+    qpos = env.sim.qpos[8:].clone()
+    qpos[:, 2:7] = torch.tensor([0.3, 0.0, 1.0, 0.0, 0.0])
+    env.sim.reset(torch.arange(8, 16), qpos, env.sim.qvel[8:].clone())
     full = LookAhead(env_of(config, "Ant", 16), HORIZON, None)
     quick = LookAhead(env_of(config, "Ant", 16), HORIZON, None, trigger=True)
     rng, blocked, missed, skipped = np.random.default_rng(0), 0, 0, 0
-    for _ in range(80):
+    for _ in range(60):
         action = some_action(env, rng)
         one, two = judged(full, env, action), judged(quick, env, action)
         blocked += int((one.verdict == WAIT).sum())
         missed += int(((one.verdict == WAIT) & (two.verdict == SEND)).sum())
         skipped += 0 if two.predicted is None else int((~two.predicted).sum())
         env.step(action)
-    assert blocked >= 10
+    assert blocked >= 4
     assert missed == 0
-    assert skipped >= 100
+    assert skipped >= 50
 
 
 def test_the_trainer_judges_again_as_the_server_did(config):
