@@ -72,6 +72,7 @@ class Counts:
     learned_until: int = 0  # number of the first experience that the normalisers have not used
     looked_until: int = 0  # number of the first experience not examined; greater than `learned_until` after a rollback
     seen: int = 0  # experiences that were ever added, at the last update round
+    trusted_from: int = 0  # number of the first experience after the last rollback; those before show a bad policy
     since: int = 0  # update rounds since the last experience was added
 
 
@@ -175,7 +176,7 @@ class Trainer:
         return BETA + (1 - BETA) * min(1.0, self.counts.batches / ANNEALED)
 
     def _acted(self) -> Choices:
-        rows = self.reader.fresh(max(0, self.reader.added - RECENT))
+        rows = self.reader.fresh(max(self.counts.trusted_from, self.reader.added - RECENT))
         rows = rows[sound_rows(rows, math.inf)]
         return Choices(_floats(rows["obs"]), torch.from_numpy(rows["proposed"].copy()), _floats(rows["log_prob"]))
 
@@ -259,6 +260,7 @@ class Trainer:
         good = self.divergence.roll_back()
         self.learner.load_state(good.learner)
         self.counts.learned_until = good.learned_until
+        self.counts.trusted_from = self.reader.added
         self.counts.rollbacks += 1
 
     def state(self) -> dict[str, Any]:
@@ -275,7 +277,7 @@ class Trainer:
         self.learner.load_state(state)
         saved = state["online"]
         self.counts = Counts(**saved["counts"])
-        for name in ("learned_until", "looked_until", "seen"):  # the buffer may be a new one
+        for name in ("learned_until", "looked_until", "seen", "trusted_from"):  # the buffer may be a new one
             setattr(self.counts, name, min(getattr(self.counts, name), self.reader.added))
         word, step, has_uint32, uinteger = saved["rng"]
         self.rng.bit_generator.state = {

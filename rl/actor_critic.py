@@ -31,8 +31,10 @@ policy that is still poor and one whose actions hardly differ in value; but at l
 standard deviation, because otherwise the noise around a good policy would count as much as an advantage.
 
 The last choices of the policy that acted bound how far gradient steps may move the policy from it: if the mean
-divergence KL(mu, pi) on them exceeds `kl_limit`, the policy learns no more, and only the value does. KL is estimated by
-the mean of x - 1 - log x with x = pi/mu, which is never negative (Schulman 2020, "Approximating KL divergence").
+divergence KL(mu, pi) on them exceeds `kl_limit`, the policy learns to choose these actions (the gradient of KL) instead
+of better ones. To learn nothing would not suffice: the value shares layers with the policy, so its gradient steps move
+the policy too. KL is estimated by the mean of x - 1 - log x with x = pi/mu, which is never negative (Schulman 2020,
+"Approximating KL divergence").
 
 A standard deviation of 0.5 is enough exploration for a Box action: a larger one earns no entropy bonus, and it is
 limited to 1. Otherwise it would grow without bound, since actions beyond -1 and 1 are clipped and have equal effects.
@@ -75,7 +77,7 @@ class OffPolicyRule:
     grad_norm: float = 1.0
     trust: float = 3.0  # if the ratio or its inverse exceeds this, the transition pushes the policy no further
     trace: float = 0.95  # lambda: how much the transitions that followed count, beside the value; 0: not at all
-    kl_limit: float = math.inf  # in nats: beyond this divergence from the policy that acted, the policy learns no more
+    kl_limit: float = math.inf  # in nats: beyond this divergence from the policy that acted, it is drawn back to it
 
 
 @dataclass(frozen=True)
@@ -192,7 +194,7 @@ class ActorCritic:
         `acted`: the last choices of the policy that acted; None: no bound on the divergence from it.
         """
         rule, network = self.rule, self.network
-        kl = self._divergence(acted)
+        kl, back = self._divergence(acted)
         distribution, value = network.think(t.obs)
         log_prob = distribution.log_prob(t.action)
         with torch.no_grad():
@@ -205,8 +207,8 @@ class ActorCritic:
             far = torch.where(error > 0, ratio > rule.trust, ratio < 1 / rule.trust)
             squares = self._squares.with_(float(_mean((rho * error) ** 2, t.policy)))
             scale = max(math.sqrt(squares.mean), LEAST_SCALE * float(network.value_std())) or 1.0
-            near = ~far * (kl <= rule.kl_limit)
-        actor = -_mean(t.weight * (rho * error / scale) * log_prob * near, t.policy)
+            near = ~far * (back is None)
+        actor = -_mean(t.weight * (rho * error / scale) * log_prob * near, t.policy) if back is None else back
         critic = _mean(t.weight * (target - value.squeeze(1)) ** 2, t.value)
         entropy = distribution.entropy().mean()
         loss = actor + rule.critic_coef * critic - rule.entropy_coef * _mean(_bonus(distribution) * near, t.policy)
@@ -220,14 +222,15 @@ class ActorCritic:
         scalars = {name: float(number.detach()) for name, number in zip(names, numbers, strict=True)}
         return Outcome(**scalars, kl=kl, errors=surprise.abs(), finite=finite)
 
-    def _divergence(self, acted: Choices | None) -> float:
-        """KL in nats of the policy from the one that acted; 0 if nothing is known of it."""
+    def _divergence(self, acted: Choices | None) -> tuple[float, Tensor | None]:
+        """KL in nats from the policy that acted (0 if nothing is known of it); beyond the limit, also a loss ()."""
         if acted is None or not len(acted.obs):
-            return 0.0
-        with torch.no_grad():
-            distribution, _ = self.network.think(acted.obs)
-            log_ratio = (distribution.log_prob(acted.action) - acted.log_prob).clamp(-LOG_RATIO, LOG_RATIO)
-            return float((log_ratio.exp() - 1 - log_ratio).mean())
+            return 0.0, None
+        distribution, _ = self.network.think(acted.obs)
+        log_prob = distribution.log_prob(acted.action)
+        log_ratio = (log_prob.detach() - acted.log_prob).clamp(-LOG_RATIO, LOG_RATIO)
+        kl = float((log_ratio.exp() - 1 - log_ratio).mean())
+        return kl, -log_prob.mean() if kl > self.rule.kl_limit else None
 
     def _outlook(self, t: Transitions) -> Tensor:
         """(n,) value of what comes after each transition: V(s') corrected by the transitions that followed."""

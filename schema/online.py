@@ -71,7 +71,7 @@ class OnlineConfig:
     )
     kl_limit: Optional[float] = key(
         0.25,
-        "mean KL divergence from the policy that acted last, beyond which the policy learns no more; null: none",
+        "mean KL divergence from the policy that acted last, beyond which the policy is drawn back to it; null: none",
         unit="nats",
         above=0,
     )

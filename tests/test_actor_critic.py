@@ -395,16 +395,19 @@ def test_a_batch_keeps_its_sequences_apart():
 # -- the bound on the divergence from the policy that acted
 
 
-def test_beyond_the_limit_only_the_value_learns():
-    """Probabilities (1/4, 3/4) now, (1/2, 1/2) when it acted: x = 1/2 and 3/2, KL is the mean of x - 1 - log x."""
+def test_beyond_the_limit_the_policy_is_drawn_back_to_the_one_that_acted():
+    """Probabilities (1/4, 3/4) now, (1/2, 1/2) when it acted: x = 1/2 and 3/2, KL is the mean of x - 1 - log x.
+
+    The gradient on the logits is then what is likely now minus what was chosen, (1/4, 3/4) - (1/2, 1/2).
+    """
     both = Choices(torch.ones(2, 1), torch.tensor([[0], [1]]), torch.full((2,), math.log(0.5)))
     kl = (-math.log(0.5) - math.log(1.5)) / 2
-    for limit, pushes in ((kl * 1.01, True), (kl * 0.99, False)):
-        learner = tiny(rule=OffPolicyRule(0.5, 1.0, 0.01, 0.5, LIMIT, kl_limit=limit))
+    for limit, pushes in ((kl * 1.01, [0.125, -0.125]), (kl * 0.99, [-0.25, 0.25])):
+        learner = tiny(rule=OffPolicyRule(0.5, 1.0, 0.0, 0.5, LIMIT, kl_limit=limit))
         outcome = learner.update(moves(), both)
         logits, value = gradients(learner)
         assert outcome.kl == pytest.approx(kl)
-        assert (logits != [0.0, 0.0], value) == (pushes, pytest.approx(-0.5))
+        assert (logits, value) == (pytest.approx(pushes), pytest.approx(-0.5))
 
 
 def test_without_a_policy_that_acted_there_is_no_bound():
