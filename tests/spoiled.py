@@ -26,8 +26,8 @@ def spoiled(module):
     def negated(self):
         sign = -1 if mode() == "negate" else 1
         return {name: sign * value if acts(name) else value for name, value in weights(self).items()}
-    def drifted(self, t):
-        outcome = update(self, t)
+    def drifted(self, *given):
+        outcome = update(self, *given)
         if mode() == "drift":
             with torch.no_grad():
                 for name, value in self.model.named_parameters():
