@@ -1,11 +1,14 @@
-"""Continuous training for an hour, as fast as it can, under one fault after another.
+"""Continuous training for an hour, as fast as it can, under one fault after another, with an idle quarter.
 
-Every 45 seconds it causes a fault: the trainer is killed or stopped (it hangs), experiences become non-finite, the gate
-raises, clients vanish, the disk is full, or the wall clock jumps an hour ahead and back. Each sample checks that
+The observations come from `examples/territory_client.py`, four territories in a process of its own. In the third
+quarter of the time it is stopped. Every 45 seconds of the rest, this causes a fault: the trainer is killed or stopped
+(it hangs), experiences become non-finite, the gate raises, clients vanish, the disk is full, or the wall clock jumps an
+hour ahead and back. Each sample checks that
 
 - no completed decision is lost (decided = added + waiting + dropped + excluded);
 - the status is true: in state `training`, the trainer's process is alive and had a recent heartbeat;
-- versions and counts never decrease, and decisions were made.
+- versions and counts never decrease, and decisions were made;
+- in the idle quarter, the trainer waits, and no new version is made.
 
 At the end, it checks that there were new versions, that the reward of the last third is not below that of the first,
 and that memory, threads and files did not grow (`MOST_MB`, `MOST_MORE`).
@@ -52,7 +55,7 @@ class Plan:
 
 FULL = Plan()
 PLANS = {"full": FULL, "quick": FULL, "toy": Plan(period=4.0, lasts=1.5, interval=0.5, hang=5.0)}
-MINUTES = {"quick": 6.0, "toy": 0.45}  # the toy causes each of the seven faults once
+MINUTES = {"quick": 6.0, "toy": 0.8}  # the toy causes most of the seven faults once
 MOST_MB = 40.0  # growth of either process, from the end of the first third to the end
 MOST_MORE = 3  # growth in threads or files
 LEAST_REWARD = 0.95  # in units of the first third's reward
@@ -116,7 +119,7 @@ class Soak:
         given = [
             "config=continuous",
             "task=Territory",
-            "playSpeed=0",
+            "simulator=external",
             f"streamPort={self.port}",
             f"runsDir={self.disk}",
         ]
@@ -128,6 +131,7 @@ class Soak:
         self.looks: list[dict[str, Any]] = []
         self.problems: list[str] = []
         self.clients: list[subprocess.Popen[str]] = []
+        self.source: subprocess.Popen[bytes] | None = None
 
     def _environment(self) -> dict[str, str]:
         faults = {"SOAK_GATE_FAILS": str(self.gate_fails), "SOAK_CLOCK": str(self.clock)}
@@ -137,6 +141,43 @@ class Soak:
         """The current answer of `/stats`."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/stats", timeout=20) as answer:
             return json.load(answer)
+
+    def begin_stream(self) -> None:
+        """Starts the process that sends observations."""
+        script = [sys.executable, str(ROOT / "examples" / "territory_client.py")]
+        given = ["--url", f"http://127.0.0.1:{self.port}", "--steps", "1000000000", "--streams", "4"]
+        self.source = subprocess.Popen([*script, *given], cwd=ROOT, stdout=subprocess.DEVNULL)
+
+    def end_stream(self) -> None:
+        """Kills that process."""
+        if self.source is not None:
+            self.source.kill()
+            self.source.wait()
+
+    def idle(self, end: float) -> None:
+        """Sends no observations until `end`; the trainer must wait, and make no version while it does."""
+        self.end_stream()
+        waited: set[int] = set()
+        while time.monotonic() < end:
+            time.sleep(self.plan.interval)
+            trainer = self.status()["trainer"]
+            if trainer["state"] == "waiting":
+                waited.add(trainer["training_steps"])
+            self.sample("idle", decides=False)
+        self._expect(len(waited) == 1, f"update rounds while the trainer waited: {sorted(waited)}", "idle")
+        self.begin_stream()
+
+    def serve(self) -> None:
+        """Waits until the run answers, and starts the stream. Raises RuntimeError with its log if it ends before."""
+        while self.process.poll() is None:
+            try:
+                self.status()
+            except OSError:
+                time.sleep(0.2)
+            else:
+                self.begin_stream()
+                return
+        raise RuntimeError((self.folder / "soak.log").read_text()[-3000:])
 
     def wait(self) -> None:
         """Waits until the run trains. Raises RuntimeError with its log if it ends before."""
@@ -150,8 +191,8 @@ class Soak:
                 pass
             time.sleep(0.5)
 
-    def sample(self, fault: str) -> None:
-        """Takes one sample, and records what is wrong in it."""
+    def sample(self, fault: str, decides: bool = True) -> None:
+        """Takes one sample, and records what is wrong in it. `decides`: decisions must have been made."""
         found = self.status()
         trainer = found["trainer"]
         buffer = found["buffer"]
@@ -175,7 +216,8 @@ class Soak:
                 ("decisions", before["decisions"], decisions["total"]),
             ):
                 self._expect(now >= was, f"{name} fell from {was} to {now}", fault)
-            self._expect(decisions["total"] > before["decisions"], "no decisions were made", fault)
+            made = decisions["total"] > before["decisions"]
+            self._expect(made or not decides, "no decisions were made", fault)
         self.looks.append({
             "t": time.monotonic(), "version": found["serving"]["version"], "added": buffer["added"],
             "decisions": decisions["total"], "reward": found["rewards"]["mean"], "restarts": trainer["restarts"],
@@ -287,6 +329,7 @@ class Soak:
     def end(self) -> int:
         """Stops the run as Ctrl+C does; returns its exit status."""
         self._kill_clients()
+        self.end_stream()
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         status = self.process.wait(60)
@@ -343,8 +386,12 @@ def main() -> None:
         soak = Soak(Path(name), plan)
         counts: dict[str, int] = {}
         try:
+            soak.serve()
             soak.wait()
-            soak.torment(time.monotonic() + 60 * minutes, counts)
+            begun = time.monotonic()
+            soak.torment(begun + 30 * minutes, counts)
+            soak.idle(begun + 45 * minutes)
+            soak.torment(begun + 60 * minutes, counts)
             soak.wait()
             time.sleep(plan.interval)
             soak.sample("the end")

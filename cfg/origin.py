@@ -37,7 +37,7 @@ _KEYS: dict[Origin, str] = {
     Origin.RUN: """
         numEnvs seed gate
         sim.engine
-        online.buffer_capacity
+        online.buffer_capacity online.look_ahead_trigger
     """,
     Origin.ADJUSTABLE: """
         maxIterations saveInterval saveFrequency keepLast keepEvery publishInterval

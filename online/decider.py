@@ -236,5 +236,7 @@ def _executed(proposed: np.ndarray, judgement: Judgement | None, gated: bool) ->
 def _verdict_of(judgement: Judgement | None, i: int, failed: bool) -> tuple[Verdict, float, dict[str, float]]:
     if judgement is None:
         return (Verdict.WAIT if failed else Verdict.OFF), math.nan, {}
+    if judgement.predicted is not None and not judgement.predicted[i]:
+        return Verdict(int(judgement.verdict[i])), math.nan, {}
     components = {name: float(values[i]) for name, values in judgement.components.items()}
     return Verdict(int(judgement.verdict[i])), float(judgement.expected[i]), components

@@ -227,7 +227,8 @@ def _print(console: Console, lines: list[str], compared: Mapping[str, Compared])
         rows["gain"] = quantity.gain
         for label, estimate in rows.items():
             interval = f"{estimate.low:.4g} to {estimate.high:.4g}" if estimate.known else "unknown"
-            table.add_row(f"{name}, {label}", f"{estimate.mean:.4g}", interval, f"{estimate.effective:,.0f}")
+            mean = f"{estimate.mean:.4g}" if estimate.samples else "unknown"
+            table.add_row(f"{name}, {label}", mean, interval, f"{estimate.effective:,.0f}")
     console.print(table)
     most = compared.get("outcome", compared["reward"])
     clipped = most.self_normalised.clipped

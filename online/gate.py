@@ -30,6 +30,7 @@ class Judgement:
     expected: np.ndarray  # (n,) float32, expected reward of the proposed action
     components: dict[str, np.ndarray]  # name -> (n,): terms of the expected reward, and other quantities used
     fallback: np.ndarray | None = None  # (n, A) executed instead after a WAIT; None: no action is executed
+    predicted: np.ndarray | None = None  # (n,) bool: the gate computed `expected` and the components; None: all
 
 
 class Gate(Protocol):

@@ -1,21 +1,30 @@
 """A safety shield for any task with a simulator: tries a proposed action in a copy of the simulator before it is sent.
 
-The copy is set to the state in which the action would act, and holds the action for `horizon` control steps. The
-verdict is WAIT if the episode fails within these steps, or if the expected reward is below the threshold (if one is
-set). Then the best of a few plain actions is executed instead: zero, half of the proposed action or its opposite; for a
-few discrete choices, any of them. The best one survives longest, and earns most among equals.
+The copy is set to the state in which the action would act. It takes the action for one control step, and then the
+backup: a continuous action becomes zero, a discrete one is held. If the episode does not fail within `horizon` steps,
+the verdict is SEND, because the backup is then still a way out after the action: model predictive shielding (Bastani,
+"Safe Reinforcement Learning with Nonlinear Dynamics via Model Predictive Shielding", 2021). Otherwise it is WAIT, and
+another first action is executed: zero, half of the proposed action or its opposite; for a few discrete choices, any
+of them. The one that survives longest is chosen, and among equals the one that earns most in its step. If none
+survives longer than the proposed action, that is executed. The verdict is also WAIT if the expected reward is below
+the threshold (if one is set).
 
-The expected reward is that of the first step, because the proposed action earns only that one. Its components are the
-task's weighted reward terms, and the fraction of the horizon that it survives. Before each rollout, the copy's
-random generator is set to the same state, and no new randomisation is drawn within an episode (a push that has begun
-continues). So equal states and actions are judged equally, whatever the other rows of the batch are. This holds for
-tasks that draw no random numbers of their own within a step.
+The backup does not depend on the policy, so that every version's experience can be judged again. The expected reward
+is that of the first step, because the proposed action earns only that one. Its components are the task's weighted
+reward terms, and the fraction of the horizon that is survived.
+
+With the trigger, only states that the task calls `at_risk` are simulated; other actions are sent. Whether a state was
+at risk is stored with it. A simulated episode that is no longer at risk counts as survived.
+
+Only rows whose verdict is open are stepped. Before each rollout, the copy's random generator is set to the same state,
+and no new randomisation is drawn within an episode (a push that has begun continues). So equal states and actions are
+judged equally, whatever the other rows of the batch are. This holds for tasks that draw no random numbers of their own
+within a step.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -72,86 +81,119 @@ def _bytes_of(value: Tensor) -> np.ndarray:
     return plain.reshape(len(plain), -1).view(torch.uint8).numpy()
 
 
+class Outcomes(NamedTuple):
+    """The results of rollouts of n actions."""
+
+    survived: np.ndarray  # (n,) int64 control steps without failure, at most the horizon
+    terms: np.ndarray  # (n, T) weighted reward terms of the first step
+
+
 class LookAhead:
     """The look-ahead gate (`gate=lookahead`)."""
 
     name = "lookahead"
 
-    def __init__(self, scratch: Env, horizon: int, threshold: float | None) -> None:
+    def __init__(self, scratch: Env, horizon: int, threshold: float | None, trigger: bool = False) -> None:
         """`scratch`: a copy of the environments for this gate alone; `horizon`: control steps.
 
-        `threshold`: least expected reward of a SEND; None: no limit.
+        `threshold`: least expected reward of a SEND; None: no limit. `trigger`: simulate only states at risk.
         """
         self._env = scratch
         self._horizon = horizon
         self._threshold = threshold
+        self._trigger = trigger
         scratch.randomizer.draw_at_resets_only()
         self.rows = StateRows(scratch)
-        self._success = scratch.success_reason
+        self.width = self.rows.width + trigger  # bytes of a row that `observe` returns
+        self.steps = 0  # control steps of the whole copy so far, for benchmarks
+        success = scratch.success_reason
+        self._success = -1 if success is None else scratch.reason_names.index(success)
+
+    def observe(self, env: Env) -> np.ndarray:
+        """Return what the gate sees of the environments: rows (N, width) uint8, their states."""
+        rows = self.rows.pack(env.state_dict())
+        if not self._trigger:
+            return rows
+        at_risk = env.task.at_risk(env.sim).cpu().numpy().astype(np.uint8)
+        return np.concatenate([rows, at_risk[:, None]], axis=1)
 
     def evaluate(self, observation: np.ndarray, action: np.ndarray, confidence: np.ndarray) -> Judgement:
-        """Judge actions (n, A) in the states `observation` (n, width), packed by `StateRows`."""
-        parts = [self._evaluate(observation[i : i + self._env.num_envs], action[i : i + self._env.num_envs])
-                 for i in range(0, len(observation), self._env.num_envs)]  # fmt: skip
-        return Judgement(
-            verdict=np.concatenate([part.verdict for part in parts]),
-            expected=np.concatenate([part.expected for part in parts]),
-            components={name: np.concatenate([p.components[name] for p in parts]) for name in parts[0].components},
-            fallback=np.concatenate([p.fallback for p in parts if p.fallback is not None]),
-        )
-
-    def _evaluate(self, observation: np.ndarray, action: np.ndarray) -> Judgement:
-        survived, _, terms = self._roll(observation, action)
+        """Judge actions (n, A) in the states `observation` (n, width) from `observe`."""
+        n, names = len(observation), self._env.terms.names
+        simulated = observation[:, -1] != 0 if self._trigger and self._threshold is None else np.ones(n, bool)
+        states = observation[:, : self.rows.width]
+        outcomes = self._roll(states[simulated], action[simulated])
+        survived, terms = np.full(n, self._horizon), np.zeros((n, len(names)), np.float32)
+        survived[simulated], terms[simulated] = outcomes
         expected = terms.sum(1)
         waits = survived < self._horizon
         if self._threshold is not None:
             waits |= expected < self._threshold
-        components = {name: terms[:, i] for i, name in enumerate(self._env.terms.names)}
-        components["survives"] = (survived / self._horizon).astype(np.float32)
-        verdict = np.where(waits, Verdict.WAIT, Verdict.SEND).astype(np.int8)
         fallback = action.copy()
         if waits.any():
-            fallback[waits] = self._best(observation[waits], action[waits])
-        return Judgement(verdict, expected.astype(np.float32), components, fallback)
+            fallback[waits] = self._best(states[waits], action[waits], Outcomes(survived[waits], terms[waits]))
+        components = {name: terms[:, i] for i, name in enumerate(names)}
+        components["survives"] = (survived / self._horizon).astype(np.float32)
+        verdict = np.where(waits, Verdict.WAIT, Verdict.SEND).astype(np.int8)
+        return Judgement(verdict, expected, components, fallback, None if simulated.all() else simulated)
 
-    def _roll(self, observation: np.ndarray, action: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return steps without failure (n,), their total reward (n,), and the first step's weighted terms (n, T)."""
-        env, n = self._env, len(observation)
-        env.load_state_dict(self.rows.unpack(observation), torch.arange(n, device=env.sim.device))
-        held = env.zero_action()
-        held[:n] = torch.from_numpy(action.copy()).reshape(held[:n].shape).to(held)
-        alive = torch.ones(n, dtype=torch.bool)
-        survived, earned = torch.zeros(n, dtype=torch.int64), torch.zeros(n)
-        first = torch.zeros(n, len(env.terms.names))
+    def _roll(self, states: np.ndarray, action: np.ndarray) -> Outcomes:
+        """Simulate actions (n, A) in states (n, S), as many at once as the copy has environments."""
+        size = self._env.num_envs
+        parts = [self._roll_some(states[i : i + size], action[i : i + size]) for i in range(0, len(states), size)]
+        if not parts:
+            return Outcomes(np.zeros(0, np.int64), np.zeros((0, len(self._env.terms.names)), np.float32))
+        return Outcomes(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+
+    def _roll_some(self, states: np.ndarray, action: np.ndarray) -> Outcomes:
+        env, n = self._env, len(states)
+        env.load_state_dict(self.rows.unpack(states), torch.arange(n, device=env.sim.device))
+        first = env.zero_action()
+        first[:n] = torch.from_numpy(action.copy()).reshape(first[:n].shape).to(first)
+        backup = env.zero_action() if isinstance(env.task.action_spec, Box) else first
+        is_open = torch.arange(env.num_envs, device=env.sim.device) < n
+        survived = torch.zeros(env.num_envs, dtype=torch.int64, device=env.sim.device)
+        terms = torch.zeros(0)
         for k in range(self._horizon):
-            step = env.step(held)
-            failed = step.terminated[:n].cpu() & ~self._succeeded(step, n)
-            earned += step.reward[:n].cpu() * alive
+            env.sim.unstable.copy_(~is_open)  # the simulator does not step an unstable environment
+            acted = env.advance(first if k == 0 else backup)
+            self.steps += 1
+            broken = self._broken() | (env.sim.unstable & is_open)
             if k == 0:
-                first = step.terms[:n].cpu().clone()
-            ended = (step.terminated | step.truncated)[:n].cpu()
-            survived += (alive & ~failed).long()
-            survived[alive & ended & ~failed] = self._horizon  # an end without failure counts as survival
-            alive &= ~ended
-            if not alive.any():
+                terms = env.terms.weighted(env.task.reward(env.sim, acted))
+                broken |= ~(terms.abs() <= env.stability.max_reward).all(1)
+                terms[broken] = 0.0
+            failed, ended = self._ends(broken)
+            survived += is_open & ~failed
+            if self._trigger:
+                ended |= ~env.task.at_risk(env.sim)
+            survived[is_open & ended & ~failed] = self._horizon  # an end without failure counts as survival
+            is_open &= ~(ended | failed)
+            if not is_open.any():
                 break
-        return survived.numpy(), earned.numpy(), first.numpy()
+        return Outcomes(survived[:n].cpu().numpy(), terms[:n].float().cpu().numpy())
 
-    def _succeeded(self, step: Any, n: int) -> Tensor:
-        success = torch.zeros(n, dtype=torch.bool)
-        if step.ended is not None and self._success is not None:
-            for env_id, reason in zip(step.ended.env_ids.tolist(), step.ended.reasons.tolist(), strict=True):
-                if env_id < n:
-                    success[env_id] = self._env.reason_names[reason] == self._success
-        return success
+    def _broken(self) -> Tensor:
+        """(N,) bool: the state is not finite."""
+        sim = self._env.sim
+        return ~(torch.isfinite(sim.qpos).all(1) & torch.isfinite(sim.qvel).all(1))
 
-    def _best(self, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
-        """Return the best plain action for each row (n, A)."""
-        best = action.copy()
-        longest = np.full(len(observation), -1)
-        most = np.full(len(observation), -math.inf)
-        for candidate in self._candidates(action):
-            survived, earned, _ = self._roll(observation, candidate)
+    def _ends(self, broken: Tensor) -> tuple[Tensor, Tensor]:
+        """(N,) bool each: the episode fails in this step; it ends in this step."""
+        env = self._env
+        at_limit = env.episode_length >= env.max_length
+        table = env.reasons.table(env.task.terminate(env.sim), broken, at_limit)  # (N, R)
+        terminated = table[:, :-1].any(1)
+        return terminated & (table.int().argmax(1) != self._success), terminated | at_limit
+
+    def _best(self, states: np.ndarray, action: np.ndarray, proposed: Outcomes) -> np.ndarray:
+        """Return the best first action for each row (n, A)."""
+        candidates = self._candidates(action)
+        found = self._roll(np.tile(states, (len(candidates), 1)), np.concatenate(candidates))
+        n, best, longest = len(action), action.copy(), proposed.survived.copy()
+        most = np.where(longest < self._horizon, np.inf, proposed.terms.sum(1))  # only a longer survival is better
+        for i, candidate in enumerate(candidates):
+            survived, earned = found.survived[i * n : (i + 1) * n], found.terms[i * n : (i + 1) * n].sum(1)
             better = (survived > longest) | ((survived == longest) & (earned > most))  # first safe, then good
             best[better] = candidate[better]
             longest[better] = survived[better]

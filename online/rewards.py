@@ -62,6 +62,8 @@ def combine(rows: np.ndarray, judgement: Judgement | None, rule: OnlineConfig) -
         judged = sent | waited
         agrees[judged] = np.asarray(judgement.verdict)[judged] == verdict[judged]
         expected = np.asarray(judgement.expected, np.float64)
+        if judgement.predicted is not None:
+            expected = np.where(judgement.predicted, expected, actual)
         mixed = rule.expected_weight * expected + rule.actual_weight * actual
         reward[sent] = mixed[sent]
         if rule.on_disagreement == "penalty":

@@ -56,7 +56,10 @@ class OnlineConfig:
     gate_threshold: Optional[float] = key(
         None, "minimum expected reward of an action that is sent; null: the gate's own (cost: 0, lookahead: none)"
     )
-    look_ahead: int = key(10, "control steps for which gate=lookahead simulates a proposed action", low=1, high=1000)
+    look_ahead: int = key(
+        10, "control steps for which gate=lookahead simulates a proposed action and what follows", low=1, high=1000
+    )
+    look_ahead_trigger: bool = key(False, "gate=lookahead simulates only states that the task calls at risk")
     learning_rate: float = key(1e-3, "initial step size of Adam", above=0, high=1)
     lr_decay: float = key(0.99, "factor on the learning rate every 100 update rounds", above=0, high=1)
     min_learning_rate: float = key(1e-4, "lower bound of the decaying learning rate", above=0, high=1)
@@ -67,7 +70,7 @@ class OnlineConfig:
         0.95, "lambda: factor on the importance of each further one of these experiences", low=0, high=1
     )
     kl_limit: Optional[float] = key(
-        0.1,
+        0.25,
         "mean KL divergence from the policy that acted last, beyond which the policy learns no more; null: none",
         unit="nats",
         above=0,

@@ -116,6 +116,13 @@ class Ant(Task):
         """
         return {"unhealthy": self._unhealthy(state)}
 
+    def at_risk(self, state: Simulator) -> Tensor:
+        """True if the torso is more than 0.22 m above the lower limit: from below, no jump reaches the upper one soon.
+
+        A torso that lies on the ground is at the height of its radius, 0.25 m.
+        """
+        return state.qpos[:, 2] > self.params.healthy_height_min + 0.22
+
     def _clipped_forces(self, state: Simulator) -> Tensor:  # (N, 78)
         clip = self.params.contact_force_clip
         return state.cfrc_ext[:, 1:].flatten(1).clamp(-clip, clip)

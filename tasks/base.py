@@ -183,3 +183,11 @@ class Task(ABC):
     @abstractmethod
     def terminate(self, state: Simulator) -> dict[str, Tensor]:
         """Named reasons to end the episode, each (N,) bool. The time limit is not one of them."""
+
+    def at_risk(self, state: Simulator) -> Tensor:
+        """(N,) bool: whether an episode may soon fail, whatever the action is; by default always.
+
+        `gate=lookahead online.look_ahead_trigger=true` simulates actions only in such states. A cheap test that is true
+        somewhat too early costs little; one that is true too late lets failures pass.
+        """
+        return torch.ones(state.num_envs, dtype=torch.bool, device=state.device)

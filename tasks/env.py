@@ -178,17 +178,7 @@ class Env:
 
         `push` may add to the forces on bodies that randomisation has just written, before the physics.
         """
-        if isinstance(self.task.action_spec, Box):
-            action = self.randomizer.late(action.clamp(-1.0, 1.0))
-        self.randomizer.step(self.rng, self.curriculum.level)
-        if push is not None:
-            push(self.sim)
-        self.sim.ctrl.copy_(self.task.control(action))
-        self.sim.step()
-        self.episode_length += 1
-        self.stability.stepped()
-        self.task.update(self.sim)
-
+        action = self.advance(action, push)
         weighted = self.terms.weighted(self.task.reward(self.sim, action))  # (N, T)
         final_obs = self.observations.step(self._blocks(), self.rng, self.randomizer.noise_scale)
         reward = weighted.sum(1)
@@ -209,6 +199,23 @@ class Env:
         episodes = self.stats.end(ended_ids, self.episode_length[ended_ids], reasons, levels, metrics, sound)
         self._judge(episodes)
         return Step(self._renewed(final_obs, ended_ids), reward, terminated, truncated, final_obs, episodes, weighted)
+
+    def advance(self, action: Tensor, push: Callable[[Simulator], None] | None = None) -> Tensor:
+        """The first half of `step`, up to the state after the physics; returns the action that acted, (N, ...).
+
+        Nothing is rewarded, observed or reset, so only `step` and environments that look ahead may call it.
+        """
+        if isinstance(self.task.action_spec, Box):
+            action = self.randomizer.late(action.clamp(-1.0, 1.0))
+        self.randomizer.step(self.rng, self.curriculum.level)
+        if push is not None:
+            push(self.sim)
+        self.sim.ctrl.copy_(self.task.control(action))
+        self.sim.step()
+        self.episode_length += 1
+        self.stability.stepped()
+        self.task.update(self.sim)
+        return action
 
     def drain_report(self) -> EpisodeSummary:
         """Statistics since the last call."""

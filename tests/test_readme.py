@@ -79,6 +79,7 @@ ELSEWHERE = {
         "test_trackers.py, if the extra is installed",
     "pip install 'livegym[launchers]'": "extras of setup.py; CI installs them",
     "pip install 'livegym[wandb]'": "extras of setup.py; CI installs them",
+    "pip install 'livegym[export]'": "extras of setup.py; CI installs them",
     "python -m tools.tasks_page": "test_docs.py compares what it would write",
     "python -m tools.architecture_picture": "test_docs.py compares what it would write",
     "python -m tools.page_pictures page docs/images/page.png": "test_page_pictures.py draws a smaller one",
@@ -205,6 +206,7 @@ def trained(tmp_path_factory):
         assert done.returncode == 0, done.stdout
     with Running(cwd, "config=continuous", "task=Territory", "playSpeed=0", "streamPort=0") as process:
         process.wait_for("dashboard at")
+        process.wait_for("mean reward", 2)  # there are decisions
         assert process.end() == 0, process.text
     return cwd
 
@@ -212,8 +214,9 @@ def trained(tmp_path_factory):
 @pytest.fixture
 def newest(trained, command):
     """Each command finds the fixture's run that it is about as the newest, whichever ran before."""
-    continues = {"config=continuous", "resume=true"} <= set(command.split())
-    run = min((trained / "runs").glob("Territory_continuous_*" if continues else "Cartpole_train_*"))
+    typed = set(command.split())
+    served = {"config=continuous", "resume=true"} <= typed or typed & {"config=export_log", "config=evaluate_log"}
+    run = min((trained / "runs").glob("Territory_continuous_*" if served else "Cartpole_train_*"))
     latest = trained / "runs" / "latest_train"
     latest.unlink()
     latest.symlink_to(run.name)

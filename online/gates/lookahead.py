@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from livegym.online.gates import GateAdapter, GateInput
 from livegym.online.look_ahead import LookAhead
 from livegym.schema.settled import SettledConfig
 from livegym.tasks.build import make_env
-from livegym.tasks.env import Env
 from livegym.utils.errors import UserError
 
 
@@ -21,9 +18,6 @@ def make(config: SettledConfig, size: int) -> GateAdapter:
             "Or set simulator=builtin"
         )
     scratch = make_env(config.task, config.sim, config.physics, size, config.seed)
-    gate = LookAhead(scratch, config.online.look_ahead, config.online.gate_threshold)
-
-    def states(env: Env) -> np.ndarray:
-        return gate.rows.pack(env.state_dict())
-
-    return GateAdapter(gate, gate.rows.width, "uint8", states, GateInput.STATE)
+    rule = config.online
+    gate = LookAhead(scratch, rule.look_ahead, rule.gate_threshold, rule.look_ahead_trigger)
+    return GateAdapter(gate, gate.width, "uint8", gate.observe, GateInput.STATE)
