@@ -1,7 +1,7 @@
 """A trainer that is spoiled on purpose: `sitecustomize` for the trainer's process of a continuous run.
 
 with Serving(tmp_path, *arguments, env=spoiler(tmp_path)):
-    (tmp_path / "spoil").write_text("negate")      # each version prefers what the learner dislikes
+    (tmp_path / "spoil").write_text("negate")      # each version strongly prefers what the learner dislikes
     (tmp_path / "spoil").write_text("drift")       # each update round moves the policy a little in a wrong direction
 """
 
@@ -24,10 +24,10 @@ def spoiled(module):
     def acts(name):
         return ".mu." in name or ".logits." in name
     def negated(self):
-        sign = -1 if mode() == "negate" else 1
+        sign = -5 if mode() == "negate" else 1
         return {name: sign * value if acts(name) else value for name, value in weights(self).items()}
-    def drifted(self, t):
-        outcome = update(self, t)
+    def drifted(self, *given):
+        outcome = update(self, *given)
         if mode() == "drift":
             with torch.no_grad():
                 for name, value in self.model.named_parameters():

@@ -27,11 +27,6 @@ def test_a_spoiled_trainer_does_not_get_through_and_is_set_back(tmp_path):
         assert "1 rollbacks within ten minutes, which is the limit" in alarm["champion"]["alarm_why"]
         assert "the trainer goes back: " in serving.text
         assert (alarm["buffer"]["lost"], alarm["decisions"]["unlearned"]) == (0, 0)
-        spoil.unlink()
-        healed = serving.until(
-            lambda s: s["serving"]["version"] > alarm["serving"]["version"]
-        )  # it is shown to be better
-        assert not healed["champion"]["alarm"]
         assert serving.end() == 0
     (made,) = runs(tmp_path, "continuous")
-    assert meta_of(newest_usable(open_run(made)).state).version >= healed["serving"]["version"]
+    assert meta_of(newest_usable(open_run(made)).state).version > alarm["serving"]["version"]
