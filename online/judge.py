@@ -3,7 +3,7 @@
     judge = Judge(network, confidence=0.99)
     view = judge.view(rows, critic=acting)                  # rows of the replay buffer, and who values the states
     finding = view.compare(candidate, acting)
-    finding.gain.high < 0                                   # worse: the interval lies wholly below
+    finding.worse                                           # it would have earned less
     finding.kl                                              # how far the candidate is from the acting version
 
 The rows are the newest decisions, each with its propensity: the probability (density) mu(a|s) with which the version
@@ -53,11 +53,18 @@ class Finding:
     other: Estimate
     gain: Estimate  # candidate minus other, paired
     kl: float  # mean KL(other || candidate) over the observations, in nats; NaN without observations
+    discounted: bool  # whether the estimates depend on a critic's values of the next states
 
     @property
     def worse(self) -> bool:
-        """Whether the candidate is worse: the interval of the gain lies wholly below 0. False if it is unknown."""
-        return self.gain.known and self.gain.high < 0
+        """Whether the candidate is worse: the interval of the gain lies wholly below 0. False if it is unknown.
+
+        With a discount, the candidate's estimate must also lie below the interval of the other version. The paired
+        interval alone is so narrow that the critic's errors and differences without importance would count, and half of
+        the steps of a policy that is good already would be refused.
+        """
+        below = not self.discounted or (self.other.known and self.candidate.mean < self.other.low)
+        return self.gain.known and self.gain.high < 0 and below
 
     @property
     def better(self) -> bool:
@@ -95,7 +102,7 @@ class View:
         """Return how `candidate` compares with `other`."""
         (new, gained), (old, earned) = self._of(candidate), self._of(other)
         kl = float(old.kl(new).mean()) if self.count else float("nan")
-        return Finding(gained, earned, difference(gained, earned), kl)
+        return Finding(gained, earned, difference(gained, earned), kl, self._network.discount > 0)
 
     def _of(self, model: Model) -> tuple[Distribution, Estimate]:
         for known, distribution, estimate in self._known:

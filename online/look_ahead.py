@@ -190,7 +190,8 @@ class LookAhead:
         """Return the best first action for each row (n, A)."""
         candidates = self._candidates(action)
         found = self._roll(np.tile(states, (len(candidates), 1)), np.concatenate(candidates))
-        n, best, longest = len(action), action.copy(), proposed.survived.copy()
+        n, best = len(action), action.copy()
+        longest = proposed.survived.copy()
         most = np.where(longest < self._horizon, np.inf, proposed.terms.sum(1))  # only a longer survival is better
         for i, candidate in enumerate(candidates):
             survived, earned = found.survived[i * n : (i + 1) * n], found.terms[i * n : (i + 1) * n].sum(1)
