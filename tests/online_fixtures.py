@@ -94,7 +94,8 @@ class FakeLoop:
     def _decide(self, observed: Observed) -> Decision | None:
         if observed.stream not in self.streams and len(self.streams) >= self.max_streams:
             raise Refusal("too_many_streams", f"{self.max_streams} streams are served")
-        self.first += [(observed.stream, float(observed.obs[0]))] if observed.first else []
+        row = observed.obs if observed.obs is not None else observed.raw
+        self.first += [(observed.stream, float(row[0]))] if observed.first else []
         stream = self.streams.setdefault(observed.stream, Stream())
         if observed.sequence is not None and observed.sequence <= stream.sequence:
             if observed.sequence == stream.sequence:
