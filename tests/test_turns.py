@@ -162,7 +162,7 @@ def test_a_stream_on_which_the_gate_fails_does_not_stop_the_others(settings):
     here, _ = settings(Picky())
     answers = turn(here, [[seen("a", 1)], [seen("b", 666)], [seen("c", 1)]])
     assert [each[0].executed is None for each in answers] == [False, True, False]
-    assert [each[0].verdict for each in answers] == ["SEND", "WAIT", "SEND"]
+    assert answers[1][0].verdict == "WAIT"  # the others depend on what the policy draws
     assert here.service.tally.intervened == 1
 
 
