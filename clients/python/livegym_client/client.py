@@ -105,9 +105,9 @@ class Client:
             Refused, Denied, Unreachable.
         """
         rewards = {} if reward is None else {stream: reward}
-        ending = [[stream] if which else [] for which in (done, truncated)]
+        failed, late = ([stream] if which else [] for which in (done, truncated))
         begins = None if first is None else [stream] if first else []
-        outcome = self.decide_all({stream: observation}, rewards, *ending, begins)[stream]
+        outcome = self.decide_all({stream: observation}, rewards, failed, late, begins)[stream]
         if isinstance(outcome, Refused):
             raise outcome
         return outcome
