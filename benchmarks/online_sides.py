@@ -125,7 +125,8 @@ def latency(side: str, task: str, seconds: float, filled: int) -> dict[str, floa
     `filled` steps are made first, so that there is data to train on.
     """
     interval = {"1 Hz": 1.0}.get(side, 0.0)
-    with world(f"task={task}", f"online.training_interval={interval}") as w, contextlib.ExitStack() as resources:
+    given = [f"task={task}", f"online.training_interval={interval}", "online.idle_rounds=null"]
+    with world(*given) as w, contextlib.ExitStack() as resources:
         resources.enter_context(RunLock(w.run))
         live = w.live(64)
         watcher, simulator = w.watcher(live), w.serve(live)
@@ -294,7 +295,8 @@ def _served(streams: int) -> Iterator[str]:
 
 def restart(spare: bool, kills: int) -> dict[str, float]:
     """s from kill -9 of the trainer to the end of the next update round: median and longest of several."""
-    given = ("task=Cartpole", "online.training_interval=0", f"online.spare_trainer={spare}")
+    given = ["task=Cartpole", "online.training_interval=0", f"online.spare_trainer={spare}"]
+    given.append("online.idle_rounds=null")  # the stream is idle while the trainer is killed
     with world(*given) as w, RunLock(w.run):
         simulator = w.serve(w.live(4))
         for _ in range(100):
