@@ -173,7 +173,7 @@ class ReplayReader:
     @property
     def newest_version(self) -> int:
         """The newest version among the recent experiences; 0 if there are none."""
-        rows = self.fresh(max(0, self.added - RECENT))
+        rows = self.newest(RECENT)
         return int(rows["version"].max()) if len(rows) else 0
 
     def usable(self, sieve: Sieve = ALL) -> np.ndarray:
@@ -198,6 +198,10 @@ class ReplayReader:
         slots = np.flatnonzero(self._mapped.numbers >= after)
         rows = self._complete_rows(slots)
         return rows[np.argsort(rows["number"])]
+
+    def newest(self, count: int) -> np.ndarray:
+        """Return rows (n,) of the last `count` experiences, the oldest first."""
+        return self.fresh(max(0, self.added - count))
 
     def last_rewards(self, count: int) -> np.ndarray:
         """Return rewards (n,) of the last `count` experiences, for a mean. They are not verified by checksum."""

@@ -153,7 +153,7 @@ class Trainer:
             self.counts.looked_until = max(self.counts.looked_until, self.counts.learned_until)
         if not len(rows):
             return
-        t = self._transitions(rows, combine(rows, None, self.rule), np.ones(len(rows)))
+        t = self._transitions(rows, combine(rows, None, self.rule), np.ones(len(rows)), following=None)
         self.learner.normalise(torch.from_numpy(rows["obs"].copy()), self.learner.targets(t))
 
     def _update(self) -> tuple[TrainingSamples, Outcome | None]:
@@ -165,7 +165,8 @@ class Trainer:
         samples = combine(rows, self._judge(rows), self.rule)
         if len(samples) < self.rule.min_batch_size:
             return samples, None
-        outcome = self.learner.update(self._transitions(rows, samples, weights), self._acted())
+        following = self._following(rows[samples.index], samples.terminal)
+        outcome = self.learner.update(self._transitions(rows, samples, weights, following), self._acted())
         if outcome.finite:
             judged = samples.value
             self.reader.prioritise(rows[samples.index[judged]], outcome.errors.numpy()[judged])
@@ -176,7 +177,8 @@ class Trainer:
         return BETA + (1 - BETA) * min(1.0, self.counts.batches / ANNEALED)
 
     def _acted(self) -> Choices:
-        rows = self.reader.fresh(max(self.counts.trusted_from, self.reader.added - RECENT))
+        rows = self.reader.newest(RECENT)
+        rows = rows[rows["number"] >= self.counts.trusted_from]
         rows = rows[sound_rows(rows, math.inf)]
         return Choices(_floats(rows["obs"]), torch.from_numpy(rows["proposed"].copy()), _floats(rows["log_prob"]))
 
@@ -187,7 +189,9 @@ class Trainer:
         check_judgement(judgement, len(rows), self.learner.spec.action)
         return judgement
 
-    def _transitions(self, rows: np.ndarray, samples: TrainingSamples, weights: np.ndarray) -> Transitions:
+    def _transitions(
+        self, rows: np.ndarray, samples: TrainingSamples, weights: np.ndarray, following: Following | None
+    ) -> Transitions:
         chosen = rows[samples.index]
         return Transitions(
             obs=_floats(chosen["obs"]),
@@ -199,7 +203,7 @@ class Trainer:
             weight=_floats(weights[samples.index]),
             policy=torch.from_numpy(samples.policy),
             value=torch.from_numpy(samples.value),
-            following=self._following(chosen, samples.terminal),
+            following=following,
         )
 
     def _following(self, chosen: np.ndarray, terminal: np.ndarray) -> Following | None:

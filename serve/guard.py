@@ -35,7 +35,7 @@ def champion_of(
     seeds = itertools.count(config.seed + 1)
 
     def rows(count: int) -> np.ndarray:
-        newest = reader.fresh(max(0, reader.added - count))
+        newest = reader.newest(count)
         return newest[sound_rows(newest, config.task.max_reward)]
 
     def start_over(weights: Candidate, why: str) -> None:
