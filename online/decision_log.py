@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from livegym.online.experience import Experience, Layout, to_row
-from livegym.online.ring import checks_of, factors_of
+from livegym.online.ring import checks_of, checks_of_rows, factors_of
 from livegym.utils.files import discard
 
 log = logging.getLogger(__name__)
@@ -150,5 +150,4 @@ def _rows_in(content: bytes) -> np.ndarray:
     kind = row_type(int(layout["obs"]), int(layout["action"]), bool(layout["discrete"]))
     whole = (len(content) - 16 - length) // kind.itemsize
     rows = np.frombuffer(content, kind, max(0, whole), 16 + length)
-    words = rows.view(np.uint64).reshape(len(rows), -1)
-    return rows[checks_of(words, factors_of(words.shape[1])) == rows["check"]] if len(rows) else rows
+    return rows[checks_of_rows(rows) == rows["check"]] if len(rows) else rows
