@@ -153,8 +153,10 @@ class Trainer:
             self.counts.looked_until = max(self.counts.looked_until, self.counts.learned_until)
         if not len(rows):
             return
-        t = self._transitions(rows, combine(rows, None, self.rule), np.ones(len(rows)), following=None)
-        self.learner.normalise(torch.from_numpy(rows["obs"].copy()), self.learner.targets(t))
+        samples = combine(rows, None, self.rule)
+        targets = self.learner.targets(self._transitions(rows, samples, np.ones(len(rows)), following=None))
+        of_value = torch.from_numpy(samples.value)  # only what the value learns from has the scale of its targets
+        self.learner.normalise(torch.from_numpy(rows["obs"].copy()), targets[of_value])
 
     def _update(self) -> tuple[TrainingSamples, Outcome | None]:
         rows, weights = self.reader.sample(self.rule.batch_size, self.rng, self.sieve, self._beta())

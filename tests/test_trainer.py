@@ -319,6 +319,15 @@ def test_rewards_beyond_a_million_are_broken_and_do_not_blind_the_value_normalis
     assert world.trainer.learner.model_state()["value_mean_std.running_mean"].item() < 1e4
 
 
+def test_the_value_normaliser_takes_the_actual_reward_of_a_wait_and_not_the_weakened_one(tmp_path):
+    """A WAIT has two samples, 1.0 for the value and 0.5 for the policy; the normaliser begins with one row of 0."""
+    world = World(tmp_path)
+    world.add(99, verdict=WAIT, reward=1.0)
+    world.trainer.train()
+    assert world.count("value_mean_std") == 100.0
+    assert world.trainer.learner.model_state()["value_mean_std.running_mean"].item() == pytest.approx(0.99)
+
+
 def test_where_nothing_is_sound_it_reports_it_until_something_is(tmp_path):
     world = World(tmp_path)
     world.add(50, reward=1e14)
