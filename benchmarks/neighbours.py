@@ -42,6 +42,7 @@ from benchmarks.stream import Server, read_page
 from benchmarks.trainings import OURS, POLL, TOY_POLL, Curve, Training
 
 SIDES = ("alone", "test", "page", "both", "clips")
+TOY_SIDES = ("alone", "both", "clips")  # all programs of the other sides
 BUDGET = {"test": 0.97, "page": 0.95, "both": 0.93}
 
 
@@ -150,12 +151,13 @@ def main() -> None:
         _run_side(options)
         return
     begin(options)
-    sides = {name: Side("benchmarks.neighbours", effort(options)) for name in SIDES}
+    names = TOY_SIDES if options.effort == "toy" else SIDES
+    sides = {name: Side("benchmarks.neighbours", effort(options)) for name in names}
     rounds = measure(sides, rounds_of(options, quick=2), not options.force)
     speeds = summary(rounds, "frames_s")
     table = [["BlindGrasping training run", "frames/s", "of alone", "budget", "page: updates/s", "of real time"]]
     figures: dict[str, float] = {}
-    for name in SIDES:
+    for name in names:
         share = ratios(rounds, "frames_s", name, "alone")
         page = [{name: one[name]} for one in rounds if "updates_s" in one[name]]
         shown = [str(summary(page, metric)[name]) for metric in ("updates_s", "real_time")] if page else ["", ""]

@@ -200,14 +200,15 @@ def test_sweeps_run_each_job_in_its_own_directory_and_survive_a_bad_one(tmp_path
     assert len(runs(tmp_path)) == 4  # the good one ran
 
 
-def test_thirty_kills_lose_nothing(tmp_path):
+@pytest.mark.parametrize("kills", [8, pytest.param(30, marks=pytest.mark.full)])
+def test_kills_lose_nothing(tmp_path, kills):
     """kill -9 at random moments, each followed by a resume, while a test follows from before the first checkpoint."""
     dice = random.Random(0)
     with Running(
         tmp_path, "config=test", "task=Cartpole", "testGamesNum=0", "checkpoint=latest", "reloadInterval=1", name="test"
     ) as test:
         versions = [0]
-        for round_ in range(30):
+        for round_ in range(kills):
             start = () if round_ == 0 else ("resume=true", "checkpoint=latest")
             arguments = (*LONG, "saveInterval=0.2") if round_ == 0 else ("maxIterations=100000",)
             with Running(tmp_path, *arguments, *start, name=f"train{round_}") as training:
