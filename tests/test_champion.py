@@ -50,7 +50,7 @@ class World:
         layout = Layout.of(2, Box(1))
         memory = ServiceState(run, layout, online)
         self.decider = Decider(self.live, None, StreamSlots(4, 60.0), spec_with())
-        self.outcomes = Outcomes(train.gamma, 100)
+        self.outcomes = Outcomes(train.gamma, 100, 1000)
         self.service = Service(self.decider, memory, outcomes=self.outcomes)
         self.reader = ReplayReader(run.replay_file, layout, online.buffer_capacity)
         self.set_back: list[tuple[int, str]] = []
