@@ -4,9 +4,9 @@ An external process plays one Gymnasium environment as one stream; the server le
 newest checkpoint is evaluated: the mean return of 100 episodes with the most likely actions. The peers are DQN and PPO
 of Stable-Baselines3, with the settings of rl-zoo, evaluated in the same way after the same numbers of steps.
 
-- `livegym`: rewards with the next observation; `late`: rewards come up to 20 steps later, in random order;
-- `--idle 60`: then no observation comes for so many minutes, and the policy is evaluated again;
-- `--more 30`: then the stream continues for so many minutes.
+- `livegym`: rewards with the next observation; `late`: rewards come 1 to 20 steps later, in random order;
+- `--more 30`: after the last step, the stream continues for 30 minutes, with an evaluation every minute;
+- `--idle 60`: after that, no observation comes for 60 minutes, and the policy is evaluated once more.
 
     python -m benchmarks.online_learning --quick
     python -m benchmarks.online_learning --environment Pendulum-v1 --sides livegym ppo

@@ -7,7 +7,7 @@ hour ahead and back. Each sample checks that
 
 - no completed decision is lost (decided = added + waiting + dropped + excluded);
 - the status is true: in state `training`, the trainer's process is alive and had a recent heartbeat;
-- versions and counts never decrease, and decisions were made;
+- the newest version and the counts never decrease, and decisions were made (the acting version may be rolled back);
 - in the idle quarter, the trainer waits, and no new version is made.
 
 At the end, it checks that there were new versions, that the reward of the last third is not below that of the first,
@@ -211,7 +211,7 @@ class Soak:
         if self.looks:
             before = self.looks[-1]
             for name, was, now in (
-                ("version", before["version"], found["serving"]["version"]),
+                ("the newest version", before["newest"], found["serving"]["newest"]),
                 ("added", before["added"], buffer["added"]),
                 ("decisions", before["decisions"], decisions["total"]),
             ):
@@ -219,7 +219,9 @@ class Soak:
             made = decisions["total"] > before["decisions"]
             self._expect(made or not decides, "no decisions were made", fault)
         self.looks.append({
-            "t": time.monotonic(), "version": found["serving"]["version"], "added": buffer["added"],
+            "t": time.monotonic(), "version": found["serving"]["version"], "newest": found["serving"]["newest"],
+            "added": buffer["added"], "refused": found["champion"]["refused"],
+            "rolled_back": found["champion"]["rolled_back"],
             "decisions": decisions["total"], "reward": found["rewards"]["mean"], "restarts": trainer["restarts"],
             "state": trainer["state"], "rollbacks": trainer.get("rollbacks"), "broken": trainer.get("broken_rows"),
             "agreement": trainer.get("agreement"), "p99": decisions["latency_ms"]["p99"],
@@ -417,7 +419,7 @@ def _print(options: Any, soak: Soak, counts: dict[str, int], status: int, minute
         rewards = [look["reward"] for look in part if look["reward"] is not None]
         figures[f"reward {name}"] = statistics.fmean(rewards)
         table.append([f"mean reward, {name}", f"{statistics.fmean(rewards):.3f}", "", ""])
-    for what in ("version", "decisions", "restarts", "rollbacks", "broken", "gate_failures"):
+    for what in ("version", "refused", "rolled_back", "decisions", "restarts", "rollbacks", "broken", "gate_failures"):
         table.append([what, str(samples[0][what]), str(samples[-1][what]), ""])
         figures[what] = samples[-1][what]
     table += [[f"fault: {name}", str(count), "", ""] for name, count in counts.items()]

@@ -1,4 +1,4 @@
-"""Champion and challenger: a version goes live, is refused or is rolled back on evidence only.
+"""Champion and challenger: a version goes live unless the data show that it is worse, or it is too far away to tell.
 
     champion = Champion(live, judge, rows, outcomes, rule, hooks)
     Watcher(live, source, refusals, guard=champion, regularly=champion.review)
@@ -10,35 +10,37 @@ of them would refuse many good ones by chance, and would cost more than it tells
 
 **It is judged** on the newest `online.judge_rows` decisions in the replay buffer (`online/judge.py`), against the
 acting version, and with discount 0 against the *stable* one too. The first comparison finds a version that is spoiled
-at once, the second one a decline in many steps, each too small to be seen.
+at once, the second one a decline in many steps, each too small to be seen. `Finding` defines *worse* and *better*.
 
 | evidence | what happens |
 | --- | --- |
-| its interval lies wholly below that of the acting or of the stable version | refused |
-| none of both, and its mean KL to the acting version is at most `online.adopt_kl` | it goes live |
+| it is worse than the acting or than the stable version | refused |
+| it is worse than neither, and its mean KL to the acting version is at most `online.adopt_kl` | it goes live |
 | the same, but there is too little data for an interval | it goes live, and is shown as not judged |
-| its KL is larger, and it is not shown to be better than the acting version | refused |
+| its KL is larger, and it is not better than the acting version | refused |
 
 With `challengerShare`, a version that was not refused acts as a challenger in a share of the streams at first
 (`online/trial.py`). When both sides have `ENOUGH` outcomes, it is refused if its interval lies wholly below the
-champion's, and goes live otherwise. There is one look, not many, so the confidence is what it says.
+champion's, and goes live otherwise. The two are compared once and not repeatedly, so the confidence level holds.
 
-**The stable version** is the last one that held its own. After at least `ENOUGH` new outcomes and `REVIEW_S`, the
-acting version is reviewed. With discount 0, it is compared with the stable one on the newest decisions, which also
-tells what the stable one would earn *now*: a change of the environment does not look like a bad version. With a larger
-discount, or if the two are too far apart, its outcomes are compared with those that made the stable version stable.
+**The stable version** is the last one that was found to be no worse than the stable one before it. After at least
+`ENOUGH` new outcomes and `REVIEW_S`, the acting version is reviewed. With discount 0, it is compared with the stable
+one on the newest decisions, which also tells what the stable one would earn *now*: a change of the environment does not
+look like a bad version. With a larger discount, or if the two are too far apart, its outcomes are compared with those
+that made the stable version stable.
 
-- The interval lies wholly below: the stable version acts again.
+- The acting version's interval lies wholly below the stable one's: the stable version acts again.
 - The mean is not lower, or `AGE` reviews found nothing: the acting version is the stable one from now on.
 
 After a rollback because of outcomes, no version goes live until it is measured what the stable version earns now. If
 the environment has changed, it earns as little, and this becomes the measure: there is one rollback, not a series.
 
 **The trainer goes back too**, to the weights that act, because it would otherwise publish the same version again: after
-a rollback, and after `STREAK` refusals in a row that do not all rest on the same decisions.
+a rollback, after a challenger has lost, and after `STREAK` refusals in a row, if the last was for its KL, or if half of
+the rows are new since the first: the same rows would refuse the same versions again.
 
-**Alarm.** After `online.max_rollbacks` within ten minutes, rollbacks evidently do not help. Then no version goes
-live, until a person allows it or a version is shown to be better than the acting and the stable one.
+**Alarm.** After `online.max_rollbacks` of these within ten minutes, going back evidently does not help. Then no version
+goes live until a person allows it, or until a version is shown to be better than the acting and the stable one.
 
 An automatic rollback is no intervention: the stable version decides with its own propensities, so its decisions are
 trained on. While a person has pinned a version, nothing is judged; the first version after that may be far away.
@@ -193,9 +195,6 @@ class Champion:
         known = (candidate.version, int(newest["number"][-1]) if len(newest) else -1)
         if known == self._judged_at or candidate.version == self._lost:
             return False
-        if self._allowed:
-            self._allowed, self._alarm = False, ""
-            self._rollbacks.clear()
         began, busy = time.monotonic(), time.thread_time()
         self._judged_at = known
         passed = self._decide(candidate)
@@ -206,6 +205,8 @@ class Champion:
     def review(self) -> None:
         """Compare what was earned; called regularly. It may roll back, end a trial, or find a new stable version."""
         taken = self._outcomes.take()
+        if self._allowed:
+            self._end_alarm()
         if self._live.pinned:
             self._values.clear()
             self._measures = False
@@ -221,6 +222,11 @@ class Champion:
             self._review_acting()
             self._values.clear()
             self._review_due = time.monotonic() + REVIEW_S
+
+    def _end_alarm(self) -> None:
+        self._allowed, self._alarm = False, ""
+        self._rollbacks.clear()
+        self._judged_at = (-1, -1)  # the newest version is judged again, even if no decision has been made since
 
     def _acting(self) -> Candidate:
         """The acting version with a copy of its weights."""

@@ -23,7 +23,7 @@ at 1.72 on those that it had learned from.
 - `self_normalised`: sum(w r) / sum(w), with w = pi / mu (Hesterberg 1995, doi:10.1080/00401706.1995.10484303;
   Swaminathan and Joachims 2015, "The Self-Normalized Estimator for Counterfactual Learning", NeurIPS). Its bias is of
   order 1/n. It stays within the rewards that were seen, and shifts with them; plain importance weighting does not.
-- `doubly_robust`: mean(q(s, pi)) + sum(w (r - q(s, a))) / sum(w), with a model q of the reward (Dudik, Langford and Li
+- `doubly_robust`: mean(q(s, pi)) + sum(w (r - q(s, a))) / sum(w), with a model q of the reward (Dudík, Langford and Li
   2011, arXiv:1103.4601; with normalised weights: Thomas and Brunskill 2016, arXiv:1604.00923). It is right if either
   the model or the propensities are, and the better the model, the narrower the interval.
 
@@ -35,8 +35,9 @@ decisions that it concerns.
 w (r - mean) / sum(w), and the variance is that of the sums over groups of decisions that are not independent of each
 other, such as episodes or blocks of consecutive decisions (Liang and Zeger 1986, doi:10.1093/biomet/73.1.13). Student's
 quantile has min(effective samples, groups) - 1 degrees of freedom. Beside Efron's bootstraps (percentile and BCa, 1987,
-doi:10.1080/01621459.1987.10478410) this was at least as close to its nominal 95 % on bandits with normal and
-exponential rewards and 30 to 200 decisions (0.91 to 0.955; BCa 0.89 to 0.95), costs one pass, and needs no seed.
+doi:10.1080/01621459.1987.10478410) this was at least as close to the nominal 95 %, on bandits with normal and
+exponential rewards and 30 to 200 decisions: 91 to 95.5 % of the intervals held the truth, and 89 to 95 % of BCa's. It
+costs one pass, and needs no seed.
 
 **Unknown, never a false certainty.** The interval is infinite with fewer than `FEWEST_EFFECTIVE` effective samples
 ((sum w)^2 / sum w^2, Kish 1965) or `FEWEST_GROUPS` groups, or if the mean ratio is clearly not 1, which is its
@@ -248,9 +249,13 @@ def _interval(mean: float, influence: np.ndarray, effective: float, confidence: 
 
 
 def student_quantile(probability: float, freedom: float) -> float:
-    """Return a quantile of Student's distribution (Abramowitz and Stegun 26.7.5; to 0.001 from 9 degrees on)."""
+    """Return a quantile of Student's distribution (Abramowitz and Stegun 26.7.5).
+
+    `freedom`: at least 9; the error is then below 0.001 for probabilities from 0.005 to 0.995.
+    """
     z, v = NormalDist().inv_cdf(probability), freedom
     first = (z**3 + z) / 4.0
     second = (5 * z**5 + 16 * z**3 + 3 * z) / 96.0
     third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384.0
-    return z + first / v + second / v**2 + third / v**3
+    fourth = (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160.0
+    return z + first / v + second / v**2 + third / v**3 + fourth / v**4

@@ -13,9 +13,9 @@
   return: whole episodes would need products of ratios, whose effective sample size vanishes within a few dozen
   decisions (Precup, Sutton and Singh 2000).
 
-Doubly robust estimates use the critic's value of the observation as the model, the same for every action. A critic that
-has learned from the very decisions in the log has seen their rewards, so that its interval is a little too narrow; the
-self-normalised estimate beside it does not depend on the critic if the discount is 0.
+Doubly robust estimates use the critic's value of the observation as the model, the same for every action. If the critic
+has learned from the decisions in the log, it has seen their rewards, and the interval is a little too narrow. The
+self-normalised estimate of the reward does not depend on the critic.
 
 Decisions that the policy may have learned from are left out: on those, it seems better than it is. They are the ones of
 its own run that were made by older versions than itself.
@@ -40,6 +40,7 @@ from rich.table import Table
 from livegym.cfg.session import Session
 from livegym.online.chosen_log import chosen, extent_of
 from livegym.online.estimate import CLIP, Estimate, blocks, difference, doubly_robust, mean_of, self_normalised
+from livegym.online.judge import BLOCK
 from livegym.online.logged import LoggedDecisions
 from livegym.online.run_log import read_log
 from livegym.rl.algorithm import ActorCriticNetwork, algorithm_of
@@ -54,7 +55,6 @@ from livegym.utils.errors import UserError
 from livegym.utils.files import atomic_write_text, strict_json
 from livegym.utils.words import count
 
-BLOCK = 20  # consecutive decisions of a stream
 CHUNK = 4096  # decisions in one forward pass
 REPORT = "evaluation.json"
 

@@ -24,13 +24,15 @@ spoils its critic. The approximation holds near the acting version, so it is evi
 about a distant one. A decline in many steps is found by what was really earned (`online/champion.py`).
 
 **What it cannot see.** The candidate was trained on most of these rows, so its estimate is too good rather than too
-bad: a version is hardly refused by mistake for this reason, but one that has only learned the rows by heart passes.
+bad. This causes no mistaken refusals, but a version that has only learned the rows by heart passes.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -52,7 +54,7 @@ class Finding:
     candidate: Estimate
     other: Estimate
     gain: Estimate  # candidate minus other, paired
-    kl: float  # mean KL(other || candidate) over the observations, in nats; NaN without observations
+    kl: float  # mean KL(other || candidate) in nats; inf if the candidate's outputs are not finite
     discounted: bool  # whether the estimates depend on a critic's values of the next states
 
     @property
@@ -72,6 +74,15 @@ class Finding:
         return self.gain.known and self.gain.low > 0
 
 
+class _Known(NamedTuple):
+    """What one version makes of the decisions."""
+
+    model: Model
+    distribution: Distribution
+    estimate: Estimate
+    finite: bool  # whether its outputs are numbers; finite weights may give others
+
+
 class View:
     """Decisions, as one version's critic values them."""
 
@@ -82,14 +93,13 @@ class View:
         self._action = torch.from_numpy(rows["proposed"].copy())
         self._log_mu = rows["log_prob"].astype(np.float64)
         self._groups = blocks(rows["stream"], BLOCK)
-        self.count = len(rows)
-        self._known: list[tuple[Model, Distribution, Estimate]] = []  # what was estimated already
+        self._known: list[_Known] = []  # what was estimated already
         distribution, self._value = self._think(critic, self._obs)
-        after = np.zeros(self.count)
+        after = np.zeros(len(rows))
         if network.discount:
             after = self._think(critic, torch.from_numpy(rows["next_obs"].copy()))[1]
         self._target = rows["reward"] + network.discount * np.where(rows["done"], 0.0, after)
-        self._add(critic, distribution)
+        self._add(critic, distribution, self._value)
 
     def _think(self, model: Model, obs: Tensor) -> tuple[Distribution, np.ndarray]:
         """Return the distribution, and the values (n,) of the states."""
@@ -100,23 +110,27 @@ class View:
 
     def compare(self, candidate: Model, other: Model) -> Finding:
         """Return how `candidate` compares with `other`."""
-        (new, gained), (old, earned) = self._of(candidate), self._of(other)
-        kl = float(old.kl(new).mean()) if self.count else float("nan")
-        return Finding(gained, earned, difference(gained, earned), kl, self._network.discount > 0)
+        new, old = self._of(candidate), self._of(other)
+        kl = float(old.distribution.kl(new.distribution).mean()) if new.finite else math.inf
+        gain = difference(new.estimate, old.estimate)
+        return Finding(new.estimate, old.estimate, gain, kl, self._network.discount > 0)
 
-    def _of(self, model: Model) -> tuple[Distribution, Estimate]:
-        for known, distribution, estimate in self._known:
-            if known is model:
-                return distribution, estimate
-        return self._add(model, self._think(model, self._obs)[0])
+    def _of(self, model: Model) -> _Known:
+        for known in self._known:
+            if known.model is model:
+                return known
+        return self._add(model, *self._think(model, self._obs))
 
-    def _add(self, model: Model, distribution: Distribution) -> tuple[Distribution, Estimate]:
+    def _add(self, model: Model, distribution: Distribution, value: np.ndarray) -> _Known:
         log_ratio = distribution.log_prob(self._action).double().numpy() - self._log_mu
+        numbers = distribution.log_prob(distribution.mode())
+        finite = bool(torch.isfinite(numbers).all()) and bool(np.isfinite(value).all())
+        log_ratio[~np.isfinite(log_ratio)] = -math.inf  # it never acts so
         estimate = doubly_robust(
             self._target, log_ratio, self._value, self._value, groups=self._groups, confidence=self._confidence
         )
-        self._known.append((model, distribution, estimate))
-        return distribution, estimate
+        self._known.append(_Known(model, distribution, estimate, finite))
+        return self._known[-1]
 
 
 class Judge:

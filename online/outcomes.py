@@ -1,13 +1,17 @@
 """The rewards that versions really earned: the mean reward of blocks of decisions, or the return of episodes.
 
-    outcomes = Outcomes(discount=0.99, streams=1000)
+    outcomes = Outcomes(discount=0.99, streams=1000, pending=100_000)
+    outcomes.decided(experience)         # the serving thread: a new decision
     outcomes.earned(experience)          # the serving thread: a completed decision
     outcomes.end("north")                # the serving thread: the stream's episode has ended
     outcomes.take()                      # another thread: the outcomes since the last call
 
-With discount 0 an outcome is the mean reward of `BLOCK` decisions of a stream; with a larger one it is the return of an
-episode, because a single reward says little about what an action leads to. A unit in which a person intervened has no
-outcome. Decisions of a challenger (`online/trial.py`) are kept apart from those of the champion.
+With discount 0 an outcome is the mean reward of `BLOCK` decisions of a stream. With a larger one it is the return of an
+episode, because a single reward says little about what an action leads to. It is known when the episode has ended and
+each of its decisions has its reward, which may come after the end.
+
+A block or episode in which a person intervened has no outcome. Decisions of a challenger (`online/trial.py`) are kept
+apart from those of the champion; an episode in which both decided has no outcome.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from livegym.online.judge import BLOCK
 
 
 class Outcome(NamedTuple):
-    """The reward of one unit."""
+    """The reward of one block or episode."""
 
     value: float  # mean reward of a decision, or return of an episode
     challenger: bool  # whether the challenger decided
@@ -31,53 +35,95 @@ class Outcome(NamedTuple):
 
 @dataclass
 class _Unit:
-    """A unit that has not ended."""
+    """A block or an episode without an outcome yet."""
 
+    challenger: bool
     total: float = 0.0
-    count: int = 0
-    intervened: bool = False
+    count: int = 0  # rewards
+    void: bool = False  # it will have no outcome
+    waiting: int = 0  # decisions without a reward; of an episode
+    ended: bool = False  # of an episode
+
+    def add(self, reward: float, intervened: bool) -> None:
+        """Add the reward of a completed decision."""
+        self.total += reward
+        self.count += 1
+        self.void |= intervened
 
 
 class Outcomes:
     """Collects the outcomes of all streams."""
 
-    def __init__(self, discount: float, streams: int) -> None:
-        """`streams`: number of unfinished units that are kept; beyond it, the least recently rewarded is dropped."""
+    def __init__(self, discount: float, streams: int, pending: int) -> None:
+        """`streams`: number of unfinished blocks or episodes that are kept; `pending`: of decisions without a reward.
+
+        Beyond these numbers, the oldest are dropped.
+        """
         self.challenger: int | None = None  # the version of the challenger; set by another thread
         self._discount = discount
-        self._streams = streams
-        self._units: OrderedDict[tuple[str, bool], _Unit] = OrderedDict()  # by stream and side
+        self._streams, self._pending = streams, pending
+        self._blocks: OrderedDict[tuple[str, bool], _Unit] = OrderedDict()  # by stream and side; with discount 0
+        self._episodes: OrderedDict[str, _Unit] = OrderedDict()  # stream -> its present episode
+        self._waiting: OrderedDict[int, _Unit] = OrderedDict()  # decision without a reward -> its episode
         self._ended: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
 
+    def decided(self, experience: Experience) -> None:
+        """Add a new decision to its stream's episode; with discount 0, only completed decisions count."""
+        if self._discount == 0:
+            return
+        e, challenger = experience, experience.version == self.challenger
+        episode = self._episodes.pop(e.stream, None) or _Unit(challenger)
+        self._episodes[e.stream] = episode
+        episode.void |= episode.challenger != challenger
+        episode.waiting += 1
+        self._waiting[e.decision] = episode
+        if len(self._episodes) > self._streams:
+            self._episodes.popitem(last=False)
+        if len(self._waiting) > self._pending:
+            self._waiting.popitem(last=False)
+
     def earned(self, experience: Experience) -> None:
-        """Add a completed decision to its stream's unit."""
+        """Add the reward of a completed decision to its block or episode."""
         e = experience
         if e.reward is None:
             return
-        key = (e.stream, e.version == self.challenger)
-        unit = self._units.pop(key, None) or _Unit()
-        self._units[key] = unit
-        unit.total += e.reward
-        unit.count += 1
-        unit.intervened |= e.intervened
-        if len(self._units) > self._streams:
-            self._units.popitem(last=False)
-        if self._discount == 0 and unit.count >= BLOCK:
-            self._close(key)
+        if self._discount == 0:
+            self._add_to_block((e.stream, e.version == self.challenger), e.reward, e.intervened)
+            return
+        episode = self._waiting.pop(e.decision, None)
+        if episode is not None:  # otherwise it was made before a restart
+            episode.add(e.reward, e.intervened)
+            episode.waiting -= 1
+            self._close(episode)
+
+    def _add_to_block(self, key: tuple[str, bool], reward: float, intervened: bool) -> None:
+        block = self._blocks.pop(key, None) or _Unit(key[1])
+        block.add(reward, intervened)
+        if block.count >= BLOCK:
+            self._put(block, block.total / block.count)
+            return
+        self._blocks[key] = block
+        if len(self._blocks) > self._streams:
+            self._blocks.popitem(last=False)
 
     def end(self, stream: str) -> None:
         """End the stream's episode. With discount 0 this changes nothing: a block may continue in the next episode."""
-        if self._discount != 0:
-            for side in (False, True):
-                self._close((stream, side))
+        episode = self._episodes.pop(stream, None)
+        if episode is not None:
+            episode.ended = True
+            self._close(episode)
 
-    def _close(self, key: tuple[str, bool]) -> None:
-        unit = self._units.pop(key, None)
-        if unit is None or unit.intervened:
-            return
-        value = unit.total / unit.count if self._discount == 0 else unit.total
-        if math.isfinite(value):
-            self._ended.put(Outcome(value, key[1]))
+    def break_off(self, stream: str) -> None:
+        """Drop the stream's episode, which has no end, so that its return is unknown."""
+        self._episodes.pop(stream, None)
+
+    def _close(self, episode: _Unit) -> None:
+        if episode.ended and not episode.waiting:
+            self._put(episode, episode.total)
+
+    def _put(self, unit: _Unit, value: float) -> None:
+        if not unit.void and math.isfinite(value):
+            self._ended.put(Outcome(value, unit.challenger))
 
     def take(self) -> list[Outcome]:
         """Return the outcomes since the last call. Only one thread may call this."""

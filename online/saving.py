@@ -32,12 +32,15 @@ from livegym.weights.learner import WeightBus
 log = logging.getLogger(__name__)
 
 
-def save_earlier(run: Run, config: SettledConfig, candidate: Candidate, after: int) -> bool:
+def save_earlier(
+    run: Run, config: SettledConfig, candidate: Candidate, after: int, trusted_from: int | None = None
+) -> bool:
     """Save the weights of an earlier version as the newest checkpoint, from which the next trainer continues.
 
     Counts, learning rate and generator stay as in the checkpoint that is the newest so far. The optimizer starts again,
-    because its moments belong to weights that are given up. `after`: the last version that was published. Returns False
-    if nothing was saved; the reason is logged.
+    because its moments belong to weights that are given up. `after`: the last version that was published.
+    `trusted_from`: number of the first experience to which the trained policy is held (`online.kl_limit`); None: as in
+    that checkpoint. Returns False if nothing was saved; the reason is logged.
     """
     usable = newest_usable(run)
     meta = meta_of(usable.state) if usable is not None else None
@@ -48,7 +51,11 @@ def save_earlier(run: Run, config: SettledConfig, candidate: Candidate, after: i
     network = algorithm_of(config.train).actor_critic(spec, config.train)
     learner = ActorCritic(spec, network, OffPolicyRule(network.discount), config.online.learning_rate)
     learner.load_model(candidate.model)
-    state = learner.state() | ({"online": usable.state["online"]} if "online" in usable.state else {})
+    state = learner.state()
+    if "online" in usable.state:
+        online = usable.state["online"]
+        counts = online["counts"] if trusted_from is None else {**online["counts"], "trusted_from": trusted_from}
+        state["online"] = {**online, "counts": counts}
     writer = CheckpointWriter(run, spec, as_dict(config), meta.version, meta.best_score)
     published = WeightBus(0.0).highest_version(run)  # perhaps newer than the trainer's last report
     return writer.save(

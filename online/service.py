@@ -233,6 +233,8 @@ class Service:
     def _accept(self, observation: StreamObservation, decision: Experience) -> Experience:
         self.pending.add(decision)
         self.tally.decided(observation, decision)
+        if self._outcomes is not None:
+            self._outcomes.decided(decision)
         return decision
 
     def end(self, streams: Sequence[str]) -> None:
@@ -297,6 +299,8 @@ class Service:
         if self.pending.break_off(stream):
             self.decider.forget([stream])
             self.tally.episodes.break_off(stream)
+        if self._outcomes is not None:
+            self._outcomes.break_off(stream)
 
     def _computed(self, request: Observed, last: Experience) -> float | None:
         before = self.answer_cache.raw_of(request.stream)

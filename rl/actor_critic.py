@@ -15,15 +15,16 @@ acted, rho = min(clip, pi(a|s) / mu(a|s)), and the transitions that followed, as
     actor       - rho_0 A log pi(a|s)  - c_H entropy
 
 Without the following transitions, a reward would reach the states before it only through the value, one step at each
-gradient step. With lambda = 1 and one policy, A is the n-step return; lambda below 1 averages over n, as generalised
-advantage estimation does (Schulman et al. 2016, arXiv:1506.02438).
+gradient step. With lambda = 1 and pi = mu, A is the n-step return minus V(s_0); lambda below 1 averages over n, as
+generalised advantage estimation does (Schulman et al. 2016, arXiv:1506.02438). The target is that of the paper; in A,
+the paper's actor has lambda^(k-1) instead of lambda^k, which is the same with lambda = 1.
 
-Both losses are weighted by the importance weights of the sampling. Since rho is truncated at 1, an action that the
-present policy would hardly choose has little weight, so stale experience does not destabilise the policy. If the action
-of a transition has become more than `trust` times as probable or improbable as it was, the transition pushes the policy
-no further in that direction, and its entropy earns no bonus. This is the clip of proximal policy optimisation (Schulman
-et al. 2017, arXiv:1707.06347) around the policy that acted; without it, the policy would overfit experience that is
-replayed a hundred times.
+Both losses are weighted by the importance weights of the sampling. rho is small for an action that the present policy
+would hardly choose, and never above 1, so stale experience does not destabilise the policy. If the action of a
+transition has become more than `trust` times as probable or improbable as it was, the transition pushes the policy no
+further in that direction, and the entropy at its state earns no bonus. This is the clip of proximal policy optimisation
+(Schulman et al. 2017, arXiv:1707.06347) around the policy that acted; without it, the policy would overfit experience
+that is replayed a hundred times.
 
 Errors are measured in standard deviations of the value targets, so one floor of the priorities fits rewards of any
 scale. Advantages are measured by their own root mean square over the last updates, so one learning rate fits both a

@@ -105,7 +105,10 @@ class OnlineConfig:
         above=0,
     )
     max_rollbacks: int = key(
-        3, "automatic rollbacks within ten minutes, after which no version goes live until a person allows it", low=0
+        3,
+        "how often the trainer may be set back within ten minutes; after that, no version goes live until a person "
+        "allows it",
+        low=0,
     )
     hang_timeout_s: float = key(
         30.0, "time without a heartbeat after which the trainer counts as hung and is restarted", above=1

@@ -14,6 +14,7 @@ from livegym.online.judge import Judge
 from livegym.online.outcomes import Outcomes
 from livegym.online.replay import ReplayReader
 from livegym.online.saving import save_earlier
+from livegym.online.trainer import RECENT
 from livegym.online.trial import Trial
 from livegym.rl.algorithm import algorithm_of
 from livegym.rl.policy import Policy
@@ -39,7 +40,13 @@ def champion_of(
         return newest[sound_rows(newest, config.task.max_reward)]
 
     def start_over(weights: Candidate, why: str) -> None:
-        watchdog.replace(lambda after: save_earlier(run, config, weights, after), why)
+        def save(after: int) -> None:
+            last = reader.newest(RECENT)
+            others = last["number"][last["version"] != weights.version]
+            # Otherwise the next trainer would be held to the last decisions of the version that was given up.
+            save_earlier(run, config, weights, after, int(others[-1]) + 1 if len(others) else None)
+
+        watchdog.replace(save, why)
 
     def challenge(candidate: Candidate | None) -> None:
         if candidate is None:

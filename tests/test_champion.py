@@ -50,7 +50,7 @@ class World:
         layout = Layout.of(2, Box(1))
         memory = ServiceState(run, layout, online)
         self.decider = Decider(self.live, None, StreamSlots(4, 60.0), spec_with())
-        self.outcomes = Outcomes(train.gamma, 100)
+        self.outcomes = Outcomes(train.gamma, 100, 1000)
         self.service = Service(self.decider, memory, outcomes=self.outcomes)
         self.reader = ReplayReader(run.replay_file, layout, online.buffer_capacity)
         self.set_back: list[tuple[int, str]] = []
@@ -135,6 +135,18 @@ def test_a_version_that_is_far_away_goes_live_only_if_it_is_better(world):
     here.play(200)
     assert here.offer(0.3) == "live"  # KL 0.85
     assert here.offer(-0.8) == "refused"
+
+
+@pytest.mark.parametrize("name", ["a2c_network.mu.weight", "a2c_network.value.weight"])
+def test_a_version_whose_outputs_are_not_finite_is_refused(world, name):
+    """Its weights are finite, so it fits; what comes out of them is not."""
+    here = world()
+    here.play(50)
+    made = candidate(2, train=BANDIT, bias=BEST)
+    made.model["a2c_network.actor_mlp.0.bias"][:] = 100.0
+    made.model[name][:] = torch.tensor([3e38, -3e38, 3e38, -3e38])
+    assert not here.champion.judge(made, here.live, lambda: False)
+    assert "its KL to the acting version is inf" in here.champion.reading()["why"]
 
 
 def test_the_same_version_is_not_judged_twice_by_the_same_decisions(world):
@@ -263,9 +275,23 @@ def test_a_spoiled_trainer_is_set_back_and_after_too_many_times_there_is_an_alar
     here.play(1)
     assert here.offer(BEST) == "refused"  # as good as the champion, but nobody has looked
     here.champion.allow()
+    here.champion.review()
+    assert not here.champion.reading()["alarm"]
     here.play(1)
     assert here.offer(BEST) == "live"
-    assert not here.champion.reading()["alarm"]
+
+
+def test_a_person_who_ends_the_alarm_need_not_wait_for_a_decision(world):
+    """The streams are idle: the version that was refused during the alarm is judged again by the same decisions."""
+    here = world(max_rollbacks=0)
+    here.play(100)
+    spoil(here, STREAK)
+    made = candidate(next(here.versions), train=BANDIT, bias=BEST)
+    assert not here.champion.judge(made, here.live, lambda: False)
+    assert here.champion.reading()["alarm"]
+    here.champion.allow()
+    here.champion.review()
+    assert here.champion.judge(made, here.live, lambda: False)
 
 
 def test_an_alarm_ends_if_a_version_is_better(world):

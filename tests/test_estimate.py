@@ -38,9 +38,15 @@ def test_the_interval_of_a_mean_is_students():
     assert (got.low, got.high) == pytest.approx((0.5 - 1.98422 * 0.0502519, 0.5 + 1.98422 * 0.0502519), abs=1e-6)
 
 
-@pytest.mark.parametrize(("freedom", "quantile"), [(9, 2.26216), (29, 2.04523), (99, 1.98422), (1e9, 1.95996)])
-def test_students_quantiles(freedom, quantile):
-    assert student_quantile(0.975, freedom) == pytest.approx(quantile, abs=1e-3)
+@pytest.mark.parametrize(
+    ("probability", "freedom", "quantile"),
+    [
+        (0.975, 9, 2.26216), (0.975, 29, 2.04523), (0.975, 99, 1.98422), (0.975, 1e9, 1.95996),
+        (0.995, 9, 3.24984), (0.995, 29, 2.75639),
+    ],
+)  # fmt: skip
+def test_students_quantiles(probability, freedom, quantile):
+    assert student_quantile(probability, freedom) == pytest.approx(quantile, abs=1e-3)
 
 
 def test_rewards_that_are_shifted_shift_the_estimate():

@@ -1,0 +1,50 @@
+"""The champion of a run, connected to the run's buffer and checkpoints."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+
+import pytest
+
+from livegym.cfg.typed import as_dict
+from livegym.live.transition import SwapRule
+from livegym.online.decider import Decider, StreamSlots
+from livegym.online.gates import layout_of
+from livegym.online.outcomes import Outcomes
+from livegym.online.replay import ReplayReader
+from livegym.online.saving import CheckpointWriter
+from livegym.online.trainer import Trainer, rule_of
+from livegym.rl.actor_critic import ActorCritic
+from livegym.rl.algorithm import algorithm_of
+from livegym.rl.policy import Policy
+from livegym.rundir.checkpoint import newest_usable
+from livegym.serve.guard import champion_of
+from livegym.serve.running import live_policy
+from tests.trainer_fixtures import SPEC
+
+pytest_plugins = ["trainer_fixtures"]
+
+
+@pytest.mark.parametrize(("back_to", "trusted_from"), [(5, 100), (1, 0)])
+def test_a_trainer_that_goes_back_is_not_held_to_the_decisions_of_the_version_that_was_given_up(
+    made, back_to, trusted_from
+):
+    """The run's 100 decisions are of version 1. With other weights, `kl_limit` would draw the policy back to it."""
+    run, settings = made()
+    layout, online = layout_of(SPEC, None), settings.online
+    network = algorithm_of(settings.train).actor_critic(SPEC, settings.train)
+    reader = ReplayReader(run.replay_file, layout, online.buffer_capacity)
+    trainer = Trainer(ActorCritic(SPEC, network, rule_of(online, network), 1e-3), reader, None, online, seed=0)
+    checkpoints = CheckpointWriter(run, SPEC, as_dict(settings), saved=1, best=None)
+    assert checkpoints.save(trainer.state(), version=5, trainings=4, added=100, score=None)
+    live = live_policy(run, lambda: Policy(SPEC, settings.train, 1, "cpu"), SwapRule(), 0)
+    watchdog = SimpleNamespace(replace=lambda prepare, why: prepare(7))
+    decider = Decider(live, None, StreamSlots(1, 60.0), SPEC)
+    champion = champion_of(settings, run, layout, decider, Outcomes(0.99, 10, 10), watchdog)
+    acting = dataclasses.replace(live.acting, model=live.weights()[1], version=back_to)
+    champion._hooks.start_over(acting, "a test")
+    state = newest_usable(run).state
+    assert state["online"]["counts"]["trusted_from"] == trusted_from
+    trainer.load_state(state)
+    assert len(trainer._acted().obs) == (0 if trusted_from else 64)

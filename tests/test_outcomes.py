@@ -1,0 +1,103 @@
+"""What versions really earned: blocks with discount 0, otherwise whole episodes, each with all of its rewards."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from livegym.online.judge import BLOCK
+from livegym.online.outcomes import Outcome, Outcomes
+from livegym.online.stream_requests import Observed
+from tests.experiences import complete
+from tests.test_champion import TRAIN, World
+
+CHALLENGER = 7
+
+
+def outcomes_of(discount=0.99, **settings):
+    outcomes = Outcomes(**{"discount": discount, "streams": 100, "pending": 1000, **settings})
+    outcomes.challenger = CHALLENGER
+    return outcomes
+
+
+def decided(outcomes, *decisions, version=1, **changes):
+    made = [complete(decision, 1.0, version=version, **changes) for decision in decisions]
+    for experience in made:
+        outcomes.decided(experience)
+    return made
+
+
+def earned(outcomes, made):
+    for experience in made:
+        outcomes.earned(experience)
+
+
+def test_a_block_ends_after_so_many_rewards_of_one_side():
+    outcomes = outcomes_of(discount=0.0)
+    for number in range(BLOCK):
+        for version in (1, CHALLENGER):
+            earned(outcomes, decided(outcomes, number, version=version))
+    assert outcomes.take() == [Outcome(1.0, False), Outcome(1.0, True)]
+
+
+def test_rewards_that_come_after_the_end_of_an_episode_belong_to_it():
+    """They were an outcome of their own, far too small, if the other side acted in the next episode."""
+    outcomes = outcomes_of()
+    first = decided(outcomes, 1, 2, 3, version=CHALLENGER)
+    earned(outcomes, first[:1])
+    outcomes.end("a")
+    second = decided(outcomes, 4, 5)
+    earned(outcomes, first[2:])
+    earned(outcomes, second)
+    outcomes.end("a")
+    assert outcomes.take() == [Outcome(2.0, False)]
+    earned(outcomes, first[1:2])
+    assert outcomes.take() == [Outcome(3.0, True)]
+
+
+def test_an_episode_that_was_broken_off_is_not_added_to_the_next():
+    outcomes = outcomes_of()
+    earned(outcomes, decided(outcomes, 1, 2, 3))
+    outcomes.break_off("a")
+    earned(outcomes, decided(outcomes, 4))
+    outcomes.end("a")
+    assert outcomes.take() == [Outcome(1.0, False)]
+
+
+def test_an_episode_in_which_both_sides_decided_has_no_outcome():
+    outcomes = outcomes_of()
+    earned(outcomes, decided(outcomes, 1, version=CHALLENGER))
+    outcomes.challenger = None  # the challenge ends
+    earned(outcomes, decided(outcomes, 2, 3))
+    outcomes.end("a")
+    assert outcomes.take() == []
+
+
+def test_an_intervention_or_a_missing_reward_leaves_no_outcome():
+    outcomes = outcomes_of()
+    earned(outcomes, decided(outcomes, 1, intervened=True))
+    outcomes.end("a")
+    earned(outcomes, decided(outcomes, 2, 3)[:1])
+    outcomes.end("a")
+    assert outcomes.take() == []
+
+
+def test_the_oldest_episodes_and_decisions_are_dropped_beyond_their_limits():
+    outcomes = outcomes_of(streams=1, pending=2)
+    first = decided(outcomes, 1)
+    earned(outcomes, decided(outcomes, 2, stream="b"))
+    earned(outcomes, first)
+    for stream in "ab":
+        outcomes.end(stream)
+    assert outcomes.take() == [Outcome(1.0, False)]
+    late = decided(outcomes, 3, 4, 5)
+    outcomes.end("a")
+    earned(outcomes, late)
+    assert outcomes.take() == []
+
+
+def test_a_client_that_begins_another_episode_has_broken_off_the_one_before(tmp_path):
+    here = World(tmp_path, train=TRAIN)
+    obs = np.zeros(2, np.float32)
+    for first, reward, done in ((True, None, False), (False, 1.0, False), (True, None, False), (False, 5.0, True)):
+        here.service.answer([Observed("a", obs=obs, first=first, reward=reward, done=done)], 0.0)
+    assert here.outcomes.take() == [Outcome(5.0, False)]
