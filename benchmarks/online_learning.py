@@ -2,7 +2,9 @@
 
 An external process plays one Gymnasium environment as one stream; the server learns from it. Every `mark` steps, the
 newest checkpoint is evaluated: the mean return of 100 episodes with the most likely actions. The peers are DQN and PPO
-of Stable-Baselines3, with the settings of rl-zoo, evaluated in the same way after the same numbers of steps.
+of Stable-Baselines3, with the settings of rl-zoo, evaluated in the same way after the same numbers of steps. The column
+"while it acted" has the mean return of the stream's own episodes after the first third of the steps: the actions of the
+versions that were live, as they were drawn.
 
 - `livegym`: rewards with the next observation; `late`: rewards come 1 to 20 steps later, in random order;
 - `--more 30`: after the last step, the stream continues for 30 minutes, with an evaluation every minute;
@@ -23,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +94,8 @@ class Served:
         self.client = Client(self._url())
         made = gymnasium.make(environment)
         self.box = isinstance(made.action_space, gymnasium.spaces.Box)
-        self.env = gymnasium.wrappers.RescaleAction(made, -1.0, 1.0) if self.box else made
+        scaled = gymnasium.wrappers.RescaleAction(made, -1.0, 1.0) if self.box else made
+        self.env = gymnasium.wrappers.RecordEpisodeStatistics(scaled, buffer_length=10**6)
         self.high = made.action_space.high if self.box else None
 
     def _url(self) -> str:
@@ -139,6 +142,12 @@ class Served:
                 obs, _ = self.env.reset()
             yield count
 
+    def returns(self) -> list[float]:
+        """Returns of the stream's own episodes since the last call."""
+        found = [float(value) for value in self.env.return_queue]
+        self.env.return_queue.clear()
+        return found
+
     def score(self, episodes: int) -> float:
         """Mean return of the newest checkpoint's most likely actions."""
         import torch
@@ -179,23 +188,31 @@ def livegym(options: argparse.Namespace, late: bool) -> dict[str, Any]:
         served = Served(options.environment, options.seed, Path(name), options.keys)
         try:
             curve: list[Point] = []
+            acted: list[list[float]] = []  # returns of the stream's own episodes, from mark to mark
             began = time.monotonic()
             with served.stream(late) as stream:
                 for count in stream:
                     if count % (steps // MARKS) == 0:
                         curve.append((count, served.score(episodes)))
-                        print(f"{options.side} {options.seed}: {curve[-1]}", file=sys.stderr, flush=True)
+                        acted.append(served.returns())
+                        said = f"{curve[-1]}, while it acted {_mean(acted[-1]):.1f}"
+                        print(f"{options.side} {options.seed}: {said}", file=sys.stderr, flush=True)
                     if count >= steps:
                         break
                 seconds = time.monotonic() - began
                 more = list(_continued(served, stream, options, episodes))
+                acted.append(served.returns())
             idle = None
             if options.idle:
                 time.sleep(60 * options.idle)
                 idle = served.score(episodes)
-            return {"curve": curve, "more": more, "idle": idle, "steps_per_s": steps / seconds}
+            return {"curve": curve, "acted": acted, "more": more, "idle": idle, "steps_per_s": steps / seconds}
         finally:
             served.close()
+
+
+def _mean(values: Sequence[float]) -> float:
+    return statistics.fmean(values) if values else float("nan")
 
 
 def _continued(served: Served, stream: Iterator[int], options: argparse.Namespace, episodes: int) -> Iterator[Point]:
@@ -295,13 +312,17 @@ def _seeds(options: argparse.Namespace, side: str) -> list[dict[str, Any]]:
 
 
 def _table(found: dict[str, list[dict[str, Any]]]) -> list[list[str]]:
-    table = [["side", "a third of the steps", "two thirds", "all", "least while it continued", "after the idle time"]]
+    head = ["side", "a third of the steps", "two thirds", "all", "while it acted", "least while it continued"]
+    table = [[*head, "after the idle time"]]
     for side, seeds in found.items():
         row = [side]
         for part in (1, 2, 3):
             values = [seed["curve"][part * len(seed["curve"]) // 3 - 1][1] for seed in seeds]
             mean, half = interval(values)
             row.append(f"{mean:.1f} ± {half:.1f}, least {min(values):.1f}")
+        later = [[value for part in seed["acted"][MARKS // 3 :] for value in part] for seed in seeds if "acted" in seed]
+        acted = [_mean(values) for values in later]
+        row.append("{:.1f} ± {:.1f}".format(*interval(acted)) if acted else "")
         more = [value for seed in seeds for _, value in seed.get("more", [])]
         idle = [seed["idle"] for seed in seeds if seed.get("idle") is not None]
         row.append(f"{min(more):.1f}" if more else "")
