@@ -75,7 +75,7 @@ class Finding:
 
 
 class _Known(NamedTuple):
-    """What one version makes of the decisions."""
+    """A version's distribution and estimate on the decisions."""
 
     model: Model
     distribution: Distribution
