@@ -44,6 +44,7 @@ class World:
     """Four streams of one-step episodes: the reward of an action is minus its squared distance from the best one."""
 
     def __init__(self, path, bias=BEST, train=BANDIT, **rule) -> None:
+        torch.manual_seed(0)  # of the critics: what another test has drawn must not decide about a version
         self.train, self.best, self.rng = train, BEST, np.random.default_rng(0)
         self.live = live_of(candidate(1, train=train, bias=bias), train, stochastic=True, num_envs=4, history=3)
         run, online = create_run(path, "Counting", "continuous"), OnlineConfig()
