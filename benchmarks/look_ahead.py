@@ -1,8 +1,9 @@
 """The look-ahead gate on Ant and on the hand: failures and reward with and without it, and its cost.
 
-Each policy plays without the gate, with the gate, and with the gate and its trigger, from the same start states and
-with the same draws of actions. `random` draws uniformly; `trained` samples from a checkpoint, as continuous training
-does: docs/policies/BlindGrasping.pth, and for Ant the file given with --ant (without one, that row is skipped).
+Each policy plays without the gate (`ungated`), with it (`gated`), with it and its trigger (`triggered`), and with a
+learned backup instead of zero (`learned`), from the same start states and with the same draws of actions. `random`
+draws uniformly; `trained` samples from a checkpoint, as continuous training does: docs/policies/BlindGrasping.pth, and
+for Ant the file given with --ant (without one, what needs it is skipped). The same checkpoint is the learned backup.
 
 - `failed`: episodes that end in a failure, of all that end; each environment plays equally many.
 - `per 1,000`: failures in 1,000 control steps of an environment.
@@ -14,11 +15,13 @@ does: docs/policies/BlindGrasping.pth, and for Ant the file given with --ant (wi
 
     python -m benchmarks.look_ahead --quick
     python -m benchmarks.look_ahead --ant runs/Ant_train_<date>_<time>/nn/best.pth
+    python -m benchmarks.look_ahead --quick --only BlindGrasping --policy trained --side learned --horizon 50
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +34,7 @@ from torch import Tensor
 from benchmarks.harness import ROOT, arguments, begin, report, some
 from livegym.cfg.compose import compose
 from livegym.cfg.typed import to_typed
+from livegym.online.backup_policy import BackupPolicy
 from livegym.online.experience import Verdict
 from livegym.online.look_ahead import LookAhead
 from livegym.rl.policy import Policy
@@ -39,7 +43,8 @@ from livegym.schema import RootConfig
 from livegym.tasks.build import make_env
 from livegym.tasks.env import Env
 
-SIDES = ("ungated", "gated", "triggered")
+SIDES = ("ungated", "gated", "triggered", "learned")
+POLICIES = ("random", "trained")
 TASKS = ("Ant", "BlindGrasping")
 HEAD = ["what", "episodes", "failed", "per 1,000", "return", "reward", "blocked", "cost", "share"]
 
@@ -62,6 +67,7 @@ class Played(NamedTuple):
     total: float  # sum of its rewards
     length: int  # control steps
     failed: bool
+    reason: str
 
 
 class Spent:
@@ -75,17 +81,32 @@ class Spent:
 Act = Callable[[Tensor], Tensor]
 
 
+class Task(NamedTuple):
+    """What is measured: a task, its trained policy, and the steps that the gate looks ahead."""
+
+    name: str
+    config: RootConfig
+    file: Path | None  # checkpoint of the trained policy
+    horizon: int
+
+
 def random_actions(env: Env, seed: int) -> Act:
     """Actions that are drawn uniformly."""
     rng, like = torch.Generator().manual_seed(seed), env.zero_action()
     return lambda obs: 2 * torch.rand(like.shape, generator=rng) - 1
 
 
-def trained_actions(env: Env, config: RootConfig, file: Path, seed: int) -> Act:
-    """Actions that are drawn from the policy in a checkpoint, clipped."""
-    rng = torch.Generator().manual_seed(seed)
-    policy = Policy(spec_of(env), config.train, env.num_envs, "cpu")
-    policy.load(torch.load(file, map_location="cpu", weights_only=True)["model"])
+def policy_of(env: Env, task: Task) -> Policy:
+    """The task's trained policy."""
+    assert task.file is not None
+    policy = Policy(spec_of(env), task.config.train, env.num_envs, "cpu")
+    policy.load(torch.load(task.file, map_location="cpu", weights_only=True)["model"])
+    return policy
+
+
+def trained_actions(env: Env, task: Task, seed: int) -> Act:
+    """Actions that are drawn from the trained policy, clipped."""
+    rng, policy = torch.Generator().manual_seed(seed), policy_of(env, task)
     return lambda obs: policy(obs).sample(rng).clamp(-1.0, 1.0)
 
 
@@ -110,7 +131,7 @@ def play(env: Env, act: Act, gate: LookAhead | None, plan: Plan) -> tuple[list[P
                 counts[env_id] += 1
                 reason = env.reason_names[int(ended.reasons[row])]
                 failed = reason not in ("time_limit", env.success_reason)
-                played.append(Played(float(ended.returns[row]), int(ended.lengths[row]), failed))
+                played.append(Played(float(ended.returns[row]), int(ended.lengths[row]), failed, reason))
     return played, spent
 
 
@@ -126,16 +147,19 @@ def _gated(env: Env, gate: LookAhead, action: Tensor, spent: Spent) -> Tensor:
     return torch.from_numpy(np.where(waits[:, None], judgement.fallback, action.numpy()).astype(np.float32))
 
 
-def measured(side: str, config: RootConfig, act_of: Callable[[Env], Act], plan: Plan) -> dict[str, float]:
+def measured(task: Task, policy: str, side: str, plan: Plan) -> dict[str, float]:
     """Return the figures of one side."""
+    config = task.config
     env, scratch = (make_env(config.task, config.sim, config.physics, plan.envs, 1) for _ in range(2))
     for each in (env, scratch):
         each.set_level(1.0)
     env.rng.manual_seed(1)
     gate = None
     if side != "ungated":
-        gate = LookAhead(scratch, config.online.look_ahead, None, trigger=side == "triggered")
-    played, spent = play(env, act_of(env), gate, plan)
+        backup = BackupPolicy(policy_of(scratch, task)) if side == "learned" else None
+        gate = LookAhead(scratch, task.horizon, None, trigger=side == "triggered", backup=backup)
+    act = random_actions(env, 3) if policy == "random" else trained_actions(env, task, 3)
+    played, spent = play(env, act, gate, plan)
     env.sim.close()
     scratch.sim.close()
     steps = max(1, sum(episode.length for episode in played))
@@ -147,6 +171,7 @@ def measured(side: str, config: RootConfig, act_of: Callable[[Env], Act], plan: 
         "return": total / max(1, len(played)),
         "reward": total / steps,
     }
+    figures |= {f"ended: {reason}": float(number) for reason, number in Counter(e.reason for e in played).items()}
     if gate is not None:
         step = spent.stepping / spent.steps
         figures["blocked"] = spent.blocked / (spent.steps * plan.envs)
@@ -167,30 +192,28 @@ def main(given: Sequence[str] | None = None) -> None:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--ant", type=Path, help="checkpoint of a trained policy of Ant")
     parser.add_argument("--only", choices=TASKS, help="measure this task only")
+    parser.add_argument("--policy", choices=POLICIES, help="measure this policy only")
+    parser.add_argument("--side", choices=SIDES, help="measure this side only")
+    parser.add_argument("--horizon", type=int, help="control steps that the gate looks ahead; default: the key's")
     options = parser.parse_args(given)
     begin(options)
     torch.set_num_threads(1)
     plan = PLANS[options.effort]
     files = {"Ant": options.ant, "BlindGrasping": ROOT / "docs" / "policies" / "BlindGrasping.pth"}
     table, found = [HEAD], dict[str, Any]()
-    for task in [options.only] if options.only else TASKS:
-        config = to_typed(compose(["config=continuous", f"task={task}"]))
-        for policy in some(options, ("random", "trained"), 2):
-            file = files[task]
-            if policy == "trained" and file is None:
-                print(f"{task}, trained: skipped: give --ant a checkpoint", flush=True)
-                continue
-
-            def act_of(env: Env, config: RootConfig = config, file: Path | None = file, policy: str = policy) -> Act:
-                if policy == "random" or file is None:
-                    return random_actions(env, 3)
-                return trained_actions(env, config, file, 3)
-
-            for side in SIDES:
-                name = f"{task}, {policy}, {side}"
-                found[name] = measured(side, config, act_of, plan)
-                table.append(_row(name, found[name]))
-                print("  ".join(table[-1]), flush=True)
+    for name in [options.only] if options.only else TASKS:
+        config = to_typed(compose(["config=continuous", f"task={name}"]))
+        task = Task(name, config, files[name], options.horizon or config.online.look_ahead)
+        for policy in [options.policy] if options.policy else some(options, POLICIES, 2):
+            for side in [options.side] if options.side else SIDES:
+                row = f"{name}, {policy}, {side}"
+                if task.file is None and (policy == "trained" or side == "learned"):
+                    print(f"{row}: skipped: give --ant a checkpoint", flush=True)
+                    continue
+                found[row] = measured(task, policy, side, plan)
+                table.append(_row(row, found[row]))
+                reasons = [f"{key} {value:.0f}" for key, value in found[row].items() if key.startswith("ended: ")]
+                print("  ".join([*table[-1], *reasons]), flush=True)
     report(options, table, found)
 
 

@@ -50,7 +50,7 @@ _KEYS: dict[Origin, str] = {
         online.max_age_s online.pending_ttl_s online.log_decisions online.pending_capacity online.max_streams
         online.expected_weight online.actual_weight online.train_on_wait online.train_on_blocked
         online.wait_multiplier online.on_disagreement online.disagreement_penalty
-        online.gate_threshold online.look_ahead
+        online.gate_threshold online.look_ahead online.look_ahead_policy
         online.learning_rate online.lr_decay online.min_learning_rate online.ratio_clip online.trust
         online.trace_steps online.trace_decay online.kl_limit online.idle_rounds
         online.entropy_coef online.divergence_factor online.checkpoint_versions online.hang_timeout_s

@@ -1,20 +1,27 @@
 """A safety shield for any task with a simulator: tries a proposed action in a copy of the simulator before it is sent.
 
 The copy is set to the state in which the action would act. It takes the action for one control step, and then the
-backup: a continuous action becomes zero, a discrete one is held. If the episode does not fail within `horizon` steps,
-the verdict is SEND, because the backup is then still a way out after the action: model predictive shielding (Bastani,
-"Safe Reinforcement Learning with Nonlinear Dynamics via Model Predictive Shielding", 2021). Otherwise it is WAIT, and
-another first action is executed: zero, half of the proposed action or its opposite; for a few discrete choices, any
-of them. The one that survives longest is chosen, and among equals the one that earns most in its step. If none
-survives longer than the proposed action, that is executed. The verdict is also WAIT if the expected reward is below
-the threshold (if one is set).
+backup. If the episode does not fail within `horizon` steps, the verdict is SEND, because the backup is then still a way
+out after the action: model predictive shielding (Bastani, "Safe Reinforcement Learning with Nonlinear Dynamics via
+Model Predictive Shielding", 2021). Otherwise it is WAIT, and another first action is executed. The verdict is also WAIT
+if the expected reward is below the threshold (if one is set).
 
-The backup does not depend on the policy, so that every version's experience can be judged again. The expected reward
-is that of the first step, because the proposed action earns only that one. Its components are the task's weighted
-reward terms, and the fraction of the horizon that is survived.
+- **Without a backup policy,** a continuous action becomes zero after the first step, a discrete one is held. After a
+  WAIT, these first actions are tried: zero, half of the proposed action and its opposite; for a few discrete choices,
+  any of them. The one that survives longest is chosen, and among equals the one that earns most in its step.
+- **With a backup policy** (`online/backup_policy.py`), the policy acts after the first step, with its most likely
+  actions. After a WAIT, its own action is chosen if it survives. Otherwise samples of the policy and the actions above
+  are tried, and the one that survives longest is chosen, the first one among equals.
+
+If none survives longer than the proposed action, that is executed: it leads to another state, in which one may.
+
+The backup does not depend on the policy that is trained, so that every version's experience can be judged again. The
+expected reward is that of the first step, because the proposed action earns only that one. Its components are the
+task's weighted reward terms, and the fraction of the horizon that is survived.
 
 With the trigger, only states that the task calls `at_risk` are simulated; other actions are sent. Whether a state was
-at risk is stored with it. A simulated episode that is no longer at risk counts as survived.
+at risk is stored with it, and the state only if it was (or if there is a threshold, which needs all). A simulated
+episode that is no longer at risk counts as survived.
 
 Only rows whose verdict is open are stepped. Before each rollout, the copy's random generator is set to the same state,
 and no new randomisation is drawn within an episode (a push that has begun continues). So equal states and actions are
@@ -24,7 +31,7 @@ within a step.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -35,6 +42,7 @@ from livegym.online.gate import Judgement
 from livegym.tasks.base import Box, Discrete
 from livegym.tasks.env import Env
 
+LEFT_OUT = 2  # in the trigger's column: not at risk, and the state was not stored; 1: at risk, 0: not at risk
 CHOICES = 16  # up to this many discrete choices, all are tried
 
 
@@ -88,20 +96,39 @@ class Outcomes(NamedTuple):
     terms: np.ndarray  # (n, T) weighted reward terms of the first step
 
 
+class Backup(Protocol):
+    """A learned backup. Its actions for a row must depend on that row alone."""
+
+    def then(self, obs: Tensor) -> Tensor:
+        """obs (N, width), without noise -> actions (N, ...) of the next control step."""
+
+    def first(self, obs: Tensor) -> Tensor:
+        """obs (N, width), without noise -> (K, N, ...): first actions to try, its own one first."""
+
+
 class LookAhead:
     """The look-ahead gate (`gate=lookahead`)."""
 
     name = "lookahead"
 
-    def __init__(self, scratch: Env, horizon: int, threshold: float | None, trigger: bool = False) -> None:
+    def __init__(
+        self,
+        scratch: Env,
+        horizon: int,
+        threshold: float | None,
+        trigger: bool = False,
+        backup: Backup | None = None,
+    ) -> None:
         """`scratch`: a copy of the environments for this gate alone; `horizon`: control steps.
 
         `threshold`: least expected reward of a SEND; None: no limit. `trigger`: simulate only states at risk.
+        `backup`: what acts after the first action; None: zero, or a discrete action is held.
         """
         self._env = scratch
         self._horizon = horizon
         self._threshold = threshold
         self._trigger = trigger
+        self._backup = backup
         scratch.randomizer.draw_at_resets_only()
         self.rows = StateRows(scratch)
         self.width = self.rows.width + trigger  # bytes of a row that `observe` returns
@@ -111,16 +138,21 @@ class LookAhead:
 
     def observe(self, env: Env) -> np.ndarray:
         """Return what the gate sees of the environments: rows (N, width) uint8, their states."""
-        rows = self.rows.pack(env.state_dict())
         if not self._trigger:
-            return rows
-        at_risk = env.task.at_risk(env.sim).cpu().numpy().astype(np.uint8)
-        return np.concatenate([rows, at_risk[:, None]], axis=1)
+            return self.rows.pack(env.state_dict())
+        at_risk = env.task.at_risk(env.sim)
+        stored = at_risk if self._threshold is None else torch.ones_like(at_risk)
+        rows = np.zeros((env.num_envs, self.width), np.uint8)
+        rows[:, -1] = torch.where(stored, at_risk.to(torch.uint8), LEFT_OUT).cpu().numpy()
+        if stored.any():
+            ids = stored.nonzero().squeeze(1)
+            rows[ids.cpu().numpy(), :-1] = self.rows.pack(env.state_dict(ids))
+        return rows
 
     def evaluate(self, observation: np.ndarray, action: np.ndarray, confidence: np.ndarray) -> Judgement:
         """Judge actions (n, A) in the states `observation` (n, width) from `observe`."""
         n, names = len(observation), self._env.terms.names
-        simulated = observation[:, -1] != 0 if self._trigger and self._threshold is None else np.ones(n, bool)
+        simulated = self._simulated(observation)
         states = observation[:, : self.rows.width]
         outcomes = self._roll(states[simulated], action[simulated])
         survived, terms = np.full(n, self._horizon), np.zeros((n, len(names)), np.float32)
@@ -128,7 +160,7 @@ class LookAhead:
         expected = terms.sum(1)
         waits = survived < self._horizon
         if self._threshold is not None:
-            waits |= expected < self._threshold
+            waits |= simulated & (expected < self._threshold)
         fallback = action.copy()
         if waits.any():
             fallback[waits] = self._best(states[waits], action[waits], Outcomes(survived[waits], terms[waits]))
@@ -136,6 +168,13 @@ class LookAhead:
         components["survives"] = (survived / self._horizon).astype(np.float32)
         verdict = np.where(waits, Verdict.WAIT, Verdict.SEND).astype(np.int8)
         return Judgement(verdict, expected, components, fallback, None if simulated.all() else simulated)
+
+    def _simulated(self, observation: np.ndarray) -> np.ndarray:
+        """Return (n,) bool: the state is simulated."""
+        if not self._trigger:
+            return np.ones(len(observation), bool)
+        risk: np.ndarray = observation[:, -1]
+        return risk == 1 if self._threshold is None else risk != LEFT_OUT
 
     def _roll(self, states: np.ndarray, action: np.ndarray) -> Outcomes:
         """Simulate actions (n, A) in states (n, S), as many at once as the copy has environments."""
@@ -150,13 +189,13 @@ class LookAhead:
         env.load_state_dict(self.rows.unpack(states), torch.arange(n, device=env.sim.device))
         first = env.zero_action()
         first[:n] = torch.from_numpy(action.copy()).reshape(first[:n].shape).to(first)
-        backup = env.zero_action() if isinstance(env.task.action_spec, Box) else first
+        then = env.zero_action() if isinstance(env.task.action_spec, Box) else first
         is_open = torch.arange(env.num_envs, device=env.sim.device) < n
         survived = torch.zeros(env.num_envs, dtype=torch.int64, device=env.sim.device)
         terms = torch.zeros(0)
         for k in range(self._horizon):
             env.sim.unstable.copy_(~is_open)  # the simulator does not step an unstable environment
-            acted = env.advance(first if k == 0 else backup)
+            acted = env.advance(first if k == 0 else then)
             self.steps += 1
             broken = self._broken() | (env.sim.unstable & is_open)
             if k == 0:
@@ -171,6 +210,8 @@ class LookAhead:
             is_open &= ~(ended | failed)
             if not is_open.any():
                 break
+            if self._backup is not None and k + 1 < self._horizon:
+                then = self._backup.then(env.look(new=True))
         return Outcomes(survived[:n].cpu().numpy(), terms[:n].float().cpu().numpy())
 
     def _broken(self) -> Tensor:
@@ -188,18 +229,49 @@ class LookAhead:
 
     def _best(self, states: np.ndarray, action: np.ndarray, proposed: Outcomes) -> np.ndarray:
         """Return the best first action for each row (n, A)."""
-        candidates = self._candidates(action)
+        best, longest = action.copy(), proposed.survived.copy()
+        if self._backup is None:
+            most = np.where(longest < self._horizon, np.inf, proposed.terms.sum(1))  # only a longer survival is better
+            self._try(states, self._candidates(action), best, longest, most)
+            return best
+        own, *others = self._of_backup(self._backup, states)
+        at_first = np.full(len(best), np.inf)  # among equals, the first of the candidates
+        self._try(states, [own], best, longest, at_first)
+        left = longest < self._horizon
+        if left.any():
+            some, lived = best[left], longest[left]
+            rest = [values[left] for values in others] + self._candidates(action[left])
+            self._try(states[left], rest, some, lived, at_first[left])
+            best[left] = some
+        return best
+
+    def _of_backup(self, backup: Backup, states: np.ndarray) -> list[np.ndarray]:
+        """Return the backup's first actions, each (n, A), for states (n, S)."""
+        size, env, found = self._env.num_envs, self._env, []
+        for i in range(0, len(states), size):
+            some = states[i : i + size]
+            env.load_state_dict(self.rows.unpack(some), torch.arange(len(some), device=env.sim.device))
+            first = backup.first(env.look(new=False))[:, : len(some)]
+            found.append(first.reshape(*first.shape[:2], -1).cpu().numpy())
+        return list(np.concatenate(found, axis=1))
+
+    def _try(
+        self,
+        states: np.ndarray,
+        candidates: list[np.ndarray],
+        best: np.ndarray,
+        longest: np.ndarray,
+        most: np.ndarray,
+    ) -> None:
+        """Try candidates, each (n, A); update the best actions (n, A), and the steps and the reward (n,) of each."""
         found = self._roll(np.tile(states, (len(candidates), 1)), np.concatenate(candidates))
-        n, best = len(action), action.copy()
-        longest = proposed.survived.copy()
-        most = np.where(longest < self._horizon, np.inf, proposed.terms.sum(1))  # only a longer survival is better
+        n = len(best)
         for i, candidate in enumerate(candidates):
             survived, earned = found.survived[i * n : (i + 1) * n], found.terms[i * n : (i + 1) * n].sum(1)
             better = (survived > longest) | ((survived == longest) & (earned > most))  # first safe, then good
             best[better] = candidate[better]
             longest[better] = survived[better]
             most[better] = earned[better]
-        return best
 
     def _candidates(self, action: np.ndarray) -> list[np.ndarray]:
         spec = self._env.task.action_spec

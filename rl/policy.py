@@ -38,7 +38,10 @@ class Policy:
         self._network = algorithm_of(train).network(spec, train, num_envs)
         self._module = self._network.module.to(self.device).eval()
         self._module.requires_grad_(False)
-        self._tensors: dict[str, Tensor] = self._module.state_dict()  # never replaced, as the model is frozen
+        self._describe()
+
+    def _describe(self) -> None:
+        self._tensors: dict[str, Tensor] = self._module.state_dict()  # not replaced, as the model is frozen
         self.shapes: Shapes = shapes_of(self._tensors)
         self._layout = [(name, value.dtype, value.shape) for name, value in self._tensors.items()]
 
@@ -61,6 +64,11 @@ class Policy:
         differs = difference(self.spec, self.shapes, other, shapes_of(model))
         if differs is not None:
             raise Misfit(f"the policy does not fit: {differs}")
+
+    def to_double(self) -> None:
+        """Compute in double precision from now on. Weights in single precision do not fit any more."""
+        self._module.double()
+        self._describe()
 
     def state(self) -> dict[str, Tensor]:
         """A copy of weights and normaliser."""

@@ -59,6 +59,12 @@ class OnlineConfig:
     look_ahead: int = key(
         10, "control steps for which gate=lookahead simulates a proposed action and what follows", low=1, high=1000
     )
+    look_ahead_policy: Optional[str] = key(
+        None,
+        "policy that gate=lookahead lets act after the proposed action, and instead of it: what checkpoint= takes; "
+        "it stays the same file for the whole run; null: zero, or a discrete action is held",
+        example="online.look_ahead_policy=runs/<run>/nn/<file>.pth",
+    )
     look_ahead_trigger: bool = key(False, "gate=lookahead simulates only states that the task calls at risk")
     learning_rate: float = key(1e-3, "initial step size of Adam", above=0, high=1)
     lr_decay: float = key(0.99, "factor on the learning rate every 100 update rounds", above=0, high=1)

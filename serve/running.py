@@ -13,7 +13,7 @@ import queue
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from livegym.cfg.typed import as_dict, plain_dict, to_yaml
 from livegym.live.model_slot import SPACED
 from livegym.live.swap import LivePolicy
 from livegym.live.transition import SwapRule
+from livegym.online.backup_policy import with_fixed_policy
 from livegym.online.decider import Decider, StreamSlots
 from livegym.online.experience import Layout
 from livegym.online.gates import GateAdapter, gate_of, layout_of, make_gate
@@ -83,6 +84,9 @@ def run_continuous(config: SettledConfig, provenance: Provenance, stop: StopFlag
     """
     seed_everything(config.seed)
     torch.set_num_threads(1)  # a forward pass has few rows; more threads would contend with the trainer
+    if config.online.look_ahead_policy is not None:
+        config = with_fixed_policy(config)
+        provenance = replace(provenance, config_yaml=to_yaml(plain_dict(config)))
     count = config.numEnvs if config.simulator == "builtin" else 1
     with explained_if_resumed(config, provenance, parent):
         env = make_env(config.task, config.sim, config.physics, count, config.seed)

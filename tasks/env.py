@@ -217,6 +217,13 @@ class Env:
         self.task.update(self.sim)
         return action
 
+    def look(self, new: bool) -> Tensor:
+        """(N, width): what a policy would see now, without noise; for environments that look ahead.
+
+        `new`: after `advance`; otherwise in a state that was loaded, whose observation was made already.
+        """
+        return self.observations.quiet(self._blocks(), new)
+
     def drain_report(self) -> EpisodeSummary:
         """Statistics since the last call."""
         watch = self.stability

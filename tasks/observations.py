@@ -69,6 +69,17 @@ class Observations:
             past.push(now[name])
         return self._grouped(blocks, now, slice(None))
 
+    def quiet(self, blocks: Mapping[str, Tensor], new: bool) -> Tensor:
+        """(N, width): what the policy would see without noise; nothing is drawn, so each row depends on itself alone.
+
+        `new`: the blocks are those of a new control step; otherwise those that were observed last, noise in their past
+        values included.
+        """
+        now = {name: blocks[name] for name in self.layout.groups[POLICY]}
+        for name, past in self.past.items() if new else ():
+            past.push(now[name])
+        return torch.cat([self._delayed(name, now, slice(None)) for name in now], dim=1)
+
     def begin(
         self, blocks: Mapping[str, Tensor], env_ids: Tensor, rng: torch.Generator, noise_scale: Tensor
     ) -> dict[str, Tensor]:

@@ -102,6 +102,8 @@ ELSEWHERE = {
 
 COMPOSED = {
     "python train.py config=train_headless task=BlindGrasping seed=1": "README.md's with another seed",
+    "python train.py config=continuous task=BlindGrasping gate=lookahead online.look_ahead=50    playSpeed=0 "
+    "online.look_ahead_policy=docs/policies/BlindGrasping.pth": "test_look_ahead_policy.py makes such a gate",
 }
 """Commands that are only composed and checked: starting the same is tested with another of their values."""
 

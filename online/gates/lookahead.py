@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from livegym.online.backup_policy import BackupPolicy
 from livegym.online.gates import GateAdapter, GateInput
 from livegym.online.look_ahead import LookAhead
 from livegym.schema.settled import SettledConfig
@@ -10,7 +11,10 @@ from livegym.utils.errors import UserError
 
 
 def make(config: SettledConfig, size: int) -> GateAdapter:
-    """Make a gate that looks ahead in `size` scratch environments. Raises UserError without a built-in simulator."""
+    """Make a gate that looks ahead in `size` scratch environments.
+
+    Raises UserError without a built-in simulator, or if the backup policy cannot be used.
+    """
     if config.simulator == "external":
         raise UserError(
             "gate=lookahead needs the state of the simulator, which clients do not send. "
@@ -19,5 +23,6 @@ def make(config: SettledConfig, size: int) -> GateAdapter:
         )
     scratch = make_env(config.task, config.sim, config.physics, size, config.seed)
     rule = config.online
-    gate = LookAhead(scratch, rule.look_ahead, rule.gate_threshold, rule.look_ahead_trigger)
+    backup = None if rule.look_ahead_policy is None else BackupPolicy.read(config, scratch)
+    gate = LookAhead(scratch, rule.look_ahead, rule.gate_threshold, rule.look_ahead_trigger, backup)
     return GateAdapter(gate, gate.width, "uint8", gate.observe, GateInput.STATE)
