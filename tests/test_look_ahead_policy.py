@@ -19,9 +19,9 @@ from livegym.rundir.run import create_run
 from livegym.tasks.base import Discrete
 from livegym.tasks.build import make_env
 from livegym.utils.errors import UserError
-from tests.dummy import Counting, counting_config, counting_env
+from tests.dummy import Counting, counting_env
 from tests.test_evaluate_log import save_checkpoint
-from tests.test_look_ahead import at_step, env_of, judged, leaning, moved, rows_of, same_judgement, some_action
+from tests.test_look_ahead import at_step, env_of, judged, moved, rows_of, same_judgement, some_action
 
 SEND, WAIT = Verdict.SEND, Verdict.WAIT
 
@@ -210,10 +210,8 @@ def test_equal_states_are_judged_equally_in_batches_of_any_size_and_order(config
 
     one = gate_of(5)
     states = one.rows.pack(env.state_dict())
-    torso = one.rows.unpack(states)
     action = rows_of(some_action(env, np.random.default_rng(4)))
     first = one.evaluate(states, action, np.ones(5))
-    assert torso["sim"].keys() == env.state_dict()["sim"].keys()
     for size in (1, 3, 8):
         other = gate_of(size).evaluate(states[::-1], action[::-1], np.ones(5))
         for i in range(5):
@@ -255,9 +253,14 @@ def leaning_run(tmp_path, config):
 
 
 def test_a_pole_that_falls_to_the_right_is_caught_by_a_policy_that_pushes_right(config, tmp_path, leaning_run):
-    """The same state, action and horizon: after the push, zero lets it fall, and the policy of the file does not."""
-    typed = ("config=continuous", "task=Cartpole", "gate=lookahead", "seed=0", "online.look_ahead=14")
-    env, push = leaning(config, 2), np.array([[0.0], [0.3]], np.float32)
+    """It leans by 0.8 rad and falls at 2 rad/s, and the cart is pushed to the left.
+
+    Then zero lets it fall after 7 steps; a push to the right holds it for 10 and 11.
+    """
+    typed = ("config=continuous", "task=Cartpole", "gate=lookahead", "seed=0", "online.look_ahead=9")
+    env, push = env_of(config, "Cartpole", 2), np.array([[-1.0], [-0.8]], np.float32)
+    env.reset()
+    env.sim.reset(torch.arange(2), torch.tensor([[0.0, 0.8]]).repeat(2, 1), torch.tensor([[0.0, 2.0]]).repeat(2, 1))
     zero = make_gate(config(*typed), 2)
     assert zero.gate.evaluate(zero.observe(env), push, np.ones(2)).verdict.tolist() == [WAIT, WAIT]
     for named in (leaning_run[1], leaning_run[0].path, leaning_run[0].name):
@@ -301,4 +304,4 @@ def test_a_threshold_works_with_it_as_without():
     gate = LookAhead(drifting(1), 2, 1.5, backup=Pull())
     judgement = judged(gate, env, torch.zeros(1, 1))
     assert judgement.verdict.tolist() == [WAIT]
-    assert counting_config(100).rewards["alive"] == judgement.expected[0] == 1.0
+    assert judgement.expected.tolist() == [1.0]

@@ -97,6 +97,21 @@ def test_the_trigger_leaves_other_states_out():
     assert gate.steps == 2  # the action, and its three candidates at once; each fails in its first step
 
 
+def test_only_states_at_risk_are_stored_unless_a_threshold_needs_them_all():
+    env = at_step(counting_env(3, 100, task=Doomed), 0, 1, 2)
+    seen = LookAhead(counting_env(3, 100, task=Doomed), 4, None, trigger=True).observe(env)
+    strict = LookAhead(counting_env(3, 100, task=Doomed), 4, 1.0, trigger=True)
+    full = strict.observe(env)
+    assert seen[:, -1].tolist() == [2, 2, 1]
+    assert full[:, -1].tolist() == [0, 0, 1]
+    assert not seen[:2, :-1].any()
+    assert (seen[2] == full[2]).all()
+    assert full[:2, :-1].any(1).all()
+    later = strict.evaluate(seen, np.zeros((3, 1), np.float32), np.ones(3))  # the threshold was set on a resume
+    assert later.predicted.tolist() == [False, False, True]
+    assert later.verdict.tolist() == [SEND, SEND, WAIT]
+
+
 def test_a_threshold_needs_the_expected_reward_of_every_state():
     env = at_step(counting_env(2, 100, task=Doomed), 0, 0)
     judgement = judged(LookAhead(counting_env(2, 100, task=Doomed), 1, 2.0, trigger=True), env, torch.zeros(2, 1))
