@@ -15,7 +15,7 @@ for Ant the file given with --ant (without one, what needs it is skipped). The s
 
     python -m benchmarks.look_ahead --quick
     python -m benchmarks.look_ahead --ant runs/Ant_train_<date>_<time>/nn/best.pth
-    python -m benchmarks.look_ahead --quick --only BlindGrasping --policy trained --side learned --horizon 50
+    python -m benchmarks.look_ahead --quick --only BlindGrasping --policy trained --gate learned --horizon 50
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ Act = Callable[[Tensor], Tensor]
 
 
 class Task(NamedTuple):
-    """What is measured: a task, its trained policy, and the steps that the gate looks ahead."""
+    """A task, its trained policy, and the control steps that the gate looks ahead."""
 
     name: str
     config: RootConfig
@@ -193,7 +193,7 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--ant", type=Path, help="checkpoint of a trained policy of Ant")
     parser.add_argument("--only", choices=TASKS, help="measure this task only")
     parser.add_argument("--policy", choices=POLICIES, help="measure this policy only")
-    parser.add_argument("--side", choices=SIDES, help="measure this side only")
+    parser.add_argument("--gate", choices=SIDES, help="measure this gate only")
     parser.add_argument("--horizon", type=int, help="control steps that the gate looks ahead; default: the key's")
     options = parser.parse_args(given)
     begin(options)
@@ -205,7 +205,7 @@ def main(given: Sequence[str] | None = None) -> None:
         config = to_typed(compose(["config=continuous", f"task={name}"]))
         task = Task(name, config, files[name], options.horizon or config.online.look_ahead)
         for policy in [options.policy] if options.policy else some(options, POLICIES, 2):
-            for side in [options.side] if options.side else SIDES:
+            for side in [options.gate] if options.gate else SIDES:
                 row = f"{name}, {policy}, {side}"
                 if task.file is None and (policy == "trained" or side == "learned"):
                     print(f"{row}: skipped: give --ant a checkpoint", flush=True)

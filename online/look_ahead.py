@@ -247,7 +247,8 @@ class LookAhead:
 
     def _of_backup(self, backup: Backup, states: np.ndarray) -> list[np.ndarray]:
         """Return the backup's first actions, each (n, A), for states (n, S)."""
-        size, env, found = self._env.num_envs, self._env, []
+        env, found = self._env, list[np.ndarray]()
+        size = env.num_envs
         for i in range(0, len(states), size):
             some = states[i : i + size]
             env.load_state_dict(self.rows.unpack(some), torch.arange(len(some), device=env.sim.device))
