@@ -29,7 +29,12 @@ that is replayed a hundred times.
 Errors are measured in standard deviations of the value targets, so one floor of the priorities fits rewards of any
 scale. Advantages are measured by their own root mean square over the last updates, so one learning rate fits both a
 policy that is still poor and one whose actions hardly differ in value; but at least by `LEAST_SCALE` of the values'
-standard deviation, because otherwise the noise around a good policy would count as much as an advantage.
+standard deviation, because otherwise the noise around a good policy would count as much as an advantage. Below that, the
+entropy bonus is reduced in the same proportion: what is left of the advantages could not hold it.
+
+Adam divides a gradient by its own usual size, so a policy with nothing left to learn would go on moving at the full
+learning rate, in the direction of the noise, until it fails. With `EPSILON` added to that size, small gradients make
+small steps, as IMPALA's RMSProp does with 0.01 and 0.1 (Espeholt et al. 2018, appendix D).
 
 The last choices of the policy that acted bound how far gradient steps may move the policy from it: if the mean
 divergence KL(mu, pi) on them exceeds `kl_limit`, the policy learns to choose these actions (the gradient of KL) instead
@@ -63,7 +68,8 @@ from livegym.utils.errors import UserError
 LOG_RATIO = 20.0  # log ratios of probabilities are clamped to +- this value
 WIDE = -0.7  # log standard deviation of a Box action (0.5, within -1 and 1) above which entropy earns no more bonus
 WIDEST = 0.0  # its upper limit: actions are clipped to 1, so rewards would hardly keep it from growing
-LEAST_SCALE = 0.1  # least scale of the advantages, in standard deviations of the value targets
+LEAST_SCALE = 0.5  # least scale of the advantages, in standard deviations of the value targets
+EPSILON = 1e-3  # added to the usual size of a parameter's gradient, by which Adam divides
 MEMORY = 0.99  # factor on the running mean of squared advantages at each update
 
 
@@ -166,7 +172,7 @@ class ActorCritic:
         self.spec, self.rule = spec, rule
         self.network = network
         self.model = network.module.eval()  # eval: only `take_in` changes its normalisers
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=learning_rate)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=learning_rate, eps=EPSILON)
         self._squares = Decaying()  # of advantages
 
     @property
@@ -207,12 +213,14 @@ class ActorCritic:
             surprise = error / network.value_std()
             far = torch.where(error > 0, ratio > rule.trust, ratio < 1 / rule.trust)
             squares = self._squares.with_(float(_mean((rho * error) ** 2, t.policy)))
-            scale = max(math.sqrt(squares.mean), LEAST_SCALE * float(network.value_std())) or 1.0
+            usual = math.sqrt(squares.mean)
+            scale = max(usual, LEAST_SCALE * float(network.value_std())) or 1.0
             near = ~far * (back is None)
         actor = -_mean(t.weight * (rho * error / scale) * log_prob * near, t.policy) if back is None else back
         critic = _mean(t.weight * (target - value.squeeze(1)) ** 2, t.value)
         entropy = distribution.entropy().mean()
-        loss = actor + rule.critic_coef * critic - rule.entropy_coef * _mean(_bonus(distribution) * near, t.policy)
+        bonus = usual / scale * _mean(_bonus(distribution) * near, t.policy)
+        loss = actor + rule.critic_coef * critic - rule.entropy_coef * bonus
         self.optimizer.zero_grad()
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), rule.grad_norm)
@@ -303,6 +311,8 @@ class ActorCritic:
         """The inverse of `state`. Raises UserError if the model does not fit, ValueError if the optimizer does not."""
         self.load_model(state["model"])
         self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
+        for group in self.optimizer.param_groups:
+            group["eps"] = EPSILON  # checkpoints of earlier releases have another one
         self._squares = Decaying(*state.get("advantages", ()))  # checkpoints of earlier releases have none
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch.distributions import Categorical, Independent, Normal
 
-from livegym.rl.actor_critic import ActorCritic, Choices, Decaying, Following, OffPolicyRule, Transitions
+from livegym.rl.actor_critic import EPSILON, ActorCritic, Choices, Decaying, Following, OffPolicyRule, Transitions
 from livegym.rl.algorithm import algorithm_of
 from livegym.rl.algorithms.ppo.settings import NetworkConfig, PPOConfig, RecurrentConfig
 from livegym.rl.distribution import Distribution
@@ -182,6 +182,36 @@ def test_the_entropy_bonus():
     assert (value, outcome.entropy, outcome.loss) == pytest.approx((0.0, h, -0.1 * h))
 
 
+def test_with_little_left_to_gain_the_entropy_bonus_is_reduced_as_the_advantages_are():
+    """Advantages have measured 0.05, a tenth of the least scale of 0.5: a tenth of the bonus is left."""
+    learner = tiny(rule=OffPolicyRule(0.5, 1.0, 0.1, 0.5, LIMIT))
+    learner._squares = Decaying(1e9 * 0.05**2, 1e9)
+    learner.update(moves(reward=0.5))  # delta = 0: nothing but the bonus
+    h = -(0.25 * math.log(0.25) + 0.75 * math.log(0.75))
+    assert gradients(learner)[0] == pytest.approx([0.01 * p * (math.log(p) + h) for p in (0.25, 0.75)], rel=1e-4)
+
+
+def test_small_gradients_make_small_steps():
+    """A gradient g moves a parameter by rate x g / (g + 1e-3) in Adam's first step; without the 1e-3, by the rate."""
+    learner = tiny(rule=OffPolicyRule(0.5, 1.0, 0.0, 0.5, LIMIT))
+    learner.learning_rate = 0.1
+    before = learner.model.a2c_network.logits.bias.detach().clone()
+    learner.update(moves(weight=0.001))
+    gradient = 0.125 * 0.001
+    step = 0.1 * gradient / (gradient + 1e-3)
+    moved = (learner.model.a2c_network.logits.bias - before).detach()
+    assert moved.tolist() == pytest.approx([-step, step], rel=1e-3)
+
+
+def test_an_optimizer_of_an_earlier_release_gets_this_ones_epsilon():
+    learner = tiny()
+    learner.update(moves())
+    state = learner.state()
+    state["optimizer"]["param_groups"][0]["eps"] = 1e-8
+    learner.load_state(state)
+    assert learner.optimizer.param_groups[0]["eps"] == EPSILON
+
+
 def test_a_box_action_is_no_wider_than_its_range_and_what_is_wide_earns_nothing():
     """The bonus pushes a std of e^-1 wider; one of 0.6 it leaves alone, and no step makes it wider than 1."""
 
@@ -312,7 +342,7 @@ def test_gradients_are_clipped_to_their_norm_which_is_reported_before():
 def test_errors_are_in_standard_deviations_of_the_targets_and_advantages_in_their_own():
     """Targets with variance 16 and mean 3: V in their units, an error of 8 is 2 of these, and the first advantage is 1.
 
-    The next advantages are 8 too, so they stay 1; an advantage of 0.2 counts by a tenth of the targets' deviation, 0.4.
+    The next advantages are 8 too, so they stay 1; an advantage of 0.2 counts by half of the targets' deviation, 2.
     """
     learner = tiny(rule=OffPolicyRule(0.0, 1.0, 0.0, 0.5, LIMIT), normalize_value=True)
     stats = learner.model.value_mean_std
@@ -331,7 +361,7 @@ def test_errors_are_in_standard_deviations_of_the_targets_and_advantages_in_thei
     assert gradients(learner)[0] == pytest.approx([1.0 / 4, -1.0 / 4], rel=1e-4)
     learner._squares = Decaying()
     learner.update(moves(reward=5.2))
-    assert gradients(learner)[0] == pytest.approx([0.5 / 4, -0.5 / 4], rel=1e-4)
+    assert gradients(learner)[0] == pytest.approx([0.1 / 4, -0.1 / 4], rel=1e-4)
     learner.update(moves(reward=13.0))
     _, value = gradients(learner)
     assert value == pytest.approx(0.5 - 2.5)  # critic_coef 1/2 of 2 (0.5 - (13 - 3) / 4)
