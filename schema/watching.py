@@ -49,6 +49,14 @@ class PageKeys:
         [],
         "host names under which the page may be opened, in addition to this machine's own, such as a reverse proxy's",
     )
+    streamRate: Optional[float] = key(
+        None,
+        "HTTP requests and new WebSockets that one address may ask for with one token; more are answered by 429; "
+        "null: no limit",
+        unit="1/s",
+        low=1,
+        example="streamRate=200",
+    )
     streamFps: int = key(60, "maximum number of scene updates of the page per second", unit="1/s", low=1, high=240)
 
 

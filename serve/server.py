@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
@@ -28,7 +29,7 @@ from livegym.serve.messages import MAX_ITEMS, NAME, STATUS, VERSION, Answers, De
 from livegym.serve.openapi import add_documentation
 from livegym.serve.protocol import Message, MessageRefused, Reader, text_of
 from livegym.utils.files import strict_json
-from livegym.web.access import Access, Role, role_of
+from livegym.web.access import Access, Role, address_of, role_of
 from livegym.web.middleware import MAX_BODY
 from livegym.web.server import MAX_MESSAGE
 
@@ -36,9 +37,11 @@ log = logging.getLogger(__name__)
 
 PREFIX = f"/online/v{VERSION}"
 MAX_CLIENTS = 64
-"""WebSocket clients at once; the gateway accepts twice as many connections, so that pages can still be opened."""
+"""WebSocket clients at once; the gateway admits more, so that one that is silent can give way to another."""
+QUIET_S = 60.0
+"""Silence after which a client gives way if all places are taken."""
 MAX_REQUESTS = 32
-"""HTTP requests that may wait for their answers at once."""
+"""HTTP requests of one client, or of all without a client id from one address, that may wait at once."""
 ANSWER_S = 60.0
 """How long an HTTP request waits for a decision."""
 
@@ -65,7 +68,7 @@ class OnlineApi:
         self._intake = Intake(inbox, self._leases)
         self._connections: dict[str, StreamConnection] = {}  # client -> its connection
         self._numbers = itertools.count(1)
-        self._requests = 0  # HTTP requests that wait for their answers
+        self._requests: Counter[str] = Counter()  # HTTP requests that wait for their answers, by client
         self._refused = 0  # HTTP requests refused before they were read
         self._turned_away = 0  # requests and connections beyond a limit
         self._spec = description.to_dict() | {"limits": _limits(max_streams, inbox.capacity)}
@@ -82,7 +85,7 @@ class OnlineApi:
     def counts(self) -> dict[str, int]:
         """Return the number of connected clients, and the messages, refusals and busy answers so far."""
         return {
-            "clients": len(self._connections) + self._requests,
+            "clients": len(self._connections) + self._requests.total(),
             "messages": self._intake.messages,
             "refused": self._refused + self._intake.refused,
             "busy": self._inbox.busy + self._turned_away,
@@ -114,9 +117,10 @@ class OnlineApi:
         return await self._answered(request, client, self._reader.rewards)
 
     async def _answered(self, request: Request, client: str | None, read: Callable[[bytes], Message]) -> Response:
-        self._requests += 1
+        asker = client or address_of(request)
+        self._requests[asker] += 1
         try:
-            self._check_request(request, client)
+            self._check_request(request, client, asker)
             waiting = self._intake.put(client, await request.body(), read)
             if client is not None:
                 self._leases.lease(client)
@@ -125,15 +129,17 @@ class OnlineApi:
             headers = {} if refused.retry_after is None else {"retry-after": f"{refused.retry_after:.0f}"}
             return _json(refused.text(), refused.status, headers)
         finally:
-            self._requests -= 1
+            self._requests[asker] -= 1
+            if not self._requests[asker]:
+                del self._requests[asker]
 
-    def _check_request(self, request: Request, client: str | None) -> None:
+    def _check_request(self, request: Request, client: str | None, asker: str) -> None:
         """Check a request before its body is read. Raises MessageRefused."""
         problem = self._problem_of(request, client)
         if problem is not None:
             self._refused += 1
             raise problem
-        if self._requests > MAX_REQUESTS:
+        if self._requests[asker] > MAX_REQUESTS:
             self._turned_away += 1
             raise MessageRefused("busy", f"{MAX_REQUESTS} requests are waiting already. Use the WebSocket.", RETRY_S)
 
@@ -180,10 +186,22 @@ class OnlineApi:
         if client is not None and not re.fullmatch(NAME, client):
             return PlainTextResponse(f"{CLIENT}\n", 400)
         if len(self._connections) >= MAX_CLIENTS and client not in self._connections:
+            if self._make_room():
+                return None
             self._turned_away += 1
             message = f"{MAX_CLIENTS} clients are connected already. Send several streams over one connection.\n"
             return PlainTextResponse(message, 503, {"retry-after": "5"})
         return None
+
+    def _make_room(self) -> bool:
+        """End the connection that has been silent longest; return False if none has been for `QUIET_S`."""
+        owner, quietest = max(self._connections.items(), key=lambda item: item[1].silence)
+        if quietest.silence < QUIET_S:
+            return False
+        quietest.give_way()
+        del self._connections[owner]
+        self._leases.leave(owner)
+        return True
 
 
 CLIENT = f"client: invalid name. Allowed: letters, digits, '_', '.' and '-', at most 64 characters ({NAME})."

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from viser import _messages as viser_messages
 
 from livegym.web import scene_proxy
-from livegym.web.scene_messages import Filter, TokenBucket, Unreadable, ViewerCameraMessage
+from livegym.web.rates import TokenBucket
+from livegym.web.scene_messages import Filter, Unreadable, ViewerCameraMessage
 from tests.patience import PATIENCE_S
 from tests.web_fixtures import PROTOCOL, client_of, complaints, doors, moving, positions_in, raw_socket, scene_socket
 

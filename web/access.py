@@ -10,7 +10,8 @@ is not private. Therefore the name in `Host` must be ours (an attacker's name ma
 URL, in a header or from the form. A browser then gets a cookie instead, which is valid for this process only.
 
 There are two tokens: operators watch and control, spectators only watch. A cookie has the role of the token that it
-replaces, and every connection keeps the role that it was admitted with.
+replaces, and every connection keeps the role that it was admitted with. A right token is always accepted, however many
+wrong ones its address has sent.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from livegym.web.form import token_form
 ROLE = "livegym.role"
 """Key of an admitted request's role in its ASGI scope; `role_of` reads it."""
 WRONG_TOKENS = 10
-"""Wrong tokens from one address within `WINDOW_S`, after which even the right one has to wait."""
+"""Wrong tokens from one address within `WINDOW_S`, after which it is told to wait; the right one is always accepted."""
 WINDOW_S = 60.0
 ADDRESSES = 1024
 """Addresses that are remembered at once; the one whose last wrong token is oldest is forgotten first."""
@@ -86,6 +87,7 @@ class Access:
     read_only: bool  # whether all clients are spectators
     hosts: frozenset[str] | None = None  # host names in addition to the machine's own, from streamHosts
     spectator_token: str | None = None  # different from `token`; None: spectators have no token of their own
+    rate: float | None = None  # requests per second of one address with one token; None: no limit
     wrong: WrongTokens = field(default_factory=WrongTokens)
 
     def __post_init__(self) -> None:
@@ -150,15 +152,16 @@ class Access:
         """Check an offered token; return its role, or the refusal if the token is wrong."""
         if offered is None:
             return _ask(connection, next_path, 401, "")
-        address = connection.client.host if connection.client else ""
-        wait = self.wrong.wait(address)
-        if wait:
-            answer = _ask(connection, next_path, 429, f"Too many wrong tokens; try again in {wait} s.")
-            answer.headers["retry-after"] = str(wait)
-            return answer
+        # Compared first: who shares an address with an attacker, as behind a proxy, must not be kept out by him.
         role = _role_with(self._tokens, offered)
         if role is not None:
             return role
+        address = address_of(connection)
+        wait = self.wrong.wait(address)
+        if wait:
+            answer = _ask(connection, next_path, 429, f"That token is wrong, like many before; wait {wait} s.")
+            answer.headers["retry-after"] = str(wait)
+            return answer
         self.wrong.note(address)
         return _ask(connection, next_path, 401, "That token is wrong.")
 
@@ -166,8 +169,15 @@ class Access:
         """Return the redirect to `path` that gives the browser the cookie of a role."""
         answer = RedirectResponse(path, 303)
         cookie = dict(self._cookies)[role]
-        answer.set_cookie(_cookie_name(connection), cookie, path="/", httponly=True, samesite="strict")
+        # Lax: with a strict cookie, a link in a mail or a chat would not work, because browsers do not send it in a
+        # redirect that another site's link began. Opening a link changes nothing here.
+        answer.set_cookie(_cookie_name(connection), cookie, path="/", httponly=True, samesite="lax")
         return answer
+
+
+def address_of(connection: HTTPConnection) -> str:
+    """Return the address of a client; empty if it has none."""
+    return connection.client.host if connection.client else ""
 
 
 def own_names() -> frozenset[str]:

@@ -48,7 +48,9 @@ class Gateway:
         self.host = host
         self.port: int = listener.getsockname()[1]
         self.app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-        self._server = Server(AccessMiddleware(self.app, access), listener)
+        guarded = AccessMiddleware(self.app, access)
+        self.places = guarded.places
+        self._server = Server(guarded, listener)
         _add_readings(self.app, stats, metrics)
 
     @property

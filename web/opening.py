@@ -60,7 +60,7 @@ def address_of(keys: PageKeys) -> PageAddress:
     """Return the page's address, with generated tokens if they are needed. Raises UserError for unsafe tokens."""
     host = EVERYWHERE if keys.streamBindAll else LOOPBACK
     token, spectators = _tokens(keys)
-    access = Access(token, keys.streamReadOnly, frozenset(keys.streamHosts), spectators)
+    access = Access(token, keys.streamReadOnly, frozenset(keys.streamHosts), spectators, keys.streamRate)
     return PageAddress(access, host, keys.streamPort)
 
 

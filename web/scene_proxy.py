@@ -37,7 +37,8 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMes
 from websockets.typing import Subprotocol
 
 from livegym.web.middleware import content_policy
-from livegym.web.scene_messages import Filter, TokenBucket, Unreadable
+from livegym.web.rates import TokenBucket
+from livegym.web.scene_messages import Filter, Unreadable
 from livegym.web.viser_seam import on_connection, take_no_orders
 
 log = logging.getLogger(__name__)
@@ -212,7 +213,7 @@ _DIALLED: set[int] = set()  # local ports of this process's connections to viser
 
 async def _dial(port: int) -> socket.socket:
     """Connect to viser, with a small receive buffer. Raises OSError if that fails."""
-    upstream = socket.socket()
+    upstream = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # so asyncio sets TCP_NODELAY
     try:
         upstream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
         upstream.setblocking(False)

@@ -2,12 +2,14 @@
 
 By itself, uvicorn lets a socket that never sends a request stay open forever, and its stop waits for clients that do
 not read. Here a connection has `HEAD_S` to send the head of a request, at most `MAX_WAITING` connections may be without
-one (beyond that, the oldest of them is closed), and a stop disconnects all remaining clients after `GRACE_S`.
+one (beyond that, one of them is closed), and a stop disconnects all remaining clients after `GRACE_S`. Connections on
+which a request was admitted before wait apart from those of strangers. Connections are accepted by `accepting.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import socket
 import threading
 from typing import Any
@@ -19,8 +21,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from livegym.web.accepting import Accepting
+from livegym.web.access import ROLE
+from livegym.web.waiting_room import WaitingRoom
+
 HEAD_S = 10.0
-MAX_WAITING = 64
+MAX_WAITING = 256
+"""Connections without a request: strangers. As many again may be kept open by clients who were admitted before."""
 GRACE_S = 0.5
 STOP_S = 5.0
 """Longest wait for the server's thread to end, in case the application hangs."""
@@ -40,8 +47,12 @@ PING_S = 20.0
 class Connection(H11Protocol):
     """An HTTP connection that must send a request in time."""
 
-    waiting_since: float | None = None
+    _room: WaitingRoom | None = None  # in which it waits
     _deadline: asyncio.TimerHandle | None = None
+
+    def __init__(self, *given: Any, strangers: WaitingRoom, known: WaitingRoom, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self._strangers, self._known = strangers, known
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the deadline of a new connection's first request."""
@@ -69,22 +80,17 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def _wait_for_head(self) -> None:
-        if self.waiting_since is None:
-            self.waiting_since = self.loop.time()
+        if self._room is None:
+            admitted = self.scope is not None and ROLE in self.scope  # of its last request
+            self._room = self._known if admitted else self._strangers
             self._deadline = self.loop.call_later(HEAD_S, self.transport.abort)
-            self._drop_longest_waiting()
+            self._room.enter(self, self.client[0] if self.client else "", self.transport.abort)
 
     def _stop_waiting(self) -> None:
-        self.waiting_since = None
-        if self._deadline is not None:
+        if self._room is not None and self._deadline is not None:
+            self._room.exit(self)
+            self._room = None
             self._deadline.cancel()
-
-    def _drop_longest_waiting(self) -> None:
-        waiting = [c for c in self.connections if isinstance(c, Connection) and c.waiting_since is not None]
-        if len(waiting) > MAX_WAITING:
-            oldest = min(waiting, key=lambda c: c.waiting_since or 0.0)
-            oldest._stop_waiting()
-            oldest.transport.abort()
 
 
 class WebSocketConnection(WebSocketsSansIOProtocol):
@@ -191,11 +197,19 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to accept connections."""
-        await super().startup(sockets)
+        await super().startup([])  # uvicorn itself accepts nothing
+        self._accepting = Accepting(self._listener, self._protocol)
+        self._accepting.start()
         self._accepts.set()
+
+    def _protocol(self) -> asyncio.Protocol:
+        make: Any = self.config.http_protocol_class
+        made: asyncio.Protocol = make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        return made
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close all connections; abort those that do not close within `GRACE_S`."""
+        self._accepting.stop()
         loop = asyncio.get_running_loop()
         for connection in self.server_state.connections:
             loop.call_later(GRACE_S, connection.transport.abort)
@@ -204,9 +218,10 @@ class Server(uvicorn.Server):
 
 def _configuration(app: Any) -> uvicorn.Config:
     """Return uvicorn's configuration. Only errors are logged, because a request's line may contain the token."""
+    rooms = {"strangers": WaitingRoom(MAX_WAITING), "known": WaitingRoom(MAX_WAITING)}
     return uvicorn.Config(
         app,
-        http=Connection,
+        http=functools.partial(Connection, **rooms),  # type: ignore[arg-type]  # called only
         ws=WebSocketConnection,
         ws_max_size=MAX_MESSAGE,
         ws_ping_interval=PING_S,
