@@ -33,7 +33,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from livegym.web.form import token_form
+from livegym.web.form import POLICY, token_form
 
 ROLE = "livegym.role"
 """Key of an admitted request's role in its ASGI scope; `role_of` reads it."""
@@ -263,7 +263,8 @@ def _path_without_token(connection: HTTPConnection) -> str:
 def _ask(connection: HTTPConnection, next_path: str | None, status: int, problem: str) -> Response:
     """Return the form that asks for the token; to a tool, a line of text."""
     if next_path is not None or wants_page(connection):
-        return HTMLResponse(token_form(next_path or _path_without_token(connection), problem), status)
+        form = token_form(next_path or _path_without_token(connection), problem)
+        return HTMLResponse(form, status, {"content-security-policy": POLICY})
     message = problem or "A token is needed."
     how = "Add ?token=... to the address or send it as Authorization: Bearer."
     return PlainTextResponse(f"{message} {how}\n", status, headers={"www-authenticate": "Bearer"})

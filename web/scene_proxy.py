@@ -51,8 +51,9 @@ BUFFER = 16 * 1024
 """Bytes of the kernel's buffers between viser and this proxy; the default would hold megabytes of old frames."""
 SECRET_HEADER = "x-livegym-secret"
 CONNECT_S = 5.0
-# viser's page is one file: its workers are blobs, its WebAssembly needs eval, its pictures and fonts are data URLs.
-POLICY = content_policy("'unsafe-eval' blob:", "data: blob:")
+# viser's page is one file: its scripts and styles are inline, its workers are blobs, its WebAssembly needs eval, its
+# pictures and fonts are data URLs.
+POLICY = content_policy("'unsafe-inline' 'unsafe-eval' blob:", "'unsafe-inline'", "data: blob:")
 MESSAGES = (200.0, 400.0)  # a second, and in a burst; viser's client sends its camera at 50 Hz
 ABUSE = (1000.0, 5000.0)
 
