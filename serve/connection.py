@@ -18,6 +18,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from livegym.serve.intake import Intake, Waiting
 from livegym.serve.protocol import MessageRefused, Reader, text_of
+from livegym.web.server import ARRIVED
 
 log = logging.getLogger(__name__)
 
@@ -111,15 +112,15 @@ class StreamConnection:
             if event["type"] == "websocket.disconnect":
                 return Ending(f"it disconnected, code {event.get('code', 1005)}")
             self.messages += 1
-            entry = self._entry(event.get("text"))
+            entry = self._entry(event.get("text"), event.get(ARRIVED))
             in_a_row = in_a_row + 1 if isinstance(entry, MessageRefused) and entry.is_nonsense else 0
             self._queue.put_nowait(entry)
             if in_a_row >= REFUSALS:
                 return Ending(f"{REFUSALS} messages in a row were invalid", 1008)
 
-    def _entry(self, text: str | None) -> Waiting | MessageRefused:
+    def _entry(self, text: str | None, arrived: float | None) -> Waiting | MessageRefused:
         try:
-            waiting = self._intake.put(self._owner, text, self._reader.read)
+            waiting = self._intake.put(self._owner, text, self._reader.read, arrived)
         except MessageRefused as refused:
             self.refused += 1
             return refused
@@ -136,6 +137,8 @@ class StreamConnection:
             except TimeoutError:
                 return Ending("it does not read its answers")
             self._slots.release()
+            if isinstance(entry, Waiting) and not closing:
+                self._intake.sent(entry)
             if closing:
                 return Ending("the server stops", 1001)
 

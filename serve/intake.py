@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from livegym.online.stream_requests import Answer
+from livegym.online.stream_requests import Answer, Observed
 from livegym.serve.inbox import Busy, Closed, Inbox
 from livegym.serve.leases import StreamLeases
 from livegym.serve.protocol import Message, MessageRefused, answers_of
@@ -35,18 +36,29 @@ class Waiting:
     future: Future[list[Answer]]
     owner: str | None
     leased: list[str]  # streams that this message leased to the owner
+    arrived: float  # s, by time.perf_counter
 
 
 class Intake:
     """Accepts the messages of all clients."""
 
-    def __init__(self, inbox: Inbox, leases: StreamLeases) -> None:
+    def __init__(
+        self, inbox: Inbox, leases: StreamLeases, took: Callable[[float], None] = lambda seconds: None
+    ) -> None:
+        """`took`: is given the s from the arrival of observations to the moment when their answer had been sent."""
         self._inbox, self._leases = inbox, leases
+        self._took = took
         self.messages = 0
         self.refused = 0  # messages and requests
 
-    def put(self, owner: str | None, text: str | bytes | None, read: Callable[[Any], Message]) -> Waiting:
-        """Check a message by `read` and put it into the inbox. Raises MessageRefused; nothing has changed then."""
+    def put(
+        self, owner: str | None, text: str | bytes | None, read: Callable[[Any], Message], arrived: float | None = None
+    ) -> Waiting:
+        """Check a message by `read` and put it into the inbox. Raises MessageRefused; nothing has changed then.
+
+        `arrived`: s, by time.perf_counter, when it was read from its connection; None: now.
+        """
+        arrived = time.perf_counter() if arrived is None else arrived
         self.messages += 1
         message = None
         try:
@@ -57,7 +69,7 @@ class Intake:
             refused.about(message.id if message else None)
             self.refused += refused.kind not in ("busy", "closing")
             raise
-        return Waiting(message, future, owner, self._leases.take(owner, message.streams))
+        return Waiting(message, future, owner, self._leases.take(owner, message.streams), arrived)
 
     def _ask(self, message: Message) -> Future[list[Answer]]:
         try:
@@ -77,6 +89,11 @@ class Intake:
         unknown = {str(answer["stream"]) for answer in errors if answer["kind"] in ("unknown", "too_many_streams")}
         self._leases.give_back(waiting.owner, unknown & set(waiting.leased))
         return answers
+
+    def sent(self, waiting: Waiting) -> None:
+        """Record the latency of a message whose answer has just been sent."""
+        if any(isinstance(request, Observed) for request in waiting.message.requests):
+            self._took(time.perf_counter() - waiting.arrived)
 
 
 async def _answers_to(waiting: Waiting, timeout: float | None = None) -> list[dict[str, Any]]:

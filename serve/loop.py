@@ -69,8 +69,6 @@ class Loop:
                 asked.fail(RuntimeError("the server failed to decide; its log has the reason"))
             else:
                 asked.answer(answers)
-            if has_observations(asked):
-                self.status.took(time.perf_counter() - asked.at)
 
     def _look_at_the_clock(self, curves: Curves, progress: StreamProgress) -> None:
         now = time.monotonic()

@@ -20,10 +20,11 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, WebSocket
 from fastapi.responses import PlainTextResponse, Response
+from starlette.background import BackgroundTask
 
 from livegym.serve.connection import UNANSWERED, StreamConnection
 from livegym.serve.inbox import Inbox
-from livegym.serve.intake import RETRY_S, Intake
+from livegym.serve.intake import RETRY_S, Intake, Waiting
 from livegym.serve.leases import LEASE_S, MAX_STREAMS, StreamLeases
 from livegym.serve.messages import MAX_ITEMS, NAME, STATUS, VERSION, Answers, Description, ErrorMessage, RewardMessage
 from livegym.serve.openapi import add_documentation
@@ -31,7 +32,7 @@ from livegym.serve.protocol import Message, MessageRefused, Reader, text_of
 from livegym.utils.files import strict_json
 from livegym.web.access import Access, Role, address_of, role_of
 from livegym.web.middleware import MAX_BODY
-from livegym.web.server import MAX_MESSAGE
+from livegym.web.server import ARRIVED, MAX_MESSAGE
 
 log = logging.getLogger(__name__)
 
@@ -58,14 +59,22 @@ ClientId = Annotated[
 class OnlineApi:
     """The API of one server, for all its clients. Methods run on the server's event loop; `counts` on any thread."""
 
-    def __init__(self, inbox: Inbox, description: Description, access: Access, max_streams: int = MAX_STREAMS) -> None:
+    def __init__(
+        self,
+        inbox: Inbox,
+        description: Description,
+        access: Access,
+        max_streams: int = MAX_STREAMS,
+        took: Callable[[float], None] = lambda seconds: None,
+    ) -> None:
+        """`took`: is given the s from the arrival of each message of observations until its answer had been sent."""
         self._inbox = inbox
         self._read_only = (
             f"This server is read-only for you ({access.only_watch}); it accepts no observations and no rewards."
         )
         self._reader = Reader(description)
         self._leases = StreamLeases(max_streams)
-        self._intake = Intake(inbox, self._leases)
+        self._intake = Intake(inbox, self._leases, took)
         self._connections: dict[str, StreamConnection] = {}  # client -> its connection
         self._numbers = itertools.count(1)
         self._requests: Counter[str] = Counter()  # HTTP requests that wait for their answers, by client
@@ -121,10 +130,12 @@ class OnlineApi:
         self._requests[asker] += 1
         try:
             self._check_request(request, client, asker)
-            waiting = self._intake.put(client, await request.body(), read)
+            waiting = self._intake.put(client, await request.body(), read, request.scope.get(ARRIVED))
             if client is not None:
                 self._leases.lease(client)
-            return _json(text_of(waiting.message.id, await self._intake.settle(waiting, ANSWER_S)), 200)
+            answer = _json(text_of(waiting.message.id, await self._intake.settle(waiting, ANSWER_S)), 200)
+            answer.background = BackgroundTask(self._sent, waiting)  # which runs when the answer has been sent
+            return answer
         except MessageRefused as refused:
             headers = {} if refused.retry_after is None else {"retry-after": f"{refused.retry_after:.0f}"}
             return _json(refused.text(), refused.status, headers)
@@ -132,6 +143,9 @@ class OnlineApi:
             self._requests[asker] -= 1
             if not self._requests[asker]:
                 del self._requests[asker]
+
+    async def _sent(self, waiting: Waiting) -> None:
+        self._intake.sent(waiting)
 
     def _check_request(self, request: Request, client: str | None, asker: str) -> None:
         """Check a request before its body is read. Raises MessageRefused."""

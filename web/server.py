@@ -12,7 +12,9 @@ import asyncio
 import functools
 import socket
 import threading
-from typing import Any
+import time
+from collections import deque
+from typing import Any, cast
 
 import h11
 import uvicorn
@@ -42,6 +44,9 @@ LEFT_S = 5.0
 PIECE = 4 * 1024
 """Bytes that are decompressed at once; maliciously compressed, they become 4 MiB."""
 PING_S = 20.0
+ARRIVED = "livegym.arrived"
+"""Key of the time, in s by time.perf_counter, when a message was read from its connection: in the ASGI message of a
+WebSocket, and in the scope of an HTTP request, where it is that of the end of its body."""
 
 
 class Connection(H11Protocol):
@@ -62,7 +67,10 @@ class Connection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Handle received bytes; the deadline stands until the head of a request is complete."""
+        arrived, answering = time.perf_counter(), self.conn.their_state is h11.DONE
         super().data_received(data)
+        if self.scope is not None and not answering:  # otherwise they belong to the next request
+            cast(dict[str, Any], self.scope)[ARRIVED] = arrived
         if self.conn.their_state is h11.IDLE:
             self._wait_for_head()
         else:
@@ -102,10 +110,16 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
     """
 
     _buffered = 0  # bytes that the application has not received yet
+    _read_at = 0.0  # when the last bytes were read
     _broken_off = False  # whether this class, and not the application, has closed the connection
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self._arrivals: deque[float] = deque()  # of the messages that the application has not received yet
 
     def data_received(self, data: bytes) -> None:
         """Decompress received bytes piece by piece, so that `MAX_HELD` takes effect before the memory is used."""
+        self._read_at = time.perf_counter()
         for start in range(0, len(data), PIECE):
             super().data_received(data[start : start + PIECE])
 
@@ -129,6 +143,8 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             self.conn.fail(1009, "too many unread bytes")
             self.handle_parser_exception()
             return
+        if not self.close_sent:
+            self._arrivals.append(self._read_at)
         super().send_receive_event_to_app()
 
     async def receive(self) -> ASGIReceiveEvent:
@@ -137,6 +153,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         if message["type"] == "websocket.receive":
             text = message.get("text")
             self._buffered -= len(text.encode()) if text is not None else len(message.get("bytes") or b"")
+            cast(dict[str, Any], message)[ARRIVED] = self._arrivals.popleft()
         return message
 
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
