@@ -37,12 +37,14 @@ class PageKeys:
     )
     streamToken: Optional[str] = key(
         None,
-        "token of operators, who may control the page; null: generated with streamBindAll; off: none, so anyone who "
-        "can reach the port may control",
+        "token of operators, who may control the page; null: that of the environment variable LIVEGYM_STREAM_TOKEN, "
+        "else generated with streamBindAll, or if this machine has other users; off: none, so anyone who can reach the "
+        "port may control",
     )
     streamSpectatorToken: Optional[str] = key(
         None,
-        "token of spectators, who may only watch; null: generated if operators need a token; off: none",
+        "token of spectators, who may only watch; null: that of the environment variable "
+        "LIVEGYM_STREAM_SPECTATOR_TOKEN, else generated if operators need a token; off: none",
     )
     streamReadOnly: bool = key(False, "serve the page without controls: everyone is a spectator")
     streamHosts: list[str] = key(

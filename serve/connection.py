@@ -53,7 +53,7 @@ class StreamConnection:
         self._queue: asyncio.Queue[Waiting | MessageRefused] = asyncio.Queue()  # bounded by the slots
         self._told_to_end: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self._heard_at = time.monotonic()  # when it sent its last valid message
-        self._spoke = False  # whether it has sent one
+        self.spoke = False  # whether it has sent one
         self.messages = self.refused = 0
 
     @property
@@ -100,7 +100,7 @@ class StreamConnection:
 
     async def _watch(self) -> Ending:
         await asyncio.wait([self._told_to_end], timeout=SILENT_S)
-        if not self._told_to_end.done() and not self._spoke:
+        if not self._told_to_end.done() and not self.spoke:
             return Ending(f"no valid message within {SILENT_S:g} s", 1008)
         return await self._told_to_end
 
@@ -124,7 +124,7 @@ class StreamConnection:
         except MessageRefused as refused:
             self.refused += 1
             return refused
-        self._heard_at, self._spoke = time.monotonic(), True
+        self._heard_at, self.spoke = time.monotonic(), True
         return waiting
 
     async def _write(self) -> Ending:

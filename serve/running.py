@@ -273,7 +273,7 @@ def _serve(plan: _Plan, run: Run, memory: ServiceState, stop: StopFlag) -> int:
         watcher = Watcher(live, plan.source(run), queue.SimpleQueue(), champion, regularly=review)
         simulator = BuiltIn(env, service, play_speed(config)) if own else None
         latencies = Latencies()
-        api = OnlineApi(inbox, describe(env), address.access, online.max_streams, latencies.add)
+        api = OnlineApi(inbox, describe(env), address.access, online.max_streams, latencies.add, online.stream_rate)
         status = Status(facts, service, watchdog, api.counts, champion, latencies)
         loop = Loop(service, memory, simulator, inbox, status)
         log.info("continuous training of %s, gate %s; %s", facts["task"], facts["gate"], run.path)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -39,8 +40,8 @@ log = logging.getLogger(__name__)
 PREFIX = f"/online/v{VERSION}"
 MAX_CLIENTS = 64
 """WebSocket clients at once; the gateway admits more, so that one that is silent can give way to another."""
-QUIET_S = 60.0
-"""Silence after which a client gives way if all places are taken."""
+QUIET_S, NEVER_HEARD_S = 60.0, 2.0
+"""Silence after which a client gives way if all places are taken; the second for one that has never said anything."""
 MAX_REQUESTS = 32
 """HTTP requests of one client, or of all without a client id from one address, that may wait at once."""
 ANSWER_S = 60.0
@@ -66,15 +67,19 @@ class OnlineApi:
         access: Access,
         max_streams: int = MAX_STREAMS,
         took: Callable[[float], None] = lambda seconds: None,
+        stream_rate: float | None = None,
     ) -> None:
-        """`took`: is given the s from the arrival of each message of observations until its answer had been sent."""
+        """`took`: is given the s from the arrival of each message of observations until its answer had been sent.
+
+        `stream_rate`: requests per second that a stream may send; None: no limit.
+        """
         self._inbox = inbox
         self._read_only = (
             f"This server is read-only for you ({access.only_watch}); it accepts no observations and no rewards."
         )
         self._reader = Reader(description)
         self._leases = StreamLeases(max_streams)
-        self._intake = Intake(inbox, self._leases, took)
+        self._intake = Intake(inbox, self._leases, took, stream_rate)
         self._connections: dict[str, StreamConnection] = {}  # client -> its connection
         self._numbers = itertools.count(1)
         self._requests: Counter[str] = Counter()  # HTTP requests that wait for their answers, by client
@@ -137,7 +142,7 @@ class OnlineApi:
             answer.background = BackgroundTask(self._sent, waiting)  # which runs when the answer has been sent
             return answer
         except MessageRefused as refused:
-            headers = {} if refused.retry_after is None else {"retry-after": f"{refused.retry_after:.0f}"}
+            headers = {} if refused.retry_after is None else {"retry-after": str(math.ceil(refused.retry_after))}
             return _json(refused.text(), refused.status, headers)
         finally:
             self._requests[asker] -= 1
@@ -204,15 +209,15 @@ class OnlineApi:
                 return None
             self._turned_away += 1
             message = f"{MAX_CLIENTS} clients are connected already. Send several streams over one connection.\n"
-            return PlainTextResponse(message, 503, {"retry-after": "5"})
+            return PlainTextResponse(message, 503, {"retry-after": "1"})
         return None
 
     def _make_room(self) -> bool:
-        """End the connection that has been silent longest; return False if none has been for `QUIET_S`."""
-        owner, quietest = max(self._connections.items(), key=lambda item: item[1].silence)
-        if quietest.silence < QUIET_S:
+        """End the connection that was silent longest, rather one that was never heard; False if all are in use."""
+        owner, idlest = max(self._connections.items(), key=lambda item: (not item[1].spoke, item[1].silence))
+        if idlest.silence < (QUIET_S if idlest.spoke else NEVER_HEARD_S):
             return False
-        quietest.give_way()
+        idlest.give_way()
         del self._connections[owner]
         self._leases.leave(owner)
         return True

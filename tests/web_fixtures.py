@@ -34,9 +34,10 @@ def doors():
     with contextlib.ExitStack() as stack:
 
         def opened(
-            token=None, read_only=False, hosts=None, port=0, routers=(), spectators=None, rate=None, **callables
+            token=None, read_only=False, hosts=None, port=0, routers=(), spectators=None, rate=None, owner=None, **more
         ):
-            gateway = Gateway(Access(token, read_only, hosts, spectators, rate), "127.0.0.1", port, **callables)
+            access = Access(token, read_only, hosts, spectators, owner, rate)
+            gateway = Gateway(access, "127.0.0.1", port, **more)
             stack.callback(gateway.stop)
             for router in routers:
                 gateway.app.include_router(router)

@@ -9,6 +9,9 @@ is not private. Therefore the name in `Host` must be ours (an attacker's name ma
 `Origin`, which names the requesting page's host, must be the same host. Only then is the token checked. It comes in the
 URL, in a header or from the form. A browser then gets a cookie instead, which is valid for this process only.
 
+On this machine, the owner's programs may be let in without a token, because the kernel knows whose they are
+(`peers.py`).
+
 There are two tokens: operators watch and control, spectators only watch. A cookie has the role of the token that it
 replaces, and every connection keeps the role that it was admitted with. A right token is always accepted, however many
 wrong ones its address has sent.
@@ -34,6 +37,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from livegym.web.form import POLICY, token_form
+from livegym.web.peers import peer_uid
 
 ROLE = "livegym.role"
 """Key of an admitted request's role in its ASGI scope; `role_of` reads it."""
@@ -87,6 +91,7 @@ class Access:
     read_only: bool  # whether all clients are spectators
     hosts: frozenset[str] | None = None  # host names in addition to the machine's own, from streamHosts
     spectator_token: str | None = None  # different from `token`; None: spectators have no token of their own
+    owner: int | None = None  # user number; programs of this user on this machine are let in without a token
     rate: float | None = None  # requests per second of one address with one token; None: no limit
     wrong: WrongTokens = field(default_factory=WrongTokens)
 
@@ -97,6 +102,11 @@ class Access:
         self._tokens = [(role, token) for role, token in tokens if token is not None]
         key = secrets.token_bytes(32)
         self._cookies = [(role, hmac.new(key, role.value.encode(), hashlib.sha256).hexdigest()) for role in Role]
+
+    @property
+    def link_token(self) -> str | None:
+        """The token that the owner's link needs."""
+        return self.token if self.owner is None else None
 
     @property
     def only_watch(self) -> str:
@@ -121,13 +131,14 @@ class Access:
         """Return the role of a request, or the answer to one without a valid token or cookie.
 
         A page request with a valid token in its URL is redirected to the same URL without it. A valid token determines
-        the role even if there is a cookie; with a wrong token, the role is that of the cookie.
+        the role even if there is a cookie; with a wrong token, the role is that of the cookie, or of the owner.
         """
         if self.token is None:
             return self._highest
         in_url = connection.query_params.get("token")
         offered = _bearer(connection) if in_url is None else in_url
         role = _role_with(self._cookies, connection.cookies.get(_cookie_name(connection), ""))
+        role = role or self._role_of_owner(connection)
         if role is None or offered is not None:
             judged = self._judge(connection, offered)
             if isinstance(judged, Role):
@@ -138,6 +149,13 @@ class Access:
         if in_url and wants_page(connection):
             return self._redirect(connection, _path_without_token(connection), role)
         return role
+
+    def _role_of_owner(self, connection: HTTPConnection) -> Role | None:
+        """Return the role of a client that is a program of the owner; None for any other client."""
+        scope = connection.scope
+        if self.owner is None or scope.get("client") is None or scope.get("server") is None:
+            return None
+        return self._highest if peer_uid(scope["client"], scope["server"]) == self.owner else None
 
     def login(self, connection: HTTPConnection, body: bytes) -> Response:
         """Return the answer to a submitted form with the fields `token` and `next`."""

@@ -56,7 +56,7 @@ class Gateway:
     @property
     def url(self) -> str:
         """The address for a browser. It contains the token, so print it on the console, but never to a file."""
-        return url_of(self.access.token, self.host, self.port)
+        return url_of(self.access.link_token, self.host, self.port)
 
     def start(self) -> None:
         """Start to serve, on a thread of its own; return once requests are answered."""
