@@ -1,4 +1,4 @@
-"""What an honest client of continuous training notices of clients that misbehave beside it.
+"""The latency of an honest client of continuous training beside clients that misbehave, and what it loses.
 
 The server needs a token, which the honest client has. It asks for a decision over a WebSocket 60 times a second, over a
 kept HTTP connection 10 times a second, and once a second a new client with a new connection joins and asks for one.
@@ -12,7 +12,7 @@ Beside it, a process of its own does one of the following, as fast as it can:
 - `silent`: opens WebSockets with the right token and says nothing;
 - `greedy`: sends observations of many streams over several WebSockets with the right token, without a pause.
 
-Budgets: no decision is lost, nobody with the right token is refused, and the WebSocket's p99 is at most three times
+Budgets: no decision is lost, no client with the right token is refused, and the WebSocket's p99 is at most three times
 that beside `spinning`.
 
     python -m benchmarks.assault --quick
@@ -52,7 +52,7 @@ HOST = "127.0.0.1"
 
 @dataclass
 class Seen:
-    """What the honest client saw beside one attack."""
+    """Observations of the honest client beside one attack."""
 
     decisions: list[float] = field(default_factory=list)  # ms, over the WebSocket
     posts: list[float] = field(default_factory=list)  # ms, over HTTP

@@ -94,7 +94,7 @@ def turn_of(waiting: Iterable[Asked]) -> tuple[list[list[Asked]], list[Asked]]:
     """Return the groups of messages that are answered now, each in one forward pass, and the messages that wait.
 
     The messages about a stream are answered in the order of their arrival, one observation in a turn. So a client that
-    sends many at once waits for its own, and nobody else does. Messages of rewards, which need no pass, go ahead of
+    sends many at once delays only itself. Messages of rewards, which need no pass, go ahead of
     observations of other streams.
     """
     groups: list[list[Asked]] = []

@@ -28,7 +28,7 @@ needs_linux = pytest.mark.skipif(not tells_users(), reason="this kernel does not
 needs_another_user = pytest.mark.skipif(os.getuid() != 0 or not tells_users(), reason="only root can be another user")
 ASK = """
 exec 3<>/dev/tcp/127.0.0.1/{port}
-printf 'GET {path} HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n' >&3
+printf 'GET %s HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n' '{path}' >&3
 {then}
 """
 

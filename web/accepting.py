@@ -5,9 +5,9 @@
     accepting.stop()
 
 A client that connects and disconnects as fast as it can makes more connections than a server in Python can serve.
-asyncio accepts as many in one turn of its loop as its `backlog`, and uvicorn sets that to 2048: then nobody else is
-served for seconds. Here, a turn accepts `ACCEPTS`, and beyond `RATE` a second the others wait in the kernel's queue. A
-connection that the client has closed by the time it is accepted costs next to nothing.
+asyncio accepts as many in one turn of its loop as its `backlog`, and uvicorn sets that to 2048: then no other client
+is served for seconds. Here, a turn accepts `ACCEPTS`, and beyond `RATE` a second the others wait in the kernel's
+queue. A connection that the client has closed by the time it is accepted costs next to nothing.
 """
 
 from __future__ import annotations

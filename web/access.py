@@ -42,7 +42,7 @@ from livegym.web.peers import peer_uid
 ROLE = "livegym.role"
 """Key of an admitted request's role in its ASGI scope; `role_of` reads it."""
 WRONG_TOKENS = 10
-"""Wrong tokens from one address within `WINDOW_S`, after which it is told to wait; the right one is always accepted."""
+"""Wrong tokens from one address within `WINDOW_S`, after which more of them are answered by 429."""
 WINDOW_S = 60.0
 ADDRESSES = 1024
 """Addresses that are remembered at once; the one whose last wrong token is oldest is forgotten first."""

@@ -96,7 +96,7 @@ class AccessMiddleware:
             self.places.give_back(connection, role)
 
     def _too_fast(self, connection: HTTPConnection, role: Role | None) -> Response | None:
-        """Return the refusal of a client that asks too often. Strangers count for nobody else, nor are they counted."""
+        """Return the refusal of a client that asks too often. Clients without a token are not counted."""
         if self._asked is None or role is None:
             return None
         address = address_of(connection)

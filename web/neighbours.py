@@ -3,7 +3,7 @@
     others_use_this_machine()
 
 They do if there are accounts of people besides this one: an account in the password file with a shell, a home or a
-session that belongs to somebody else (the accounts of a directory service are in no file), or if this account itself
+session that belongs to another person (the accounts of a directory service are in no file), or if this account itself
 comes from a directory service.
 """
 
@@ -23,7 +23,7 @@ NO_SHELLS = ("nologin", "false", "sync", "")
 
 
 def others_use_this_machine(passwd: Path = PASSWD, places: tuple[Path, ...] = PLACES) -> bool:
-    """Return whether somebody besides this user may be on this machine."""
+    """Return whether another person may use this machine."""
     own = os.getuid()
     listed = list(_listed(passwd))
     if any(uid != own and uid in PEOPLE and shell not in NO_SHELLS for uid, shell in listed):
@@ -50,7 +50,7 @@ def _owners(place: Path) -> Iterator[int]:
 
 
 def _is_known(uid: int) -> bool:
-    """Return whether any service knows this account; a container may run as a number that nobody knows."""
+    """Return whether any service knows this account; a container may run as a number without a name."""
     try:
         pwd.getpwuid(uid)
     except KeyError:

@@ -3,8 +3,8 @@
     uid = peer_uid(("127.0.0.1", 40312), ("127.0.0.1", 58080))     # None: unknown
 
 TCP does not tell who is at the other end, unlike Unix sockets. But within one machine, that end is a socket of this
-kernel too, and each socket has an owner. A socket whose process has closed it, or ended, belongs to nobody: the kernel
-then says 0, which is root, and no process. It is unknown here; otherwise whoever is quick could pass for root.
+kernel too, and each socket has an owner. A socket whose process has closed it, or ended, has no owner: the kernel
+then says 0, which is root. It is unknown here; otherwise a client that hangs up quickly could pass for root.
 """
 
 from __future__ import annotations

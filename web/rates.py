@@ -28,7 +28,7 @@ class TokenBucket:
         return True
 
     def wait(self, count: float = 1.0) -> float:
-        """Return the s until there are `count` tokens (at most the burst), if nobody takes any in the meantime."""
+        """Return the s until there are `count` tokens (at most the burst) if none is taken in the meantime."""
         self._fill()
         return max(0.0, (min(count, self._burst) - self._level) / self._rate)
 

@@ -1,7 +1,7 @@
 """A bounded number of clients who keep the server waiting; beyond it, one of the address with the most has to go.
 
     room = WaitingRoom(256)
-    room.enter(connection, "192.168.7.7", connection.abort)    # may call the `leave` of somebody else
+    room.enter(connection, "192.168.7.7", connection.abort)    # may call the `leave` of another one
     room.exit(connection)
 
 Honest clients send what they have to send at once, so they wait only for a moment. An attacker's stay, so it is one of
