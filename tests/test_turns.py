@@ -59,7 +59,8 @@ def turn(setting, messages) -> list:
     nothing = SimpleNamespace(update=lambda reading: None)
     loop = Loop(setting.service, setting.memory, None, inbox, status)
     futures = [inbox.ask(requests) for requests in messages]
-    futures[0].add_done_callback(lambda future: stop.request())
+    for future in futures:
+        future.add_done_callback(lambda _: stop.request() if all(f.done() for f in futures) else None)
     loop.run(stop, nothing, nothing)
     return [future.exception() or [reported(answer) for answer in future.result()] for future in futures]
 

@@ -15,8 +15,8 @@ import struct
 NETLINK_SOCK_DIAG = 4
 SOCK_DIAG_BY_FAMILY = 20
 NLM_F_REQUEST = 1
-ESTABLISHED, FIN_WAIT1, FIN_WAIT2 = 1, 4, 5
-STATES = (ESTABLISHED, FIN_WAIT1, FIN_WAIT2)  # of a client that has sent its request, and maybe ended its own side
+STATES = (1, 4, 5)
+"""ESTABLISHED, FIN_WAIT1, FIN_WAIT2: of a client that has sent its request, and maybe ended its own side."""
 ANY = 0xFFFFFFFF
 HEAD = struct.Struct("=IHHII")  # netlink: length, type, flags, sequence, port
 ASKED = struct.Struct("=BBBBI")  # family, protocol, extensions, states

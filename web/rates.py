@@ -42,7 +42,8 @@ class TokenBuckets:
     """A bucket for each key, such as an address or a stream."""
 
     def __init__(self, rate: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate, self._burst, self._clock = rate, burst, clock
+        self._rate, self._burst = rate, burst
+        self._clock = clock
         self._buckets: OrderedDict[Hashable, TokenBucket] = OrderedDict()
 
     def of(self, key: Hashable) -> TokenBucket:
