@@ -214,9 +214,11 @@ class OnlineApi:
 
     def _make_room(self) -> bool:
         """End the connection that was silent longest, rather one that was never heard; False if all are in use."""
-        owner, idlest = max(self._connections.items(), key=lambda item: (not item[1].spoke, item[1].silence))
-        if idlest.silence < (QUIET_S if idlest.spoke else NEVER_HEARD_S):
+        found = self._connections.items()
+        silent = [item for item in found if item[1].silence > (QUIET_S if item[1].spoke else NEVER_HEARD_S)]
+        if not silent:
             return False
+        owner, idlest = max(silent, key=lambda item: (not item[1].spoke, item[1].silence))
         idlest.give_way()
         del self._connections[owner]
         self._leases.leave(owner)

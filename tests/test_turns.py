@@ -118,6 +118,17 @@ def message(rng, k: int, last: dict[str, int]) -> list:
     ]  # fmt: skip
 
 
+def order_of(messages) -> list[int]:
+    """Indices of messages that wait together, in the order in which the loop answers them."""
+    waiting = [of(*requests) for requests in messages]
+    index = {id(asked): k for k, asked in enumerate(waiting)}
+    order = []
+    while waiting:
+        groups, waiting = turn_of(waiting)
+        order += [index[id(asked)] for together in groups for asked in together]
+    return order
+
+
 @pytest.mark.parametrize("gate", [None, Sign()])
 @pytest.mark.parametrize("seed", range(5))
 def test_a_turn_gives_the_answers_that_one_message_after_the_other_gets(settings, gate, seed):
@@ -126,7 +137,9 @@ def test_a_turn_gives_the_answers_that_one_message_after_the_other_gets(settings
     passes = Counted(together.live).passes
     for k in range(40):
         messages = [message(rng, k, last) for _ in range(rng.integers(1, 9))]
-        expected = [alone.ask(*requests, clock=together.memory.clock) for requests in messages]
+        expected = [None] * len(messages)
+        for index in order_of(messages):
+            expected[index] = alone.ask(*messages[index], clock=together.memory.clock)
         found = turn(together, messages)
         for answers, right in zip(found, expected, strict=True):
             assert [told(answer) for answer in answers] == [told(answer) for answer in right]
