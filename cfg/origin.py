@@ -48,6 +48,7 @@ _KEYS: dict[Origin, str] = {
         reloadInterval weights swap blendSeconds minSwapInterval historySize
         online.training_interval online.batch_size online.min_batch_size online.updates online.priority_sampling
         online.max_age_s online.pending_ttl_s online.log_decisions online.pending_capacity online.max_streams
+        online.stream_rate
         online.expected_weight online.actual_weight online.train_on_wait online.train_on_blocked
         online.wait_multiplier online.on_disagreement online.disagreement_penalty
         online.gate_threshold online.look_ahead online.look_ahead_policy
@@ -65,7 +66,7 @@ _KEYS: dict[Origin, str] = {
         runs runsSelect runsPlot runsTag runsPin runsDelete reportDir objective
         log logStreams logFrom logUntil exportDir exportFormats
         viewer watch
-        streamPort streamBindAll streamToken streamSpectatorToken streamReadOnly streamHosts streamFps
+        streamPort streamBindAll streamToken streamSpectatorToken streamReadOnly streamHosts streamRate streamFps
         videoRecord videoEpisodes videoSeconds videoEnv videoWidth videoHeight videoDir videoEvery trainVideoEvery
     """,
 }

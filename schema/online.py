@@ -39,6 +39,12 @@ class OnlineConfig:
     pending_capacity: int = key(
         10_000, "number of decisions that may wait for a reward at once; beyond it, the oldest is dropped", low=1
     )
+    stream_rate: Optional[float] = key(
+        None,
+        "observations and rewards that one stream may send; more are refused as `busy` (HTTP: 429); null: no limit",
+        unit="1/s",
+        low=1,
+    )
     max_streams: int = key(
         64, "number of streams that are served at once, including the simulator's", low=1, high=65536
     )

@@ -37,17 +37,27 @@ class PageKeys:
     )
     streamToken: Optional[str] = key(
         None,
-        "token of operators, who may control the page; null: generated with streamBindAll; off: none, so anyone who "
-        "can reach the port may control",
+        "token of operators, who may control the page; null: that of the environment variable LIVEGYM_STREAM_TOKEN, "
+        "else generated with streamBindAll, or if this machine has other users; off: none, so anyone who can reach the "
+        "port may control",
     )
     streamSpectatorToken: Optional[str] = key(
         None,
-        "token of spectators, who may only watch; null: generated if operators need a token; off: none",
+        "token of spectators, who may only watch; null: that of the environment variable "
+        "LIVEGYM_STREAM_SPECTATOR_TOKEN, else generated if operators need a token; off: none",
     )
     streamReadOnly: bool = key(False, "serve the page without controls: everyone is a spectator")
     streamHosts: list[str] = key(
         [],
         "host names under which the page may be opened, in addition to this machine's own, such as a reverse proxy's",
+    )
+    streamRate: Optional[float] = key(
+        None,
+        "HTTP requests and new WebSockets that one address may ask for with one token; more are answered by 429; "
+        "null: no limit",
+        unit="1/s",
+        low=1,
+        example="streamRate=200",
     )
     streamFps: int = key(60, "maximum number of scene updates of the page per second", unit="1/s", low=1, high=240)
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from dataclasses import dataclass
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from livegym.serve.intake import Intake, Waiting
 from livegym.serve.protocol import MessageRefused, Reader, text_of
+from livegym.web.server import ARRIVED
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +28,8 @@ SEND_S = 10.0
 """A client that accepts no answer for this long is disconnected."""
 REFUSALS = 100
 """Invalid messages in a row after which the client is disconnected."""
+SILENT_S = 60.0
+"""Time within which a client must send its first valid message."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +51,27 @@ class StreamConnection:
         self._reader = reader
         self._slots = asyncio.Semaphore(UNANSWERED)
         self._queue: asyncio.Queue[Waiting | MessageRefused] = asyncio.Queue()  # bounded by the slots
-        self._replaced = asyncio.Event()
+        self._told_to_end: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+        self._heard_at = time.monotonic()  # when it sent its last valid message
+        self.spoke = False  # whether it has sent one
         self.messages = self.refused = 0
+
+    @property
+    def silence(self) -> float:
+        """The s since the last valid message; since the beginning if there was none."""
+        return time.monotonic() - self._heard_at
 
     def replace(self) -> None:
         """End this connection, because the client has opened another one."""
-        self._replaced.set()
+        self._end(Ending("another connection has the same client id", 1008))
+
+    def give_way(self) -> None:
+        """End this connection, because another client needs its place."""
+        self._end(Ending(f"silent for {self.silence:.0f} s, and another client needs the place", 1013))
+
+    def _end(self, ending: Ending) -> None:
+        if not self._told_to_end.done():
+            self._told_to_end.set_result(ending)
 
     async def run(self) -> Ending:
         """Serve the connection until it ends; return why it ended."""
@@ -80,8 +99,10 @@ class StreamConnection:
         return Ending("internal server error", 1011)
 
     async def _watch(self) -> Ending:
-        await self._replaced.wait()
-        return Ending("another connection has the same client id", 1008)
+        await asyncio.wait([self._told_to_end], timeout=SILENT_S)
+        if not self._told_to_end.done() and not self.spoke:
+            return Ending(f"no valid message within {SILENT_S:g} s", 1008)
+        return await self._told_to_end
 
     async def _read(self) -> Ending:
         in_a_row = 0
@@ -91,18 +112,20 @@ class StreamConnection:
             if event["type"] == "websocket.disconnect":
                 return Ending(f"it disconnected, code {event.get('code', 1005)}")
             self.messages += 1
-            entry = self._entry(event.get("text"))
+            entry = self._entry(event.get("text"), event.get(ARRIVED))
             in_a_row = in_a_row + 1 if isinstance(entry, MessageRefused) and entry.is_nonsense else 0
             self._queue.put_nowait(entry)
             if in_a_row >= REFUSALS:
                 return Ending(f"{REFUSALS} messages in a row were invalid", 1008)
 
-    def _entry(self, text: str | None) -> Waiting | MessageRefused:
+    def _entry(self, text: str | None, arrived: float | None) -> Waiting | MessageRefused:
         try:
-            return self._intake.put(self._owner, text, self._reader.read)
+            waiting = self._intake.put(self._owner, text, self._reader.read, arrived)
         except MessageRefused as refused:
             self.refused += 1
             return refused
+        self._heard_at, self.spoke = time.monotonic(), True
+        return waiting
 
     async def _write(self) -> Ending:
         while True:
@@ -114,6 +137,8 @@ class StreamConnection:
             except TimeoutError:
                 return Ending("it does not read its answers")
             self._slots.release()
+            if isinstance(entry, Waiting) and not closing:
+                self._intake.sent(entry)
             if closing:
                 return Ending("the server stops", 1001)
 

@@ -30,7 +30,7 @@ from livegym.serve.picture import TaskPictures
 from livegym.utils.files import strict_json
 from livegym.web.access import Access
 from livegym.web.pages import Message, OpenPages, PageMessageError, add_files, page_files, read_object, send, why
-from livegym.web.scene_messages import TokenBucket
+from livegym.web.rates import TokenBucket
 from livegym.web.visitors import Visitor, Visitors
 
 FILES = Path(__file__).parent / "page"

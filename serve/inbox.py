@@ -42,7 +42,6 @@ class Asked:
 
     requests: list[Request]
     future: Future[list[Answer]] = field(default_factory=Future)
-    at: float = field(default_factory=time.perf_counter)  # s, when they arrived
 
     def answer(self, answers: Sequence[Answer]) -> None:
         """Answer the requests, one answer each, in order. Does nothing if `close` has failed them already.

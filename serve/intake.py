@@ -11,20 +11,40 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from livegym.online.stream_requests import Answer
+from livegym.online.stream_requests import Answer, Observed
 from livegym.serve.inbox import Busy, Closed, Inbox
 from livegym.serve.leases import StreamLeases
+from livegym.serve.messages import MAX_ITEMS
 from livegym.serve.protocol import Message, MessageRefused, answers_of
+from livegym.web.rates import TokenBuckets
 
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
+BURST_S = 2.0
+"""Seconds at the full rate that a stream may save up, if its rate is limited."""
+UNCHANGED = "Nothing was accepted; resend it in {:.3g} s."
 AGAIN = "Resend it with the same sequence: if a decision was made, you get the same one."
+
+
+class TooFast(MessageRefused):
+    """The refusal of a stream that asks faster than it may. To clients, it is a server that is busy."""
+
+    def __init__(self, stream: str, rate: float, wait: float) -> None:
+        text = f"stream {stream!r} sends more than {rate:g} requests per second (online.stream_rate). {UNCHANGED}"
+        super().__init__("busy", text.format(wait), wait, field="stream", given=stream)
+
+    @property
+    def status(self) -> int:
+        """HTTP status of the answer."""
+        return 429
 
 
 @dataclass(frozen=True)
@@ -35,35 +55,68 @@ class Waiting:
     future: Future[list[Answer]]
     owner: str | None
     leased: list[str]  # streams that this message leased to the owner
+    arrived: float  # s, by time.perf_counter
 
 
 class Intake:
     """Accepts the messages of all clients."""
 
-    def __init__(self, inbox: Inbox, leases: StreamLeases) -> None:
+    def __init__(
+        self,
+        inbox: Inbox,
+        leases: StreamLeases,
+        took: Callable[[float], None] = lambda seconds: None,
+        stream_rate: float | None = None,
+    ) -> None:
+        """`took`: is given the s from the arrival of observations to the moment when their answer had been sent.
+
+        `stream_rate`: requests per second that a stream may send; None: no limit.
+        """
+        self._rate = stream_rate
+        self._asked = TokenBuckets(stream_rate, max(BURST_S * stream_rate, MAX_ITEMS)) if stream_rate else None
         self._inbox, self._leases = inbox, leases
+        self._took = took
         self.messages = 0
         self.refused = 0  # messages and requests
 
-    def put(self, owner: str | None, text: str | bytes | None, read: Callable[[Any], Message]) -> Waiting:
-        """Check a message by `read` and put it into the inbox. Raises MessageRefused; nothing has changed then."""
+    def put(
+        self, owner: str | None, text: str | bytes | None, read: Callable[[Any], Message], arrived: float | None = None
+    ) -> Waiting:
+        """Check a message by `read` and put it into the inbox. Raises MessageRefused; nothing has changed then.
+
+        `arrived`: s, by time.perf_counter, when it was read from its connection; None: now.
+        """
+        arrived = time.perf_counter() if arrived is None else arrived
         self.messages += 1
         message = None
         try:
             message = read(text)
             self._leases.check(owner, message.streams)
+            self._check_rate(message)
             future = self._ask(message)
         except MessageRefused as refused:
             refused.about(message.id if message else None)
             self.refused += refused.kind not in ("busy", "closing")
             raise
-        return Waiting(message, future, owner, self._leases.take(owner, message.streams))
+        return Waiting(message, future, owner, self._leases.take(owner, message.streams), arrived)
+
+    def _check_rate(self, message: Message) -> None:
+        """Count the requests of each stream. Raises TooFast, and counts none, if one of the streams is too fast."""
+        if self._asked is None or self._rate is None:
+            return
+        counts = Counter(request.stream for request in message.requests)
+        for stream, count in counts.items():
+            wait = self._asked.of(stream).wait(count)
+            if wait > 0:
+                raise TooFast(stream, self._rate, wait)
+        for stream, count in counts.items():
+            self._asked.of(stream).take(count)
 
     def _ask(self, message: Message) -> Future[list[Answer]]:
         try:
             return self._inbox.ask(message.requests)
         except Busy as error:
-            text = f"The server is busy: {error}. Nothing was accepted; resend it in {RETRY_S:g} s."
+            text = f"The server is busy: {error}. {UNCHANGED.format(RETRY_S)}"
             raise MessageRefused("busy", text, RETRY_S) from None
         except Closed:
             raise _closing() from None
@@ -77,6 +130,11 @@ class Intake:
         unknown = {str(answer["stream"]) for answer in errors if answer["kind"] in ("unknown", "too_many_streams")}
         self._leases.give_back(waiting.owner, unknown & set(waiting.leased))
         return answers
+
+    def sent(self, waiting: Waiting) -> None:
+        """Record the latency of a message whose answer has just been sent."""
+        if any(isinstance(request, Observed) for request in waiting.message.requests):
+            self._took(time.perf_counter() - waiting.arrived)
 
 
 async def _answers_to(waiting: Waiting, timeout: float | None = None) -> list[dict[str, Any]]:

@@ -1,14 +1,14 @@
 """The decision loop: answers clients, steps the built-in simulator, and adopts new weights in between.
 
-One thread does all of it, so nothing here is locked. It sleeps only in the inbox, which wakes it at each request. All
-messages that wait in the inbox are answered in one turn, with one forward pass for as many streams as possible.
+One thread does all of it, so nothing here is locked. It sleeps only in the inbox, which wakes it at each request. In
+one turn, a message of each stream that waits is answered, with one forward pass for all of them.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from livegym.online.service import Service
 from livegym.online.service_state import ServiceState
@@ -43,9 +43,12 @@ class Loop:
 
     def run(self, stop: StopFlag, curves: Curves, progress: StreamProgress) -> None:
         """Serve until a stop is requested; write the measurements to `curves` and show them on `progress`."""
+        waiting: list[Asked] = []
         while not stop.requested:
             self._adopt()
-            for together in groups_of(self.inbox.take(self._patience())):
+            waiting += self.inbox.take(0.0 if waiting else self._patience())
+            groups, waiting = turn_of(waiting)
+            for together in groups:
                 self._answer(together)
             if self.simulator is not None and self.simulator.left() <= 0:
                 self.simulator.step(self.memory.clock)
@@ -69,8 +72,6 @@ class Loop:
                 asked.fail(RuntimeError("the server failed to decide; its log has the reason"))
             else:
                 asked.answer(answers)
-            if has_observations(asked):
-                self.status.took(time.perf_counter() - asked.at)
 
     def _look_at_the_clock(self, curves: Curves, progress: StreamProgress) -> None:
         now = time.monotonic()
@@ -89,26 +90,28 @@ class Loop:
         self.status.refresh()
 
 
-def groups_of(taken: Iterable[Asked]) -> Iterator[list[Asked]]:
-    """Yield the messages of one turn in groups that are answered together, each in one forward pass.
+def turn_of(waiting: Iterable[Asked]) -> tuple[list[list[Asked]], list[Asked]]:
+    """Return the groups of messages that are answered now, each in one forward pass, and the messages that wait.
 
-    No stream is in two messages of a group, and the messages about a stream are answered in the order of their arrival.
-    Messages of rewards, which need no pass, go ahead of observations of other streams.
+    The messages about a stream are answered in the order of their arrival, one observation in a turn. So a client that
+    sends many at once delays only itself. Messages of rewards, which need no pass, go ahead of
+    observations of other streams.
     """
-    group: list[Asked] = []
-    streams: set[str] = set()
-    for asked in taken:
+    groups: list[list[Asked]] = []
+    together: list[Asked] = []
+    later: list[Asked] = []
+    streams: set[str] = set()  # of which an earlier message is not answered yet
+    for asked in waiting:
         named = {request.stream for request in asked.requests}
         if named & streams:
-            yield group
-            group, streams = [], set()
-        if has_observations(asked):
-            group.append(asked)
-            streams |= named
+            later.append(asked)
+        elif has_observations(asked):
+            together.append(asked)
         else:
-            yield [asked]
-    if group:
-        yield group
+            groups.append([asked])
+            continue
+        streams |= named
+    return [*groups, together] if together else groups, later
 
 
 def has_observations(asked: Asked) -> bool:

@@ -66,7 +66,7 @@ class Number:
 
 def _latency(of: str, which: str) -> Number:
     path, name = f"decisions.latency_ms.{of}", "decision_latency_seconds"
-    group = "time from an observation's arrival to its answer, over the last decisions"
+    group = "time from an observation's arrival until its answer was sent, over the last decisions"
     return Number(path, name, f"latency_ms/{of}", "ms (/metrics: s)", f"{which} {group}", "of", of, MS, group)
 
 

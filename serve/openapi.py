@@ -11,7 +11,7 @@ from typing import Any
 import swagger_ui_bundle
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import FileResponse, HTMLResponse
+from fastapi.responses import FileResponse, HTMLResponse, Response
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
@@ -29,10 +29,12 @@ PAGE = """<!doctype html>
 <body>
 <div id="page"></div>
 <script src="docs/swagger-ui-bundle.js"></script>
-<script>SwaggerUIBundle({url: "openapi.json", dom_id: "#page", validatorUrl: null, deepLinking: true})</script>
+<script src="docs/start.js"></script>
 </body>
 </html>
 """
+START = 'SwaggerUIBundle({url: "openapi.json", dom_id: "#page", validatorUrl: null, deepLinking: true});\n'
+"""The script of the page. It is a file, because the content security policy allows no inline scripts."""
 
 
 def add_documentation(app: FastAPI, observe: type[BaseModel], reward: type[BaseModel]) -> None:
@@ -50,6 +52,10 @@ def add_documentation(app: FastAPI, observe: type[BaseModel], reward: type[BaseM
     @app.get("/docs", include_in_schema=False)
     async def page() -> HTMLResponse:
         return HTMLResponse(PAGE)
+
+    @app.get("/docs/start.js", include_in_schema=False)
+    async def start() -> Response:
+        return Response(START, media_type="text/javascript")
 
     for name, kind in FILES.items():
         _add_file(app, name, kind)

@@ -48,6 +48,7 @@ from livegym.serve.dashboard import Dashboard
 from livegym.serve.front import control_of, served
 from livegym.serve.guard import champion_of
 from livegym.serve.inbox import Inbox
+from livegym.serve.latencies import Latencies
 from livegym.serve.loop import Loop
 from livegym.serve.metrics import Curves
 from livegym.serve.picture import pictures_of
@@ -275,8 +276,9 @@ def _serve(plan: _Plan, run: Run, memory: ServiceState, stop: StopFlag) -> int:
         review = champion.review if champion is not None else lambda: None
         watcher = Watcher(live, plan.source(run), queue.SimpleQueue(), champion, regularly=review)
         simulator = BuiltIn(env, service, play_speed(config)) if own else None
-        api = OnlineApi(inbox, describe(env), address.access, online.max_streams)
-        status = Status(facts, service, watchdog, api.counts, champion)
+        latencies = Latencies()
+        api = OnlineApi(inbox, describe(env), address.access, online.max_streams, latencies.add, online.stream_rate)
+        status = Status(facts, service, watchdog, api.counts, champion, latencies)
         loop = Loop(service, memory, simulator, inbox, status)
         log.info("continuous training of %s, gate %s; %s", facts["task"], facts["gate"], run.path)
         pictures, control = pictures_of(env.task, service.tally), control_of(live, watchdog, champion)

@@ -13,32 +13,37 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, WebSocket
 from fastapi.responses import PlainTextResponse, Response
+from starlette.background import BackgroundTask
 
 from livegym.serve.connection import UNANSWERED, StreamConnection
 from livegym.serve.inbox import Inbox
-from livegym.serve.intake import RETRY_S, Intake
+from livegym.serve.intake import RETRY_S, Intake, Waiting
 from livegym.serve.leases import LEASE_S, MAX_STREAMS, StreamLeases
 from livegym.serve.messages import MAX_ITEMS, NAME, STATUS, VERSION, Answers, Description, ErrorMessage, RewardMessage
 from livegym.serve.openapi import add_documentation
 from livegym.serve.protocol import Message, MessageRefused, Reader, text_of
 from livegym.utils.files import strict_json
-from livegym.web.access import Access, Role, role_of
+from livegym.web.access import Access, Role, address_of, role_of
 from livegym.web.middleware import MAX_BODY
-from livegym.web.server import MAX_MESSAGE
+from livegym.web.server import ARRIVED, MAX_MESSAGE
 
 log = logging.getLogger(__name__)
 
 PREFIX = f"/online/v{VERSION}"
 MAX_CLIENTS = 64
-"""WebSocket clients at once; the gateway accepts twice as many connections, so that pages can still be opened."""
+"""WebSocket clients at once; the gateway admits more, so that one that is silent can give way to another."""
+QUIET_S, NEVER_HEARD_S = 60.0, 2.0
+"""Silence after which a client gives way if all places are taken; the second for one that has never said anything."""
 MAX_REQUESTS = 32
-"""HTTP requests that may wait for their answers at once."""
+"""HTTP requests of one client, or of all without a client id from one address, that may wait at once."""
 ANSWER_S = 60.0
 """How long an HTTP request waits for a decision."""
 
@@ -55,17 +60,29 @@ ClientId = Annotated[
 class OnlineApi:
     """The API of one server, for all its clients. Methods run on the server's event loop; `counts` on any thread."""
 
-    def __init__(self, inbox: Inbox, description: Description, access: Access, max_streams: int = MAX_STREAMS) -> None:
+    def __init__(
+        self,
+        inbox: Inbox,
+        description: Description,
+        access: Access,
+        max_streams: int = MAX_STREAMS,
+        took: Callable[[float], None] = lambda seconds: None,
+        stream_rate: float | None = None,
+    ) -> None:
+        """`took`: is given the s from the arrival of each message of observations until its answer had been sent.
+
+        `stream_rate`: requests per second that a stream may send; None: no limit.
+        """
         self._inbox = inbox
         self._read_only = (
             f"This server is read-only for you ({access.only_watch}); it accepts no observations and no rewards."
         )
         self._reader = Reader(description)
         self._leases = StreamLeases(max_streams)
-        self._intake = Intake(inbox, self._leases)
+        self._intake = Intake(inbox, self._leases, took, stream_rate)
         self._connections: dict[str, StreamConnection] = {}  # client -> its connection
         self._numbers = itertools.count(1)
-        self._requests = 0  # HTTP requests that wait for their answers
+        self._requests: Counter[str] = Counter()  # HTTP requests that wait for their answers, by client
         self._refused = 0  # HTTP requests refused before they were read
         self._turned_away = 0  # requests and connections beyond a limit
         self._spec = description.to_dict() | {"limits": _limits(max_streams, inbox.capacity)}
@@ -82,7 +99,7 @@ class OnlineApi:
     def counts(self) -> dict[str, int]:
         """Return the number of connected clients, and the messages, refusals and busy answers so far."""
         return {
-            "clients": len(self._connections) + self._requests,
+            "clients": len(self._connections) + self._requests.total(),
             "messages": self._intake.messages,
             "refused": self._refused + self._intake.refused,
             "busy": self._inbox.busy + self._turned_away,
@@ -114,26 +131,34 @@ class OnlineApi:
         return await self._answered(request, client, self._reader.rewards)
 
     async def _answered(self, request: Request, client: str | None, read: Callable[[bytes], Message]) -> Response:
-        self._requests += 1
+        asker = client or address_of(request)
+        self._requests[asker] += 1
         try:
-            self._check_request(request, client)
-            waiting = self._intake.put(client, await request.body(), read)
+            self._check_request(request, client, asker)
+            waiting = self._intake.put(client, await request.body(), read, request.scope.get(ARRIVED))
             if client is not None:
                 self._leases.lease(client)
-            return _json(text_of(waiting.message.id, await self._intake.settle(waiting, ANSWER_S)), 200)
+            answer = _json(text_of(waiting.message.id, await self._intake.settle(waiting, ANSWER_S)), 200)
+            answer.background = BackgroundTask(self._sent, waiting)  # which runs when the answer has been sent
+            return answer
         except MessageRefused as refused:
-            headers = {} if refused.retry_after is None else {"retry-after": f"{refused.retry_after:.0f}"}
+            headers = {} if refused.retry_after is None else {"retry-after": str(math.ceil(refused.retry_after))}
             return _json(refused.text(), refused.status, headers)
         finally:
-            self._requests -= 1
+            self._requests[asker] -= 1
+            if not self._requests[asker]:
+                del self._requests[asker]
 
-    def _check_request(self, request: Request, client: str | None) -> None:
+    async def _sent(self, waiting: Waiting) -> None:
+        self._intake.sent(waiting)
+
+    def _check_request(self, request: Request, client: str | None, asker: str) -> None:
         """Check a request before its body is read. Raises MessageRefused."""
         problem = self._problem_of(request, client)
         if problem is not None:
             self._refused += 1
             raise problem
-        if self._requests > MAX_REQUESTS:
+        if self._requests[asker] > MAX_REQUESTS:
             self._turned_away += 1
             raise MessageRefused("busy", f"{MAX_REQUESTS} requests are waiting already. Use the WebSocket.", RETRY_S)
 
@@ -180,10 +205,24 @@ class OnlineApi:
         if client is not None and not re.fullmatch(NAME, client):
             return PlainTextResponse(f"{CLIENT}\n", 400)
         if len(self._connections) >= MAX_CLIENTS and client not in self._connections:
+            if self._make_room():
+                return None
             self._turned_away += 1
             message = f"{MAX_CLIENTS} clients are connected already. Send several streams over one connection.\n"
-            return PlainTextResponse(message, 503, {"retry-after": "5"})
+            return PlainTextResponse(message, 503, {"retry-after": "1"})
         return None
+
+    def _make_room(self) -> bool:
+        """End the connection that was silent longest, rather one that was never heard; False if all are in use."""
+        found = self._connections.items()
+        silent = [item for item in found if item[1].silence > (QUIET_S if item[1].spoke else NEVER_HEARD_S)]
+        if not silent:
+            return False
+        owner, idlest = max(silent, key=lambda item: (not item[1].spoke, item[1].silence))
+        idlest.give_way()
+        del self._connections[owner]
+        self._leases.leave(owner)
+        return True
 
 
 CLIENT = f"client: invalid name. Allowed: letters, digits, '_', '.' and '-', at most 64 characters ({NAME})."

@@ -16,11 +16,11 @@ import numpy as np
 
 from livegym.online.champion import Champion
 from livegym.online.service import LastDecision, Service
+from livegym.serve.latencies import Latencies
 from livegym.serve.metrics import NUMBERS
 from livegym.serve.watchdog import Watchdog
 from livegym.weights.candidate import Candidate
 
-LATENCIES = 2000  # last decisions whose latencies are kept
 STREAMS_SHOWN = 100
 LEAST_IDLE_S = 20.0  # shortest time without a decision that is reported
 IDLE_INTERVALS = 3.0  # the same as a multiple of a stream's usual time between two decisions
@@ -44,16 +44,18 @@ class Status:
         watchdog: Watchdog,
         clients: Callable[[], dict[str, int]] = dict,
         champion: Champion | None = None,
+        latencies: Latencies | None = None,
     ) -> None:
         """`fixed`: constant entries (task, run, gate, simulator, speed, capacity); `clients()`: the API's counts.
 
-        `champion`: judges versions; None: every version goes live.
+        `champion`: judges versions; None: every version goes live. `latencies`: those of clients' messages, which are
+        recorded elsewhere.
         """
         self._champion = champion
         self._fixed = fixed
         self._service = service
         self._watchdog = watchdog
-        self._latencies: deque[float] = deque(maxlen=LATENCIES)  # s
+        self._latencies = latencies or Latencies()
         self._marks: deque[tuple[float, int]] = deque()  # (monotonic s, decisions) within the last RATE_S
         self._made: dict[str, Any] = {}
         self._owed = service.writer.added + len(service.pending) + service.pending.expired  # before the first decision
@@ -63,8 +65,8 @@ class Status:
     # called by the serving thread
 
     def took(self, seconds: float) -> None:
-        """Record the latency of one decision, in seconds."""
-        self._latencies.append(seconds)
+        """Record the latency of a step of the built-in simulator, in seconds."""
+        self._latencies.add(seconds)
 
     def end_serving(self) -> None:
         """Set the phase to stopping: the run is ending, and no more decisions are made."""
@@ -95,7 +97,7 @@ class Status:
                 "wait": tally.verdicts["WAIT"], "off": tally.verdicts["OFF"],
                 "send_rate": lately.count("SEND") / gated if gated else None, "interfered": tally.intervened,
                 "unlearned": tally.excluded,
-                "gate_failures": service.decider.failures, "latency_ms": self._latency(),
+                "gate_failures": service.decider.failures, "latency_ms": self._latencies.reading(),
                 "logged": service.log.added, "not_logged": service.log.missing,
                 "idle_limit_s": _idle_limit(list(tally.last.values())[-STREAMS_SHOWN:]),
             },
@@ -131,12 +133,6 @@ class Status:
     def _rate(self) -> float | None:
         (start, first), (now, last) = self._marks[0], self._marks[-1]
         return (last - first) / (now - start) if now - start > 0.1 else None
-
-    def _latency(self) -> dict[str, float | None]:
-        if not self._latencies:
-            return {"p50": None, "p99": None, "max": None}
-        p50, p99, most = np.percentile(np.array(self._latencies) * 1000, (50, 99, 100)).tolist()
-        return {"p50": p50, "p99": p99, "max": most}
 
     # called by any thread
 

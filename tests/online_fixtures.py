@@ -157,11 +157,14 @@ class Served:
 
 
 @contextlib.contextmanager
-def serving(raw=False, token=None, read_only=False, port=0, capacity=4096, max_streams=100, loop=None, spectators=None):
+def serving(
+    raw=False, token=None, read_only=False, port=0, capacity=4096, max_streams=100, loop=None, spectators=None,
+    took=lambda seconds: None, stream_rate=None,
+):  # fmt: skip
     """A server, which is closed after the block; `loop`: what decided behind an earlier one."""
     access, inbox = Access(token, read_only, None, spectators), Inbox(capacity)
     gateway = Gateway(access, "127.0.0.1", port)
-    api = OnlineApi(inbox, Description(SPEC, GRID if raw else {}), access)
+    api = OnlineApi(inbox, Description(SPEC, GRID if raw else {}), access, took=took, stream_rate=stream_rate)
     api.mount(gateway.app)
     mind = FakeLoop(inbox, max_streams)
     if loop is not None:

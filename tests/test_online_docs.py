@@ -49,7 +49,7 @@ def test_the_limits_are_the_codes():
     assert table["unanswered messages of a connection"].startswith(f"{connection.UNANSWERED};")
     assert f"with {MAX_HELD // 1024} KiB more it closes" in table["unanswered messages of a connection"]
     assert table["waiting requests of all clients"].startswith(f"{CAPACITY};")
-    assert table["clients"] == f"{server.MAX_CLIENTS} WebSockets, {server.MAX_REQUESTS} HTTP requests"
+    assert table["clients"] == f"{server.MAX_CLIENTS} WebSockets, {server.MAX_REQUESTS} HTTP requests of each"
     assert table["connections without a request yet"].startswith(f"{MAX_WAITING};")
     assert table["streams"] == f"`online.max_streams`, {OnlineConfig().max_streams}"
     assert f"for {connection.SEND_S:g} s" in table["unread answers"]

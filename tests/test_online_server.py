@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import zlib
 from pathlib import Path
 
@@ -409,6 +410,120 @@ class TestLeaving:
         assert int(answer.headers["retry-after"]) > 0
 
 
+class TestPlacesAndRates:
+    """One client's silence or hurry is no other's trouble."""
+
+    def test_a_client_that_never_says_anything_valid_is_disconnected(self, serve, monkeypatch):
+        monkeypatch.setattr(connection, "SILENT_S", 0.5)
+        served = serve()
+
+        async def drive():
+            async with served.socket() as silent, served.socket() as nonsense, served.socket() as speaks:
+                await ask(speaks, observe())
+                assert (await ask(nonsense, "{}"))["type"] == "error"
+                endings = await ended(silent), await ended(nonsense)
+                return endings, await ask(speaks, observe())
+
+        endings, decision = asyncio.run(drive())
+        assert endings == ((1008, "no valid message within 0.5 s"),) * 2
+        assert decision["type"] == "decision"
+
+    def test_if_all_places_are_taken_the_client_that_was_silent_longest_gives_way(self, serve, monkeypatch):
+        monkeypatch.setattr(server, "MAX_CLIENTS", 3)
+        monkeypatch.setattr(server, "QUIET_S", 0.5)
+        monkeypatch.setattr(server, "NEVER_HEARD_S", 0.4)
+        served = serve()
+
+        async def drive():
+            async with served.socket("?client=old") as old, served.socket("?client=new") as new:
+                await ask(old, observe("a"))
+                await ask(new, observe("b"))
+                async with served.socket("?client=silent") as silent:
+                    with pytest.raises(InvalidStatus):  # nobody has been silent for long
+                        await served.socket("?client=robot")
+                    for _ in range(6):
+                        await asyncio.sleep(0.1)
+                        await ask(new, observe("b"))
+                    async with served.socket("?client=robot") as robot, served.socket("?client=another") as another:
+                        decisions = [await ask(ws, observe(f"s{k}")) for k, ws in enumerate((robot, another, new))]
+                        endings = [await ended(silent), await ended(old)]
+                        await ask(robot, observe("a"))  # its stream is free
+                        return decisions, endings, served.api.counts()["clients"]
+
+        decisions, endings, clients = asyncio.run(drive())
+        assert [decision["type"] for decision in decisions] == ["decision"] * 3
+        assert [code for code, _ in endings] == [1013, 1013]
+        assert all("another client needs the place" in why for _, why in endings)
+        assert clients == 3
+
+    def test_a_client_with_many_requests_leaves_room_for_others(self, serve, monkeypatch):
+        monkeypatch.setattr(server, "MAX_REQUESTS", 2)
+        served = serve()
+        body = {"v": 1, "observations": [{"stream": "a", "obs": [0, 0, 0, 0]}]}
+
+        async def drive():
+            async with httpx.AsyncClient(base_url=f"{served.address}/online/v1", trust_env=False) as http:
+                served.loop.go.clear()
+                held = [asyncio.create_task(http.post("/observe?client=greedy", json=body)) for _ in range(2)]
+                await until_async(lambda: served.api.counts()["clients"] == 2)
+                refused = await http.post("/observe?client=greedy", json=body)
+                other = asyncio.create_task(
+                    http.post("/observe?client=other", json={**body, "observations": [{"stream": "b", "obs": [1] * 4}]})
+                )
+                await until_async(lambda: served.api.counts()["clients"] == 3)
+                served.loop.go.set()
+                return refused.status_code, (await other).status_code, [(await task).status_code for task in held]
+
+        assert asyncio.run(drive()) == (503, 200, [200, 200])
+
+    def test_a_stream_that_is_too_fast_is_told_when_to_resend_and_others_are_not_slowed(self, serve):
+        served = serve(stream_rate=1.0)  # and 64 at once
+
+        async def drive():
+            async with served.socket() as ws:
+                for _ in range(64):
+                    assert (await ask(ws, observe("fast")))["type"] == "decision"
+                return await ask(ws, observe("fast")), await ask(ws, observe("other"))
+
+        error, other = asyncio.run(drive())
+        assert (error["kind"], error["given"], other["type"]) == ("busy", "fast", "decision")
+        assert 0 < error["retry_after"] <= 1
+        with served.http() as http:
+            body = {"v": 1, "observations": [{"stream": "fast", "obs": [0, 0, 0, 0]}]}
+            answer = http.post("/observe", json=body)
+        assert answer.status_code in (409, 429)  # the stream is still its client's, or free
+        assert served.loop.streams["fast"].answer.decision == 64
+
+    def test_latency_counts_from_arrival_until_the_answer_was_sent(self, serve):
+        took = []
+        served = serve(took=took.append)
+        body = {"v": 1, "observations": [{"stream": "h", "obs": [0, 0, 0, 0]}]}
+
+        async def drive():
+            async with served.socket() as ws:
+                decision = await ask(ws, observe())
+                await ask(ws, reward("a", decision["decision"], 1.0))  # not counted
+                await ask(ws, "{}")
+                served.loop.go.clear()
+                before = time.perf_counter()
+                await ws.send(observe())
+                await until_async(served.loop.thinking.is_set)
+                await asyncio.sleep(0.2)
+                served.loop.go.set()
+                await ws.recv()
+                await until_async(lambda: len(took) == 2)
+                return time.perf_counter() - before
+
+        longest = asyncio.run(drive())
+        assert 0.2 < took[1] <= longest
+        with served.http() as http:
+            http.post("/observe", json=body)
+            until(lambda: len(took) == 3)
+            http.post("/observe", json=body)
+        until(lambda: len(took) == 4)
+        assert all(0 < seconds < longest + PATIENCE_S for seconds in took)
+
+
 def failing(requests):
     """Instead of an inbox's `ask`: the loop takes the question and fails."""
     asked = Asked(requests)
@@ -589,7 +704,7 @@ class TestLimits:
                 return caught.value.response
 
         response = asyncio.run(drive())
-        assert (response.status_code, response.headers["retry-after"]) == (503, "5")
+        assert (response.status_code, response.headers["retry-after"]) == (503, "1")
 
     def test_nonsense_changes_nothing(self, serve):
         served = serve()
@@ -705,7 +820,8 @@ class TestDescription:
         with serve().http() as http:
             page = http.get("/docs").text
             assert "://" not in page
-            for name in ("swagger-ui.css", "swagger-ui-bundle.js"):
+            assert "<script>" not in page  # inline scripts are not allowed
+            for name in ("swagger-ui.css", "swagger-ui-bundle.js", "start.js"):
                 assert f'"docs/{name}"' in page
                 assert http.get(f"/docs/{name}").status_code == 200
             assert http.get("/docs/index.html").status_code == 404

@@ -11,7 +11,7 @@ from livegym.play.controls import Controls
 from livegym.viewers.browser.pages import Pages
 from livegym.viewers.browser.protocol import REQUESTS, PageMessageError, ViewSettings
 from livegym.web.access import Access, Role
-from livegym.web.scene_messages import TokenBucket
+from livegym.web.rates import TokenBucket
 from livegym.web.visitors import Visitor
 
 ORDERS = {

@@ -25,6 +25,7 @@ from livegym.utils.errors import UserError
 from livegym.viewers.opening import open_audience
 from livegym.viewers.processes import ViewerProcesses
 from livegym.viewers.record import ClipRecorder, check_recording, clip_name
+from livegym.web import opening
 from livegym.web.opening import address_of
 from tests.patience import PATIENCE_S, until
 from tests.processes import Running, alive, run, runs
@@ -132,7 +133,8 @@ def test_a_test_that_nobody_watches_has_no_viewers():
         (("streamToken=0123456789",), "0123456789"),
     ],
 )
-def test_the_token_is_what_was_asked_for(overrides, token):
+def test_the_token_is_what_was_asked_for(overrides, token, monkeypatch):
+    monkeypatch.setattr(opening, "others_use_this_machine", lambda: False)
     assert address_of(to_typed(compose(["config=test_stream", *overrides]))).access.token == token
 
 

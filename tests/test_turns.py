@@ -9,7 +9,7 @@ import pytest
 
 from livegym.online.stream_requests import Accepted, Refusal, Rewarded
 from livegym.serve.inbox import Asked, Inbox
-from livegym.serve.loop import Loop, groups_of
+from livegym.serve.loop import Loop, turn_of
 from livegym.serve.status import Status
 from livegym.utils.signals import StopFlag
 from tests.test_live import candidate, live_of
@@ -59,9 +59,9 @@ def turn(setting, messages) -> list:
     nothing = SimpleNamespace(update=lambda reading: None)
     loop = Loop(setting.service, setting.memory, None, inbox, status)
     futures = [inbox.ask(requests) for requests in messages]
-    futures[0].add_done_callback(lambda future: stop.request())
+    for future in futures:
+        future.add_done_callback(lambda _: stop.request() if all(f.done() for f in futures) else None)
     loop.run(stop, nothing, nothing)
-    setting.latencies = len(status._latencies)
     return [future.exception() or [reported(answer) for answer in future.result()] for future in futures]
 
 
@@ -72,7 +72,6 @@ def test_all_streams_that_ask_in_one_turn_share_a_forward_pass(settings):
     assert counted.passes == [8]
     assert [[answer.stream for answer in each] for each in answers] == [["a", "b"], *([s] for s in "cdefgh")]
     assert len({answer.decision for each in answers for answer in each}) == 8
-    assert here.latencies == 7  # one for each message with an observation
 
 
 def test_two_observations_of_a_stream_are_decided_in_order(settings):
@@ -89,8 +88,19 @@ def test_two_observations_of_a_stream_are_decided_in_order(settings):
 def test_a_reward_of_a_stream_waits_for_its_observation_and_that_of_another_does_not():
     a, b = of(seen("a", 1)), of(seen("b", 1))
     reward_b, reward_c = (of(Rewarded(stream, 1, 0.0)) for stream in "bc")
-    assert list(groups_of([a, b, reward_c, reward_b])) == [[reward_c], [a, b], [reward_b]]
-    assert list(groups_of([])) == []
+    assert turn_of([a, b, reward_c, reward_b]) == ([[reward_c], [a, b]], [reward_b])
+    assert turn_of([reward_b]) == ([[reward_b]], [])
+    assert turn_of([]) == ([], [])
+
+
+def test_who_sends_many_observations_at_once_waits_for_them_and_nobody_else_does():
+    greedy = [of(seen("a", k), seen("b", k)) for k in range(8)]
+    honest, after_b = of(seen("c", 1)), of(seen("b", 9), seen("d", 1))
+    groups, later = turn_of([*greedy, after_b, honest])
+    assert groups == [[greedy[0], honest]]
+    assert later == [*greedy[1:], after_b]
+    assert turn_of(later) == ([[greedy[1]]], [*greedy[2:], after_b])
+    assert turn_of([greedy[7], after_b, of(seen("d", 2))])[0] == [[greedy[7]]]  # d, too, is answered in order
 
 
 def message(rng, k: int, last: dict[str, int]) -> list:
@@ -108,6 +118,17 @@ def message(rng, k: int, last: dict[str, int]) -> list:
     ]  # fmt: skip
 
 
+def order_of(messages) -> list[int]:
+    """Indices of messages that wait together, in the order in which the loop answers them."""
+    waiting = [of(*requests) for requests in messages]
+    index = {id(asked): k for k, asked in enumerate(waiting)}
+    order = []
+    while waiting:
+        groups, waiting = turn_of(waiting)
+        order += [index[id(asked)] for together in groups for asked in together]
+    return order
+
+
 @pytest.mark.parametrize("gate", [None, Sign()])
 @pytest.mark.parametrize("seed", range(5))
 def test_a_turn_gives_the_answers_that_one_message_after_the_other_gets(settings, gate, seed):
@@ -116,7 +137,9 @@ def test_a_turn_gives_the_answers_that_one_message_after_the_other_gets(settings
     passes = Counted(together.live).passes
     for k in range(40):
         messages = [message(rng, k, last) for _ in range(rng.integers(1, 9))]
-        expected = [alone.ask(*requests, clock=together.memory.clock) for requests in messages]
+        expected = [None] * len(messages)
+        for index in order_of(messages):
+            expected[index] = alone.ask(*messages[index], clock=together.memory.clock)
         found = turn(together, messages)
         for answers, right in zip(found, expected, strict=True):
             assert [told(answer) for answer in answers] == [told(answer) for answer in right]

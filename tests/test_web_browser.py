@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse
 
 from tests.page_fixtures import wait
 from tests.web_fixtures import TOKEN
 
-pytest_plugins = ["web_fixtures"]
+pytest_plugins = ["web_fixtures", "online_fixtures"]
 CHROMIUM = shutil.which("chromium")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")]
 
@@ -75,3 +77,30 @@ def test_the_form_lets_in_and_a_frame_is_told_from_others(open_scene, scene, tab
     wait(tab, scene.get_clients)
     assert opened == ["here"]
     assert [text for text in complaints(tab) if "401" not in text and "404" not in text] == []  # no icon
+
+
+def test_the_link_works_from_another_site_and_after_a_reload(open_gateway, tab):
+    """As from a chat or a mail: `localhost` and `127.0.0.1` are different sites."""
+    gateway = open_gateway(TOKEN)
+    link = gateway.url.replace("127.0.0.1", "localhost").replace("/?", "/stats?")
+    router = APIRouter()
+    router.add_api_route("/chat", lambda: HTMLResponse(f'<a href="{link}">look</a>'), methods=["GET"])
+    chat = open_gateway(routers=[router])
+    tab.goto(f"{chat.url}chat")
+    tab.click("a")
+    tab.wait_for_url("**/stats")
+    for _ in range(2):
+        assert tab.inner_text("body").strip() == "{}"
+        tab.reload()
+
+
+def test_the_documentation_and_the_form_obey_the_policy(serve, tab):
+    served = serve(token=TOKEN)
+    tab.goto(f"{served.address}/online/v1/docs")
+    assert tab.evaluate("getComputedStyle(document.body).display") == "grid"  # the form's style is applied
+    tab.fill("#token", TOKEN)
+    tab.click("button")
+    tab.wait_for_selector(".opblock")
+    tab.click(".opblock-summary")
+    tab.wait_for_selector(".opblock-body")
+    assert [text for text in complaints(tab) if "401" not in text] == []

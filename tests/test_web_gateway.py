@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import logging
 import os
 import socket
 import threading
+from collections import Counter
 
 import pytest
 import websockets.asyncio.client
 import websockets.exceptions
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
+from starlette.requests import HTTPConnection
 
 from livegym.utils.errors import UserError
-from livegym.web import middleware, server
-from livegym.web.access import Access
+from livegym.web import accepting, middleware, places, server
+from livegym.web.accepting import ACCEPTS
+from livegym.web.access import Access, Role
 from livegym.web.gateway import Gateway
 from livegym.web.listen import listen, reachable_host
 from livegym.web.mjpeg import Frames, stream_router
+from livegym.web.waiting_room import WaitingRoom
 from tests.patience import until
 from tests.web_fixtures import TOKEN, client_of, complaints, raw_socket, scene_socket
 
@@ -89,7 +94,8 @@ def test_stats_are_strict_json_and_metrics_what_prometheus_reads(open_gateway):
     assert "# TYPE livegym_fps gauge\nlivegym_fps NaN" in answer.text
 
 
-def test_300_silent_sockets_stop_nobody(open_gateway):
+def test_300_silent_sockets_stop_nobody(open_gateway, monkeypatch):
+    monkeypatch.setattr(server, "MAX_WAITING", 64)
     gateway = open_gateway()
     silent = [raw_socket(gateway) for _ in range(300)]
     with client_of(gateway) as client:
@@ -98,6 +104,119 @@ def test_300_silent_sockets_stop_nobody(open_gateway):
     assert all(gone(connection) for connection in first)
     for connection in silent:
         connection.close()
+
+
+def test_a_connection_that_was_used_is_kept_while_strangers_come(open_gateway, monkeypatch):
+    monkeypatch.setattr(server, "MAX_WAITING", 8)
+    gateway = open_gateway(TOKEN)
+
+    def port_of(client):
+        answer = client.get("/stats", headers={"authorization": f"Bearer {TOKEN}"})
+        assert answer.status_code == 200
+        return answer.extensions["network_stream"].get_extra_info("client_addr")[1]
+
+    with client_of(gateway) as client, contextlib.ExitStack() as stack:
+        used = port_of(client)
+        for _ in range(50):
+            stack.enter_context(raw_socket(gateway))
+        with client_of(gateway) as later:
+            assert port_of(later) != used  # it came after them, so they have been accepted
+        assert port_of(client) == used
+
+
+def test_of_those_who_wait_the_oldest_of_the_fullest_address_goes():
+    sent_away = []
+    room = WaitingRoom(3)
+    for name, address in (("early", "a"), ("b1", "b"), ("b2", "b"), ("b3", "b"), ("b4", "b")):
+        room.enter(name, address, lambda name=name: sent_away.append(name))
+    assert sent_away == ["b1", "b2"]
+    for name in ("early", "b1", "b3", "b4", "b4"):
+        room.exit(name)
+    assert len(room) == 0
+
+
+def test_few_connections_are_accepted_in_one_turn_of_the_loop(monkeypatch):
+    """Otherwise nobody is served while somebody connects and disconnects as fast as possible."""
+    turns, made, without_delay = [0], Counter(), []
+
+    class Counted(server.Connection):
+        def connection_made(self, transport):
+            if not made:
+                self.loop.call_soon(self._turn)
+            made[turns[0]] += 1
+            accepted = transport.get_extra_info("socket")
+            without_delay.append(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0)
+            super().connection_made(transport)
+
+        def _turn(self):
+            turns[0] += 1
+            if made.total() < 100:
+                self.loop.call_soon(self._turn)
+
+    monkeypatch.setattr(server, "Connection", Counted)
+    gateway = Gateway(Access(None, False), "127.0.0.1", 0)
+    with contextlib.ExitStack() as stack:
+        for _ in range(100):  # they wait in the kernel's queue
+            stack.enter_context(raw_socket(gateway))
+        stack.callback(gateway.stop)
+        gateway.start()
+        until(lambda: made.total() == 100)
+    assert max(made.values()) == ACCEPTS
+    assert all(without_delay)  # otherwise each answer on a kept connection takes 40 ms
+
+
+def test_more_connections_than_the_rate_are_accepted_a_little_later(monkeypatch):
+    monkeypatch.setattr(accepting, "RATE", (100.0, 5.0))
+    gateway = Gateway(Access(None, False), "127.0.0.1", 0)
+    with contextlib.ExitStack() as stack:
+        for _ in range(20):
+            stack.enter_context(raw_socket(gateway))
+        stack.callback(gateway.stop)
+        gateway.start()
+        with client_of(gateway) as client:
+            assert client.get("/healthz").status_code == 200
+
+
+def test_without_a_file_to_spare_connections_wait(open_gateway, monkeypatch, caplog):
+    monkeypatch.setattr(accepting, "EXHAUSTED_S", 0.01)
+    gateway = open_gateway()
+    listener, failures = gateway._server._listener, []
+
+    class Exhausted:
+        def __getattr__(self, name):
+            return getattr(listener, name)
+
+        def accept(self):
+            if len(failures) < 3:
+                failures.append(1)
+                raise OSError(errno.EMFILE, "Too many open files")
+            return listener.accept()
+
+    gateway._server._accepting._listener = Exhausted()
+    with client_of(gateway) as client:
+        assert client.get("/healthz").status_code == 200
+    assert "cannot accept a connection (Too many open files)" in caplog.text
+
+
+@pytest.mark.parametrize("token", [TOKEN, None])
+def test_bodies_that_do_not_come_take_the_place_of_nobody(open_gateway, monkeypatch, token):
+    monkeypatch.setattr(middleware, "MAX_SLOW", 8)
+    monkeypatch.setattr(places, "REQUESTS", 8)
+    monkeypatch.setattr(places, "STRANGERS", 8)
+    gateway = open_gateway(token)
+    path = "/login" if token else "/stats"
+    slow = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n".encode()
+    known = {"authorization": f"Bearer {TOKEN}"}
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(raw_socket(gateway)) for _ in range(50)]
+        for connection in sockets:
+            connection.sendall(slow)
+        assert b" 408 " in sockets[0].recv(4096)
+        with client_of(gateway) as client:
+            assert client.get("/healthz").status_code == 200
+            assert client.get("/stats", headers=known).status_code == 200
+            if token:
+                assert client.post("/login", data={"token": token}).status_code == 303
 
 
 @pytest.mark.parametrize("message", [b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET"])
@@ -121,19 +240,62 @@ def test_a_websocket_that_is_silent_stays(open_scene, monkeypatch):
     asyncio.run(use())
 
 
-def test_more_clients_than_can_be_served_are_told_to_come_back(open_scene, monkeypatch):
-    monkeypatch.setattr(middleware, "MAX_ACTIVE", 1)
+def test_more_sockets_than_can_be_served_are_told_to_come_back_and_requests_have_places_of_their_own(
+    open_scene, monkeypatch
+):
+    monkeypatch.setattr(places, "SOCKETS", 1)
+    monkeypatch.setattr(places, "REQUESTS", 1)
     gateway, _ = open_scene()
 
     async def use():
         async with scene_socket(gateway):
+            with pytest.raises(websockets.exceptions.InvalidStatus) as refused:
+                await scene_socket(gateway)
+            answer = refused.value.response
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
             with client_of(gateway) as client:
-                answer = client.get("/healthz")
-                assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+                assert client.get("/stats").status_code == 200
+        until(lambda: not gateway.places.taken)
+        async with scene_socket(gateway):
+            pass
 
     asyncio.run(use())
-    with client_of(gateway) as client:
-        assert client.get("/healthz").status_code == 200
+
+
+def connection_from(address, path="/stats", kind="http"):
+    """A connection as the server sees it."""
+    return HTTPConnection({"type": kind, "path": path, "headers": [], "client": (address, 1), "query_string": b""})
+
+
+def test_one_address_and_all_spectators_get_a_share_of_the_places(monkeypatch):
+    monkeypatch.setattr(places, "REQUESTS", 8)
+    free = places.Places()
+    near, far, further = (connection_from(address) for address in ("127.0.0.1", "192.0.2.1", "192.0.2.2"))
+    results = [free.take(far, Role.OPERATOR) for _ in range(8)]
+    assert [result.status_code for result in results[6:]] == [503, 503]
+    assert results[:6] == [None] * 6
+    assert [free.take(further, Role.OPERATOR) for _ in range(2)] == [None, None]
+    assert free.take(near, Role.OPERATOR) is not None  # they are all taken
+    assert free.take(connection_from("192.0.2.1", "/ws", "websocket"), Role.OPERATOR) is None  # sockets have their own
+    free = places.Places()
+    assert [free.take(near, Role.SPECTATOR) is None for _ in range(8)] == [True] * 4 + [False] * 4
+    assert [free.take(near, Role.OPERATOR) for _ in range(4)] == [None] * 4
+    for role in Role:
+        for _ in range(4):
+            free.give_back(near, role)
+    assert not free.taken
+
+
+def test_who_asks_faster_than_the_rate_that_was_set_waits_and_no_one_else(open_gateway):
+    gateway = open_gateway(TOKEN, spectators="spectators-0123", rate=0.5)
+    with client_of(gateway, headers={"authorization": f"Bearer {TOKEN}"}) as client:
+        assert client.get("/stats").status_code == 200
+        answer = client.get("/stats")
+        assert answer.status_code == 429
+        assert int(answer.headers["retry-after"]) >= 1
+        assert "streamRate" in answer.text
+        assert client.get("/stats", headers={"authorization": "Bearer spectators-0123"}).status_code == 200
+        assert client.get("/healthz", headers={"authorization": ""}).status_code == 200
 
 
 def test_garbage_and_cut_connections_leave_no_trace(open_gateway, caplog):

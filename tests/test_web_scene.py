@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from viser import _messages as viser_messages
 
 from livegym.web import scene_proxy
-from livegym.web.scene_messages import Filter, TokenBucket, Unreadable, ViewerCameraMessage
-from tests.patience import PATIENCE_S
+from livegym.web.rates import TokenBucket
+from livegym.web.scene_messages import Filter, Unreadable, ViewerCameraMessage
+from tests.patience import PATIENCE_S, until
 from tests.web_fixtures import PROTOCOL, client_of, complaints, doors, moving, positions_in, raw_socket, scene_socket
 
 pytest_plugins = ["web_fixtures"]
@@ -182,6 +183,47 @@ def test_viser_itself_takes_nobody_who_did_not_come_through_the_gateway(open_gat
     assert [asyncio.run(use()) for _ in range(5)] == [1008] * 5
     server.stop()
     assert tunnels == []
+
+
+@pytest.mark.parametrize("secret", [False, True])
+def test_another_user_who_takes_the_proxys_port_or_finds_the_secret_gets_no_scene(open_scene, scene, caplog, secret):
+    """Every user may bind any address of loopback, and so the port of a connection that the proxy has open."""
+    gateway, _ = open_scene()
+    headers = {scene_proxy.SECRET_HEADER: scene_proxy._SECRET} if secret else {}
+
+    async def use():
+        async with scene_socket(gateway) as browser:
+            await browser.recv()
+            (own,) = scene_proxy._DIALLED
+            with socket.socket() as stranger:
+                stranger.bind(("127.0.0.1", 0) if secret else ("127.0.0.2", own[1]))
+                stranger.connect(("127.0.0.1", scene.get_port()))
+                url = f"ws://127.0.0.1:{scene.get_port()}/"
+                connected = websockets.asyncio.client.connect(
+                    url, sock=stranger, subprotocols=[PROTOCOL], additional_headers=headers, proxy=None
+                )
+                async with connected as client:
+                    with contextlib.suppress(websockets.exceptions.ConnectionClosed):
+                        for _ in range(40):
+                            await client.send(b"nonsense")
+                    with pytest.raises(websockets.exceptions.ConnectionClosed):
+                        await client.recv()
+                    return client.close_code
+
+    assert asyncio.run(use()) == 1008
+    assert not complaints(caplog)
+
+
+def test_viser_takes_no_uploads(open_scene, scene):
+    gateway, _ = open_scene()
+
+    async def use():
+        async with scene_socket(gateway) as browser:
+            await browser.send(encode(CAMERA))
+            await asyncio.to_thread(until, scene.get_clients)
+            return [set(client._websock_connection._incoming_handlers) for client in scene.get_clients().values()]
+
+    assert asyncio.run(use()) == [{viser_messages.ViewerCameraMessage}]
 
 
 def test_a_camera_without_a_height_is_no_camera(open_to_all):

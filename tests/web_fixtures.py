@@ -33,8 +33,11 @@ def doors():
     """A function that opens doors, which are closed after the block."""
     with contextlib.ExitStack() as stack:
 
-        def opened(token=None, read_only=False, hosts=None, port=0, routers=(), spectators=None, **callables):
-            gateway = Gateway(Access(token, read_only, hosts, spectators), "127.0.0.1", port, **callables)
+        def opened(
+            token=None, read_only=False, hosts=None, port=0, routers=(), spectators=None, rate=None, owner=None, **more
+        ):
+            access = Access(token, read_only, hosts, spectators, owner, rate)
+            gateway = Gateway(access, "127.0.0.1", port, **more)
             stack.callback(gateway.stop)
             for router in routers:
                 gateway.app.include_router(router)

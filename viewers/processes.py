@@ -17,6 +17,7 @@ import logging
 import os
 import signal
 import subprocess
+import sys
 import threading
 from dataclasses import replace
 from typing import IO, Any
@@ -33,7 +34,7 @@ from livegym.utils.errors import UserError
 from livegym.utils.log import console
 from livegym.utils.priority import make_idle, make_lower
 from livegym.utils.seeding import draw_seed
-from livegym.web.opening import OPEN, PageAddress, announce, reserved
+from livegym.web.opening import OPEN, PageAddress, announce, reserved, warn_of_typed_tokens
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +60,11 @@ class ViewerProcesses:
             check_display()
         if config.watch:
             self._page = reserved(config)
+            warn_of_typed_tokens(sys.argv[1:])
             access = self._page.access
+            if access.owner is not None:  # then the viewer process has its own token for other users, and prints it
+                access = replace(access, token=None, owner=None)
+                self._page = replace(self._page, access=access)
             self._config = replace(
                 config,
                 streamPort=self._page.port,

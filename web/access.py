@@ -9,8 +9,12 @@ is not private. Therefore the name in `Host` must be ours (an attacker's name ma
 `Origin`, which names the requesting page's host, must be the same host. Only then is the token checked. It comes in the
 URL, in a header or from the form. A browser then gets a cookie instead, which is valid for this process only.
 
+On this machine, the owner's programs may be let in without a token, because the kernel knows whose they are
+(`peers.py`).
+
 There are two tokens: operators watch and control, spectators only watch. A cookie has the role of the token that it
-replaces, and every connection keeps the role that it was admitted with.
+replaces, and every connection keeps the role that it was admitted with. A right token is always accepted, however many
+wrong ones its address has sent.
 """
 
 from __future__ import annotations
@@ -32,12 +36,13 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from livegym.web.form import token_form
+from livegym.web.form import POLICY, token_form
+from livegym.web.peers import peer_uid
 
 ROLE = "livegym.role"
 """Key of an admitted request's role in its ASGI scope; `role_of` reads it."""
 WRONG_TOKENS = 10
-"""Wrong tokens from one address within `WINDOW_S`, after which even the right one has to wait."""
+"""Wrong tokens from one address within `WINDOW_S`, after which more of them are answered by 429."""
 WINDOW_S = 60.0
 ADDRESSES = 1024
 """Addresses that are remembered at once; the one whose last wrong token is oldest is forgotten first."""
@@ -86,6 +91,8 @@ class Access:
     read_only: bool  # whether all clients are spectators
     hosts: frozenset[str] | None = None  # host names in addition to the machine's own, from streamHosts
     spectator_token: str | None = None  # different from `token`; None: spectators have no token of their own
+    owner: int | None = None  # user number; programs of this user on this machine are let in without a token
+    rate: float | None = None  # requests per second of one address with one token; None: no limit
     wrong: WrongTokens = field(default_factory=WrongTokens)
 
     def __post_init__(self) -> None:
@@ -95,6 +102,11 @@ class Access:
         self._tokens = [(role, token) for role, token in tokens if token is not None]
         key = secrets.token_bytes(32)
         self._cookies = [(role, hmac.new(key, role.value.encode(), hashlib.sha256).hexdigest()) for role in Role]
+
+    @property
+    def link_token(self) -> str | None:
+        """The token that the owner's link needs."""
+        return self.token if self.owner is None else None
 
     @property
     def only_watch(self) -> str:
@@ -119,13 +131,14 @@ class Access:
         """Return the role of a request, or the answer to one without a valid token or cookie.
 
         A page request with a valid token in its URL is redirected to the same URL without it. A valid token determines
-        the role even if there is a cookie; with a wrong token, the role is that of the cookie.
+        the role even if there is a cookie; with a wrong token, the role is that of the cookie, or of the owner.
         """
         if self.token is None:
             return self._highest
         in_url = connection.query_params.get("token")
         offered = _bearer(connection) if in_url is None else in_url
         role = _role_with(self._cookies, connection.cookies.get(_cookie_name(connection), ""))
+        role = role or self._role_of_owner(connection)
         if role is None or offered is not None:
             judged = self._judge(connection, offered)
             if isinstance(judged, Role):
@@ -136,6 +149,13 @@ class Access:
         if in_url and wants_page(connection):
             return self._redirect(connection, _path_without_token(connection), role)
         return role
+
+    def _role_of_owner(self, connection: HTTPConnection) -> Role | None:
+        """Return the role of a client that is a program of the owner; None for any other client."""
+        scope = connection.scope
+        if self.owner is None or scope.get("client") is None or scope.get("server") is None:
+            return None
+        return self._highest if peer_uid(scope["client"], scope["server"]) == self.owner else None
 
     def login(self, connection: HTTPConnection, body: bytes) -> Response:
         """Return the answer to a submitted form with the fields `token` and `next`."""
@@ -150,15 +170,16 @@ class Access:
         """Check an offered token; return its role, or the refusal if the token is wrong."""
         if offered is None:
             return _ask(connection, next_path, 401, "")
-        address = connection.client.host if connection.client else ""
-        wait = self.wrong.wait(address)
-        if wait:
-            answer = _ask(connection, next_path, 429, f"Too many wrong tokens; try again in {wait} s.")
-            answer.headers["retry-after"] = str(wait)
-            return answer
+        # Compared first: who shares an address with an attacker, as behind a proxy, must not be kept out by him.
         role = _role_with(self._tokens, offered)
         if role is not None:
             return role
+        address = address_of(connection)
+        wait = self.wrong.wait(address)
+        if wait:
+            answer = _ask(connection, next_path, 429, f"That token is wrong, like many before; wait {wait} s.")
+            answer.headers["retry-after"] = str(wait)
+            return answer
         self.wrong.note(address)
         return _ask(connection, next_path, 401, "That token is wrong.")
 
@@ -166,8 +187,15 @@ class Access:
         """Return the redirect to `path` that gives the browser the cookie of a role."""
         answer = RedirectResponse(path, 303)
         cookie = dict(self._cookies)[role]
-        answer.set_cookie(_cookie_name(connection), cookie, path="/", httponly=True, samesite="strict")
+        # Lax: with a strict cookie, a link in a mail or a chat would not work, because browsers do not send it in a
+        # redirect that another site's link began. Opening a link changes nothing here.
+        answer.set_cookie(_cookie_name(connection), cookie, path="/", httponly=True, samesite="lax")
         return answer
+
+
+def address_of(connection: HTTPConnection) -> str:
+    """Return the address of a client; empty if it has none."""
+    return connection.client.host if connection.client else ""
 
 
 def own_names() -> frozenset[str]:
@@ -253,7 +281,8 @@ def _path_without_token(connection: HTTPConnection) -> str:
 def _ask(connection: HTTPConnection, next_path: str | None, status: int, problem: str) -> Response:
     """Return the form that asks for the token; to a tool, a line of text."""
     if next_path is not None or wants_page(connection):
-        return HTMLResponse(token_form(next_path or _path_without_token(connection), problem), status)
+        form = token_form(next_path or _path_without_token(connection), problem)
+        return HTMLResponse(form, status, {"content-security-policy": POLICY})
     message = problem or "A token is needed."
     how = "Add ?token=... to the address or send it as Authorization: Bearer."
     return PlainTextResponse(f"{message} {how}\n", status, headers={"www-authenticate": "Bearer"})

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 from string import Template
 
-_PAGE = Template("""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>livegym</title>
-<style>
+_STYLE = """
   body { font: 1rem/1.5 system-ui, sans-serif; margin: 0; min-height: 100vh; display: grid; place-items: center;
          background: #f6f7f9; color: #1c2128 }
   form { box-sizing: border-box; width: min(24rem, 100vw); padding: 1.5rem; display: grid; gap: .75rem }
@@ -27,7 +22,21 @@ _PAGE = Template("""<!doctype html>
     input { background: #1f252c; border-color: #6b7480 }
     .wrong { color: #ff9a90 }
   }
-</style>
+"""
+_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+POLICY = (
+    f"default-src 'none'; style-src 'sha256-{_HASH}'; img-src 'self'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'self'"
+)
+"""The content security policy of the form. Its style is inline, because a file would need the token too."""
+_PAGE = Template("""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>livegym</title>
+<style>$style</style>
 </head>
 <body>
 <form method="post" action="/login">
@@ -47,4 +56,4 @@ _PAGE = Template("""<!doctype html>
 def token_form(next_path: str, problem: str = "") -> str:
     """Return the HTML of a form that asks for the token, shows `problem`, and then leads to `next_path`."""
     shown = f'<p class="wrong" role="alert">{html.escape(problem)}</p>' if problem else ""
-    return _PAGE.substitute(problem=shown, next=html.escape(next_path, quote=True))
+    return _PAGE.substitute(style=_STYLE, problem=shown, next=html.escape(next_path, quote=True))

@@ -48,13 +48,15 @@ class Gateway:
         self.host = host
         self.port: int = listener.getsockname()[1]
         self.app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-        self._server = Server(AccessMiddleware(self.app, access), listener)
+        guarded = AccessMiddleware(self.app, access)
+        self.places = guarded.places
+        self._server = Server(guarded, listener)
         _add_readings(self.app, stats, metrics)
 
     @property
     def url(self) -> str:
         """The address for a browser. It contains the token, so print it on the console, but never to a file."""
-        return url_of(self.access.token, self.host, self.port)
+        return url_of(self.access.link_token, self.host, self.port)
 
     def start(self) -> None:
         """Start to serve, on a thread of its own; return once requests are answered."""

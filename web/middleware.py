@@ -1,36 +1,53 @@
 """The checks that every request and WebSocket passes before it reaches the application.
 
-They are, in this order: the number of active requests, the host and the origin (`access.py`), the token, the role that
-it gives, and the size of the body. The login form is checked by its body instead of a token. Answers get headers that
-keep browsers from leaking the address, guessing content types, and showing the pages inside other pages.
+They are, in this order: the host and the origin (`access.py`), the token and the role that it gives, the rate of
+requests, the body, and the number of requests that are served at once (`places.py`). The login form is checked by its
+body instead of a token. A request takes a place only when its body is complete, so a slow client costs the others
+nothing. Answers get headers that keep browsers from leaking the address, guessing content types, and showing the pages
+inside other pages.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from livegym.web.access import ROLE, Access, Role
+from livegym.web.access import ROLE, Access, Role, address_of
+from livegym.web.places import Places
+from livegym.web.rates import TokenBuckets
+from livegym.web.waiting_room import WaitingRoom
 
-MAX_ACTIVE = 128
-"""Largest number of requests and WebSockets that are served at the same time."""
 MAX_BODY = 64 * 1024
 """Largest body of a request, in bytes."""
 BODY_S = 10.0
 """The time within which a body must arrive."""
+MAX_SLOW = 64
+"""Bodies that may be incomplete at once: those of strangers, and as many of clients with a valid token."""
+BURST_S = 2.0
+"""Seconds at the full rate that a client may save up, if `streamRate` limits it."""
 
 
-def content_policy(more_scripts: str = "", more_sources: str = "") -> str:
-    """Return the policy of our pages: they may load only from this server, and use inline scripts and styles."""
-    return (
-        f"default-src 'self' {more_sources}; script-src 'self' 'unsafe-inline' {more_scripts}; "
-        "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
-        "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
-    )
+def content_policy(scripts: str = "", styles: str = "", sources: str = "") -> str:
+    """Return the policy of a page, which may load from this server and from nowhere else.
+
+    Scripts and styles must be files. The arguments allow more, for pages of other projects.
+    """
+    parts = {
+        "default-src": f"'self' {sources}",
+        "script-src": f"'self' {scripts}",
+        "style-src": f"'self' {styles}",
+        "img-src": "'self' data: blob:",
+        "object-src": "'none'",
+        "base-uri": "'none'",
+        "form-action": "'self'",
+        "frame-ancestors": "'self'",
+    }
+    return "; ".join(f"{name} {value.strip()}" for name, value in parts.items())
 
 
 HEADERS = {
@@ -50,46 +67,58 @@ class AccessMiddleware:
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
         self._access = access
-        self.active = 0  # requests and WebSockets being served
+        self.places = Places()
+        self._asked = TokenBuckets(access.rate, BURST_S * access.rate) if access.rate is not None else None
+        self._slow = {True: WaitingRoom(MAX_SLOW), False: WaitingRoom(MAX_SLOW)}  # of strangers? -> whose bodies lack
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request or WebSocket, or refuse it."""
-        self.active += 1
-        try:
-            await self._serve(scope, receive, _dressed(send))
-        finally:
-            self.active -= 1
-
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        send = _dressed(send)
         connection = HTTPConnection(scope)
-        refusal = self._crowded() or self._access.cross_origin(connection)
-        signs_in = scope["path"] == "/login" and scope.get("method") == "POST"
-        if refusal is None and not signs_in:  # before waiting for the body, which may never come
-            refusal = self._admission(connection)
+        refusal = self._access.cross_origin(connection) or self._admission(connection)
+        role = scope.get(ROLE)
+        refusal = self._too_fast(connection, role) or refusal
+        body = b""
         if refusal is None and scope["type"] == "http":
-            body = await _body(connection, receive)
-            if isinstance(body, Response):
-                refusal = body
-            elif signs_in:
-                refusal = self._access.login(connection, body)
+            found = await _body(connection, receive, self._slow[role is None])
+            if isinstance(found, Response):
+                refusal = found
             else:
-                receive = _replayed(body, receive)
-        await (refusal or self._app)(scope, receive, send)
+                body, receive = found, _replayed(found, receive)
+        refusal = refusal or self.places.take(connection, role)
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+        try:
+            answering = self._access.login(connection, body) if _signs_in(connection) else self._app
+            await answering(scope, receive, send)
+        finally:
+            self.places.give_back(connection, role)
 
-    def _crowded(self) -> Response | None:
-        if self.active <= MAX_ACTIVE:
+    def _too_fast(self, connection: HTTPConnection, role: Role | None) -> Response | None:
+        """Return the refusal of a client that asks too often. Clients without a token are not counted."""
+        if self._asked is None or role is None:
             return None
-        return PlainTextResponse("Too many connections; try again.\n", 503, {"retry-after": "5", "connection": "close"})
+        address = address_of(connection)
+        bucket = self._asked.of((role, address))
+        if bucket.take():
+            return None
+        wait = math.ceil(bucket.wait())
+        message = f"Too many requests from {address or 'this client'} (streamRate); wait {wait} s.\n"
+        return PlainTextResponse(message, 429, {"retry-after": str(wait), "connection": "close"})
 
     def _admission(self, connection: HTTPConnection) -> Response | None:
-        """Return the refusal of a request, or the redirect from `/login`; None if the application should answer."""
+        """Return the refusal of a request, or the redirect from `/login`; None if it should be answered."""
         scope = connection.scope
-        if scope["path"] == "/healthz":
+        if _signs_in(connection):
             return None
         admitted = self._access.admit(connection)
+        if isinstance(admitted, Role):
+            scope[ROLE] = admitted
+        if scope["path"] == "/healthz":
+            return None
         if isinstance(admitted, Response):
             return admitted
-        scope[ROLE] = admitted
         if scope["path"] == "/login":
             return RedirectResponse("/", 303)
         if admitted is Role.SPECTATOR and scope.get("method", "GET") not in ("GET", "HEAD"):
@@ -97,14 +126,22 @@ class AccessMiddleware:
         return None
 
 
-async def _body(connection: HTTPConnection, receive: Receive) -> bytes | Response:
-    """Read the complete body; return it, or the refusal of a body that is too large or too slow."""
+def _signs_in(connection: HTTPConnection) -> bool:
+    return connection.scope["path"] == "/login" and connection.scope.get("method") == "POST"
+
+
+async def _body(connection: HTTPConnection, receive: Receive, room: WaitingRoom) -> bytes | Response:
+    """Read the complete body; return it, or the refusal of a body that is too large or too slow.
+
+    Meanwhile the client is in the `room`; if it has to leave, its body is too slow.
+    """
     length = connection.headers.get("content-length", "0")
     if not length.isdecimal() or int(length) > MAX_BODY:
         return _cut(413, f"The body is too large; allowed: at most {MAX_BODY} bytes.\n")
     body, more = b"", True
     try:
-        async with asyncio.timeout(BODY_S):
+        async with asyncio.timeout(BODY_S) as deadline:
+            room.enter(deadline, address_of(connection), lambda: deadline.reschedule(asyncio.get_running_loop().time()))
             while more:
                 message = await receive()
                 if message["type"] != "http.request":
@@ -113,7 +150,9 @@ async def _body(connection: HTTPConnection, receive: Receive) -> bytes | Respons
                 if len(body) > MAX_BODY:  # a chunked body has no length in its header
                     return _cut(413, f"The body is too large; allowed: at most {MAX_BODY} bytes.\n")
     except TimeoutError:
-        return _cut(408, f"The body did not arrive within {BODY_S:g} s.\n")
+        return _cut(408, f"The body did not arrive in time (at most {BODY_S:g} s).\n")
+    finally:
+        room.exit(deadline)
     return body
 
 

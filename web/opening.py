@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import secrets
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from livegym.schema.watching import PageKeys
@@ -12,11 +15,15 @@ from livegym.utils.errors import UserError
 from livegym.utils.log import console
 from livegym.web.access import Access
 from livegym.web.listen import listen, url_of
+from livegym.web.neighbours import others_use_this_machine
+from livegym.web.peers import tells_users
 
 log = logging.getLogger(__name__)
 
 OPEN = "off"  # streamToken=off
 SHORTEST = 8  # characters of a token
+TOKEN, SPECTATOR_TOKEN = "LIVEGYM_STREAM_TOKEN", "LIVEGYM_STREAM_SPECTATOR_TOKEN"
+"""Environment variables that are used if streamToken and streamSpectatorToken are not set."""
 LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"
 
 
@@ -30,8 +37,14 @@ class PageAddress:
 
     @property
     def url(self) -> str:
-        """The address for a browser. It contains the token."""
-        return url_of(self.access.token, self.host, self.port)
+        """The address for a browser. It contains the token, if its owner needs one."""
+        return url_of(self.access.link_token, self.host, self.port)
+
+    @property
+    def others_url(self) -> str | None:
+        """The address for other users of this machine, if its owner needs no token; else None."""
+        access = self.access
+        return None if access.owner is None else url_of(access.token, self.host, self.port)
 
     @property
     def spectators_url(self) -> str | None:
@@ -40,7 +53,8 @@ class PageAddress:
         return None if token is None else url_of(token, self.host, self.port)
 
     def warn_of_others(self) -> None:
-        """Log a warning if other machines can connect."""
+        """Log a warning if other machines can connect, or if other users see the token in the command."""
+        warn_of_typed_tokens(sys.argv[1:])
         if self.host != EVERYWHERE:
             return
         token = self.access.token
@@ -59,9 +73,33 @@ class PageAddress:
 def address_of(keys: PageKeys) -> PageAddress:
     """Return the page's address, with generated tokens if they are needed. Raises UserError for unsafe tokens."""
     host = EVERYWHERE if keys.streamBindAll else LOOPBACK
-    token, spectators = _tokens(keys)
-    access = Access(token, keys.streamReadOnly, frozenset(keys.streamHosts), spectators)
+    given, spectators = _given(keys.streamToken, TOKEN), _given(keys.streamSpectatorToken, SPECTATOR_TOKEN)
+    token, spectators = _tokens(given, spectators, keys)
+    owner = None
+    if token is None and given is None and others_use_this_machine():
+        token = secrets.token_urlsafe(12)
+        owner = os.getuid() if tells_users() else None
+    hosts = frozenset(keys.streamHosts)
+    access = Access(token, keys.streamReadOnly, hosts, spectators, owner, keys.streamRate)
     return PageAddress(access, host, keys.streamPort)
+
+
+def _given(key: str | None, variable: str) -> str | None:
+    """Return a token: that of the key, else that of the environment variable, else None."""
+    return os.environ.get(variable) or None if key is None else key
+
+
+def warn_of_typed_tokens(arguments: Sequence[str]) -> None:
+    """Log a warning if a token is among a command's arguments, which every user of the machine can see."""
+    for name, variable in (("streamToken", TOKEN), ("streamSpectatorToken", SPECTATOR_TOKEN)):
+        typed = [argument.partition("=")[2] for argument in arguments if argument.startswith(f"{name}=")]
+        if any(value not in ("", "null", OPEN) and not value.startswith("${") for value in typed):
+            log.warning(
+                "security: the process list (ps) shows %s to every user of this machine. Leave it out and set the "
+                'environment variable instead, for example from a file: %s="$(cat token.txt)"',
+                name,
+                variable,
+            )
 
 
 def reserved(keys: PageKeys) -> PageAddress:
@@ -80,15 +118,16 @@ def announce(address: PageAddress, before: str, after: str = "") -> None:
     It is printed and not logged, because a log must not contain tokens.
     """
     lines = [f"{before} {address.url}{after}"]
+    if address.others_url is not None:
+        lines.append(f"for other users of this machine: {address.others_url}")
     if address.spectators_url is not None:
         lines.append(f"for spectators, who cannot control: {address.spectators_url}")
     for line in lines:
         console.print(line, style="bold", soft_wrap=True, highlight=False, markup=False)
 
 
-def _tokens(keys: PageKeys) -> tuple[str | None, str | None]:
+def _tokens(given: str | None, spectators: str | None, keys: PageKeys) -> tuple[str | None, str | None]:
     """Return the tokens of operators and of spectators, None if they need none. Raises UserError for unsafe ones."""
-    given, spectators = keys.streamToken, keys.streamSpectatorToken
     for name, token in (("streamToken", given), ("streamSpectatorToken", spectators)):
         if token not in (None, OPEN) and len(token) < SHORTEST:
             raise UserError(

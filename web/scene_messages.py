@@ -7,8 +7,6 @@ differently, for example a map with two types.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
@@ -66,23 +64,3 @@ class Filter:
             return msgspec.msgpack.encode(self._decoder.decode(raw))
         except (msgspec.DecodeError, RecursionError) as error:  # ValidationError is a DecodeError
             raise Unreadable(str(error)) from None
-
-
-class TokenBucket:
-    """Rate limiter: allows `rate` events a second, and `burst` events at once after a pause."""
-
-    def __init__(self, rate: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate = rate
-        self._burst = burst
-        self._clock = clock
-        self._level, self._at = burst, clock()
-
-    def take(self) -> bool:
-        """Take a token; return whether the event is allowed now."""
-        now = self._clock()
-        self._level = min(self._burst, self._level + (now - self._at) * self._rate)
-        self._at = now
-        if self._level < 1:
-            return False
-        self._level -= 1
-        return True

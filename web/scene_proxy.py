@@ -18,9 +18,11 @@ import asyncio
 import contextlib
 import gzip
 import hashlib
+import hmac
 import http.client
 import logging
 import re
+import secrets
 import socket
 import threading
 from collections.abc import Callable, Coroutine
@@ -37,7 +39,8 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMes
 from websockets.typing import Subprotocol
 
 from livegym.web.middleware import content_policy
-from livegym.web.scene_messages import Filter, TokenBucket, Unreadable
+from livegym.web.rates import TokenBucket
+from livegym.web.scene_messages import Filter, Unreadable
 from livegym.web.viser_seam import on_connection, take_no_orders
 
 log = logging.getLogger(__name__)
@@ -46,9 +49,11 @@ HOST = "127.0.0.1"
 PAGE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 BUFFER = 16 * 1024
 """Bytes of the kernel's buffers between viser and this proxy; the default would hold megabytes of old frames."""
+SECRET_HEADER = "x-livegym-secret"
 CONNECT_S = 5.0
-# viser's page is one file: its workers are blobs, its WebAssembly needs eval, its pictures and fonts are data URLs.
-POLICY = content_policy("'unsafe-eval' blob:", "data: blob:")
+# viser's page is one file: its scripts and styles are inline, its workers are blobs, its WebAssembly needs eval, its
+# pictures and fonts are data URLs.
+POLICY = content_policy("'unsafe-inline' 'unsafe-eval' blob:", "'unsafe-inline'", "data: blob:")
 MESSAGES = (200.0, 400.0)  # a second, and in a burst; viser's client sends its camera at 50 Hz
 ABUSE = (1000.0, 5000.0)
 
@@ -96,15 +101,16 @@ class SceneProxy:
         except OSError:
             await _deny(browser)
             return
-        port = upstream.getsockname()[1]
-        _DIALLED.add(port)
+        own = upstream.getsockname()
+        port = own[1]
+        _DIALLED.add(own)
         if page is not None:
             self._on_open(page, port)
         try:
             await self._relay(browser, upstream)
         finally:
             upstream.close()
-            _DIALLED.discard(port)
+            _DIALLED.discard(own)
             if page is not None:
                 self._on_close(page, port)
 
@@ -115,6 +121,7 @@ class SceneProxy:
                 f"ws://{HOST}:{self._port}/",
                 sock=upstream,
                 subprotocols=versions or None,
+                additional_headers={SECRET_HEADER: _SECRET},
                 compression=None,
                 proxy=None,
                 max_size=None,  # meshes may be large, and come from our own server
@@ -197,22 +204,33 @@ async def _deny(browser: WebSocket) -> None:
 async def _greet(connection: ServerConnection) -> None:
     """Give viser's socket a small buffer, and close a connection that does not come from this proxy.
 
-    viser listens on loopback without a token, so any page that is open in a browser on this machine could connect to
-    it.
+    viser listens on loopback without a token, so each user of this machine, and any page that is open in a browser on
+    it, could connect. Another user can choose the port of a connection, even one that the proxy uses too, but does not
+    know the secret.
     """
-    if connection.remote_address[1] not in _DIALLED:
-        await connection.close(1008, "only through the gateway")
+    shown = connection.request.headers.get(SECRET_HEADER, "") if connection.request is not None else ""
+    known = hmac.compare_digest(shown.encode("utf-8", "replace"), _SECRET.encode())
+    if tuple(connection.remote_address[:2]) not in _DIALLED or not known:
+        # What it has sent is read and dropped, so that viser reads none of it.
+        await asyncio.gather(connection.close(1008, "only through the gateway"), _drop_all(connection))
         return
     with contextlib.suppress(OSError):  # it has disconnected already
         connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
 
 
-_DIALLED: set[int] = set()  # local ports of this process's connections to viser
+async def _drop_all(connection: ServerConnection) -> None:
+    with contextlib.suppress(ConnectionClosed):
+        while True:
+            await connection.recv()
+
+
+_DIALLED: set[tuple[str, int]] = set()  # local addresses of this process's connections to viser
+_SECRET = secrets.token_urlsafe(32)
 
 
 async def _dial(port: int) -> socket.socket:
     """Connect to viser, with a small receive buffer. Raises OSError if that fails."""
-    upstream = socket.socket()
+    upstream = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # so asyncio sets TCP_NODELAY
     try:
         upstream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
         upstream.setblocking(False)

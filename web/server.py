@@ -2,15 +2,19 @@
 
 By itself, uvicorn lets a socket that never sends a request stay open forever, and its stop waits for clients that do
 not read. Here a connection has `HEAD_S` to send the head of a request, at most `MAX_WAITING` connections may be without
-one (beyond that, the oldest of them is closed), and a stop disconnects all remaining clients after `GRACE_S`.
+one (beyond that, one of them is closed), and a stop disconnects all remaining clients after `GRACE_S`. Connections on
+which a request was admitted before wait apart from those of strangers. Connections are accepted by `accepting.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import socket
 import threading
-from typing import Any
+import time
+from collections import deque
+from typing import Any, cast
 
 import h11
 import uvicorn
@@ -19,8 +23,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from livegym.web.accepting import Accepting
+from livegym.web.access import ROLE
+from livegym.web.waiting_room import WaitingRoom
+
 HEAD_S = 10.0
-MAX_WAITING = 64
+MAX_WAITING = 256
+"""Connections without a request: strangers. As many again may be kept open by clients who were admitted before."""
 GRACE_S = 0.5
 STOP_S = 5.0
 """Longest wait for the server's thread to end, in case the application hangs."""
@@ -35,13 +44,20 @@ LEFT_S = 5.0
 PIECE = 4 * 1024
 """Bytes that are decompressed at once; maliciously compressed, they become 4 MiB."""
 PING_S = 20.0
+ARRIVED = "livegym.arrived"
+"""Key of the time, in s by time.perf_counter, when a message was read from its connection: in the ASGI message of a
+WebSocket, and in the scope of an HTTP request, where it is that of the end of its body."""
 
 
 class Connection(H11Protocol):
     """An HTTP connection that must send a request in time."""
 
-    waiting_since: float | None = None
+    _room: WaitingRoom | None = None  # in which it waits
     _deadline: asyncio.TimerHandle | None = None
+
+    def __init__(self, *given: Any, strangers: WaitingRoom, known: WaitingRoom, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self._strangers, self._known = strangers, known
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the deadline of a new connection's first request."""
@@ -51,7 +67,10 @@ class Connection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Handle received bytes; the deadline stands until the head of a request is complete."""
+        arrived, answering = time.perf_counter(), self.conn.their_state is h11.DONE
         super().data_received(data)
+        if self.scope is not None and not answering:  # otherwise they belong to the next request
+            cast(dict[str, Any], self.scope)[ARRIVED] = arrived
         if self.conn.their_state is h11.IDLE:
             self._wait_for_head()
         else:
@@ -69,22 +88,17 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def _wait_for_head(self) -> None:
-        if self.waiting_since is None:
-            self.waiting_since = self.loop.time()
+        if self._room is None:
+            admitted = self.scope is not None and ROLE in self.scope  # of its last request
+            self._room = self._known if admitted else self._strangers
             self._deadline = self.loop.call_later(HEAD_S, self.transport.abort)
-            self._drop_longest_waiting()
+            self._room.enter(self, self.client[0] if self.client else "", self.transport.abort)
 
     def _stop_waiting(self) -> None:
-        self.waiting_since = None
-        if self._deadline is not None:
+        if self._room is not None and self._deadline is not None:
+            self._room.exit(self)
+            self._room = None
             self._deadline.cancel()
-
-    def _drop_longest_waiting(self) -> None:
-        waiting = [c for c in self.connections if isinstance(c, Connection) and c.waiting_since is not None]
-        if len(waiting) > MAX_WAITING:
-            oldest = min(waiting, key=lambda c: c.waiting_since or 0.0)
-            oldest._stop_waiting()
-            oldest.transport.abort()
 
 
 class WebSocketConnection(WebSocketsSansIOProtocol):
@@ -96,10 +110,16 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
     """
 
     _buffered = 0  # bytes that the application has not received yet
+    _read_at = 0.0  # when the last bytes were read
     _broken_off = False  # whether this class, and not the application, has closed the connection
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self._arrivals: deque[float] = deque()  # of the messages that the application has not received yet
 
     def data_received(self, data: bytes) -> None:
         """Decompress received bytes piece by piece, so that `MAX_HELD` takes effect before the memory is used."""
+        self._read_at = time.perf_counter()
         for start in range(0, len(data), PIECE):
             super().data_received(data[start : start + PIECE])
 
@@ -123,6 +143,8 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             self.conn.fail(1009, "too many unread bytes")
             self.handle_parser_exception()
             return
+        if not self.close_sent:
+            self._arrivals.append(self._read_at)
         super().send_receive_event_to_app()
 
     async def receive(self) -> ASGIReceiveEvent:
@@ -131,6 +153,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         if message["type"] == "websocket.receive":
             text = message.get("text")
             self._buffered -= len(text.encode()) if text is not None else len(message.get("bytes") or b"")
+            cast(dict[str, Any], message)[ARRIVED] = self._arrivals.popleft()
         return message
 
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
@@ -191,11 +214,19 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to accept connections."""
-        await super().startup(sockets)
+        await super().startup([])  # uvicorn itself accepts nothing
+        self._accepting = Accepting(self._listener, self._protocol)
+        self._accepting.start()
         self._accepts.set()
+
+    def _protocol(self) -> asyncio.Protocol:
+        make: Any = self.config.http_protocol_class
+        made: asyncio.Protocol = make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        return made
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close all connections; abort those that do not close within `GRACE_S`."""
+        self._accepting.stop()
         loop = asyncio.get_running_loop()
         for connection in self.server_state.connections:
             loop.call_later(GRACE_S, connection.transport.abort)
@@ -204,9 +235,10 @@ class Server(uvicorn.Server):
 
 def _configuration(app: Any) -> uvicorn.Config:
     """Return uvicorn's configuration. Only errors are logged, because a request's line may contain the token."""
+    rooms = {"strangers": WaitingRoom(MAX_WAITING), "known": WaitingRoom(MAX_WAITING)}
     return uvicorn.Config(
         app,
-        http=Connection,
+        http=functools.partial(Connection, **rooms),  # type: ignore[arg-type]  # called only
         ws=WebSocketConnection,
         ws_max_size=MAX_MESSAGE,
         ws_ping_interval=PING_S,

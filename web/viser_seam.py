@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import numpy as np
 import viser
-from viser._messages import SceneNodeUpdateMessage
+from viser._messages import SceneNodeUpdateMessage, ViewerCameraMessage
 from viser.infra import WebsockClientConnection
 from websockets.asyncio.server import ServerConnection
 
@@ -37,10 +37,16 @@ def take_no_orders(server: viser.ViserServer) -> None:
 
 
 def on_connection(server: viser.ViserServer, greet: Callable[[ServerConnection], Awaitable[None]]) -> None:
-    """Let viser's event loop await `greet` for each new connection, before any data is exchanged."""
+    """Let viser's event loop await `greet` for each new connection, before any data is exchanged.
+
+    Of viser's handlers of the connection's requests (uploads, commands, controls) only that of the camera stays.
+    """
     websock = server._websock_server
 
     async def connected(client: WebsockClientConnection) -> None:
+        handlers = client._incoming_handlers
+        for kind in handlers.keys() - {ViewerCameraMessage}:
+            del handlers[kind]
         await greet(websock._live_connections[client.client_id])
 
     websock.on_client_connect(connected)

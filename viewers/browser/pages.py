@@ -18,7 +18,7 @@ from livegym.play.controls import Controls
 from livegym.viewers.browser.protocol import Rename, ViewSettings, read
 from livegym.web.access import Access
 from livegym.web.pages import REFUSALS, OpenPages, PageMessageError, add_files, page_files, send
-from livegym.web.scene_messages import TokenBucket
+from livegym.web.rates import TokenBucket
 from livegym.web.scene_proxy import PAGE
 from livegym.web.visitors import Visitor, Visitors
 

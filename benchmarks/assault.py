@@ -1,0 +1,327 @@
+"""The latency of an honest client of continuous training beside clients that misbehave, and what it loses.
+
+The server needs a token, which the honest client has. It asks for a decision over a WebSocket 60 times a second, over a
+kept HTTP connection 10 times a second, and once a second a new client with a new connection joins and asks for one.
+Beside it, a process of its own does one of the following, as fast as it can:
+
+- `spinning`: computes, and does not connect. What the others add to this is what they do to the server;
+- `churn`: connects and disconnects;
+- `idle`: connects and sends nothing, or half of a request's head;
+- `wrong tokens`: asks with a wrong token, from the same address as the honest client;
+- `slow bodies`: signs in with a body that does not come;
+- `silent`: opens WebSockets with the right token and says nothing;
+- `greedy`: sends observations of many streams over several WebSockets with the right token, without a pause.
+
+Budgets: no decision is lost, no client with the right token is refused, and the WebSocket's p99 is at most three times
+that beside `spinning`.
+
+    python -m benchmarks.assault --quick
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import secrets
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
+
+from benchmarks.harness import ROOT, arguments, begin, free_port, report, wait_for_quiet
+
+SECONDS = {"full": 30.0, "quick": 8.0, "toy": 0.5}
+RATE, HTTP_RATE, JOIN_EVERY = 60.0, 10.0, 1.0  # 1/s, 1/s, s
+JOIN_TRIES, PAUSE_S = 8, 0.5  # of a new client that the server cannot serve yet
+HOST = "127.0.0.1"
+
+
+@dataclass
+class Seen:
+    """Observations of the honest client beside one attack."""
+
+    decisions: list[float] = field(default_factory=list)  # ms, over the WebSocket
+    posts: list[float] = field(default_factory=list)  # ms, over HTTP
+    joined: list[float] = field(default_factory=list)  # ms, from the first try to connect to the decision
+    lost: int = 0  # questions without a decision
+    refused: int = 0  # answers that do not let the right token in
+
+
+# attacks: each is an endless loop in a process of its own
+
+
+def _connected(port: int) -> socket.socket | None:
+    try:
+        return socket.create_connection((HOST, port), timeout=2.0)
+    except OSError:
+        return None
+
+
+def spinning(port: int, token: str) -> None:
+    """Computes."""
+    for _ in itertools.count():
+        pass
+
+
+def churn(port: int, token: str) -> None:
+    """Connects and disconnects."""
+    while True:
+        connection = _connected(port)
+        if connection is not None:
+            connection.close()
+
+
+def _kept(port: int, most: int, sent: Callable[[int], bytes]) -> None:
+    """Opens 500 connections a second and keeps the last `most`."""
+    kept: list[socket.socket] = []
+    for number in itertools.count():
+        connection = _connected(port)
+        if connection is not None:
+            with contextlib.suppress(OSError):
+                connection.sendall(sent(number))
+            kept.append(connection)
+        if len(kept) > most:
+            kept.pop(0).close()
+        time.sleep(0.002)
+
+
+def idle(port: int, token: str) -> None:
+    """Sends nothing, or half a head."""
+    _kept(port, 500, lambda number: b"GET /stats HT" if number % 2 else b"")
+
+
+def slow_bodies(port: int, token: str) -> None:
+    """Signs in without an end."""
+    head = f"POST /login HTTP/1.1\r\nHost: {HOST}:{port}\r\nContent-Length: 100\r\n\r\n".encode()
+    _kept(port, 500, lambda number: head)
+
+
+def wrong_tokens(port: int, token: str) -> None:
+    """Tries tokens."""
+    with httpx.Client(base_url=f"http://{HOST}:{port}", trust_env=False) as client:
+        for number in itertools.count():
+            with contextlib.suppress(httpx.HTTPError):
+                client.get("/stats", params={"token": f"wrong-{number}"})
+
+
+def silent(port: int, token: str) -> None:
+    """Opens WebSockets and says nothing."""
+
+    async def hold() -> None:
+        kept: list[ClientConnection] = []
+        while True:
+            with contextlib.suppress(OSError, InvalidHandshake):
+                kept.append(await _open(port, token, f"silent-{secrets.token_hex(4)}"))
+            kept = [client for client in kept if client.close_code is None]
+            await asyncio.sleep(0.01 if len(kept) < 100 else 0.1)
+
+    asyncio.run(hold())
+
+
+def greedy(port: int, token: str) -> None:
+    """Sends observations without a pause."""
+
+    async def flood(number: int) -> None:
+        streams = [f"greedy-{number}-{k}" for k in range(8)]
+        while True:
+            with contextlib.suppress(OSError, InvalidHandshake, ConnectionClosed):
+                async with await _open(port, token, f"greedy-{number}") as client:
+                    for _ in range(8):
+                        await client.send(_observe(streams))
+                    while True:
+                        await client.recv()
+                        await client.send(_observe(streams))
+
+    async def all_of_them() -> None:
+        await asyncio.gather(*(flood(number) for number in range(4)))
+
+    asyncio.run(all_of_them())
+
+
+ATTACKS: dict[str, Callable[[int, str], None]] = {
+    "spinning": spinning, "churn": churn, "idle": idle, "wrong tokens": wrong_tokens, "slow bodies": slow_bodies,
+    "silent": silent, "greedy": greedy,
+}  # fmt: skip
+
+
+# the honest client
+
+
+def _observe(streams: list[str]) -> str:
+    observations = [{"stream": stream, "obs": [0.1, 0.0, 0.01, 0.0]} for stream in streams]
+    return json.dumps({"v": 1, "type": "observe", "observations": observations})
+
+
+async def _open(port: int, token: str, client: str) -> ClientConnection:
+    headers = {"authorization": f"Bearer {token}"}
+    url = f"ws://{HOST}:{port}/online/v1/ws?client={client}"
+    return await connect(url, additional_headers=headers, proxy=None, compression=None, open_timeout=20)
+
+
+def _is_decision(text: str | bytes) -> bool:
+    answer = json.loads(text)
+    return answer["type"] == "answers" and answer["answers"][0]["type"] == "decision"
+
+
+async def _decide(client: ClientConnection, seen: Seen, seconds: float) -> None:
+    """Ask 60 times a second over a connection that was there before the attack."""
+    due = time.perf_counter()
+    end = due + seconds
+    while due < end:
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
+        start = time.perf_counter()
+        await client.send(_observe(["honest"]))
+        seen.lost += not _is_decision(await client.recv())
+        seen.decisions.append(1000 * (time.perf_counter() - start))
+        due = max(due + 1 / RATE, start)
+
+
+async def _post(http: httpx.AsyncClient, seen: Seen, seconds: float) -> None:
+    """Ask over HTTP, on one connection."""
+    end = time.perf_counter() + seconds
+    while (start := time.perf_counter()) < end:
+        answer = await http.post("/online/v1/observe?client=poster", content=_observe(["posted"]))
+        seen.refused += answer.status_code in (401, 403, 429, 503)
+        seen.lost += answer.status_code != 200 or not _is_decision(answer.text)
+        seen.posts.append(1000 * (time.perf_counter() - start))
+        await asyncio.sleep(1 / HTTP_RATE)
+
+
+async def _join(port: int, token: str, seen: Seen, seconds: float) -> None:
+    """Join as a new client, once a second; a try that fails is repeated, as clients do."""
+    end = time.perf_counter() + seconds
+    for number in itertools.count():
+        start = time.perf_counter()
+        if start >= end:
+            return
+        for _ in range(JOIN_TRIES):
+            with contextlib.suppress(OSError, InvalidHandshake, ConnectionClosed):
+                async with await _open(port, token, f"new-{number}") as client:
+                    await client.send(_observe([f"new-{number % 4}"]))
+                    seen.lost += not _is_decision(await client.recv())
+                    seen.joined.append(1000 * (time.perf_counter() - start))
+                    break
+            await asyncio.sleep(PAUSE_S)
+        else:
+            seen.refused += 1
+        await asyncio.sleep(JOIN_EVERY)
+
+
+async def _beside(port: int, token: str, attack: str | None, seconds: float) -> Seen:
+    seen = Seen()
+    headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
+    address = f"http://{HOST}:{port}"
+    async with (
+        await _open(port, token, "honest") as client,
+        httpx.AsyncClient(base_url=address, headers=headers, trust_env=False, timeout=60) as http,
+    ):
+        await _decide(client, Seen(), 0.2)
+        with _attacking(attack, port, token):
+            await asyncio.gather(
+                _decide(client, seen, seconds), _post(http, seen, seconds), _join(port, token, seen, seconds)
+            )
+    return seen
+
+
+@contextlib.contextmanager
+def _attacking(attack: str | None, port: int, token: str) -> Iterator[None]:
+    """Runs an attack in a process of its own."""
+    if attack is None:
+        yield
+        return
+    command = [sys.executable, "-m", "benchmarks.assault", "--attack", attack, "--port", str(port)]
+    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "ASSAULT_TOKEN": token}) as process:
+        try:
+            time.sleep(1.0)  # until it has begun
+            yield
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def _served(token: str) -> Iterator[int]:
+    """Yields the port of a continuous run of Cartpole, without training."""
+    with tempfile.TemporaryDirectory(prefix="livegym-bench-") as name:
+        port = free_port()
+        given = ["config=continuous", "task=Cartpole", "simulator=external", f"streamPort={port}", f"runsDir={name}"]
+        given += ["online.training_interval=3600", "online.spare_trainer=false"]
+        log = Path(name) / "log.txt"
+        with (
+            log.open("w") as written,
+            subprocess.Popen(
+                [sys.executable, str(ROOT / "train.py"), *given],
+                stdout=written,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "LIVEGYM_STREAM_TOKEN": token},
+            ) as served,
+        ):
+            try:
+                while "dashboard at" not in log.read_text():
+                    if served.poll() is not None:
+                        raise RuntimeError(log.read_text())
+                    time.sleep(0.1)
+                yield port
+            finally:
+                served.send_signal(signal.SIGINT)
+
+
+def _row(name: str, seen: Seen, spinning_p99: float | None) -> tuple[list[str], dict[str, float]]:
+    ws, posts = sorted(seen.decisions), sorted(seen.posts)
+    p99 = ws[int(0.99 * (len(ws) - 1))]
+    figures = {
+        "decisions": len(ws), "p50": statistics.median(ws), "p99": p99, "max": ws[-1],
+        "post_p50": statistics.median(posts), "post_p99": posts[int(0.99 * (len(posts) - 1))],
+        "joined": len(seen.joined), "join_max": max(seen.joined, default=0.0),
+        "lost": seen.lost, "refused": seen.refused,
+    }  # fmt: skip
+    times = "" if spinning_p99 is None else f"{p99 / spinning_p99:.1f} x"
+    row = [
+        name, f"{len(ws)}", f"{figures['p50']:.1f} / {p99:.1f} / {ws[-1]:.0f} ms", times,
+        f"{figures['post_p50']:.1f} / {figures['post_p99']:.1f} ms",
+        f"{len(seen.joined)} in {figures['join_max']:.0f} ms", f"{seen.lost} lost, {seen.refused} refused",
+    ]  # fmt: skip
+    return row, figures
+
+
+def main() -> int:
+    """Prints the table; with --attack, is the attacker. Returns 1 if a decision was lost or a right token refused."""
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--attack", choices=ATTACKS, help=argparse.SUPPRESS)
+    parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.attack:
+        ATTACKS[options.attack](options.port, os.environ["ASSAULT_TOKEN"])
+    begin(options)
+    token = secrets.token_urlsafe(12)
+    head = ["beside", "decisions", "WebSocket p50 / p99 / max", "p99 to spinning", "POST p50 / p99", "joined", ""]
+    table, figures, beside = [head], {}, None
+    with _served(token) as port:
+        for attack in (None, *ATTACKS):
+            if not options.force and options.effort != "toy":
+                wait_for_quiet()
+            seen = asyncio.run(_beside(port, token, attack, SECONDS[options.effort]))
+            row, found = _row(attack or "nothing", seen, beside)
+            table.append(row)
+            figures[attack or "nothing"] = found
+            if attack == "spinning":
+                beside = found["p99"]
+    report(options, table, figures)
+    return int(any(found["lost"] or found["refused"] for found in figures.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
