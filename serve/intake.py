@@ -13,13 +13,14 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from livegym.online.stream_requests import Answer
+from livegym.online.stream_requests import Answer, Observed, Request
 from livegym.serve.inbox import Busy, Closed, Inbox
 from livegym.serve.leases import StreamLeases
 from livegym.serve.protocol import Message, MessageRefused, answers_of
+from livegym.tasks.stream_task import ActionUnits
 
 log = logging.getLogger(__name__)
 
@@ -40,28 +41,32 @@ class Waiting:
 class Intake:
     """Accepts the messages of all clients."""
 
-    def __init__(self, inbox: Inbox, leases: StreamLeases) -> None:
-        self._inbox, self._leases = inbox, leases
+    def __init__(self, inbox: Inbox, leases: StreamLeases, units: ActionUnits | None = None) -> None:
+        """`units`: how clients number an action."""
+        self._inbox, self._leases, self._units = inbox, leases, units
         self.messages = 0
         self.refused = 0  # messages and requests
 
-    def put(self, owner: str | None, text: str | bytes | None, read: Callable[[Any], Message]) -> Waiting:
-        """Check a message by `read` and put it into the inbox. Raises MessageRefused; nothing has changed then."""
+    def put(self, owner: str | None, text: str | bytes | None, read: Callable[[Any], Message], source: str) -> Waiting:
+        """Check a message by `read` and put it into the inbox. Raises MessageRefused; nothing has changed then.
+
+        `source`: what sent it: one connection, or all HTTP requests under one name.
+        """
         self.messages += 1
         message = None
         try:
             message = read(text)
             self._leases.check(owner, message.streams)
-            future = self._ask(message)
+            future = self._ask([_from(source, request) for request in message.requests])
         except MessageRefused as refused:
             refused.about(message.id if message else None)
             self.refused += refused.kind not in ("busy", "closing")
             raise
         return Waiting(message, future, owner, self._leases.take(owner, message.streams))
 
-    def _ask(self, message: Message) -> Future[list[Answer]]:
+    def _ask(self, requests: list[Request]) -> Future[list[Answer]]:
         try:
-            return self._inbox.ask(message.requests)
+            return self._inbox.ask(requests)
         except Busy as error:
             text = f"The server is busy: {error}. Nothing was accepted; resend it in {RETRY_S:g} s."
             raise MessageRefused("busy", text, RETRY_S) from None
@@ -70,7 +75,8 @@ class Intake:
 
     async def settle(self, waiting: Waiting, timeout: float | None = None) -> list[dict[str, Any]]:
         """Await the answers, in the form to send, for at most `timeout` s. Raises MessageRefused."""
-        answers = await _answers_to(waiting, timeout)
+        made = await _answers_to(waiting, timeout)
+        answers = answers_of(waiting.message.requests, made, self._units)
         errors = [answer for answer in answers if answer["type"] == "error"]
         self.refused += len(errors)
         # A stream that was refused needs no owner; otherwise invented names would use up the streams allowed.
@@ -79,7 +85,11 @@ class Intake:
         return answers
 
 
-async def _answers_to(waiting: Waiting, timeout: float | None = None) -> list[dict[str, Any]]:
+def _from(source: str, request: Request) -> Request:
+    return replace(request, source=source) if isinstance(request, Observed) else request
+
+
+async def _answers_to(waiting: Waiting, timeout: float | None = None) -> list[Answer]:
     """Await the answers of the decision loop, which makes them even if this task is cancelled.
 
     Raises:
@@ -100,7 +110,7 @@ async def _answers_to(waiting: Waiting, timeout: float | None = None) -> list[di
         log.error("a message was not answered", exc_info=error)
         refused = MessageRefused("failed", f"The server failed to decide; its log has the reason. {AGAIN}")
         raise refused.about(waiting.message.id)
-    return answers_of(waiting.message.requests, future.result())
+    return future.result()
 
 
 def _closing() -> MessageRefused:

@@ -35,9 +35,8 @@ PAGE = """<!doctype html>
 """
 
 
-def add_documentation(app: FastAPI, observe: type[BaseModel], reward: type[BaseModel]) -> None:
-    """Add the page `/docs`, and add the schemas of the two request bodies to `/openapi.json`."""
-    bodies = {"/observe": observe, "/reward": reward}
+def add_documentation(app: FastAPI, bodies: dict[str, type[BaseModel]]) -> None:
+    """Add the page `/docs`, and add the schemas of the request `bodies` (path -> schema) to `/openapi.json`."""
     written: dict[str, Any] = {}
 
     def document() -> dict[str, Any]:

@@ -275,7 +275,7 @@ def _serve(plan: _Plan, run: Run, memory: ServiceState, stop: StopFlag) -> int:
         review = champion.review if champion is not None else lambda: None
         watcher = Watcher(live, plan.source(run), queue.SimpleQueue(), champion, regularly=review)
         simulator = BuiltIn(env, service, play_speed(config)) if own else None
-        api = OnlineApi(inbox, describe(env), address.access, online.max_streams)
+        api = OnlineApi(inbox, describe(env), address.access, online.max_streams, memory.not_learned)
         status = Status(facts, service, watchdog, api.counts, champion)
         loop = Loop(service, memory, simulator, inbox, status)
         log.info("continuous training of %s, gate %s; %s", facts["task"], facts["gate"], run.path)

@@ -11,6 +11,7 @@ answers without blocking. Spectators' observations and rewards are refused, beca
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 import re
@@ -19,12 +20,24 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, WebSocket
 from fastapi.responses import PlainTextResponse, Response
+from pydantic import BaseModel
 
+from livegym.online.not_learned import NotLearned
 from livegym.serve.connection import UNANSWERED, StreamConnection
 from livegym.serve.inbox import Inbox
 from livegym.serve.intake import RETRY_S, Intake
 from livegym.serve.leases import LEASE_S, MAX_STREAMS, StreamLeases
-from livegym.serve.messages import MAX_ITEMS, NAME, STATUS, VERSION, Answers, Description, ErrorMessage, RewardMessage
+from livegym.serve.messages import (
+    MAX_ITEMS,
+    NAME,
+    STATUS,
+    VERSION,
+    Answers,
+    Description,
+    ErrorMessage,
+    LearningAnswer,
+    LearningMessage,
+)
 from livegym.serve.openapi import add_documentation
 from livegym.serve.protocol import Message, MessageRefused, Reader, text_of
 from livegym.utils.files import strict_json
@@ -55,14 +68,23 @@ ClientId = Annotated[
 class OnlineApi:
     """The API of one server, for all its clients. Methods run on the server's event loop; `counts` on any thread."""
 
-    def __init__(self, inbox: Inbox, description: Description, access: Access, max_streams: int = MAX_STREAMS) -> None:
+    def __init__(
+        self,
+        inbox: Inbox,
+        description: Description,
+        access: Access,
+        max_streams: int = MAX_STREAMS,
+        not_learned: NotLearned | None = None,
+    ) -> None:
+        """`not_learned`: the training switches of the streams; None: they cannot be switched."""
         self._inbox = inbox
+        self._not_learned = not_learned
         self._read_only = (
             f"This server is read-only for you ({access.only_watch}); it accepts no observations and no rewards."
         )
         self._reader = Reader(description)
         self._leases = StreamLeases(max_streams)
-        self._intake = Intake(inbox, self._leases)
+        self._intake = Intake(inbox, self._leases, description.units)
         self._connections: dict[str, StreamConnection] = {}  # client -> its connection
         self._numbers = itertools.count(1)
         self._requests = 0  # HTTP requests that wait for their answers
@@ -73,7 +95,9 @@ class OnlineApi:
             title="livegym online", version=str(VERSION), description=INTRODUCTION, docs_url=None, redoc_url=None
         )
         self._add_routes()
-        add_documentation(self.app, self._reader.observe_schema, RewardMessage)
+        bodies: dict[str, type[BaseModel]] = {"/observe": self._reader.observe_schema}
+        bodies["/reward"] = self._reader.reward_schema
+        add_documentation(self.app, bodies if not_learned is None else bodies | {"/learning": LearningMessage})
 
     def mount(self, app: FastAPI) -> None:
         """Mount the endpoints of this API at `PREFIX` of `app`."""
@@ -102,6 +126,34 @@ class OnlineApi:
                 responses={200: {"model": Answers}, **errors}, response_model=None,
             )  # fmt: skip
 
+        if self._not_learned is not None:
+            learning: dict[str, Any] = {"summary": "Which streams are not learned from", "response_model": None}
+            learning["responses"] = {200: {"model": LearningAnswer}}
+            app.add_api_route("/learning", self._tell_learning, methods=["GET"], **learning)
+            learning = learning | {"summary": "Switch the training of a stream on or off"}
+            learning["responses"] = {**learning["responses"], **errors}
+            app.add_api_route("/learning", self._switch_learning, methods=["POST"], **learning)
+
+    async def _tell_learning(self) -> Response:
+        return self._learning(None)
+
+    def _learning(self, message_id: int | None) -> Response:
+        assert self._not_learned is not None, "the routes exist only then"
+        off = sorted(self._not_learned.streams)
+        return _json(strict_json({"v": VERSION, "type": "learning", "id": message_id, "not_learned": off}), 200)
+
+    async def _switch_learning(self, request: Request) -> Response:
+        assert self._not_learned is not None, "the routes exist only then"
+        try:
+            self._check_request(request, None)
+            asked = self._reader.learning(await request.body())
+            await asyncio.to_thread(self._not_learned.set, asked.stream, asked.learn)
+        except MessageRefused as refused:
+            return _json(refused.text(), refused.status)
+        except (OSError, ValueError) as error:
+            return _json(MessageRefused("failed", f"the switch could not be saved ({error})").text(), STATUS["failed"])
+        return self._learning(asked.id)
+
     async def _tell(self) -> Response:
         return _json(strict_json(self._spec), 200)
 
@@ -117,7 +169,7 @@ class OnlineApi:
         self._requests += 1
         try:
             self._check_request(request, client)
-            waiting = self._intake.put(client, await request.body(), read)
+            waiting = self._intake.put(client, await request.body(), read, f"HTTP {client or ''}")
             if client is not None:
                 self._leases.lease(client)
             return _json(text_of(waiting.message.id, await self._intake.settle(waiting, ANSWER_S)), 200)
@@ -155,8 +207,9 @@ class OnlineApi:
         if refusal is not None:
             await socket.send_denial_response(refusal)
             return
-        owner = socket.query_params.get("client") or f"connection {next(self._numbers)}"
-        connection = StreamConnection(socket, owner, self._intake, self._reader)
+        source = f"connection {next(self._numbers)}"
+        owner = socket.query_params.get("client") or source
+        connection = StreamConnection(socket, owner, self._intake, self._reader, source)
         earlier = self._connections.get(owner)
         if earlier is not None:
             earlier.replace()

@@ -34,13 +34,15 @@ def check_external(env: Env) -> None:
 def describe(env: Env) -> Description:
     """Return the description that clients get from `/spec`."""
     task = env.task
-    return Description(spec_of(env), task.raw_fields() if isinstance(task, StreamTask) else {})
+    if not isinstance(task, StreamTask):
+        return Description(spec_of(env))
+    return Description(spec_of(env), task.raw_fields(), task.action_units())
 
 
 def features_of(env: Env) -> Callable[[np.ndarray], np.ndarray] | None:
     """Return a function: raw rows (n, R) -> observations of the policy (n, W); None if clients send those directly."""
     task = env.task
-    if not isinstance(task, StreamTask):
+    if not isinstance(task, StreamTask) or not task.raw_fields():
         return None
     names, stream_task = env.layout.groups["policy"], task
 
@@ -54,7 +56,7 @@ def features_of(env: Env) -> Callable[[np.ndarray], np.ndarray] | None:
 def reward_of(env: Env) -> RewardOf | None:
     """Return the task's reward calculator, with the weights of its yaml; None if the task has none."""
     task = env.task
-    if not isinstance(task, StreamTask):
+    if not isinstance(task, StreamTask) or not task.computes_reward or not task.raw_fields():
         return None
     weights, stream_task = env.config.rewards, task
 
