@@ -65,7 +65,7 @@ _KEYS: dict[Origin, str] = {
         runs runsSelect runsPlot runsTag runsPin runsDelete reportDir objective
         log logStreams logFrom logUntil exportDir exportFormats
         viewer watch
-        streamPort streamBindAll streamToken streamSpectatorToken streamReadOnly streamHosts streamFps
+        streamPort streamBindAll streamToken streamSpectatorToken streamReadOnly streamHosts streamPage streamFps
         videoRecord videoEpisodes videoSeconds videoEnv videoWidth videoHeight videoDir videoEvery trainVideoEvery
     """,
 }

@@ -16,16 +16,19 @@ import itertools
 import logging
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, WebSocket
 from fastapi.responses import PlainTextResponse, Response
+from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel
 
 from livegym.online.not_learned import NotLearned
 from livegym.serve.connection import UNANSWERED, StreamConnection
 from livegym.serve.inbox import Inbox
 from livegym.serve.intake import RETRY_S, Intake
+from livegym.serve.json_schema import schema_of
 from livegym.serve.leases import LEASE_S, MAX_STREAMS, StreamLeases
 from livegym.serve.messages import (
     MAX_ITEMS,
@@ -47,6 +50,7 @@ from livegym.web.server import MAX_MESSAGE
 
 log = logging.getLogger(__name__)
 
+PAGE = "/page"
 PREFIX = f"/online/v{VERSION}"
 MAX_CLIENTS = 64
 """WebSocket clients at once; the gateway accepts twice as many connections, so that pages can still be opened."""
@@ -75,14 +79,20 @@ class OnlineApi:
         access: Access,
         max_streams: int = MAX_STREAMS,
         not_learned: NotLearned | None = None,
+        page: Path | None = None,
     ) -> None:
-        """`not_learned`: the training switches of the streams; None: they cannot be switched."""
+        """`not_learned`: the training switches of the streams; None: they cannot be switched.
+
+        `page`: a folder with the page of a client in the browser, which is served at `PAGE`; None: there is none.
+        """
+        self._page = page
         self._inbox = inbox
         self._not_learned = not_learned
         self._read_only = (
             f"This server is read-only for you ({access.only_watch}); it accepts no observations and no rewards."
         )
         self._reader = Reader(description)
+        self._schema = schema_of(self._reader.observe_schema, self._reader.reward_schema)
         self._leases = StreamLeases(max_streams)
         self._intake = Intake(inbox, self._leases, description.units)
         self._connections: dict[str, StreamConnection] = {}  # client -> its connection
@@ -100,8 +110,10 @@ class OnlineApi:
         add_documentation(self.app, bodies if not_learned is None else bodies | {"/learning": LearningMessage})
 
     def mount(self, app: FastAPI) -> None:
-        """Mount the endpoints of this API at `PREFIX` of `app`."""
+        """Mount the endpoints of this API at `PREFIX` of `app`, and the client's page, if there is one, at `PAGE`."""
         app.mount(PREFIX, self.app)
+        if self._page is not None:
+            app.mount(PAGE, StaticFiles(directory=self._page, html=True))
 
     def counts(self) -> dict[str, int]:
         """Return the number of connected clients, and the messages, refusals and busy answers so far."""
@@ -116,6 +128,7 @@ class OnlineApi:
         app = self.app
         app.add_api_websocket_route("/ws", self._connect)
         app.add_api_route("/spec", self._tell, methods=["GET"], summary="What is served, and its limits")
+        app.add_api_route("/schema.json", self._tell_schema, methods=["GET"], summary="The messages as JSON Schema")
         errors: dict[int | str, dict[str, Any]] = {status: {"model": ErrorMessage} for status in STATUS.values()}
         for path, handler, summary in (
             ("/observe", self._observe, "Observations, each answered with a decision"),
@@ -153,6 +166,9 @@ class OnlineApi:
         except (OSError, ValueError) as error:
             return _json(MessageRefused("failed", f"the switch could not be saved ({error})").text(), STATUS["failed"])
         return self._learning(asked.id)
+
+    async def _tell_schema(self) -> Response:
+        return _json(strict_json(self._schema), 200)
 
     async def _tell(self) -> Response:
         return _json(strict_json(self._spec), 200)

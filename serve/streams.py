@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -29,6 +30,19 @@ def check_external(env: Env) -> None:
             f"task.observations.policy: {EPISODE_TIME} exists only in the built-in simulator; the raw observations of "
             "clients do not have it. Remove it"
         )
+
+
+def page_of(folder: str | None) -> Path | None:
+    """Return the folder of the page that `streamPage` names. Raises UserError unless it has an index.html."""
+    if folder is None:
+        return None
+    path = Path(folder).expanduser()
+    if not (path / "index.html").is_file():
+        raise UserError(
+            f"streamPage={folder}: there is no index.html in it. Allowed: a folder with the page of a client, such as "
+            "examples/browser_game"
+        )
+    return path
 
 
 def describe(env: Env) -> Description:

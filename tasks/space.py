@@ -24,6 +24,13 @@ import numpy as np
 from livegym.utils.errors import UserError
 
 LEAVES = "Box, Discrete, MultiDiscrete, MultiBinary"
+ARGUMENTS = {
+    "Box": ("low", "high", "shape", "dtype"),
+    "Discrete": ("n", "seed", "start"),
+    "MultiDiscrete": ("nvec", "dtype", "seed", "start"),
+    "MultiBinary": ("n",),
+}
+"""Kind of a space -> the arguments of Gymnasium's class."""
 MOST = 4096  # numbers in an observation or action: a message has 64 KiB
 SHOWN = 80  # characters of a space in a message
 EXAMPLE = "For example Box(-1, 1, (4,)) or Discrete(3)"
@@ -64,8 +71,8 @@ class ChoiceSpace:
 
     @property
     def width(self) -> int:
-        """How many numbers the policy sees of it: one for each choice."""
-        return sum(self.counts)
+        """How many numbers the policy sees of it: one for each choice, but those of a MultiBinary as they are."""
+        return len(self.counts) if self.kind == "MultiBinary" else sum(self.counts)
 
     def plain(self) -> dict[str, Any]:
         """Plain values for strict JSON."""
@@ -193,18 +200,14 @@ def _unbounded(bound: Any, sign: int) -> Any:
 
 def _made(kind: str, given: list[Any], named: Mapping[str, Any]) -> Space:
     """Make a space from the arguments of Gymnasium's class."""
-    names = {
-        "Box": ("low", "high", "shape", "dtype"),
-        "Discrete": ("n", "seed", "start"),
-        "MultiDiscrete": ("nvec", "dtype", "seed", "start"),
-        "MultiBinary": ("n",),
-    }
-    if kind not in names:
+    names = ARGUMENTS.get(kind, ())
+    if not names:
         raise SpaceError(f"a {kind} is not supported. Allowed: {LEAVES}, and for observations Dict of these")
-    values = {**dict(zip(names[kind], given, strict=False)), **named}
-    unknown = set(values) - set(names[kind])
-    if unknown or len(given) > len(names[kind]):
-        raise SpaceError(f"{kind} has no {', '.join(sorted(unknown)) or 'so many arguments'}. Allowed: {names[kind]}")
+    values = {**dict(zip(names, given, strict=False)), **named}
+    unknown = sorted(set(values) - set(names))
+    if unknown or len(given) > len(names):
+        what = f"no {', '.join(unknown)}" if unknown else f"only {len(names)} arguments"
+        raise SpaceError(f"{kind} has {what}. Allowed: {', '.join(names)}")
     if kind == "Box":
         shape = values.get("shape", np.shape(values["low"]))
         return _box(values["low"], values["high"], shape)
@@ -237,6 +240,8 @@ def _from_call(node: ast.expr) -> Space:
                 for name, value in zip(argument.keys, argument.values, strict=True)
             ]
         return DictSpace(tuple((str(name), _from_call(value)) for name, value in parts))
+    if node.func.id not in ARGUMENTS:
+        raise SpaceError(f"a {node.func.id} is not supported. Allowed: {LEAVES}, and for observations Dict of these")
     given = [_value(argument) for argument in node.args]
     return _made(node.func.id, given, {str(each.arg): _value(each.value) for each in node.keywords})
 

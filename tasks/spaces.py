@@ -4,7 +4,7 @@
     livegym serve --observation-space "Box(-inf, inf, (4,))" --action-space "Discrete(2)"
 
 The environment runs in the client's process, so it cannot be simulated here: observations and rewards come from
-clients. A Box is observed as its numbers. Of a Discrete, MultiDiscrete or MultiBinary, the policy sees one number for
+clients. A Box or MultiBinary is observed as its numbers. Of a Discrete or MultiDiscrete, the policy sees one number for
 each choice, 1 for the one that was observed. A Dict is observed as all its parts, in their order.
 """
 
@@ -132,7 +132,7 @@ def _field(space: Leaf) -> RawField:
 def _seen(values: Tensor, space: Leaf) -> Tensor:
     """(n, *shape) -> (n, width) what the policy sees of one part."""
     rows = values.reshape(len(values), -1)
-    if isinstance(space, BoxSpace):
+    if isinstance(space, BoxSpace) or space.kind == "MultiBinary":
         return rows
     columns = [
         one_hot((rows[:, i] - start).round().long().clamp(0, count - 1), count)

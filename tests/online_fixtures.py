@@ -169,13 +169,16 @@ def serving(
     loop=None,
     spectators=None,
     not_learned=None,
+    kind=FakeLoop,
+    spec=SPEC,
+    page=None,
 ):
     """A server, which is closed after the block; `loop`: what decided behind an earlier one."""
     access, inbox = Access(token, read_only, None, spectators), Inbox(capacity)
     gateway = Gateway(access, "127.0.0.1", port)
-    api = OnlineApi(inbox, Description(SPEC, GRID if raw else {}), access, not_learned=not_learned)
+    api = OnlineApi(inbox, Description(spec, GRID if raw else {}), access, not_learned=not_learned, page=page)
     api.mount(gateway.app)
-    mind = FakeLoop(inbox, max_streams)
+    mind = kind(inbox, max_streams)
     if loop is not None:
         mind.streams, mind.decided, mind.rewards = loop.streams, loop.decided, loop.rewards
     gateway.start()

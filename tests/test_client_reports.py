@@ -86,7 +86,7 @@ def test_over_a_stop_of_the_server_an_episode_goes_on_only_if_its_sequence_does(
 
 def test_what_an_episode_without_an_end_earned_is_not_counted_in_the_next(setting):
     here = setting()
-    outcomes = here.service._outcomes = Outcomes(discount=0.9, streams=10)
+    outcomes = here.service._outcomes = Outcomes(discount=0.9, streams=10, pending=10)
     here.ask(seen("a", 1))
     here.ask(seen("a", 2, reward=100.0))
     here.ask(seen("a", 0, first=True))

@@ -116,7 +116,7 @@ class Runner:
         numbers = decision.action
         if numbers is None:
             if self._idle is None:
-                raise ValueError("the server returned no action, because the gate blocked it. Set idle=...")
+                raise ValueError("the server returned no action, because the gate blocked it. Set Runner(idle=...)")
             return self._idle
         if self._kind == "Discrete":
             return int(numbers[0])

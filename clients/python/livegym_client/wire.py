@@ -78,7 +78,7 @@ def item_of(
     sequence: int,
     reward: float | None,
     end: str | None,
-    more: Mapping[str, Any],
+    more: Mapping[str, Any] | None = None,
 ) -> str:
     """Return an observation as JSON; `end`: done, truncated or None; `more`: further fields."""
     item: dict[str, Any] = {"stream": stream, "sequence": sequence}
@@ -90,7 +90,7 @@ def item_of(
         item["reward"] = float(reward)
     if end is not None:
         item[end] = True
-    item |= more
+    item |= more or {}
     return json.dumps(item, separators=(",", ":"))
 
 
