@@ -24,6 +24,8 @@ import numpy as np
 from livegym.tasks.base import ActionSpec, Box
 from livegym.tasks.stability import HUGE
 
+UNKNOWN = math.inf
+"""The log-probability of an action that a client executed without saying how likely it was. NaN would be a fault."""
 SAME_ACTION = 1e-6
 """Actions whose numbers differ by less are the same: a client may have scaled them in single precision."""
 NAME_BYTES = 64
@@ -148,7 +150,7 @@ class Experience(Decision):
 
     obs: np.ndarray  # (obs,) float32
     log_prob: float  # log-probability of `proposed` under the policy that chose it
-    executed_log_prob: float  # that of `executed`; 0: discrete, forced by the gate; NaN: the client's, unknown
+    executed_log_prob: float  # that of `executed`; 0: discrete, forced by the gate; UNKNOWN: by the client
     seen: np.ndarray  # (seen,) the gate's observation
     time: float  # s since 1970
     clock: float  # s that the run has been served
@@ -166,7 +168,7 @@ class Experience(Decision):
     def overridden(self) -> bool:
         """Whether the client executed an action of its own, instead of what it was told."""
         forced = self.verdict is not Verdict.WAIT and not np.array_equal(self.executed, self.proposed)
-        return forced or math.isnan(self.executed_log_prob)
+        return forced or self.executed_log_prob == UNKNOWN
 
     def replaced(self, action: np.ndarray, log_prob: float | None) -> Experience:
         """Return a copy that says that the client executed `action` (action,), chosen with `log_prob` (None: unknown).
@@ -176,8 +178,8 @@ class Experience(Decision):
         told = self.action
         if told is not None and np.allclose(action, told, rtol=0.0, atol=SAME_ACTION):
             return self if log_prob is None else replace(self, executed_log_prob=log_prob)
-        executed, log_prob = action.astype(self.proposed.dtype), math.nan if log_prob is None else log_prob
-        return replace(self, executed=executed, executed_log_prob=log_prob, held=False)
+        known = UNKNOWN if log_prob is None else log_prob
+        return replace(self, executed=action.astype(self.proposed.dtype), executed_log_prob=known, held=False)
 
     def rewarded(self, reward: float) -> Experience:
         """Return a copy with its reward."""
@@ -220,10 +222,10 @@ def from_row(row: np.ndarray) -> Experience:
 def sound_rows(rows: np.ndarray, max_reward: float) -> np.ndarray:
     """Return (n,) which rows can be used: all their numbers are finite, and none is huge.
 
-    The log-probability of what a client executed may be unknown (NaN).
+    The log-probability of what a client executed may be unknown.
     """
     numbers = [rows[name] for name in ("obs", "next_obs", "log_prob")]
-    numbers.append(np.nan_to_num(rows["executed_log_prob"], nan=0.0))
+    numbers.append(np.where(rows["executed_log_prob"] == UNKNOWN, 0.0, rows["executed_log_prob"]))
     sound = [(np.abs(v) < HUGE).all(tuple(range(1, v.ndim))) for v in numbers]
     return np.logical_and.reduce([*sound, np.abs(rows["reward"]) <= max_reward])
 
@@ -234,6 +236,6 @@ def chosen_actions(rows: Mapping[str, np.ndarray] | np.ndarray) -> tuple[np.ndar
     It is the proposed action, because after it comes what the gate makes of it. But if a client executed another one
     and says how likely that was, it is the executed one: the client was the policy that acted.
     """
-    told = (rows["verdict"] != Verdict.WAIT) & ~np.isnan(rows["executed_log_prob"])
+    told = (rows["verdict"] != Verdict.WAIT) & np.isfinite(rows["executed_log_prob"])
     action = np.where(told[:, None], rows["executed"], rows["proposed"])
     return action, np.where(told, rows["executed_log_prob"], rows["log_prob"])

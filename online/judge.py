@@ -91,7 +91,7 @@ class View:
     def __init__(self, network: ActorCriticNetwork, rows: np.ndarray, critic: Model, confidence: float) -> None:
         self._network = network
         self._confidence = confidence
-        rows = rows[~np.isnan(rows["executed_log_prob"])]  # what earned the reward of the others is not known
+        rows = rows[np.isfinite(rows["executed_log_prob"])]  # what earned the reward of the others is not known
         self._obs = torch.from_numpy(rows["obs"].copy())
         action, log_mu = chosen_actions(rows)
         self._action = torch.from_numpy(action)

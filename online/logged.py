@@ -11,7 +11,7 @@ Numbers come back bit by bit as they were stored, from Parquet and from JSON lin
 **Propensity** is the probability (of a continuous action: the density) with which the policy that acted chose the
 proposed action; it was recorded with the decision. The executed action differs after a WAIT with a fallback. A gate
 forced it, so a discrete one has propensity 1. It also differs if the client executed an action of its own, with the
-propensity that the client gave, or an unknown one (NaN). Estimates of other policies use the *proposed* action
+propensity that the client gave, or an unknown one (NaN; its logarithm is inf). Estimates of other policies use the *proposed* action
 (`online/estimate.py`), or the client's own if its propensity is known; decisions with an unknown one are left out.
 """
 
@@ -54,7 +54,7 @@ class LoggedDecisions:
     proposed: np.ndarray  # (n, A) the policy's action: float32, or int64 choices
     executed: np.ndarray  # (n, A) what was executed, before clipping; meaningless if `held`
     log_prob: np.ndarray  # (n,) float32, of `proposed`
-    executed_log_prob: np.ndarray  # (n,) float32, of `executed`; 0: discrete, forced by the gate; NaN: by the client
+    executed_log_prob: np.ndarray  # (n,) float32, of `executed`; 0: discrete, forced by the gate; inf: by the client
     verdict: np.ndarray  # (n,) int8: Verdict.OFF, SEND or WAIT
     held: np.ndarray  # (n,) bool: blocked without a fallback, so no action was executed
     expected: np.ndarray  # (n,) float32, reward that the gate expected of `proposed`; NaN without a gate
@@ -80,7 +80,8 @@ class LoggedDecisions:
     @property
     def executed_propensity(self) -> np.ndarray:
         """(n,) float64, likewise for `executed`."""
-        return np.exp(self.executed_log_prob.astype(np.float64))
+        known = np.isfinite(self.executed_log_prob)
+        return np.exp(np.where(known, self.executed_log_prob.astype(np.float64), np.nan))
 
     @property
     def chosen(self) -> tuple[np.ndarray, np.ndarray]:

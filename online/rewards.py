@@ -60,7 +60,7 @@ def combine(rows: np.ndarray, judgement: Judgement | None, rule: OnlineConfig) -
     verdict, actual = rows["verdict"], rows["reward"].astype(np.float64)
     sent, waited = verdict == Verdict.SEND, verdict == Verdict.WAIT
     as_told = (rows["executed"] == rows["proposed"]).all(1)  # after a SEND; otherwise, the client did something else
-    known = ~np.isnan(rows["executed_log_prob"])
+    known = np.isfinite(rows["executed_log_prob"])
     agrees = np.ones(len(rows), bool)
     penalty = np.zeros(len(rows))
     reward = actual.copy()

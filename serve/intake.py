@@ -43,7 +43,8 @@ class Intake:
 
     def __init__(self, inbox: Inbox, leases: StreamLeases, units: ActionUnits | None = None) -> None:
         """`units`: how clients number an action."""
-        self._inbox, self._leases, self._units = inbox, leases, units
+        self._inbox, self._leases = inbox, leases
+        self._units = units
         self.messages = 0
         self.refused = 0  # messages and requests
 

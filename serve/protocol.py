@@ -179,12 +179,13 @@ class Reader:
             if item.executed_log_prob is not None:
                 raise _refused("invalid", f"{place}.executed", "only executed_log_prob", "the action as well")
             return None
-        least, most, units = self._least, self._most, self.description.units
+        least, most = self._least, self._most
         for i, number in enumerate(item.executed):
             if not least[i] - ROUNDING <= number <= most[i] + ROUNDING:
                 expected = f"a number from {least[i]:g} to {most[i]:g}"
                 raise _refused("invalid", f"{place}.executed.{i}", _shown(number), expected)
         action, log_prob = np.array(item.executed, np.float64), item.executed_log_prob
+        units = self.description.units
         if units is not None:
             action = units.from_client(action)
             if log_prob is not None:

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from livegym.online.experience import Layout, Verdict, chosen_actions, to_row
+from livegym.online.experience import UNKNOWN, Layout, Verdict, chosen_actions, to_row
 from livegym.online.judge import Judge
 from livegym.online.not_learned import NotLearned
 from livegym.online.outcomes import Outcomes
@@ -107,7 +107,7 @@ def test_what_the_client_did_is_stored_with_its_probability(setting):
     assert rows["proposed"].tolist() == [[0.5]] * 3
     assert rows["executed"].tolist() == [[-0.25], [0.75], [0.5]]
     assert rows["executed_log_prob"][0] == -0.75
-    assert math.isnan(rows["executed_log_prob"][1])
+    assert rows["executed_log_prob"][1] == UNKNOWN
     assert rows["executed_log_prob"][2] == rows["log_prob"][2]
 
 
@@ -120,7 +120,7 @@ def row_of(**changes):
 
 def test_without_a_probability_only_the_value_learns_from_it():
     """The policy does not: no ratio is known. The value learns what follows the proposal, as after a gate's WAIT."""
-    rows = np.concatenate([row_of(), row_of(executed=np.array([7]), executed_log_prob=math.nan)])
+    rows = np.concatenate([row_of(), row_of(executed=np.array([7]), executed_log_prob=UNKNOWN)])
     samples = combine(rows, None, OnlineConfig())
     assert samples.index.tolist() == [0, 1]
     assert samples.policy.tolist() == [True, False]
@@ -145,9 +145,9 @@ def test_a_version_is_not_judged_by_what_clients_did(config):
     spec = dataclasses.replace(SPEC, action=Discrete(10), observations=(("x", 2),))
     network = algorithm_of(c.train).actor_critic(spec, c.train)
     known = row_of(executed=np.array([7]), executed_log_prob=-1.5)
-    unknown = row_of(executed=np.array([7]), executed_log_prob=math.nan)
+    unknown = row_of(executed=np.array([7]), executed_log_prob=UNKNOWN)
     view = Judge(network, 0.99).view(np.concatenate([known, unknown]), dict(network.module.state_dict()))
-    assert view.count == 1
+    assert len(view._log_mu) == 1
 
 
 def test_the_reward_that_a_task_computes_is_that_of_what_was_done(setting):
