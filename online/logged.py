@@ -11,8 +11,9 @@ Numbers come back bit by bit as they were stored, from Parquet and from JSON lin
 **Propensity** is the probability (of a continuous action: the density) with which the policy that acted chose the
 proposed action; it was recorded with the decision. The executed action differs after a WAIT with a fallback. A gate
 forced it, so a discrete one has propensity 1. It also differs if the client executed an action of its own, with the
-propensity that the client gave, or an unknown one (NaN; its logarithm is inf). Estimates of other policies use the *proposed* action
-(`online/estimate.py`), or the client's own if its propensity is known; decisions with an unknown one are left out.
+propensity that the client gave, or an unknown one (NaN; its logarithm is inf). Estimates of other policies use the
+*proposed* action (`online/estimate.py`), or the client's own if its propensity is known; decisions with an unknown one
+are left out.
 """
 
 from __future__ import annotations

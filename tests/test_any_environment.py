@@ -201,7 +201,6 @@ def test_a_page_with_a_game_plays_by_itself(serve, browser):
     assert page.console_errors == []
     (lines,) = blocks("js")
     before = len(served.loop.ended_episodes)
-    page.goto(f"{served.address}/page/game.css")  # a page of the server without a client
     game = "class Game { reset() { return [0, 0, this.n = 0]; } step(a) { this.n += 1; "
     game += "return { obs: [a, 0, this.n], reward: 0.25, done: this.n > 3 }; } }"
     page.evaluate(f"(() => {{ {game} {lines} }})()")
