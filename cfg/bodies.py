@@ -1,5 +1,7 @@
 """Refuse what a task without bodies cannot have: another engine, physics settings, viewers and videos.
 
+Refuse a run that would simulate an environment which only clients have.
+
     check_bodies(config)      # UserError: the value, what is allowed, the next move
 
 This is checked both for a typed task (`cfg.validate`) and for the task of a run that is tested or resumed
@@ -8,6 +10,7 @@ This is checked both for a typed task (`cfg.validate`) and for the task of a run
 
 from __future__ import annotations
 
+from livegym.projects.commands import program
 from livegym.schema import RootConfig
 from livegym.schema.engines import check_engine
 from livegym.tasks import TASKS
@@ -24,6 +27,13 @@ SHOWN = {  # keys that draw bodies, and the presets that set them
 def check_bodies(config: RootConfig) -> None:
     """Raises UserError if engine, physics or viewers do not fit the task."""
     name = config.task.name
+    by_clients = config.mode == "continuous" and config.simulator == "external"
+    if TASKS[name].only_clients and config.mode in ("train", "test", "continuous") and not by_clients:
+        what = f"simulator={config.simulator}" if config.mode == "continuous" else f"mode={config.mode}"
+        raise UserError(
+            f"{what}: task={name} has no simulator, because clients run its environment. Allowed: config=continuous "
+            f"simulator=external. Start it with: {program()} serve"
+        )
     own_dynamics = TASKS[name].own_dynamics
     check_engine(config.sim, config.physics, f"task={name}", own_dynamics)
     if not own_dynamics:

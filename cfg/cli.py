@@ -74,6 +74,12 @@ def _refuse_several_processes() -> None:
 def _run(job: Job, arguments: list[str]) -> int:
     if arguments[:1] == ["new"]:
         return new.main(arguments[1:])
+    if arguments[:1] == ["serve"]:
+        from livegym.cfg import serve_command
+
+        if {"--help", "-h"} & set(arguments):
+            return _answer(serve_command.help_text())
+        arguments = serve_command.arguments_of(arguments[1:])
     registry.use(_project_dir(arguments))
     if {"--help", "-h"} & set(arguments):
         from livegym.cfg.help import help_text

@@ -66,7 +66,8 @@ _KEYS: dict[Origin, str] = {
         runs runsSelect runsPlot runsTag runsPin runsDelete reportDir objective
         log logStreams logFrom logUntil exportDir exportFormats
         viewer watch
-        streamPort streamBindAll streamToken streamSpectatorToken streamReadOnly streamHosts streamRate streamFps
+        streamPort streamBindAll streamToken streamSpectatorToken streamReadOnly streamHosts streamRate
+        streamPage streamFps
         videoRecord videoEpisodes videoSeconds videoEnv videoWidth videoHeight videoDir videoEvery trainVideoEvery
     """,
 }

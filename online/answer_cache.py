@@ -28,6 +28,11 @@ class LastAnswer:
     sequence: int | None  # the highest sequence number so far
     answer: Decision | None  # the answer to it; None if it ended an episode
     raw: np.ndarray | None  # (R,) the raw observation, from which the next one's reward is computed
+    source: str | None = None  # who sent it
+
+
+EARLIER = "an earlier session"
+"""The source of all requests before a restart."""
 
 
 class AnswerCache:
@@ -54,6 +59,20 @@ class AnswerCache:
             raise Refusal("out_of_order", f"{problem}. Allowed: {last.sequence} again, or greater")
         return (last.answer,) if request.sequence == last.sequence else None
 
+    def is_continued(self, request: Observed) -> bool:
+        """Whether an observation follows from the stream's previous one.
+
+        It does if it says so, if it ends an episode or tells of the previous decision, if the same connection sent
+        both, or if its sequence number is the next one.
+        """
+        if request.continues or request.ends_episode or request.tells_of_previous:
+            return True
+        last = self._last.get(request.stream)
+        if last is None:
+            return False
+        resumed = last.sequence is not None and request.sequence == last.sequence + 1
+        return resumed or request.source == last.source
+
     def raw_of(self, stream: str) -> np.ndarray | None:
         """Return the stream's last raw observation (R,); None if it is unknown."""
         last = self._last.get(stream)
@@ -63,9 +82,9 @@ class AnswerCache:
         """Store the answer to a request."""
         last = self._last.get(request.stream)
         if request.sequence is None and last is not None:  # it cannot be resent; the earlier one still can
-            self._last[request.stream] = replace(last, raw=request.raw)
+            self._last[request.stream] = replace(last, raw=request.raw, source=request.source)
         else:
-            self._last[request.stream] = LastAnswer(request.sequence, answer, request.raw)
+            self._last[request.stream] = LastAnswer(request.sequence, answer, request.raw, request.source)
         self._last.move_to_end(request.stream)
         if len(self._last) > self._streams:
             self._last.popitem(last=False)
@@ -91,5 +110,6 @@ class AnswerCache:
                 None if entry["sequence"] is None else int(entry["sequence"]),
                 None if answer is None else Decision.from_plain(answer),
                 None if raw is None else np.array(raw, np.float32),
+                EARLIER,
             )
         self._last = restored

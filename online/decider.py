@@ -44,6 +44,7 @@ class StreamObservation:
     obs: np.ndarray  # (W,) float32, the policy's observation
     seen: np.ndarray  # (S,) the gate's observation; empty without a gate
     raw: np.ndarray | None = None  # (R,) the packed raw observation, if the task has raw fields
+    learn: bool = True  # False: nothing is learned from the decision
 
 
 class NoFreeSlot(RuntimeError):
@@ -160,7 +161,7 @@ class Decider:
                 confidence=float(confidence[i]), verdict=verdict, expected=expected, components=components,
                 seen=observation.seen, version=int(versions[i]), time=now, clock=clock,
                 held=bool(blocked[i] or not sound[i]),
-                intervened=intervened or failed or not sound[i],
+                intervened=intervened or failed or not sound[i] or not observation.learn,
             ))  # fmt: skip
         return made
 

@@ -102,7 +102,8 @@ def evaluate_log(session: Session, console: Console) -> int:
     meta = meta_of(state)
     version = meta.version if meta is not None else None
     known = _learned_from(data, selection.run, version)
-    usable = data.complete & ~data.intervened & np.isfinite(data.log_prob)
+    propensity = np.isfinite(data.log_prob) & (data.held | np.isfinite(data.executed_log_prob))
+    usable = data.complete & ~data.intervened & propensity
     fresh = data[usable & ~known]
     train = session.config_for(state.get("config")).train
     compared = evaluate(fresh, opinion_of(state, train, fresh, selection.file))
@@ -118,7 +119,8 @@ def evaluate_log(session: Session, console: Console) -> int:
     }
     lines = [f"policy: {selection.file}", f"log: {source}, {extent_of(data)}"]
     if unusable:
-        lines.append(f"left out: {count(unusable, 'decision')} without a reward, or under human intervention")
+        why = "without reward or propensity, or under human intervention"
+        lines.append(f"left out: {count(unusable, 'decision')} {why}")
     if learned:
         lines.append(
             f"left out: {count(learned, 'decision')} that this policy may have learned from. To use them, evaluate an "
@@ -143,7 +145,7 @@ def opinion_of(state: Mapping[str, Any], train: TrainConfig, data: LoggedDecisio
             f"{file} does not fit the log: it has observations of {wanted[0]} numbers and {kind} actions of "
             f"{wanted[1]}, the log has {found[0]} and {logged} ones of {found[1]}. Use a policy of the log's task"
         )
-    obs, next_obs, action = (torch.from_numpy(a) for a in (data.obs, data.next_obs, data.proposed))
+    obs, next_obs, action = (torch.from_numpy(a) for a in (data.obs, data.next_obs, data.chosen[0]))
     try:
         network = algorithm_of(train).actor_critic(spec, train)
     except UserError:  # no critic that continuous training could use; the policy can be evaluated all the same
@@ -185,7 +187,7 @@ def evaluate(data: LoggedDecisions, opinion: Opinion) -> dict[str, Compared]:
     `data`: complete decisions without intervention, in order of time.
     """
     groups = blocks(data.stream, BLOCK)
-    log_ratios = np.maximum(opinion.log_prob, -np.finfo(np.float64).max) - data.log_prob
+    log_ratios = np.maximum(opinion.log_prob, -np.finfo(np.float64).max) - data.chosen[1]
     reward = data.reward.astype(np.float64)
     if opinion.value is None or opinion.next_value is None:
         return {"reward": compare(reward, log_ratios, groups, None)}

@@ -24,6 +24,10 @@ import numpy as np
 from livegym.tasks.base import ActionSpec, Box
 from livegym.tasks.stability import HUGE
 
+UNKNOWN = math.inf
+"""The log-probability of an action that a client executed without saying how likely it was. NaN would be a fault."""
+SAME_ACTION = 1e-6
+"""Actions whose numbers differ by less are the same: a client may have scaled them in single precision."""
 NAME_BYTES = 64
 """Longest name of a stream, in UTF-8."""
 
@@ -146,7 +150,7 @@ class Experience(Decision):
 
     obs: np.ndarray  # (obs,) float32
     log_prob: float  # log-probability of `proposed` under the policy that chose it
-    executed_log_prob: float  # log-probability of `executed`; 0 for a discrete action that the gate forced
+    executed_log_prob: float  # that of `executed`; 0: discrete, forced by the gate; UNKNOWN: by the client
     seen: np.ndarray  # (seen,) the gate's observation
     time: float  # s since 1970
     clock: float  # s that the run has been served
@@ -159,6 +163,23 @@ class Experience(Decision):
     def complete(self) -> bool:
         """Whether the reward and the next observation are known."""
         return self.reward is not None and self.next_obs is not None
+
+    @property
+    def overridden(self) -> bool:
+        """Whether the client executed an action of its own, instead of what it was told."""
+        forced = self.verdict is not Verdict.WAIT and not np.array_equal(self.executed, self.proposed)
+        return forced or self.executed_log_prob == UNKNOWN
+
+    def replaced(self, action: np.ndarray, log_prob: float | None) -> Experience:
+        """Return a copy that says that the client executed `action` (action,), chosen with `log_prob` (None: unknown).
+
+        If it is the action that the client was told to execute, only a known `log_prob` changes anything.
+        """
+        told = self.action
+        if told is not None and np.allclose(action, told, rtol=0.0, atol=SAME_ACTION):
+            return self if log_prob is None else replace(self, executed_log_prob=log_prob)
+        known = UNKNOWN if log_prob is None else log_prob
+        return replace(self, executed=action.astype(self.proposed.dtype), executed_log_prob=known, held=False)
 
     def rewarded(self, reward: float) -> Experience:
         """Return a copy with its reward."""
@@ -199,7 +220,22 @@ def from_row(row: np.ndarray) -> Experience:
 
 
 def sound_rows(rows: np.ndarray, max_reward: float) -> np.ndarray:
-    """Return (n,) which rows can be used: all their numbers are finite, and none is huge."""
-    numbers = [rows[name] for name in ("obs", "next_obs", "log_prob", "executed_log_prob")]
+    """Return (n,) which rows can be used: all their numbers are finite, and none is huge.
+
+    The log-probability of what a client executed may be unknown.
+    """
+    numbers = [rows[name] for name in ("obs", "next_obs", "log_prob")]
+    numbers.append(np.where(rows["executed_log_prob"] == UNKNOWN, 0.0, rows["executed_log_prob"]))
     sound = [(np.abs(v) < HUGE).all(tuple(range(1, v.ndim))) for v in numbers]
     return np.logical_and.reduce([*sound, np.abs(rows["reward"]) <= max_reward])
+
+
+def chosen_actions(rows: Mapping[str, np.ndarray] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the actions (n, A) that earned the rewards of rows (n,), and their log-probabilities (n,).
+
+    It is the proposed action, because after it comes what the gate makes of it. But if a client executed another one
+    and says how likely that was, it is the executed one: the client was the policy that acted.
+    """
+    told = (rows["verdict"] != Verdict.WAIT) & np.isfinite(rows["executed_log_prob"])
+    action = np.where(told[:, None], rows["executed"], rows["proposed"])
+    return action, np.where(told, rows["executed_log_prob"], rows["log_prob"])

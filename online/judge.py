@@ -7,10 +7,11 @@
     finding.kl                                              # how far the candidate is from the acting version
 
 The rows are the newest decisions, each with its propensity: the probability (density) mu(a|s) with which the version
-that acted chose the action that it proposed. Both versions are estimated on the same rows, by the doubly robust
-estimator with self-normalised weights (`online/estimate.py`), and the interval is that of their paired difference: most
-of what chance did to one it also did to the other, so the difference is known far better than either estimate. Blocks
-of `BLOCK` consecutive decisions of a stream count as one, because neighbouring decisions are not independent.
+that acted chose the action that it proposed, or the client the one that it executed instead. Both versions are
+estimated on the same rows, by the doubly robust estimator with self-normalised weights (`online/estimate.py`), and the
+interval is that of their paired difference: most of what chance did to one it also did to the other, so the difference
+is known far better than either estimate. Blocks of `BLOCK` consecutive decisions of a stream count as one, because
+neighbouring decisions are not independent.
 
 **Discount 0.** The estimate is the mean reward of a decision. The critic V(s) is the model of the reward: it does not
 know the action, so it removes the variance that comes from the states, and no bias comes with it.
@@ -39,6 +40,7 @@ import torch
 from torch import Tensor
 
 from livegym.online.estimate import Estimate, blocks, difference, doubly_robust
+from livegym.online.experience import chosen_actions
 from livegym.rl.algorithm import ActorCriticNetwork
 from livegym.rl.distribution import Distribution
 
@@ -89,9 +91,11 @@ class View:
     def __init__(self, network: ActorCriticNetwork, rows: np.ndarray, critic: Model, confidence: float) -> None:
         self._network = network
         self._confidence = confidence
+        rows = rows[np.isfinite(rows["executed_log_prob"])]  # what earned the reward of the others is not known
         self._obs = torch.from_numpy(rows["obs"].copy())
-        self._action = torch.from_numpy(rows["proposed"].copy())
-        self._log_mu = rows["log_prob"].astype(np.float64)
+        action, log_mu = chosen_actions(rows)
+        self._action = torch.from_numpy(action)
+        self._log_mu = log_mu.astype(np.float64)
         self._groups = blocks(rows["stream"], BLOCK)
         self._known: list[_Known] = []  # what was estimated already
         distribution, self._value = self._think(critic, self._obs)

@@ -10,8 +10,10 @@ Numbers come back bit by bit as they were stored, from Parquet and from JSON lin
 
 **Propensity** is the probability (of a continuous action: the density) with which the policy that acted chose the
 proposed action; it was recorded with the decision. The executed action differs after a WAIT with a fallback. A gate
-forced it, so a discrete one has propensity 1. Estimates of other policies use the *proposed* action
-(`online/estimate.py`).
+forced it, so a discrete one has propensity 1. It also differs if the client executed an action of its own, with the
+propensity that the client gave, or an unknown one (NaN; its logarithm is inf). Estimates of other policies use the
+*proposed* action (`online/estimate.py`), or the client's own if its propensity is known; decisions with an unknown one
+are left out.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from livegym.online.experience import clipped
+from livegym.online.experience import chosen_actions, clipped
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class LoggedDecisions:
     proposed: np.ndarray  # (n, A) the policy's action: float32, or int64 choices
     executed: np.ndarray  # (n, A) what was executed, before clipping; meaningless if `held`
     log_prob: np.ndarray  # (n,) float32, of `proposed`
-    executed_log_prob: np.ndarray  # (n,) float32, of `executed`; 0 if it is discrete and the gate forced it
+    executed_log_prob: np.ndarray  # (n,) float32, of `executed`; 0: discrete, forced by the gate; inf: by the client
     verdict: np.ndarray  # (n,) int8: Verdict.OFF, SEND or WAIT
     held: np.ndarray  # (n,) bool: blocked without a fallback, so no action was executed
     expected: np.ndarray  # (n,) float32, reward that the gate expected of `proposed`; NaN without a gate
@@ -79,7 +81,14 @@ class LoggedDecisions:
     @property
     def executed_propensity(self) -> np.ndarray:
         """(n,) float64, likewise for `executed`."""
-        return np.exp(self.executed_log_prob.astype(np.float64))
+        known = np.isfinite(self.executed_log_prob)
+        return np.exp(np.where(known, self.executed_log_prob.astype(np.float64), np.nan))
+
+    @property
+    def chosen(self) -> tuple[np.ndarray, np.ndarray]:
+        """(n, A) actions that earned the rewards, and their log-probabilities (n,); see `chosen_actions`."""
+        names = ("verdict", "proposed", "executed", "log_prob", "executed_log_prob")
+        return chosen_actions({name: getattr(self, name) for name in names})
 
     def __getitem__(self, chosen: Any) -> LoggedDecisions:
         """Return the decisions that a mask (n,), indices or a slice choose."""

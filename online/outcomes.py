@@ -10,8 +10,9 @@ With discount 0 an outcome is the mean reward of `BLOCK` decisions of a stream. 
 episode, because a single reward says little about what an action leads to. It is known when the episode has ended and
 each of its decisions has its reward, which may come after the end.
 
-A block or episode in which a person intervened has no outcome. Decisions of a challenger (`online/trial.py`) are kept
-apart from those of the champion; an episode in which both decided has no outcome.
+A block or episode in which a person intervened, or the client executed an action of its own, has no outcome. Decisions
+of a challenger (`online/trial.py`) are kept apart from those of the champion; an episode in which both decided has no
+outcome.
 """
 
 from __future__ import annotations
@@ -87,12 +88,13 @@ class Outcomes:
         e = experience
         if e.reward is None:
             return
+        void = e.intervened or e.overridden
         if self._discount == 0:
-            self._add_to_block((e.stream, e.version == self.challenger), e.reward, e.intervened)
+            self._add_to_block((e.stream, e.version == self.challenger), e.reward, void)
             return
         episode = self._waiting.pop(e.decision, None)
         if episode is not None:  # otherwise it was made before a restart
-            episode.add(e.reward, e.intervened)
+            episode.add(e.reward, void)
             episode.waiting -= 1
             self._close(episode)
 

@@ -7,19 +7,25 @@
 An experience is complete once it has its reward and its next observation, which may arrive in either order. A reward
 may come late, a second time, for an unknown decision, or for the decision of another stream: such a reward is refused
 with a reason and counted, and changes nothing. A decision that has waited too long is dropped; its reward is then late.
+
+A reward may come in numbered parts, which add up. Each part counts once, however often it is sent; the reward without a
+number is the last one. Only that one completes the decision.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from livegym.online.experience import Experience
 
+MAX_PARTS = 1000  # of one decision's reward
+OWN_PART = -1  # the number of the part that the task itself computed
 REMEMBERED = 1000  # closed decisions of a stream that are remembered, so that a second reward is recognised
 SESSION = 2**32
 """Decision ids are session x SESSION + a count from 1, so an id shows whether it is from before a restart."""
@@ -31,6 +37,18 @@ class RewardError(ValueError):
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+
+@dataclass
+class _Parts:
+    """The parts of one decision's reward that have come so far."""
+
+    total: float = 0.0
+    numbers: set[int] = field(default_factory=set)
+
+
+def _same(experience: Experience) -> Experience:
+    return experience
 
 
 class Pending:
@@ -50,6 +68,7 @@ class Pending:
         self._made = 0
         self._open: OrderedDict[tuple[str, int], Experience] = OrderedDict()  # the oldest first
         self._last: dict[str, int] = {}  # stream -> its newest pending decision
+        self._parts: dict[tuple[str, int], _Parts] = {}  # of pending decisions only
         self._ended: OrderedDict[str, OrderedDict[int, str]] = OrderedDict()  # stream -> closed decision -> how
         self.on_drop: Callable[[Experience], None] = lambda _: None  # called with each decision that is dropped
         self.refused: Counter[str] = Counter()
@@ -112,22 +131,73 @@ class Pending:
             raise ValueError(f"next observation: shape {next_obs.shape}; expected {experience.obs.shape}, all finite")
         return self._update(experience.followed(next_obs, done))
 
-    def rewarded(self, stream: str, decision: int, reward: float, done: bool = False) -> Experience | None:
+    def rewarded(
+        self,
+        stream: str,
+        decision: int,
+        reward: float,
+        done: bool = False,
+        part: int | None = None,
+        change: Callable[[Experience], Experience] = _same,
+    ) -> Experience | None:
         """Add the reward to a decision; return the experience if it is complete, else None.
 
-        `done`: the episode ended there, so no observation follows. Raises RewardError; nothing changes then.
+        `done`: the episode ended there, so no observation follows. `part`: number of this part of the reward; None: it
+        is the rest. `change`: what else changes about the decision. Raises RewardError; nothing changes then.
         """
+        key = (stream, decision)
         if not math.isfinite(reward):
             raise self._refusal("invalid", f"reward {reward} of decision {decision}: must be a finite number")
-        experience = self._open.get((stream, decision))
+        experience = self._open.get(key)
         if experience is None:
             raise self._unfit(stream, decision)
         if experience.reward is not None:
             raise self._refusal("duplicate", f"decision {decision} of stream {stream!r} has its reward already")
-        experience = experience.rewarded(reward)
+        parts = self._with_part(key, reward, part)
+        experience = change(experience)
+        if part is None:
+            experience = experience.rewarded(parts.total)
+        else:
+            self._parts[key] = parts
         if done and experience.next_obs is None:
             experience = experience.followed(experience.obs, True)  # a placeholder: its value is never used
         return self._update(replace(experience, done=experience.done or done))
+
+    def _with_part(self, key: tuple[str, int], reward: float, part: int | None) -> _Parts:
+        """Return a decision's parts with one more. Raises RewardError if it was counted already, or is one too many."""
+        parts = self._parts.get(key, _Parts())
+        name = f"decision {key[1]} of stream {key[0]!r}"
+        if part in parts.numbers:
+            raise self._refusal("duplicate", f"part {part} of the reward of {name} was counted already")
+        if part is not None and len(parts.numbers) >= MAX_PARTS:
+            raise self._refusal("invalid", f"{name} has {MAX_PARTS} parts of its reward already, which is the limit")
+        return _Parts(parts.total + reward, parts.numbers | ({part} if part is not None else set()))
+
+    def in_parts(self, experience: Experience) -> bool:
+        """Whether a part of a pending decision's reward has come: then it waits for a reward without a number."""
+        return (experience.stream, experience.decision) in self._parts
+
+    def change(self, experience: Experience) -> None:
+        """Put a changed copy in place of a pending decision. Raises KeyError if it is not pending."""
+        key = (experience.stream, experience.decision)
+        if key not in self._open:
+            raise KeyError(key)
+        self._open[key] = experience
+
+    def parts(self) -> list[dict[str, Any]]:
+        """Return all parts of rewards as plain values for strict JSON, to store them over a restart."""
+        return [
+            {"stream": stream, "decision": decision, "total": parts.total, "numbers": sorted(parts.numbers)}
+            for (stream, decision), parts in self._parts.items()
+        ]
+
+    def restore_parts(self, state: Iterable[Mapping[str, Any]]) -> None:
+        """Restore what `parts` returned, after `restore`. Raises KeyError, TypeError or ValueError if it is invalid."""
+        restored = {}
+        for entry in state:
+            key = (str(entry["stream"]), int(entry["decision"]))
+            restored[key] = _Parts(float(entry["total"]), set(map(int, entry["numbers"])))
+        self._parts = {key: parts for key, parts in restored.items() if key in self._open}
 
     def expire(self, now: float) -> int:
         """Drop the decisions that have waited too long at `now`, in s served; return how many."""
@@ -160,6 +230,7 @@ class Pending:
     def _close(self, key: tuple[str, int], how: str) -> None:
         stream, decision = key
         del self._open[key]
+        self._parts.pop(key, None)
         if self._last.get(stream) == decision:
             del self._last[stream]
         ended = self._ended.setdefault(stream, OrderedDict())

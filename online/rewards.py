@@ -13,6 +13,11 @@ blocked. The blocked action itself was never executed; with `train_on_blocked`, 
 the gate expects of it, reduced in the same way. Otherwise a policy whose proposals are all blocked would never learn
 that.
 
+A client may have executed an action of its own. If it says how likely that action was, policy and value learn from it
+with this probability. If not, the policy learns nothing from it, because no importance ratio is known. The value learns
+from the proposed action, as after a WAIT: what the client makes of proposals is part of what the policy meets. No
+expected reward is mixed in, because the gate expected it of the proposed action.
+
 If the gate's verdict has changed since, the experience is penalised or skipped (`on_disagreement`).
 """
 
@@ -54,6 +59,8 @@ def combine(rows: np.ndarray, judgement: Judgement | None, rule: OnlineConfig) -
     """Return the training samples of rows (n,). `judgement`: the gate's re-evaluation of them; None without a gate."""
     verdict, actual = rows["verdict"], rows["reward"].astype(np.float64)
     sent, waited = verdict == Verdict.SEND, verdict == Verdict.WAIT
+    as_told = (rows["executed"] == rows["proposed"]).all(1)  # after a SEND; otherwise, the client did something else
+    known = np.isfinite(rows["executed_log_prob"])
     agrees = np.ones(len(rows), bool)
     penalty = np.zeros(len(rows))
     reward = actual.copy()
@@ -65,20 +72,21 @@ def combine(rows: np.ndarray, judgement: Judgement | None, rule: OnlineConfig) -
         if judgement.predicted is not None:
             expected = np.where(judgement.predicted, expected, actual)
         mixed = rule.expected_weight * expected + rule.actual_weight * actual
-        reward[sent] = mixed[sent]
+        reward[sent & as_told] = mixed[sent & as_told]
         if rule.on_disagreement == "penalty":
             penalty[~agrees] = rule.disagreement_penalty
     reward[waited] = weakened(actual[waited], rule.wait_multiplier)
     expected = weakened(expected, rule.wait_multiplier)
     learned = agrees | (rule.on_disagreement == "penalty")
-    executed = learned & ~rows["held"] & (~waited | rule.train_on_wait)
+    used = learned & ~rows["held"] & (~waited | rule.train_on_wait)
+    executed = used & known
     blocked = learned & waited & rule.train_on_blocked & np.isfinite(expected)
     all_, none = np.ones(len(rows), bool), np.zeros(len(rows), bool)
     proposed, done = (rows["proposed"], rows["log_prob"]), rows["done"]
     parts = [  # rows; action, its log-probability, reward, terminal; whether the policy and the value learn from it
         (executed, rows["executed"], rows["executed_log_prob"], reward - penalty, done, all_, ~waited),
         (blocked, *proposed, expected - penalty, all_, all_, none),
-        (waited & (executed | blocked), *proposed, actual, done, none, all_),
+        ((waited & (used | blocked)) | (used & ~known), *proposed, actual, done, none, all_),
     ]
     index, *fields = (np.concatenate(field) for field in zip(*(_of(*part) for part in parts), strict=True))
     action, log_prob, reward, terminal, policy, value = fields
@@ -101,8 +109,10 @@ def later_rewards(rows: np.ndarray, rule: OnlineConfig, gated: bool) -> np.ndarr
     With a gate (`gated`), a SEND counts as in `combine`, but with the expectation that was recorded: the gate is
     re-evaluated only on the sampled experiences themselves.
     """
+    as_told = (rows["executed"] == rows["proposed"]).all(1)
     mixed = rule.expected_weight * rows["expected"] + rule.actual_weight * rows["reward"]
-    return np.where(gated & (rows["verdict"] == Verdict.SEND) & np.isfinite(rows["expected"]), mixed, rows["reward"])
+    sent = gated & (rows["verdict"] == Verdict.SEND) & as_told
+    return np.where(sent & np.isfinite(rows["expected"]), mixed, rows["reward"])
 
 
 def _of(mask: np.ndarray, *fields: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -3,9 +3,10 @@
     service.answer([Observed("north", obs=...), Rewarded("south", 17, 0.5)], clock)    # answers, in order
 
 For each observation, in this order: it is checked; the stream's last decision gets its reward (from the client, or from
-the task's reward calculator) and this observation as its next one, unless an episode begins with it; once complete, it
-goes into the replay buffer. Then one forward pass decides for all streams, including those of other messages that
-wait (`answer_all`). Not thread-safe; the serving thread calls all methods.
+the task's reward calculator) and this observation as its next one; once complete, it goes into the replay buffer. If an
+episode begins with the observation, or if its client has come back without continuing, the last decision gets neither.
+Then one forward pass decides for all streams, including those of other messages that wait (`answer_all`). The serving
+thread calls all methods.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from livegym.online.episodes import Episodes
 from livegym.online.experience import Experience, Verdict, clipped
 from livegym.online.gates import GateInput
 from livegym.online.outcomes import Outcomes
-from livegym.online.pending import RewardError
+from livegym.online.pending import OWN_PART, RewardError
 from livegym.online.service_state import STREAMS, ServiceState
 from livegym.online.stream_requests import Accepted, Answer, Observed, Refusal, Request, Rewarded
 from livegym.utils.attempt import Attempts
@@ -140,6 +141,7 @@ class Service:
         self.writer = memory.writer
         self.log = memory.log
         self.answer_cache = memory.answer_cache
+        self.not_learned = memory.not_learned
         self.tally = ServiceCounters(max(STREAMS, decider.live.num_envs))
         self._attempt = Attempts("answering a client")
         self._own = frozenset(own)
@@ -276,19 +278,25 @@ class Service:
             raise Refusal("too_many_streams", f"{error}. To serve more: online.max_streams=<more>") from error
 
     def _complete(self, request: Observed, obs: np.ndarray) -> str | None:
-        """Complete the stream's last decision; return why its reward was refused, or None."""
-        if request.first:
+        """Complete the stream's last decision; return why what was told of it was refused, or None."""
+        if request.first or not self.answer_cache.is_continued(request):
             self._break_off(request.stream)
-            return None if request.reward is None else "an episode begins here, so no decision of it has this reward"
+            return "an episode begins here, so no decision of it has this reward" if request.tells_of_previous else None
         last, why = self.pending.last_of(request.stream), None
         if last is None:
-            return None if request.reward is None else "the stream has no pending decision to which this reward belongs"
-        reward = request.reward
+            none = "the stream has no pending decision to which this reward belongs"
+            return none if request.tells_of_previous else None
+        if request.instead is not None:
+            last = last.replaced(request.instead.action, request.instead.log_prob)
+            self.pending.change(last)
+        reward, part = request.reward, request.part
         if reward is None and last.reward is None:
             reward = self._computed(request, last)
-        if reward is not None:
+            if part is None and self.pending.in_parts(last):
+                part = OWN_PART
+        if reward is not None or part is not None:
             try:
-                self.keep(self.pending.rewarded(request.stream, last.decision, reward))
+                self.keep(self.pending.rewarded(request.stream, last.decision, reward or 0.0, part=part))
             except RewardError as error:
                 why = str(error)
         self.keep(self.pending.followed(request.stream, obs, request.done))
@@ -311,8 +319,17 @@ class Service:
         return reward
 
     def _reward(self, request: Rewarded) -> Answer:
+        def change(experience: Experience) -> Experience:
+            if request.instead is not None:
+                experience = experience.replaced(request.instead.action, request.instead.log_prob)
+            return experience if request.learn else replace(experience, intervened=True)
+
         try:
-            self.keep(self.pending.rewarded(request.stream, request.decision, request.reward, request.done))
+            self.keep(
+                self.pending.rewarded(
+                    request.stream, request.decision, request.reward, request.done, request.part, change
+                )
+            )
         except RewardError as error:
             return Refusal(error.kind, str(error))
         if request.done:
@@ -325,9 +342,9 @@ class Service:
         return list(self._features(np.stack([r.raw for r in requests if r.raw is not None])))
 
     def _stream_observation(self, request: Observed, obs: np.ndarray) -> StreamObservation:
-        adapter = self.decider.adapter
+        adapter, learn = self.decider.adapter, request.learn and request.stream not in self.not_learned.streams
         if adapter is None:
-            return StreamObservation(request.stream, obs, np.zeros(0, np.float32), request.raw)
+            return StreamObservation(request.stream, obs, np.zeros(0, np.float32), request.raw, learn)
         gate_obs = request.raw if adapter.what is GateInput.RAW else obs
         assert gate_obs is not None, "_check refuses clients without raw rows: GateAdapter.for_clients"
-        return StreamObservation(request.stream, obs, gate_obs, request.raw)
+        return StreamObservation(request.stream, obs, gate_obs, request.raw, learn)

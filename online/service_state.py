@@ -17,6 +17,7 @@ import numpy as np
 from livegym.online.answer_cache import AnswerCache
 from livegym.online.decision_log import DecisionLog
 from livegym.online.experience import Layout, from_row, to_row
+from livegym.online.not_learned import NotLearned
 from livegym.online.pending import Pending
 from livegym.online.replay import ReplayWriter
 from livegym.online.ring import MOST_SESSIONS, checks_of_rows
@@ -47,13 +48,15 @@ class ServiceState:
         self.pending = Pending(online.pending_ttl_s, online.pending_capacity, self._session(), streams)
         self.pending.on_drop = self.log.add
         self.answer_cache = AnswerCache(streams)
+        self.not_learned = NotLearned(run.not_learned_file)
         if self.writer.partial:
             log.warning("%d experiences were only partially written, and are dropped.", self.writer.partial)
         if len(self.writer):
             log.info("continuing with %d experiences of the %d added so far.", len(self.writer), self.writer.added)
         self._restore_pending()
         self._restore_answers()
-        for file in (run.pending_file, run.answers_file):
+        self._restore_parts()
+        for file in (run.pending_file, run.answers_file, run.parts_file):
             discard(file)  # after a kill, they must not be restored a second time
         clocks = [e.clock for e in self.pending.all()]  # later than the buffer's if the buffer was not copied along
         self._start = time.monotonic() - max([self.writer.clock, *clocks])
@@ -107,6 +110,15 @@ class ServiceState:
         except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
             log.warning("%s cannot be used (%r): a resent request gets a new decision.", file, error)
 
+    def _restore_parts(self) -> None:
+        file = self.run.parts_file
+        if not file.exists():
+            return
+        try:
+            self.pending.restore_parts(json.loads(file.read_text("utf-8")))
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
+            log.warning("%s cannot be used (%r): parts of rewards that came before the stop are lost.", file, error)
+
     def save(self, without: frozenset[str] = frozenset()) -> None:
         """Write pending decisions and last answers for the next session; a failure is logged.
 
@@ -114,6 +126,12 @@ class ServiceState:
         """
         self.tick()
         self._save_pending(without)
+        parts = self.pending.parts()
+        if parts:
+            try:
+                atomic_write_text(self.run.parts_file, strict_json(parts, indent=None))
+            except OSError as error:
+                log.error("parts of rewards could not be saved (%s): they are lost.", error)
         self.log.close()
         if len(self.answer_cache):
             try:

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 
 from livegym.online.divergence import DivergenceDetector, GoodState
-from livegym.online.experience import Verdict, clipped, sound_rows
+from livegym.online.experience import Verdict, chosen_actions, clipped, sound_rows
 from livegym.online.gate import Gate, Judgement, check_judgement
 from livegym.online.replay import BETA, ReplayReader, Sieve
 from livegym.online.rewards import TrainingSamples, combine, later_rewards
@@ -215,12 +215,13 @@ class Trainer:
             return None
         going = np.flatnonzero(~terminal)
         rows, row, step = self.reader.follow(chosen[going], steps, lambda found: sound_rows(found, self.max_reward))
+        action, log_prob = chosen_actions(rows)
         return Following(
             row=torch.from_numpy(going[row]),
             step=torch.from_numpy(step),
             obs=_floats(rows["obs"]),
-            action=torch.from_numpy(rows["proposed"].copy()),
-            log_prob=_floats(rows["log_prob"]),
+            action=torch.from_numpy(action),
+            log_prob=_floats(log_prob),
             reward=_floats(later_rewards(rows, self.rule, gated=self.gate is not None)),
             next_obs=_floats(rows["next_obs"]),
             done=torch.from_numpy(rows["done"].copy()),

@@ -29,8 +29,8 @@ that is replayed a hundred times.
 Errors are measured in standard deviations of the value targets, so one floor of the priorities fits rewards of any
 scale. Advantages are measured by their own root mean square over the last updates, so one learning rate fits both a
 policy that is still poor and one whose actions hardly differ in value; but at least by `LEAST_SCALE` of the values'
-standard deviation, because otherwise the noise around a good policy would count as much as an advantage. Below that, the
-entropy bonus is reduced in the same proportion: what is left of the advantages could not hold it.
+standard deviation, because otherwise the noise around a good policy would count as much as an advantage. Below that,
+the entropy bonus is reduced in the same proportion: what is left of the advantages could not hold it.
 
 Adam divides a gradient by its own usual size, so a policy with nothing left to learn would go on moving at the full
 learning rate, in the direction of the noise, until it fails. With `EPSILON` added to that size, small gradients make

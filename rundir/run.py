@@ -125,6 +125,16 @@ class Run:
         return self.path / "conversations.json"
 
     @property
+    def parts_file(self) -> Path:
+        """The parts of rewards that had come when a continuous run was stopped."""
+        return self.path / "reward_parts.json"
+
+    @property
+    def not_learned_file(self) -> Path:
+        """The streams of a continuous run that are switched off: they are served, but not learned from."""
+        return self.path / "not_learned.json"
+
+    @property
     def results_file(self) -> Path:
         """The results of a test."""
         return self.path / "results.json"

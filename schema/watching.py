@@ -59,6 +59,12 @@ class PageKeys:
         low=1,
         example="streamRate=200",
     )
+    streamPage: Optional[str] = key(
+        None,
+        "folder with a page of your own, such as a browser game that is a client; it is served at /page/",
+        mode="continuous",
+        example="streamPage=examples/browser_game",
+    )
     streamFps: int = key(60, "maximum number of scene updates of the page per second", unit="1/s", low=1, high=240)
 
 

@@ -43,10 +43,10 @@ class Ending:
 class StreamConnection:
     """One connection, from the handshake to its end."""
 
-    def __init__(self, socket: WebSocket, owner: str, intake: Intake, reader: Reader) -> None:
-        """`owner`: the name of the client, to which its streams are leased."""
+    def __init__(self, socket: WebSocket, owner: str, intake: Intake, reader: Reader, source: str) -> None:
+        """`owner`: the name of the client, to which its streams are leased. `source`: the name of this connection."""
         self._socket = socket
-        self._owner = owner
+        self._owner, self._source = owner, source
         self._intake = intake
         self._reader = reader
         self._slots = asyncio.Semaphore(UNANSWERED)
@@ -120,7 +120,7 @@ class StreamConnection:
 
     def _entry(self, text: str | None, arrived: float | None) -> Waiting | MessageRefused:
         try:
-            waiting = self._intake.put(self._owner, text, self._reader.read, arrived)
+            waiting = self._intake.put(self._owner, text, self._reader.read, self._source, arrived)
         except MessageRefused as refused:
             self.refused += 1
             return refused

@@ -15,14 +15,15 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from livegym.online.stream_requests import Answer, Observed
+from livegym.online.stream_requests import Answer, Observed, Request
 from livegym.serve.inbox import Busy, Closed, Inbox
 from livegym.serve.leases import StreamLeases
 from livegym.serve.messages import MAX_ITEMS
 from livegym.serve.protocol import Message, MessageRefused, answers_of
+from livegym.tasks.stream_task import ActionUnits
 from livegym.web.rates import TokenBuckets
 
 log = logging.getLogger(__name__)
@@ -67,24 +68,31 @@ class Intake:
         leases: StreamLeases,
         took: Callable[[float], None] = lambda seconds: None,
         stream_rate: float | None = None,
+        units: ActionUnits | None = None,
     ) -> None:
         """`took`: is given the s from the arrival of observations to the moment when their answer had been sent.
 
-        `stream_rate`: requests per second that a stream may send; None: no limit.
+        `stream_rate`: requests per second that a stream may send; None: no limit. `units`: how clients number actions.
         """
         self._rate = stream_rate
         self._asked = TokenBuckets(stream_rate, max(BURST_S * stream_rate, MAX_ITEMS)) if stream_rate else None
         self._inbox, self._leases = inbox, leases
-        self._took = took
+        self._took, self._units = took, units
         self.messages = 0
         self.refused = 0  # messages and requests
 
     def put(
-        self, owner: str | None, text: str | bytes | None, read: Callable[[Any], Message], arrived: float | None = None
+        self,
+        owner: str | None,
+        text: str | bytes | None,
+        read: Callable[[Any], Message],
+        source: str,
+        arrived: float | None = None,
     ) -> Waiting:
         """Check a message by `read` and put it into the inbox. Raises MessageRefused; nothing has changed then.
 
-        `arrived`: s, by time.perf_counter, when it was read from its connection; None: now.
+        `source`: what sent it: one connection, or all HTTP requests under one name. `arrived`: s, by time.perf_counter,
+        when it was read from its connection; None: now.
         """
         arrived = time.perf_counter() if arrived is None else arrived
         self.messages += 1
@@ -93,7 +101,7 @@ class Intake:
             message = read(text)
             self._leases.check(owner, message.streams)
             self._check_rate(message)
-            future = self._ask(message)
+            future = self._ask([_from(source, request) for request in message.requests])
         except MessageRefused as refused:
             refused.about(message.id if message else None)
             self.refused += refused.kind not in ("busy", "closing")
@@ -112,9 +120,9 @@ class Intake:
         for stream, count in counts.items():
             self._asked.of(stream).take(count)
 
-    def _ask(self, message: Message) -> Future[list[Answer]]:
+    def _ask(self, requests: list[Request]) -> Future[list[Answer]]:
         try:
-            return self._inbox.ask(message.requests)
+            return self._inbox.ask(requests)
         except Busy as error:
             text = f"The server is busy: {error}. {UNCHANGED.format(RETRY_S)}"
             raise MessageRefused("busy", text, RETRY_S) from None
@@ -123,7 +131,8 @@ class Intake:
 
     async def settle(self, waiting: Waiting, timeout: float | None = None) -> list[dict[str, Any]]:
         """Await the answers, in the form to send, for at most `timeout` s. Raises MessageRefused."""
-        answers = await _answers_to(waiting, timeout)
+        made = await _answers_to(waiting, timeout)
+        answers = answers_of(waiting.message.requests, made, self._units)
         errors = [answer for answer in answers if answer["type"] == "error"]
         self.refused += len(errors)
         # A stream that was refused needs no owner; otherwise invented names would use up the streams allowed.
@@ -137,7 +146,11 @@ class Intake:
             self._took(time.perf_counter() - waiting.arrived)
 
 
-async def _answers_to(waiting: Waiting, timeout: float | None = None) -> list[dict[str, Any]]:
+def _from(source: str, request: Request) -> Request:
+    return replace(request, source=source) if isinstance(request, Observed) else request
+
+
+async def _answers_to(waiting: Waiting, timeout: float | None = None) -> list[Answer]:
     """Await the answers of the decision loop, which makes them even if this task is cancelled.
 
     Raises:
@@ -158,7 +171,7 @@ async def _answers_to(waiting: Waiting, timeout: float | None = None) -> list[di
         log.error("a message was not answered", exc_info=error)
         refused = MessageRefused("failed", f"The server failed to decide; its log has the reason. {AGAIN}")
         raise refused.about(waiting.message.id)
-    return answers_of(waiting.message.requests, future.result())
+    return future.result()
 
 
 def _closing() -> MessageRefused:

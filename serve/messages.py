@@ -17,13 +17,15 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, create_model
 
 from livegym.rl.spec import PolicySpec
 from livegym.tasks.base import Box
-from livegym.tasks.stream_task import RawField
+from livegym.tasks.stream_task import ActionUnits, RawField
 
 VERSION = 1
 MAX_ITEMS = 64
 """Observations, or rewards, in one message."""
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 """Pattern of stream and client names, which appear in logs, files and pages."""
+FEATURES = ("episode", "executed", "learn", "part")
+"""Fields that were added to version 1: a client may ask `/spec` whether the server has them."""
 MAX_COUNT = 2**53 - 1
 """Largest sequence or decision number; larger ones are not exact in JavaScript."""
 LARGEST = float(np.finfo(np.float32).max)
@@ -52,6 +54,16 @@ class Description:
 
     spec: PolicySpec
     raw_fields: Mapping[str, RawField] = field(default_factory=dict)  # empty: clients send the policy's observation
+    units: ActionUnits | None = None  # how clients number an action; None: as the policy does
+
+    def action_bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """The least and the largest number (A,) of each part of an action, as clients number them."""
+        action = self.spec.action
+        if action.choices is None:
+            low, high = -np.ones(action.width), np.ones(action.width)
+        else:
+            low, high = np.zeros(action.width, np.int64), np.array(action.choices) - 1
+        return (low, high) if self.units is None else (self.units.to_client(low), self.units.to_client(high))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer of `/spec`, which a client needs before it sends anything."""
@@ -60,7 +72,10 @@ class Description:
         if self.raw_fields:
             observation = {"kind": "raw", "fields": {name: _field(raw) for name, raw in self.raw_fields.items()}}
         action = self.spec.to_dict()["action"]
-        if isinstance(self.spec.action, Box):
+        if self.units is not None:
+            low, high = self.action_bounds()
+            action |= {"low": low.tolist(), "high": high.tolist()}
+        elif isinstance(self.spec.action, Box):
             action |= {"low": -1.0, "high": 1.0}
         return {
             "v": VERSION,
@@ -68,6 +83,7 @@ class Description:
             "control_dt": self.spec.control_dt,
             "observation": observation,
             "action": action,
+            "features": list(FEATURES),
         }
 
 
@@ -87,6 +103,9 @@ Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 Real = Annotated[float, Field(ge=-LARGEST, le=LARGEST, json_schema_extra={"example": 0.5})]
 
 
+LOG_PROB = "log-probability (of a continuous action: log-density, in the units of `executed`)"
+
+
 class Observation(Strict):
     """One observation of one stream."""
 
@@ -96,6 +115,16 @@ class Observation(Strict):
         description="strictly increasing in a stream, gaps allowed; the same number again gets the same decision",
     )
     reward: Real | None = Field(None, description="reward of the stream's previous decision")
+    part: Count | None = Field(
+        None, description="number of this part of that reward; the reward without a number is the last part"
+    )
+    executed_log_prob: Real | None = Field(None, description=f"{LOG_PROB} of `executed`; null: unknown")
+    learn: bool = Field(True, description="false: nothing is learned from the decision on this observation")
+    episode: Literal["begin", "continue"] | None = Field(
+        None,
+        description="begin: an episode begins with this observation, which does not follow from the stream's previous "
+        "decision; continue: it does follow, though another connection got that decision",
+    )
     done: bool = Field(False, description="the episode ended with this observation, so no decision is made")
     truncated: bool = Field(
         False,
@@ -103,7 +132,7 @@ class Observation(Strict):
     )
     first: bool = Field(
         False,
-        description="an episode begins with this observation: it does not follow from the stream's previous decision",
+        description='the same as `"episode": "begin"`, for older clients',
     )
 
 
@@ -113,6 +142,11 @@ class Reward(Strict):
     stream: Name
     decision: Count = Field(description="the `decision` number of the answer")
     reward: Real
+    part: Count | None = Field(
+        None, description="number of this part of the reward, each counted once; without a number, it is the last part"
+    )
+    executed_log_prob: Real | None = Field(None, description=f"{LOG_PROB} of `executed`; null: unknown")
+    learn: bool = Field(True, description="false: nothing is learned from this decision")
     done: bool = Field(False, description="the episode ended with this decision")
 
 
@@ -128,6 +162,30 @@ class RewardMessage(_Message):
     rewards: list[Reward] = Field(min_length=1, max_length=MAX_ITEMS)
 
 
+class LearningMessage(_Message):
+    """The training switch of a stream."""
+
+    stream: Name
+    learn: bool = Field(description="false: the stream is served, but nothing is learned from it from now on")
+
+
+class LearningAnswer(BaseModel):
+    """Which streams are not learned from."""
+
+    v: Literal[1]
+    type: Literal["learning"]
+    id: int | None
+    not_learned: list[str]
+
+
+def reward_message(description: Description) -> type[RewardMessage]:
+    """Return the schema of rewards, with the task's action."""
+    executed = _executed(description, "the action that was executed instead of this decision")
+    item = create_model("StreamReward", __base__=Reward, executed=executed)
+    rewards = (list[item], Field(min_length=1, max_length=MAX_ITEMS))  # type: ignore[valid-type]
+    return create_model("RewardMessage", __base__=RewardMessage, rewards=rewards)
+
+
 def observe_message(description: Description) -> type[BaseModel]:
     """Return the schema of observations: `raw` fields if the task has them, else the policy's `obs`."""
     if description.raw_fields:
@@ -139,12 +197,19 @@ def observe_message(description: Description) -> type[BaseModel]:
         content: dict[str, Any] = {"raw": (create_model("Raw", __base__=Strict, **parts), ...)}
     else:
         content = {"obs": (_list_of(Real, description.spec.obs_width), Field(description=_columns(description.spec)))}
+    content["executed"] = _executed(description, "the action that was executed instead of the previous decision")
     item = create_model("StreamObservation", __base__=Observation, **content)
     message: dict[str, Any] = {
         "type": (Literal["observe"], "observe"),
         "observations": (list[item], Field(min_length=1, max_length=MAX_ITEMS)),  # type: ignore[valid-type]
     }
     return create_model("ObserveMessage", __base__=_Message, **message)
+
+
+def _executed(description: Description, what: str) -> Any:
+    width, number = description.spec.action.width, Real if isinstance(description.spec.action, Box) else int
+    kind = Annotated[list[number], Field(min_length=width, max_length=width)]  # type: ignore[valid-type]
+    return (kind | None, Field(None, description=what))
 
 
 def _columns(spec: PolicySpec) -> str:

@@ -37,9 +37,8 @@ START = 'SwaggerUIBundle({url: "openapi.json", dom_id: "#page", validatorUrl: nu
 """The script of the page. It is a file, because the content security policy allows no inline scripts."""
 
 
-def add_documentation(app: FastAPI, observe: type[BaseModel], reward: type[BaseModel]) -> None:
-    """Add the page `/docs`, and add the schemas of the two request bodies to `/openapi.json`."""
-    bodies = {"/observe": observe, "/reward": reward}
+def add_documentation(app: FastAPI, bodies: dict[str, type[BaseModel]]) -> None:
+    """Add the page `/docs`, and add the schemas of the request `bodies` (path -> schema) to `/openapi.json`."""
     written: dict[str, Any] = {}
 
     def document() -> dict[str, Any]:

@@ -21,13 +21,25 @@ from pydantic import BaseModel, Discriminator, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from livegym.online.experience import Decision
-from livegym.online.stream_requests import Accepted, Answer, Observed, Refusal, Request, Rewarded
-from livegym.serve.messages import MAX_ITEMS, NAME, STATUS, VERSION, Description, RewardMessage, observe_message
+from livegym.online.stream_requests import Accepted, Answer, Instead, Observed, Refusal, Request, Rewarded
+from livegym.serve.messages import (
+    MAX_ITEMS,
+    NAME,
+    STATUS,
+    VERSION,
+    Description,
+    LearningMessage,
+    RewardMessage,
+    observe_message,
+    reward_message,
+)
+from livegym.tasks.stream_task import ActionUnits
 from livegym.utils.errors import did_you_mean
 from livegym.utils.files import strict_json
 from livegym.web.middleware import MAX_BODY
 
 MAX_GIVEN = 60  # characters of a given value that an error message quotes
+ROUNDING = 1e-6  # by which an action may lie outside its range: a client may have scaled it in single precision
 NEXT = "GET /online/v1/spec describes what is expected; /online/v1/docs has the schemas."
 
 
@@ -83,12 +95,14 @@ class Reader:
 
     def __init__(self, description: Description) -> None:
         self.description = description
-        self.observe_schema = observe_message(description)
-        both = Annotated[Union[self.observe_schema, RewardMessage], Discriminator("type")]  # type: ignore[name-defined]
+        self.observe_schema, self.reward_schema = observe_message(description), reward_message(description)
+        both = Annotated[Union[self.observe_schema, self.reward_schema], Discriminator("type")]  # type: ignore[name-defined]
         self._either: TypeAdapter[Any] = TypeAdapter(both)
         self._observe: TypeAdapter[Any] = TypeAdapter(self.observe_schema)
-        self._reward: TypeAdapter[Any] = TypeAdapter(RewardMessage)
-        self._names = _names_in(self.observe_schema) | _names_in(RewardMessage)
+        self._learning = TypeAdapter(LearningMessage)
+        self._reward: TypeAdapter[Any] = TypeAdapter(self.reward_schema)
+        self._names = _names_in(self.observe_schema) | _names_in(self.reward_schema)
+        self._least, self._most = description.action_bounds()
 
     def read(self, text: str | None) -> Message:
         """Read a message that names its type; None: a binary frame was sent. Raises MessageRefused."""
@@ -104,32 +118,81 @@ class Reader:
         """Read a message of rewards. Raises MessageRefused."""
         return self._checked(self._reward, text)
 
-    def _checked(self, schema: TypeAdapter[Any], text: str | bytes) -> Message:
+    def learning(self, text: bytes) -> LearningMessage:
+        """Read the switch of a stream's training. Raises MessageRefused."""
+        switch: LearningMessage = self._valid(self._learning, text)
+        return switch
+
+    def _valid(self, schema: TypeAdapter[Any], text: str | bytes) -> Any:
         if len(text) > MAX_BODY:
             most = f"at most {MAX_BODY}"
             raise _refused("oversized", "message", f"{len(text)} bytes", most, "Send several messages.")
         try:
-            content = schema.validate_json(text)
+            return schema.validate_json(text)
         except ValidationError as error:
             raise self._explained(error.errors(include_url=False)) from None
+
+    def _checked(self, schema: TypeAdapter[Any], text: str | bytes) -> Message:
+        content = self._valid(schema, text)
         if isinstance(content, RewardMessage):
-            rewards = [Rewarded(r.stream, r.decision, r.reward, r.done) for r in content.rewards]
-            return Message(content.id, list(rewards))
-        observed = [self._observed(item) for item in content.observations]
+            return Message(content.id, [self._rewarded(i, item) for i, item in enumerate(content.rewards)])
+        observed = [self._observed(i, item) for i, item in enumerate(content.observations)]
         twice = _repeated([item.stream for item in observed])
         if twice is not None:
             how = "Send the second one after the answer to the first."
             raise _refused("invalid", "observations", f"stream {twice!r} twice", "each stream once in a message", how)
         return Message(content.id, list(observed))
 
-    def _observed(self, item: Any) -> Observed:
+    def _rewarded(self, index: int, item: Any) -> Rewarded:
+        instead = self._instead(f"rewards.{index}", item)
+        return Rewarded(item.stream, item.decision, item.reward, item.done, item.part, instead, item.learn)
+
+    def _observed(self, index: int, item: Any) -> Observed:
+        place = f"observations.{index}"
+        if item.first and item.episode == "continue":
+            what = '"begin", or no `first`'
+            raise _refused("invalid", f"{place}.episode", '"continue" together with "first": true', what)
         obs = raw = None
         if self.description.raw_fields:
             parts = [getattr(item.raw, name) for name in type(item.raw).model_fields]
             raw = np.concatenate([np.asarray(part, np.float32).ravel() for part in parts])
         else:
             obs = np.asarray(item.obs, np.float32)
-        return Observed(item.stream, obs, raw, item.sequence, item.reward, item.done, item.truncated, item.first)
+        return Observed(
+            stream=item.stream,
+            obs=obs,
+            raw=raw,
+            sequence=item.sequence,
+            reward=item.reward,
+            done=item.done,
+            truncated=item.truncated,
+            first=item.first or item.episode == "begin",
+            continues=item.episode == "continue",
+            part=item.part,
+            instead=self._instead(place, item),
+            learn=item.learn,
+        )
+
+    def _instead(self, place: str, item: Any) -> Instead | None:
+        """Return what the client executed, in the policy's units. Raises MessageRefused if it is out of range."""
+        if item.executed is None:
+            if item.executed_log_prob is not None:
+                raise _refused("invalid", f"{place}.executed", "only executed_log_prob", "the action as well")
+            return None
+        least, most = self._least, self._most
+        for i, number in enumerate(item.executed):
+            if not least[i] - ROUNDING <= number <= most[i] + ROUNDING:
+                expected = f"a number from {least[i]:g} to {most[i]:g}"
+                raise _refused("invalid", f"{place}.executed.{i}", _shown(number), expected)
+        action, log_prob = np.array(item.executed, np.float64), item.executed_log_prob
+        units = self.description.units
+        if units is not None:
+            action = units.from_client(action)
+            if log_prob is not None:
+                log_prob += float(np.log(units.scale).sum())  # a density of other units is another one
+        if self.description.spec.action.choices is not None:
+            return Instead(np.rint(action).astype(np.int64), log_prob)
+        return Instead(action.clip(-1.0, 1.0).astype(np.float32), log_prob)
 
     def _explained(self, errors: list[ErrorDetails]) -> MessageRefused:
         """Return the refusal for the first error that pydantic found."""
@@ -174,14 +237,20 @@ class Reader:
         return error["msg"].removeprefix("Input should be ").removeprefix("a valid ")
 
 
-def answers_of(requests: Sequence[Request], answers: Sequence[Answer]) -> list[dict[str, Any]]:
-    """Return the answers in the form to send."""
-    return [_answer_of(request.stream, answer) for request, answer in zip(requests, answers, strict=True)]
+def answers_of(
+    requests: Sequence[Request], answers: Sequence[Answer], units: ActionUnits | None = None
+) -> list[dict[str, Any]]:
+    """Return the answers in the form to send, with actions in the clients' units."""
+    return [_answer_of(request.stream, answer, units) for request, answer in zip(requests, answers, strict=True)]
 
 
-def _answer_of(stream: str, answer: Answer) -> dict[str, Any]:
+def _answer_of(stream: str, answer: Answer, units: ActionUnits | None) -> dict[str, Any]:
     if isinstance(answer, Decision):
-        return {"type": "decision", **answer.to_plain()}
+        told = {"type": "decision", **answer.to_plain()}
+        if units is not None:
+            told["proposed"] = units.to_client(answer.proposed).tolist()
+            told["executed"] = None if answer.action is None else units.to_client(answer.action).tolist()
+        return told
     if isinstance(answer, Accepted):
         return {"type": "accepted", **asdict(answer)}
     if isinstance(answer, Refusal):

@@ -56,7 +56,7 @@ from livegym.serve.progress import StreamProgress
 from livegym.serve.server import OnlineApi
 from livegym.serve.simulator import BuiltIn, streams_of
 from livegym.serve.status import Status
-from livegym.serve.streams import check_external, describe, features_of, reward_of
+from livegym.serve.streams import check_external, describe, features_of, page_of, reward_of
 from livegym.serve.watchdog import Watchdog
 from livegym.tasks.build import make_env
 from livegym.tasks.env import Env
@@ -189,6 +189,7 @@ def _check(config: SettledConfig, env: Env) -> None:
     if config.reloadInterval == 0:
         raise UserError("reloadInterval=0: trained versions would never be served. Allowed: more than 0 s")
     address_of(config)
+    page_of(config.streamPage)
     if isinstance(env.task, StreamTask):
         env.task.picture_path()
 
@@ -276,8 +277,11 @@ def _serve(plan: _Plan, run: Run, memory: ServiceState, stop: StopFlag) -> int:
         review = champion.review if champion is not None else lambda: None
         watcher = Watcher(live, plan.source(run), queue.SimpleQueue(), champion, regularly=review)
         simulator = BuiltIn(env, service, play_speed(config)) if own else None
-        latencies = Latencies()
-        api = OnlineApi(inbox, describe(env), address.access, online.max_streams, latencies.add, online.stream_rate)
+        latencies, page = Latencies(), page_of(config.streamPage)
+        api = OnlineApi(
+            inbox, describe(env), address.access, online.max_streams, latencies.add, online.stream_rate,
+            memory.not_learned, page,
+        )  # fmt: skip
         status = Status(facts, service, watchdog, api.counts, champion, latencies)
         loop = Loop(service, memory, simulator, inbox, status)
         log.info("continuous training of %s, gate %s; %s", facts["task"], facts["gate"], run.path)

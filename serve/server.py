@@ -11,23 +11,39 @@ answers without blocking. Spectators' observations and rewards are refused, beca
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, WebSocket
 from fastapi.responses import PlainTextResponse, Response
+from fastapi.staticfiles import StaticFiles
+from pydantic import BaseModel
 from starlette.background import BackgroundTask
 
+from livegym.online.not_learned import NotLearned
 from livegym.serve.connection import UNANSWERED, StreamConnection
 from livegym.serve.inbox import Inbox
 from livegym.serve.intake import RETRY_S, Intake, Waiting
+from livegym.serve.json_schema import schema_of
 from livegym.serve.leases import LEASE_S, MAX_STREAMS, StreamLeases
-from livegym.serve.messages import MAX_ITEMS, NAME, STATUS, VERSION, Answers, Description, ErrorMessage, RewardMessage
+from livegym.serve.messages import (
+    MAX_ITEMS,
+    NAME,
+    STATUS,
+    VERSION,
+    Answers,
+    Description,
+    ErrorMessage,
+    LearningAnswer,
+    LearningMessage,
+)
 from livegym.serve.openapi import add_documentation
 from livegym.serve.protocol import Message, MessageRefused, Reader, text_of
 from livegym.utils.files import strict_json
@@ -37,6 +53,7 @@ from livegym.web.server import ARRIVED, MAX_MESSAGE
 
 log = logging.getLogger(__name__)
 
+PAGE = "/page"
 PREFIX = f"/online/v{VERSION}"
 MAX_CLIENTS = 64
 """WebSocket clients at once; the gateway admits more, so that one that is silent can give way to another."""
@@ -68,18 +85,25 @@ class OnlineApi:
         max_streams: int = MAX_STREAMS,
         took: Callable[[float], None] = lambda seconds: None,
         stream_rate: float | None = None,
+        not_learned: NotLearned | None = None,
+        page: Path | None = None,
     ) -> None:
         """`took`: is given the s from the arrival of each message of observations until its answer had been sent.
 
-        `stream_rate`: requests per second that a stream may send; None: no limit.
+        `stream_rate`: requests per second that a stream may send; None: no limit. `not_learned`: the training switches
+        of the streams; None: they cannot be switched. `page`: a folder with the page of a client in the browser, which
+        is served at `PAGE`; None: there is none.
         """
+        self._page = page
         self._inbox = inbox
+        self._not_learned = not_learned
         self._read_only = (
             f"This server is read-only for you ({access.only_watch}); it accepts no observations and no rewards."
         )
         self._reader = Reader(description)
+        self._schema = schema_of(self._reader.observe_schema, self._reader.reward_schema)
         self._leases = StreamLeases(max_streams)
-        self._intake = Intake(inbox, self._leases, took, stream_rate)
+        self._intake = Intake(inbox, self._leases, took, stream_rate, description.units)
         self._connections: dict[str, StreamConnection] = {}  # client -> its connection
         self._numbers = itertools.count(1)
         self._requests: Counter[str] = Counter()  # HTTP requests that wait for their answers, by client
@@ -90,11 +114,15 @@ class OnlineApi:
             title="livegym online", version=str(VERSION), description=INTRODUCTION, docs_url=None, redoc_url=None
         )
         self._add_routes()
-        add_documentation(self.app, self._reader.observe_schema, RewardMessage)
+        bodies: dict[str, type[BaseModel]] = {"/observe": self._reader.observe_schema}
+        bodies["/reward"] = self._reader.reward_schema
+        add_documentation(self.app, bodies if not_learned is None else bodies | {"/learning": LearningMessage})
 
     def mount(self, app: FastAPI) -> None:
-        """Mount the endpoints of this API at `PREFIX` of `app`."""
+        """Mount the endpoints of this API at `PREFIX` of `app`, and the client's page, if there is one, at `PAGE`."""
         app.mount(PREFIX, self.app)
+        if self._page is not None:
+            app.mount(PAGE, StaticFiles(directory=self._page, html=True))
 
     def counts(self) -> dict[str, int]:
         """Return the number of connected clients, and the messages, refusals and busy answers so far."""
@@ -109,6 +137,7 @@ class OnlineApi:
         app = self.app
         app.add_api_websocket_route("/ws", self._connect)
         app.add_api_route("/spec", self._tell, methods=["GET"], summary="What is served, and its limits")
+        app.add_api_route("/schema.json", self._tell_schema, methods=["GET"], summary="The messages as JSON Schema")
         errors: dict[int | str, dict[str, Any]] = {status: {"model": ErrorMessage} for status in STATUS.values()}
         for path, handler, summary in (
             ("/observe", self._observe, "Observations, each answered with a decision"),
@@ -118,6 +147,37 @@ class OnlineApi:
                 path, handler, methods=["POST"], summary=summary,
                 responses={200: {"model": Answers}, **errors}, response_model=None,
             )  # fmt: skip
+
+        if self._not_learned is not None:
+            learning: dict[str, Any] = {"summary": "Which streams are not learned from", "response_model": None}
+            learning["responses"] = {200: {"model": LearningAnswer}}
+            app.add_api_route("/learning", self._tell_learning, methods=["GET"], **learning)
+            learning = learning | {"summary": "Switch the training of a stream on or off"}
+            learning["responses"] = {**learning["responses"], **errors}
+            app.add_api_route("/learning", self._switch_learning, methods=["POST"], **learning)
+
+    async def _tell_learning(self) -> Response:
+        return self._learning(None)
+
+    def _learning(self, message_id: int | None) -> Response:
+        assert self._not_learned is not None, "the routes exist only then"
+        off = sorted(self._not_learned.streams)
+        return _json(strict_json({"v": VERSION, "type": "learning", "id": message_id, "not_learned": off}), 200)
+
+    async def _switch_learning(self, request: Request) -> Response:
+        assert self._not_learned is not None, "the routes exist only then"
+        try:
+            self._check_request(request, None, address_of(request))
+            asked = self._reader.learning(await request.body())
+            await asyncio.to_thread(self._not_learned.set, asked.stream, asked.learn)
+        except MessageRefused as refused:
+            return _json(refused.text(), refused.status)
+        except (OSError, ValueError) as error:
+            return _json(MessageRefused("failed", f"the switch could not be saved ({error})").text(), STATUS["failed"])
+        return self._learning(asked.id)
+
+    async def _tell_schema(self) -> Response:
+        return _json(strict_json(self._schema), 200)
 
     async def _tell(self) -> Response:
         return _json(strict_json(self._spec), 200)
@@ -135,7 +195,8 @@ class OnlineApi:
         self._requests[asker] += 1
         try:
             self._check_request(request, client, asker)
-            waiting = self._intake.put(client, await request.body(), read, request.scope.get(ARRIVED))
+            source = f"HTTP {asker}"
+            waiting = self._intake.put(client, await request.body(), read, source, request.scope.get(ARRIVED))
             if client is not None:
                 self._leases.lease(client)
             answer = _json(text_of(waiting.message.id, await self._intake.settle(waiting, ANSWER_S)), 200)
@@ -180,8 +241,9 @@ class OnlineApi:
         if refusal is not None:
             await socket.send_denial_response(refusal)
             return
-        owner = socket.query_params.get("client") or f"connection {next(self._numbers)}"
-        connection = StreamConnection(socket, owner, self._intake, self._reader)
+        source = f"connection {next(self._numbers)}"
+        owner = socket.query_params.get("client") or source
+        connection = StreamConnection(socket, owner, self._intake, self._reader, source)
         earlier = self._connections.get(owner)
         if earlier is not None:
             earlier.replace()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -31,16 +32,31 @@ def check_external(env: Env) -> None:
         )
 
 
+def page_of(folder: str | None) -> Path | None:
+    """Return the folder of the page that `streamPage` names. Raises UserError unless it has an index.html."""
+    if folder is None:
+        return None
+    path = Path(folder).expanduser()
+    if not (path / "index.html").is_file():
+        raise UserError(
+            f"streamPage={folder}: there is no index.html in it. Allowed: a folder with the page of a client, such as "
+            "examples/browser_game"
+        )
+    return path
+
+
 def describe(env: Env) -> Description:
     """Return the description that clients get from `/spec`."""
     task = env.task
-    return Description(spec_of(env), task.raw_fields() if isinstance(task, StreamTask) else {})
+    if not isinstance(task, StreamTask):
+        return Description(spec_of(env))
+    return Description(spec_of(env), task.raw_fields(), task.action_units())
 
 
 def features_of(env: Env) -> Callable[[np.ndarray], np.ndarray] | None:
     """Return a function: raw rows (n, R) -> observations of the policy (n, W); None if clients send those directly."""
     task = env.task
-    if not isinstance(task, StreamTask):
+    if not isinstance(task, StreamTask) or not task.raw_fields():
         return None
     names, stream_task = env.layout.groups["policy"], task
 
@@ -54,7 +70,7 @@ def features_of(env: Env) -> Callable[[np.ndarray], np.ndarray] | None:
 def reward_of(env: Env) -> RewardOf | None:
     """Return the task's reward calculator, with the weights of its yaml; None if the task has none."""
     task = env.task
-    if not isinstance(task, StreamTask):
+    if not isinstance(task, StreamTask) or not task.computes_reward or not task.raw_fields():
         return None
     weights, stream_task = env.config.rewards, task
 

@@ -84,6 +84,7 @@ class Task(ABC):
 
     Params: ClassVar[type]  # a frozen dataclass with units, the type of `params` in the yaml
     own_dynamics: ClassVar[bool] = False  # True: no model and no bodies (sim=none), `update` advances the world
+    only_clients: ClassVar[bool] = False  # True: it cannot be simulated here, because clients run its environment
     success_reason: ClassVar[str | None] = None  # the termination reason that means success, if there is one
     bound_params: ClassVar[tuple[str, ...]] = ()  # parameters that only `bind` reads: a curriculum cannot change them
     own_look: ClassVar[bool] = True  # viewers keep the model's lights, sky, floor and cameras; False: livegym's instead

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -45,6 +46,23 @@ class RawField:
 
 
 @dataclass(frozen=True)
+class ActionUnits:
+    """How clients number an action: theirs is offset + scale x the policy's, for each of its A numbers."""
+
+    offset: tuple[float, ...]
+    scale: tuple[float, ...]
+
+    def to_client(self, action: np.ndarray) -> np.ndarray:
+        """(A,) the policy's numbers -> (A,) the client's, float64 or int64."""
+        made = np.asarray(self.offset) + np.asarray(self.scale) * action
+        return made if action.dtype.kind == "f" else np.rint(made).astype(np.int64)
+
+    def from_client(self, action: np.ndarray) -> np.ndarray:
+        """(A,) the client's numbers -> (A,) the policy's, float64."""
+        return (action - np.asarray(self.offset)) / np.asarray(self.scale)
+
+
+@dataclass(frozen=True)
 class Expectation:
     """The expected outcome of n actions, before they are applied."""
 
@@ -58,12 +76,18 @@ class StreamTask(Task):
     """A task with raw observations and its own dynamics (sim=none)."""
 
     own_dynamics = True
+    computes_reward: ClassVar[bool] = True
+    """Whether `stream_reward` gives the reward if a client sends none; False: rewards come from clients only."""
     picture_script: str | None = None
     """The JavaScript module that draws `picture` on the dashboard; None if there are no pictures.
 
     The path is relative to the folder of the task's own module, and must stay inside that folder. docs/new-stream.md
     describes what the module exports.
     """
+
+    def action_units(self) -> ActionUnits | None:
+        """How clients number an action; None: as the policy does, from -1 to 1 or from 0."""
+        return None
 
     @abstractmethod
     def raw_fields(self) -> dict[str, RawField]:

@@ -63,6 +63,7 @@ class FakeLoop:
         self.rewards: dict[int, float] = {}  # decision -> its reward
         self.ended_episodes: list[tuple[bool, bool]] = []  # done and truncated of the last observations of episodes
         self.first: list[tuple[str, float]] = []  # stream and first number of observations that begin an episode
+        self.sources: list[str | None] = []  # of observations
         self.batches: list[int] = []  # requests that came together
         self.go = threading.Event()  # cleared: the thread thinks
         self.go.set()
@@ -95,6 +96,7 @@ class FakeLoop:
         if observed.stream not in self.streams and len(self.streams) >= self.max_streams:
             raise Refusal("too_many_streams", f"{self.max_streams} streams are served")
         row = observed.obs if observed.obs is not None else observed.raw
+        self.sources.append(observed.source)
         self.first += [(observed.stream, float(row[0]))] if observed.first else []
         stream = self.streams.setdefault(observed.stream, Stream())
         if observed.sequence is not None and observed.sequence <= stream.sequence:
@@ -159,14 +161,17 @@ class Served:
 @contextlib.contextmanager
 def serving(
     raw=False, token=None, read_only=False, port=0, capacity=4096, max_streams=100, loop=None, spectators=None,
-    took=lambda seconds: None, stream_rate=None,
+    took=lambda seconds: None, stream_rate=None, not_learned=None, kind=FakeLoop, spec=SPEC, page=None,
 ):  # fmt: skip
     """A server, which is closed after the block; `loop`: what decided behind an earlier one."""
     access, inbox = Access(token, read_only, None, spectators), Inbox(capacity)
     gateway = Gateway(access, "127.0.0.1", port)
-    api = OnlineApi(inbox, Description(SPEC, GRID if raw else {}), access, took=took, stream_rate=stream_rate)
+    api = OnlineApi(
+        inbox, Description(spec, GRID if raw else {}), access, took=took, stream_rate=stream_rate,
+        not_learned=not_learned, page=page,
+    )  # fmt: skip
     api.mount(gateway.app)
-    mind = FakeLoop(inbox, max_streams)
+    mind = kind(inbox, max_streams)
     if loop is not None:
         mind.streams, mind.decided, mind.rewards = loop.streams, loop.decided, loop.rewards
     gateway.start()

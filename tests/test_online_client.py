@@ -121,7 +121,7 @@ def test_whole_numbers_are_sent_short_and_others_exactly():
         "raw": {"map": [[0, 0], [0, 0]], "energy": 0.10000000149011612, "on": [1]},
     }
     assert np.float32(item["raw"]["energy"]) == np.float32(0.1)
-    assert '"map":[[0,0],[0,0]]' in item_of("a", raw, 3, None, False)
+    assert '"map":[[0,0],[0,0]]' in item_of("a", raw, 3, None, None)
 
 
 def test_raw_observations_are_sent_by_name(serve):

@@ -18,7 +18,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import TracebackType
 from typing import Any, TypeVar, Union
 
@@ -26,9 +26,11 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from websockets.sync.client import ClientConnection, connect
 
 from livegym_client.errors import Denied, LivegymError, Refused, Unreachable
-from livegym_client.wire import VERSION, Address, Decision, Observation, batches, item_of
+from livegym_client.runner import Runner, Step
+from livegym_client.wire import VERSION, Address, Decision, Observation, batches, extra_fields, item_of
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # s between two tries, doubled each time
+BEGINS, CONTINUES = {"first": True}, {"episode": "continue"}
 TRANSIENT = ("busy", "closing", "failed")
 """Kinds of refusals after which the same message is resent."""
 
@@ -91,6 +93,10 @@ class Client:
         done: bool = False,
         truncated: bool = False,
         first: bool | None = None,
+        executed: Any = None,
+        executed_log_prob: float | None = None,
+        learn: bool = True,
+        part: int | None = None,
     ) -> Decision | None:
         """Return the decision on an observation; None if it is the last one of its episode.
 
@@ -101,13 +107,19 @@ class Client:
         this observation, so that decision did not lead to it; None: if this client sends no reward with it, and has not
         sent an observation of the stream before.
 
+        `executed`: the action that was really executed instead of that decision, and `executed_log_prob`: the logarithm
+        of the probability (density) with which it was chosen; without it, the policy learns nothing from that decision.
+        `part`: the number of this part of that decision's reward, of which more will follow by `reward`. `learn=False`:
+        nothing is learned from the decision on this observation.
+
         Raises:
             Refused, Denied, Unreachable.
         """
+        more = {stream: extra_fields(executed, executed_log_prob, learn, part)}
         rewards = {} if reward is None else {stream: reward}
         failed, late = ([stream] if which else [] for which in (done, truncated))
         begins = None if first is None else [stream] if first else []
-        outcome = self.decide_all({stream: observation}, rewards, failed, late, begins)[stream]
+        outcome = self.decide_all({stream: observation}, rewards, failed, late, begins, more)[stream]
         if isinstance(outcome, Refused):
             raise outcome
         return outcome
@@ -119,23 +131,26 @@ class Client:
         done: Collection[str] = (),
         truncated: Collection[str] = (),
         first: Collection[str] | None = None,
+        more: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> dict[str, Outcome]:
         """Return the decisions on one observation of each of several streams, or a Refused in place of a decision.
 
         `done`, `truncated`: streams whose episodes end with their observation. `first`: streams whose episodes begin
-        with it; None: those of which this client has sent no observation before, and sends no reward now.
+        with it; None: those of which this client has sent no observation before, and sends no reward now. `more`:
+        further fields of the protocol, such as {"robot-1": {"learn": False}}.
 
         Raises:
             Refused: a whole message was refused, for example because of NaN; earlier messages have been decided.
             Denied, Unreachable.
         """
-        rewards = rewards or {}
-        if first is None:
-            first = [s for s in observations if s not in self._begun and s not in {*rewards, *done, *truncated}]
+        rewards, more = rewards or {}, more or {}
+        new = [s for s in observations if s not in self._begun and s not in {*rewards, *done, *truncated}]
+        begins = dict.fromkeys(new, CONTINUES if first is not None else BEGINS) | dict.fromkeys(first or (), BEGINS)
         numbers = {stream: self._sequence(stream) + 1 for stream in observations}
         ended_by = {**dict.fromkeys(truncated, "truncated"), **dict.fromkeys(done, "done")}
         items = {
-            s: item_of(s, o, numbers[s], rewards.get(s), ended_by.get(s), s in first) for s, o in observations.items()
+            s: item_of(s, o, numbers[s], rewards.get(s), ended_by.get(s), {**begins.get(s, {}), **more.get(s, {})})
+            for s, o in observations.items()
         }
         outcomes: dict[str, Outcome] = {}
         for batch in batches(items):
@@ -148,17 +163,62 @@ class Client:
                     self._begun.add(stream)
         return outcomes
 
-    def reward(self, decision: Decision, value: float, done: bool = False) -> None:
+    def reward(
+        self,
+        decision: Decision,
+        value: float,
+        done: bool = False,
+        executed: Any = None,
+        executed_log_prob: float | None = None,
+        learn: bool = True,
+        part: int | None = None,
+    ) -> None:
         """Send the reward of a decision; `done`: the episode ended with it.
+
+        `part`: the number of this part of the reward, each of which counts once; the call without it is the last. The
+        others are as in `decide`, but `learn` is about this decision.
 
         Raises:
             Refused, Denied, Unreachable.
         """
         given = {"stream": decision.stream, "decision": decision.decision, "reward": float(value), "done": done}
+        given |= extra_fields(executed, executed_log_prob, learn, part)
         (answer,), repeated = self._ask(f'"type":"reward","rewards":[{json.dumps(given)}]')
         outcome = _outcome(answer)
         if isinstance(outcome, Refused) and not (repeated and outcome.kind == "duplicate"):
             raise outcome
+
+    def learning(self, stream: str, on: bool) -> None:
+        """Switch a stream's training on or off: the server goes on deciding for it, but learns nothing from it.
+
+        Raises:
+            Refused, Denied, Unreachable.
+        """
+        body = json.dumps({"v": VERSION, "stream": stream, "learn": on}).encode()
+        self._persist(lambda: self._http("learning", body))
+
+    def episodes(
+        self,
+        env: Any,
+        stream: str | None = None,
+        steps: int | None = None,
+        seed: int | None = None,
+        learn: bool = True,
+        idle: Any = None,
+    ) -> Iterator[Step]:
+        """Run a Gymnasium environment with the server's decisions, episode after episode; yield each step.
+
+        `stream`: its name; None: one of this client's own. `steps`: how many; None: for ever. `seed`: of the first
+        `reset`. `learn=False`: the server learns nothing from it. `idle`: the action of a step for which the server
+        returns none.
+
+        Raises:
+            ValueError: the environment's action space is not the server's.
+            Refused, Denied, Unreachable.
+        """
+        runner = Runner(env, self, stream or f"env-{self._name[:12]}", seed, idle, learn)
+        for _ in itertools.count() if steps is None else range(steps):
+            yield runner.step()
 
     def _sequence(self, stream: str) -> int:
         """Return the sequence number of the stream's last answered observation."""
@@ -222,13 +282,22 @@ class Client:
             socket.close()
 
     def _read_spec(self) -> dict[str, Any]:
-        request = urllib.request.Request(f"{self._address.base}/spec", headers=self._address.headers)
+        return self._http("spec")
+
+    def _http(self, path: str, body: bytes | None = None) -> dict[str, Any]:
+        """Return the JSON of a GET, or of a POST of `body`. Raises _Again, Denied, Refused."""
+        headers = {**self._address.headers, **({} if body is None else {"content-type": "application/json"})}
+        request = urllib.request.Request(f"{self._address.base}/{path}", body, headers)
         straight = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             with straight.open(request, timeout=10) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
-            raise _denial(error.code, error.read().decode(errors="replace"), error.headers["Retry-After"]) from None
+            text = error.read().decode(errors="replace")
+            if error.code == 422:
+                refused = json.loads(text)
+                raise Refused(refused["kind"], refused["message"], refused.get("field")) from None
+            raise _denial(error.code, text, error.headers["Retry-After"]) from None
         except OSError as error:
             raise _Again(str(error)) from error
 

@@ -1,6 +1,7 @@
 """Runs a Gymnasium environment with a server's decisions, so that the server trains on it.
 
-    rewards = Runner(env, client, "robot-1").run(1000)
+    for step in client.episodes(env): ...                   # the usual way
+    rewards = Runner(env, client, "robot-1").run(1000)      # several environments in turn: one Runner each
 
 The first observation of each episode is sent as such. The reward of each step is sent with the next observation; at the
 end of an episode, with the last observation, which gets no decision. The server learns whether the episode terminated
@@ -9,36 +10,64 @@ or was truncated by a time limit; after a truncation, it bootstraps the value of
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from livegym_client.client import Client
 from livegym_client.wire import Decision
+
+if TYPE_CHECKING:
+    from livegym_client.client import Client
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of an environment."""
+
+    observation: Any  # on which the server decided
+    action: Any  # as the environment got it
+    reward: float
+    next_observation: Any
+    terminated: bool
+    truncated: bool
+    info: dict[str, Any]
+    decision: Decision
+    episode: int  # number of this episode, from 1
+    length: int  # steps of the episode so far
+    total: float  # rewards of the episode so far; at its end, the return
 
 
 class Runner:
     """Runs one environment as one stream. `env` needs Gymnasium's `reset` and `step`."""
 
-    def __init__(self, env: Any, client: Client, stream: str, seed: int | None = None, idle: Any = None) -> None:
-        """`idle`: the action of a step for which the server returns no action.
+    def __init__(
+        self, env: Any, client: Client, stream: str, seed: int | None = None, idle: Any = None, learn: bool = True
+    ) -> None:
+        """`idle`: the action of a step for which the server returns no action. `learn=False`: it is not learned from.
 
         Raises:
-            ValueError: the environment's action space is not of the server's type.
+            ValueError: the environment's action space is not the server's.
         """
         self._env = env
         self._client = client
         self._stream = stream
         self._seed, self._idle = seed, idle
-        self._kind: str = client.spec()["action"]["type"]
+        self._learn = learn
+        spec = client.spec()
+        self._raw = spec["observation"]["kind"] == "raw"
+        self._kind: str = spec["action"]["type"]
+        self._space: Any = getattr(env, "action_space", None)
         self._obs: Any = None  # None: the next step begins an episode
         self._reward: float | None = None
+        self._length, self._total = 0, 0.0
         self.episodes = 0  # finished episodes
-        space = getattr(env, "action_space", None)
-        if space is not None and type(space).__name__ != self._kind:
+        problem = _difference(self._space, spec["action"])
+        if problem:
             raise ValueError(
-                f"the environment's actions are {type(space).__name__}, but the server's are {self._kind}. "
-                "Serve a task with the environment's action space, or wrap the environment."
+                f"the environment's actions are {problem}. Serve the environment's own spaces (livegym serve --env "
+                "...), or wrap the environment."
             )
 
     def run(self, steps: int) -> list[float]:
@@ -47,22 +76,41 @@ class Runner:
         Raises:
             LivegymError: see `Client.decide`.
         """
-        return [self._step() for _ in range(steps)]
+        return [self.step().reward for _ in range(steps)]
 
-    def _step(self) -> float:
+    def step(self) -> Step:
+        """Make one step; the next one after the end of an episode begins another.
+
+        Raises:
+            LivegymError: see `Client.decide`.
+        """
         first = self._obs is None
         if first:
             self._obs, _ = self._env.reset(seed=self._seed)
             self._seed = None
-        decision = self._client.decide(self._stream, self._obs, self._reward, first=first)
+            self._length, self._total = 0, 0.0
+        before = self._obs
+        begins = True if first else None
+        decision = self._client.decide(self._stream, self._sent(before), self._reward, first=begins, learn=self._learn)
         assert decision is not None  # it is None only at the end of an episode
-        obs, reward, terminated, truncated, _ = self._env.step(self._action(decision))
+        action = self._action(decision)
+        obs, reward, terminated, truncated, info = self._env.step(action)
         self._obs, self._reward = obs, float(reward)
+        self._length += 1
+        self._total += self._reward
+        episode = self.episodes + 1
         if terminated or truncated:
-            self._client.decide(self._stream, obs, self._reward, terminated, truncated)
+            self._client.decide(self._stream, self._sent(obs), self._reward, bool(terminated), bool(truncated))
             self._obs = self._reward = None
             self.episodes += 1
-        return float(reward)
+        ended = bool(terminated), bool(truncated)
+        return Step(before, action, float(reward), obs, *ended, info, decision, episode, self._length, self._total)
+
+    def _sent(self, observation: Any) -> Any:
+        """Return an observation in the form that the server expects."""
+        if not self._raw:
+            return np.asarray(observation).ravel()
+        return dict(_named(observation)) if isinstance(observation, Mapping) else {"observation": observation}
 
     def _action(self, decision: Decision) -> Any:
         numbers = decision.action
@@ -72,4 +120,27 @@ class Runner:
             return self._idle
         if self._kind == "Discrete":
             return int(numbers[0])
-        return np.asarray(numbers, np.float32 if self._kind == "Box" else np.int64)
+        made = np.asarray(numbers, getattr(self._space, "dtype", np.float32 if self._kind == "Box" else np.int64))
+        return made.reshape(getattr(self._space, "shape", made.shape))
+
+
+def _named(observation: Mapping[str, Any], name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the parts of an observation of Gymnasium's Dict; a nested name is `outer.inner`."""
+    for inner, part in observation.items():
+        path = f"{name}.{inner}" if name else str(inner)
+        if isinstance(part, Mapping):
+            yield from _named(part, path)
+        else:
+            yield path, part
+
+
+def _difference(space: Any, action: Mapping[str, Any]) -> str:
+    """Return how an environment's action space differs from the server's; '' if it does not, or is unknown."""
+    if space is None:
+        return ""
+    kind = {"MultiBinary": "MultiDiscrete"}.get(type(space).__name__, type(space).__name__)
+    if kind != action["type"]:
+        return f"{type(space).__name__}, but the server's are {action['type']}"
+    served = {"Box": action.get("size"), "Discrete": action.get("n")}.get(kind, len(action.get("nvec", ())))
+    own = int(space.n) if kind == "Discrete" else int(np.prod(space.shape))
+    return "" if own == served else f"{space}, of {own}, but the server's are {action['type']} of {served}"

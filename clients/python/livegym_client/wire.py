@@ -73,9 +73,14 @@ class Address:
 
 
 def item_of(
-    stream: str, observation: Observation, sequence: int, reward: float | None, end: str | None, first: bool = False
+    stream: str,
+    observation: Observation,
+    sequence: int,
+    reward: float | None,
+    end: str | None,
+    more: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return an observation as JSON; `end`: done, truncated or None."""
+    """Return an observation as JSON; `end`: done, truncated or None; `more`: further fields."""
     item: dict[str, Any] = {"stream": stream, "sequence": sequence}
     if isinstance(observation, Mapping):
         item["raw"] = {name: _plain(value) for name, value in observation.items()}
@@ -85,9 +90,24 @@ def item_of(
         item["reward"] = float(reward)
     if end is not None:
         item[end] = True
-    if first:
-        item["first"] = True
+    item |= more or {}
     return json.dumps(item, separators=(",", ":"))
+
+
+def extra_fields(
+    executed: Any = None, executed_log_prob: float | None = None, learn: bool = True, part: int | None = None
+) -> dict[str, Any]:
+    """Return those of the optional fields that say something."""
+    fields: dict[str, Any] = {}
+    if executed is not None:
+        fields["executed"] = np.atleast_1d(_plain(executed)).ravel().tolist()
+    if executed_log_prob is not None:
+        fields["executed_log_prob"] = float(executed_log_prob)
+    if not learn:
+        fields["learn"] = False
+    if part is not None:
+        fields["part"] = int(part)
+    return fields
 
 
 def _plain(value: Any) -> Any:

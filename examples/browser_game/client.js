@@ -1,0 +1,51 @@
+// The page as a client: it sends what it observes, does what it is told, and says what it was worth.
+//
+//   livegym serve --observation-space "Box(-1, 1, (3,))" --action-space "Discrete(3)" streamPage=examples/browser_game
+//
+// Then open http://localhost:58080/page/ in a browser.
+import { Catch } from "./game.js";
+
+const game = new Catch();
+const stream = `catch-${Math.random().toString(36).slice(2, 10)}`;
+const [canvas, score, curve, slow] = ["#game", "#score", "#curve polyline", "#slow"].map((name) => document.querySelector(name));
+const points = []; // share of balls caught, each tenth ball
+
+function connect() {
+  const socket = new WebSocket(new URL("../online/v1/ws", location.href.replace(/^http/, "ws")));
+  const send = (observation) =>
+    socket.send(JSON.stringify({ v: 1, type: "observe", observations: [{ stream, ...observation }] }));
+  socket.onopen = () => send({ obs: game.reset(), episode: "begin" });
+  socket.onmessage = async (message) => {
+    const { type, answers, message: problem } = JSON.parse(message.data);
+    const answer = type === "answers" ? answers[0] : { type, message: problem };
+    if (answer.type === "ended") {
+      ended();
+      send({ obs: game.reset(), episode: "begin" });
+    } else if (answer.type === "decision") {
+      const { obs, reward, done } = game.step(answer.executed ? answer.executed[0] : 1);
+      if (slow.checked) await new Promise((go) => setTimeout(go, 60));
+      send({ obs, reward, done });
+    } else {
+      score.textContent = answer.message;
+    }
+  };
+  socket.onclose = () => {
+    score.textContent = "no connection to the server; trying again";
+    setTimeout(connect, 2000);
+  };
+}
+
+function ended() {
+  if (game.balls % 10 === 0) points.push(game.share);
+  score.textContent = `${game.balls} balls, caught ${Math.round(100 * game.share)} % of the last ${game.caught.length}`;
+  const x = (i) => (100 * i) / Math.max(1, points.length - 1);
+  curve.setAttribute("points", points.map((share, i) => `${x(i)},${29 - 28 * share}`).join(" "));
+}
+
+function paint() {
+  game.draw(canvas);
+  requestAnimationFrame(paint);
+}
+
+connect();
+paint();

@@ -1,0 +1,235 @@
+"""An environment that is known by its spaces: how they are read, what the policy sees of them, how it is served."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from livegym import train
+from livegym.cfg import cli
+from livegym.cfg.serve_command import arguments_of
+from livegym.rl.spec import PolicySpec
+from livegym.serve.streams import describe, features_of, reward_of
+from livegym.tasks.base import Box, Discrete, MultiDiscrete
+from livegym.tasks.build import make_env
+from livegym.tasks.space import read_action_space, read_space, space_of, text_of_space
+from livegym.utils.errors import UserError
+from livegym_client import Client
+from tests.online_fixtures import FakeLoop, decision_of
+from tests.page_fixtures import browser, needs_chromium, new_page, text, wait
+from tests.patience import PATIENCE_S
+from tests.test_continuous_cli import Serving, trains
+from tools import protocol_schema
+
+__all__ = ["browser"]
+pytest_plugins = ["online_fixtures"]
+ROOT = Path(__file__).parent.parent
+DOCUMENT = (ROOT / "docs" / "any-environment.md").read_text()
+DICT = spaces.Dict({"at": spaces.Box(-1, 1, (2,)), "hand": spaces.Dict({"gear": spaces.Discrete(3, start=1)})})
+GYMNASIUMS = [
+    spaces.Box(-1, 1, (4,)),
+    spaces.Box(np.array([-4.5, -np.inf], np.float32), np.array([4.5, np.inf], np.float32)),
+    spaces.Box(0, 255, (2, 3), np.uint8),
+    spaces.Discrete(3),
+    spaces.Discrete(3, start=-1),
+    spaces.MultiDiscrete([3, 4]),
+    spaces.MultiDiscrete([[1, 2], [3, 4]]),
+    spaces.MultiBinary(4),
+    spaces.MultiBinary([2, 3]),
+]
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", DOCUMENT, re.S)
+
+
+@pytest.mark.parametrize("space", GYMNASIUMS, ids=str)
+def test_a_space_is_read_as_gymnasium_prints_it_and_as_json(space):
+    made = space_of(space)
+    assert read_space(str(space), "it") == made
+    assert read_space(text_of_space(made), "it") == made
+    assert made.width == spaces.flatdim(space)
+
+
+def test_a_dict_is_read_from_json_and_from_python():
+    made = space_of(DICT)
+    assert read_space(text_of_space(made), "it") == made
+    assert read_space("Dict({'at': Box(-1, 1, (2,)), 'hand': Dict(gear=Discrete(3, start=1))})", "it") == made
+
+
+@pytest.mark.parametrize(
+    ("read", "written", "message"),
+    [
+        (read_space, "Tuple(Discrete(2))", "a Tuple is not supported. Allowed: Box, Discrete, MultiDiscrete"),
+        (read_space, "Box(-1, 1, (5000,))", "it has 5000 numbers. Allowed: 1 to 4096"),
+        (read_space, "Box(1", "it cannot be read"),
+        (read_space, '{"type": "Box"}', "For example Box(-1, 1, (4,)) or Discrete(3)"),
+        (read_space, "Discrete(0)", "a Discrete of 0 choices. Allowed: 1 or more"),
+        (read_action_space, "Dict(a=Discrete(2))", "a Dict cannot be an action space. Allowed: Box"),
+        (read_action_space, "Box(-inf, inf, (1,))", "Allowed: a Box with finite low and high"),
+        (read_action_space, "Box(1, 1, (1,))", "Allowed: low below high"),
+    ],
+)
+def test_a_space_that_cannot_be_used_is_named(read, written, message):
+    with pytest.raises(UserError, match=re.escape(message)) as refused:
+        read(written, "--space")
+    assert str(refused.value).startswith(f"--space={written}")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([], "it needs the spaces of one environment"),
+        (["--env", "Nope-v0"], "Allowed: the id of an installed Gymnasium environment"),
+        (["--env", "Blackjack-v1"], "a Tuple is not supported"),
+        (["--env", "CartPole-v1", "spaces.json"], "it needs the spaces of one environment"),
+        (["--observation-space", "Box(-1, 1, (2,))"], "--action-space is missing"),
+        (["spaces.json"], "no file of spaces"),
+    ],
+    ids=str,
+)
+def test_a_wrong_command_says_what_is_right(given, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=re.escape(message)):
+        arguments_of(given)
+
+
+def test_the_command_stands_for_one_of_continuous_training(tmp_path):
+    (spaces_file,) = blocks("json")
+    (tmp_path / "spaces.json").write_text(spaces_file)
+    made = arguments_of([str(tmp_path / "spaces.json"), "online.training_interval=1", "streamPort=0"])
+    assert made[:3] == ["config=continuous", "task=Spaces", "simulator=external"]
+    assert made[-2:] == ["online.training_interval=1", "streamPort=0"]
+    assert "online.training_interval=0" not in made
+
+
+def environment(config, observation, action):
+    c = config(*arguments_of(["--observation-space", str(observation), "--action-space", str(action)]))
+    return make_env(c.task, c.sim, c.physics, 1, 0)
+
+
+def test_the_policy_sees_a_one_for_each_choice_and_nobody_computes_a_reward(config):
+    env = environment(config, text_of_space(space_of(DICT)), spaces.MultiDiscrete([3, 4]))
+    description = describe(env)
+    assert description.spec.observations == (("observation", 5),)
+    assert description.spec.action == MultiDiscrete((3, 4))
+    assert list(description.raw_fields) == ["at", "hand.gear"]
+    rows = np.array([[0.5, -0.5, 3.0]], np.float32)
+    assert features_of(env)(rows).tolist() == [[0.5, -0.5, 0.0, 0.0, 1.0]]
+    assert reward_of(env) is None
+
+
+def test_a_box_is_sent_as_it_is_and_actions_are_told_in_its_units(config):
+    env = environment(config, spaces.Box(-1, 1, (2, 2)), spaces.Box(np.array([0.0, -2.0]), np.array([1.0, 2.0])))
+    description = describe(env)
+    assert (description.spec.obs_width, description.spec.action, features_of(env)) == (4, Box(2), None)
+    assert description.to_dict()["action"] == {"type": "Box", "size": 2, "low": [0.0, -2.0], "high": [1.0, 2.0]}
+    assert description.units.to_client(np.array([-1.0, 0.5])).tolist() == [0.0, 1.0]
+    assert torch.is_tensor(env.reset()["policy"])
+
+
+@pytest.mark.parametrize("given", [("config=train_headless",), ("config=test",), ("config=continuous",)])
+def test_it_cannot_be_simulated_here(given, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["train.py", "task=Spaces", *given])
+    assert cli.run(train.job) == 2
+    assert "task=Spaces has no simulator, because clients run its environment" in capfd.readouterr().err
+
+
+def test_the_schema_beside_the_document_is_what_the_code_says():
+    assert protocol_schema.text() == protocol_schema.OUT.read_text(), "run: python -m tools.protocol_schema"
+
+
+def test_the_schema_is_served(serve):
+    with serve().http() as http:
+        schema = http.get("/schema.json").json()
+    sent = schema["$defs"]["StreamObservation"]
+    assert sent["additionalProperties"] is False
+    assert set(sent["required"]) == {"stream", "obs"}
+    assert {"episode", "executed", "executed_log_prob", "learn", "part"} <= set(sent["properties"])
+    assert sent["properties"]["obs"]["minItems"] == 4
+    assert len(schema["anyOf"]) == 3
+
+
+class Choosing(FakeLoop):
+    """One whose decisions are whole numbers from 0 on: those of a Discrete."""
+
+    choices = 3
+
+    def _decision(self, observed, previous):
+        made = super()._decision(observed, previous)
+        return decision_of(observed.stream, made.decision, len(self.decided) % self.choices, previous=previous)
+
+
+def test_a_gymnasium_environment_is_run_step_by_step(serve):
+    served = serve(kind=Choosing, spec=PolicySpec("Spaces", (("observation", 3),), (), Discrete(3), 1.0))
+    env = gymnasium.make("MountainCar-v0", max_episode_steps=5)
+    wider = gymnasium.wrappers.TransformObservation(
+        env, lambda obs: np.append(obs, 1.0), spaces.Box(-2, 2, (3,), np.float32)
+    )
+    with Client(served.address) as client:
+        steps = list(client.episodes(wider, stream="car", steps=12, seed=1))
+        with pytest.raises(ValueError, match="Discrete of 3"):
+            next(client.episodes(gymnasium.make("CartPole-v1")))
+    assert [step.episode for step in steps] == [1] * 5 + [2] * 5 + [3] * 2
+    assert [step.truncated for step in steps] == [k % 5 == 4 for k in range(12)]
+    assert (steps[4].total, steps[4].length) == (-5.0, 5)
+    assert served.loop.ended_episodes == [(False, True)] * 2
+    assert [name for name, _ in served.loop.first] == ["car"] * 3
+    assert list(served.loop.rewards.values()) == [-1.0] * 11  # the last one's comes with the next observation
+
+
+@pytest.mark.slow
+@needs_chromium
+def test_a_page_with_a_game_plays_by_itself(serve, browser):
+    spec = PolicySpec("Spaces", (("observation", 3),), (), Discrete(3), 1.0)
+    served = serve(kind=Choosing, spec=spec, page=ROOT / "examples" / "browser_game")
+    page = new_page(browser)
+    page.goto(f"{served.address}/page/")
+    wait(page, lambda: "balls, caught" in text(page, "#score"), lambda: text(page, "#score"))
+    wait(page, lambda: len(served.loop.ended_episodes) > 20)
+    assert set(served.loop.rewards.values()) <= {-1.0, 0.0, 1.0}
+    assert page.locator("#curve polyline").get_attribute("points").count(",") > 1
+    assert page.console_errors == []
+    (lines,) = blocks("js")
+    before = len(served.loop.ended_episodes)
+    game = "class Game { reset() { return [0, 0, this.n = 0]; } step(a) { this.n += 1; "
+    game += "return { obs: [a, 0, this.n], reward: 0.25, done: this.n > 3 }; } }"
+    page.evaluate(f"(() => {{ {game} {lines} }})()")
+    wait(page, lambda: 0.25 in served.loop.rewards.values() and len(served.loop.ended_episodes) > before + 2)
+    assert page.console_errors == []
+    page.context.close()
+
+
+@pytest.mark.slow
+def test_the_document_connects_cartpole_and_the_run_goes_on(tmp_path):
+    """As the document says: the command, ten lines of Python, curl; then a restart without the spaces."""
+    command, _, resume, _ = blocks("bash")
+    assert command.strip() == "python train.py serve --env CartPole-v1"
+    with Serving(tmp_path, *command.split()[2:], "streamPort=0") as serving:
+        serving.wait_for("dashboard at")
+        url = re.search(r"dashboard at (\S+)", serving.text)[1]
+        (lines,), (shell,) = blocks("python"), blocks("sh")
+        lines = lines.replace("http://127.0.0.1:58080/", url).replace("50_000", "400")
+        path = {"PYTHONPATH": str(ROOT / "clients" / "python"), "PATH": "/usr/bin:/bin"}
+        done = subprocess.run([sys.executable, "-c", lines], env=path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert re.search(r"^episode 3: return \d+, version \d+$", done.stdout, re.MULTILINE)
+        shell = shell.replace("http://127.0.0.1:58080/", url)
+        answers = subprocess.run(["bash", "-c", shell], env=path, capture_output=True, text=True, timeout=PATIENCE_S)
+        assert answers.stdout.count('"type":"decision"') == 3
+        assert '"type":"ended"' in answers.stdout
+        learned = serving.until(lambda s: trains(s) and s["serving"]["version"] > 3)
+        assert learned["buffer"]["added"] >= 399
+        assert serving.end() == 0
+    with Serving(tmp_path, *resume.split()[2:], "streamPort=0", name="again") as again:
+        assert again.until(lambda s: s["serving"]["version"] > 1)["buffer"]["added"] >= 399
+        assert again.end() == 0
