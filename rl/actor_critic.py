@@ -33,8 +33,8 @@ standard deviation, because otherwise the noise around a good policy would count
 the entropy bonus is reduced in the same proportion: what is left of the advantages could not hold it.
 
 Adam divides a gradient by its own usual size, so a policy with nothing left to learn would go on moving at the full
-learning rate, in the direction of the noise, until it fails. With `EPSILON` added to that size, small gradients make
-small steps, as IMPALA's RMSProp does with 0.01 and 0.1 (Espeholt et al. 2018, appendix D).
+learning rate, in the direction of the noise, until it fails. `EPSILON` is added to that size, so that very small
+gradients make small steps; its value is the one of most implementations of PPO.
 
 The last choices of the policy that acted bound how far gradient steps may move the policy from it: if the mean
 divergence KL(mu, pi) on them exceeds `kl_limit`, the policy learns to choose these actions (the gradient of KL) instead
@@ -69,7 +69,7 @@ LOG_RATIO = 20.0  # log ratios of probabilities are clamped to +- this value
 WIDE = -0.7  # log standard deviation of a Box action (0.5, within -1 and 1) above which entropy earns no more bonus
 WIDEST = 0.0  # its upper limit: actions are clipped to 1, so rewards would hardly keep it from growing
 LEAST_SCALE = 0.5  # least scale of the advantages, in standard deviations of the value targets
-EPSILON = 1e-3  # added to the usual size of a parameter's gradient, by which Adam divides
+EPSILON = 1e-5  # added to the usual size of a parameter's gradient, by which Adam divides
 MEMORY = 0.99  # factor on the running mean of squared advantages at each update
 
 

@@ -192,13 +192,13 @@ def test_with_little_left_to_gain_the_entropy_bonus_is_reduced_as_the_advantages
 
 
 def test_small_gradients_make_small_steps():
-    """A gradient g moves a parameter by rate x g / (g + 1e-3) in Adam's first step; without the 1e-3, by the rate."""
+    """A gradient g moves a parameter by rate x g / (g + 1e-5) in Adam's first step; without the 1e-5, by the rate."""
     learner = tiny(rule=OffPolicyRule(0.5, 1.0, 0.0, 0.5, LIMIT))
     learner.learning_rate = 0.1
     before = learner.model.a2c_network.logits.bias.detach().clone()
-    learner.update(moves(weight=0.001))
-    gradient = 0.125 * 0.001
-    step = 0.1 * gradient / (gradient + 1e-3)
+    learner.update(moves(weight=1e-4))
+    gradient = 0.125 * 1e-4
+    step = 0.1 * gradient / (gradient + 1e-5)
     moved = (learner.model.a2c_network.logits.bias - before).detach()
     assert moved.tolist() == pytest.approx([-step, step], rel=1e-3)
 

@@ -270,7 +270,7 @@ def test_an_action_is_read_and_told_in_the_units_of_the_client():
         (PUSH, {"part": -1}, "part", "greater than or equal to 0"),
         (PUSH, {"learn": 0}, "learn", "boolean"),
     ],
-    ids=str,
+    ids=lambda value: "reader" if isinstance(value, Reader) else str(value),
 )
 def test_what_makes_no_sense_is_refused_by_name(reader, more, field, expected):
     with pytest.raises(MessageRefused) as refused:
