@@ -166,14 +166,14 @@ class Experience(Decision):
 
     @property
     def overridden(self) -> bool:
-        """Whether the client executed an action of its own, instead of what it was told."""
+        """Whether the client executed an action of its own instead of the decision's."""
         forced = self.verdict is not Verdict.WAIT and not np.array_equal(self.executed, self.proposed)
         return forced or self.executed_log_prob == UNKNOWN
 
     def replaced(self, action: np.ndarray, log_prob: float | None) -> Experience:
         """Return a copy that says that the client executed `action` (action,), chosen with `log_prob` (None: unknown).
 
-        If it is the action that the client was told to execute, only a known `log_prob` changes anything.
+        If it is the action that the decision gave the client, only a known `log_prob` changes anything.
         """
         told = self.action
         if told is not None and np.allclose(action, told, rtol=0.0, atol=SAME_ACTION):

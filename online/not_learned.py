@@ -1,4 +1,4 @@
-"""The training switch of each stream: which streams are served, but not learned from.
+"""The learning switch of each stream: which streams are served, but not learned from.
 
     switch = NotLearned(run.not_learned_file)
     switch.set("robot-1", learn=False)      # any thread
@@ -42,7 +42,7 @@ class NotLearned:
 
     def set(self, stream: str, learn: bool) -> None:
         """Switch a stream's training on or off. Raises ValueError if too many streams are off, OSError if not saved."""
-        with locked(self._lock, "the training switches"):
+        with locked(self._lock, "the learning switches"):
             streams = self.streams - {stream} if learn else self.streams | {stream}
             if len(streams) > MOST:
                 raise ValueError(f"{MOST} streams are switched off already, which is the limit")

@@ -142,8 +142,8 @@ class Pending:
     ) -> Experience | None:
         """Add the reward to a decision; return the experience if it is complete, else None.
 
-        `done`: the episode ended there, so no observation follows. `part`: number of this part of the reward; None: it
-        is the rest. `change`: what else changes about the decision. Raises RewardError; nothing changes then.
+        `done`: the episode ended there, so no observation follows. `part`: number of this part of the reward; None for
+        the rest. `change`: what else changes about the decision. Raises RewardError; nothing changes then.
         """
         key = (stream, decision)
         if not math.isfinite(reward):

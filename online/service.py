@@ -278,7 +278,7 @@ class Service:
             raise Refusal("too_many_streams", f"{error}. To serve more: online.max_streams=<more>") from error
 
     def _complete(self, request: Observed, obs: np.ndarray) -> str | None:
-        """Complete the stream's last decision; return why what was told of it was refused, or None."""
+        """Complete the stream's last decision; return why what the client reported of it was refused, or None."""
         if request.first or not self.answer_cache.is_continued(request):
             self._break_off(request.stream)
             return "an episode begins here, so no decision of it has this reward" if request.tells_of_previous else None

@@ -38,8 +38,8 @@ class Observed:
     done: bool = False  # the episode terminated with this observation, so no decision is made
     truncated: bool = False  # a time limit truncated the episode; this observation's value is bootstrapped
     first: bool = False  # an episode begins with this observation, so it does not follow from the previous decision
-    continues: bool = False  # the client says that it follows from the previous decision, whoever sent that one
-    part: int | None = None  # number of this part of the previous decision's reward; None: it is the whole or the rest
+    continues: bool = False  # the client says that it follows the previous decision, even one of another client
+    part: int | None = None  # number of this part of the previous decision's reward; None for the whole or the rest
     instead: Instead | None = None  # what was executed instead of the previous decision
     learn: bool = True  # False: nothing is learned from the decision on this observation
     source: str | None = None  # connection or client that sent it; None: unknown
@@ -63,7 +63,7 @@ class Rewarded:
     decision: int
     reward: float
     done: bool = False
-    part: int | None = None  # number of this part of the reward; None: it is the whole or the rest
+    part: int | None = None  # number of this part of the reward; None for the whole or the rest
     instead: Instead | None = None  # what was executed instead of the decision
     learn: bool = True  # False: nothing is learned from this decision
 

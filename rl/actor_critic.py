@@ -32,7 +32,7 @@ policy that is still poor and one whose actions hardly differ in value; but at l
 standard deviation, because otherwise the noise around a good policy would count as much as an advantage. Below that,
 the entropy bonus is reduced in the same proportion: what is left of the advantages could not hold it.
 
-Adam divides a gradient by its own usual size, so a policy with nothing left to learn would go on moving at the full
+Adam divides a gradient by its own usual size, so a policy with nothing left to learn would still move at the full
 learning rate, in the direction of the noise, until it fails. `EPSILON` is added to that size, so that very small
 gradients make small steps; its value is the one of most implementations of PPO.
 

@@ -163,7 +163,7 @@ class RewardMessage(_Message):
 
 
 class LearningMessage(_Message):
-    """The training switch of a stream."""
+    """The learning switch of a stream."""
 
     stream: Name
     learn: bool = Field(description="false: the stream is served, but nothing is learned from it from now on")

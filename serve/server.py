@@ -90,9 +90,9 @@ class OnlineApi:
     ) -> None:
         """`took`: is given the s from the arrival of each message of observations until its answer had been sent.
 
-        `stream_rate`: requests per second that a stream may send; None: no limit. `not_learned`: the training switches
-        of the streams; None: they cannot be switched. `page`: a folder with the page of a client in the browser, which
-        is served at `PAGE`; None: there is none.
+        `stream_rate`: requests per second that a stream may send; None: no limit. `not_learned`: the learning switches
+        of the streams; without it, they cannot be switched. `page`: a folder with the page of a client in the browser,
+        which is served at `PAGE`.
         """
         self._page = page
         self._inbox = inbox
@@ -152,7 +152,7 @@ class OnlineApi:
             learning: dict[str, Any] = {"summary": "Which streams are not learned from", "response_model": None}
             learning["responses"] = {200: {"model": LearningAnswer}}
             app.add_api_route("/learning", self._tell_learning, methods=["GET"], **learning)
-            learning = learning | {"summary": "Switch the training of a stream on or off"}
+            learning = learning | {"summary": "Switch learning from a stream on or off"}
             learning["responses"] = {**learning["responses"], **errors}
             app.add_api_route("/learning", self._switch_learning, methods=["POST"], **learning)
 

@@ -135,7 +135,7 @@ def test_a_policy_on_its_own_decisions_gains_exactly_nothing(cartpole, config, t
     )
     assert f"policy: {file}" in text
     assert "800 decisions of 2 streams" in text
-    assert "left out: 8 decisions without a reward, or under human intervention" in text
+    assert "left out: 8 decisions without reward or propensity, or under human intervention" in text
     assert "left out: 396 decisions that this policy may have learned from" in text
     assert "The data show no difference" in text
     report = json.loads((tmp_path / "evaluation.json").read_text())

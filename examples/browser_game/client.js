@@ -1,4 +1,4 @@
-// The page as a client: it sends what it observes, does what it is told, and says what it was worth.
+// The page as a client: it sends what it observes, does what the answer says, and reports the reward.
 //
 //   livegym serve --observation-space "Box(-1, 1, (3,))" --action-space "Discrete(3)" streamPage=examples/browser_game
 //

@@ -189,7 +189,7 @@ class Client:
             raise outcome
 
     def learning(self, stream: str, on: bool) -> None:
-        """Switch a stream's training on or off: the server goes on deciding for it, but learns nothing from it.
+        """Switch a stream's training on or off: the server still decides for it, but learns nothing from it.
 
         Raises:
             Refused, Denied, Unreachable.
@@ -208,7 +208,7 @@ class Client:
     ) -> Iterator[Step]:
         """Run a Gymnasium environment with the server's decisions, episode after episode; yield each step.
 
-        `stream`: its name; None: one of this client's own. `steps`: how many; None: for ever. `seed`: of the first
+        `stream`: its name; None: one of this client's own. `steps`: how many; None: no limit. `seed`: of the first
         `reset`. `learn=False`: the server learns nothing from it. `idle`: the action of a step for which the server
         returns none.
 
