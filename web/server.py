@@ -43,7 +43,7 @@ LEFT_S = 5.0
 """Time in which a client must accept the remaining data once the application has finished."""
 PIECE = 4 * 1024
 """Bytes that are decompressed at once; maliciously compressed, they become 4 MiB."""
-PING_S = 20.0
+PING_S, PONG_S = 20.0, 20.0
 ARRIVED = "livegym.arrived"
 """Key of the time, in s by time.perf_counter, when a message was read from its connection: in the ASGI message of a
 WebSocket, and in the scope of an HTTP request, where it is that of the end of its body."""
@@ -242,7 +242,7 @@ def _configuration(app: Any) -> uvicorn.Config:
         ws=WebSocketConnection,
         ws_max_size=MAX_MESSAGE,
         ws_ping_interval=PING_S,
-        ws_ping_timeout=PING_S,
+        ws_ping_timeout=PONG_S,
         ws_per_message_deflate=True,  # halves the bytes of a scene with rounded numbers, for 1 % of a core
         lifespan="off",
         interface="asgi3",
