@@ -51,10 +51,11 @@ class Plan:
     lasts: float = 10.0  # until a fault is undone
     interval: float = 5.0  # between two samples
     hang: float = 10.0  # after which a trainer without a heartbeat is restarted
+    idle_rounds: int = 60  # update rounds without an experience, after which the trainer waits
 
 
 FULL = Plan()
-PLANS = {"full": FULL, "quick": FULL, "toy": Plan(period=4.0, lasts=1.5, interval=0.5, hang=5.0)}
+PLANS = {"full": FULL, "quick": FULL, "toy": Plan(period=4.0, lasts=1.5, interval=0.5, hang=5.0, idle_rounds=5)}
 MINUTES = {"quick": 6.0, "toy": 0.8}  # the toy causes most of the seven faults once
 MOST_MB = 40.0  # growth of either process, from the end of the first third to the end
 MOST_MORE = 3  # growth in threads or files
@@ -124,6 +125,7 @@ class Soak:
             f"runsDir={self.disk}",
         ]
         given += [f"online.hang_timeout_s={plan.hang:g}", "online.max_restarts=1000", "online.training_interval=0.5"]
+        given.append(f"online.idle_rounds={plan.idle_rounds}")
         self.process = subprocess.Popen(
             [sys.executable, str(ROOT / "train.py"), *given],
             cwd=folder, stdout=self.log, stderr=subprocess.STDOUT, env=self._environment(),
