@@ -206,6 +206,12 @@ def trained(tmp_path_factory):
     (cwd / "docs").symlink_to(ROOT / "docs")
     shutil.copytree(OUR_HAND.parent, cwd, dirs_exist_ok=True)
     (cwd / OUR_HAND.name).rename(cwd / "my_hand.xml")
+    (spaces,) = [
+        block
+        for language, block in FENCE.findall((ROOT / "docs" / "any-environment.md").read_text())
+        if language == "json"
+    ]
+    (cwd / "spaces.json").write_text(spaces)
     ant = ("Ant", ("numEnvs=8", "train.horizon_length=16"))
     for task, size in (("Territory", ("numEnvs=8", "train.horizon_length=16")), ant, ("Cartpole", ())):
         done = run(cwd, f"task={task}", *size, "maxIterations=2")
@@ -243,7 +249,7 @@ def test_the_command_runs(command, trained, display):
     trains = "config=train_headless" in arguments or any(
         a.startswith(("watch=", "viewer=", "trainVideoEvery=")) for a in arguments
     )
-    serves = "config=continuous" in arguments
+    serves = "config=continuous" in arguments or arguments[0] == "serve"
     endless = (
         serves
         or "testGamesNum=0" in arguments
