@@ -203,7 +203,8 @@ def test_make_has_the_verb_and_it_runs_what_the_readme_promises(command):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     cwd = tmp_path_factory.mktemp("readme")
-    (cwd / "docs").symlink_to(ROOT / "docs")
+    for name in ("docs", "examples"):
+        (cwd / name).symlink_to(ROOT / name)
     shutil.copytree(OUR_HAND.parent, cwd, dirs_exist_ok=True)
     (cwd / OUR_HAND.name).rename(cwd / "my_hand.xml")
     (spaces,) = [
