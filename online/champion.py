@@ -73,6 +73,8 @@ REVIEW_S = 10.0  # least time between two reviews
 AGE = 10  # reviews without a finding, after which the acting version is the stable one
 STREAK = 10  # refusals in a row, after which the trainer goes back
 WITHIN = 600.0  # s in which rollbacks are counted
+SAID = 500  # versions, counted back from the newest, of which the judgement is kept
+GAIN = ("gain", "gain_low", "gain_high")
 COST = 20.0  # the pause after a judgement, as a multiple of the processor time that it took
 
 
@@ -158,7 +160,8 @@ class Champion:
         self._due = -math.inf
         self._review_due = time.monotonic() + REVIEW_S
         self._last: dict[str, Any] = {"version": None, "state": None, "why": "", "kl": None}
-        self._last |= dict.fromkeys(("gain", "gain_low", "gain_high"))
+        self._last |= dict.fromkeys(GAIN)
+        self._said: dict[int, dict[str, Any]] = {}  # version -> what was last said of it; replaced, never changed
 
     # any thread
 
@@ -173,6 +176,10 @@ class Champion:
             "alarm_why": self._alarm,
             **vars(self._counts),
         }
+
+    def judgement(self, version: int) -> dict[str, Any] | None:
+        """Return `state`, `why`, `gain`, `gain_low` and `gain_high` of one version; None if nothing is known of it."""
+        return self._said.get(version)
 
     @property
     def arrived(self) -> int:
@@ -296,8 +303,15 @@ class Champion:
         known = gain is not None and gain.known
         kl = finding.kl if finding is not None and math.isfinite(finding.kl) else None
         numbers = (gain.mean, gain.low, gain.high) if gain is not None and known else (None, None, None)
-        shown = dict(zip(("gain", "gain_low", "gain_high"), numbers, strict=True))
-        self._last = {"version": candidate.version, "state": state, "why": why, "kl": kl, **shown}
+        shown = dict(zip(GAIN, numbers, strict=True))
+        self._say({"version": candidate.version, "state": state, "why": why, "kl": kl, **shown})
+
+    def _say(self, entries: dict[str, Any]) -> None:
+        """Show these entries, and keep what they say of their version."""
+        self._last = {**self._last, **entries}
+        version = self._last["version"]
+        newer = {known: said for known, said in self._said.items() if known > version - SAID}
+        self._said = {**newer, version: dict(self._last)}
 
     # trials
 
@@ -305,7 +319,7 @@ class Champion:
         kept = snapshot_of(candidate, self._live.first_run).candidate
         self._hooks.challenge(kept)
         self._trial = _Trial(kept)
-        self._last |= {"state": "challenger", "why": f"it acts in {self._rule.share:.0%} of the streams"}
+        self._say({"state": "challenger", "why": f"it acts in {self._rule.share:.0%} of the streams"})
         self._values.clear()
 
     def _end_trial(self) -> None:
@@ -320,7 +334,7 @@ class Champion:
         self._end_trial()
         why = f"{_interval(new)} against {_interval(old)} of the champion, in {new.samples} and {old.samples} outcomes"
         worse = new.below(old)
-        self._last |= {"state": "refused" if worse else "live", "why": why}
+        self._say({"state": "refused" if worse else "live", "why": why})
         if worse:
             self._counts.refused += 1
             self._lost = trial.candidate.version
@@ -367,7 +381,7 @@ class Champion:
         self._measures, self._age = gain is None, 0
         reason = f"version {acting.version} was rolled back to {self._stable.version}: {why}"
         log.warning("%s", reason)
-        self._last |= {"version": acting.version, "state": "rolled back", "why": why}
+        self._say({"version": acting.version, "state": "rolled back", "why": why, **dict.fromkeys(GAIN)})
         self._live.prepare(replace(self._stable, source="stable", load_ms=0.0))
         self._start_over(reason, self._stable)
 

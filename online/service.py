@@ -35,6 +35,7 @@ from livegym.utils.attempt import Attempts
 INTERVALS = 3  # last times between two decisions of a stream that are kept
 WINDOW = 1000  # last decisions and rewards for rates and means
 STREAM_WINDOW = 100  # last rewards of a stream for its mean
+VERSIONS = 500  # newest versions whose rewards are kept
 RewardOf = Callable[[np.ndarray, np.ndarray, np.ndarray], "tuple[float, dict[str, float]]"]
 """(raw before (R,), action (A,), raw after (R,)) -> reward, and its weighted terms"""
 
@@ -49,6 +50,32 @@ class LastDecision(NamedTuple):
 
 
 @dataclass
+class StreamRewards:
+    """The last rewards of one stream."""
+
+    values: deque[float] = field(default_factory=lambda: deque(maxlen=STREAM_WINDOW))
+    times: deque[float] = field(default_factory=lambda: deque(maxlen=STREAM_WINDOW))  # s since 1970, of their arrival
+
+    def add(self, reward: float, at: float) -> None:
+        """Add a reward that arrived at `at`."""
+        self.values.append(reward)
+        self.times.append(at)
+
+
+@dataclass
+class VersionRewards:
+    """The rewards of the decisions of one version."""
+
+    count: int = 0
+    total: float = 0.0
+
+    def add(self, reward: float) -> None:
+        """Add the reward of a completed decision."""
+        self.count += 1
+        self.total += reward
+
+
+@dataclass
 class ServiceCounters:
     """Counts and recent values of one serving session, for the status."""
 
@@ -60,7 +87,8 @@ class ServiceCounters:
     rewards: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     expected: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     terms: deque[dict[str, float]] = field(default_factory=lambda: deque(maxlen=WINDOW))
-    by_stream: OrderedDict[str, deque[float]] = field(default_factory=OrderedDict)  # stream -> its last rewards
+    by_stream: OrderedDict[str, StreamRewards] = field(default_factory=OrderedDict)  # stream -> its last rewards
+    by_version: OrderedDict[int, VersionRewards] = field(default_factory=OrderedDict)  # version -> its rewards
     episodes: Episodes = field(init=False)
     decided_at: float = field(default_factory=time.monotonic)  # monotonic s of the last decision, or of the start
     last: OrderedDict[str, LastDecision] = field(default_factory=OrderedDict)  # by stream
@@ -73,14 +101,17 @@ class ServiceCounters:
         """Number of decisions in this session."""
         return sum(self.verdicts.values())
 
-    def earned(self, stream: str, reward: float) -> None:
-        """Add the reward of a completed decision."""
+    def earned(self, stream: str, reward: float, version: int) -> None:
+        """Add the reward of a completed decision of a version."""
         self.rewards.append(reward)
         self.episodes.earned(stream, reward)
-        self.by_stream.setdefault(stream, deque(maxlen=STREAM_WINDOW)).append(reward)
+        self.by_stream.setdefault(stream, StreamRewards()).add(reward, time.time())
         self.by_stream.move_to_end(stream)
         if len(self.by_stream) > self.streams:
             self.by_stream.popitem(last=False)
+        self.by_version.setdefault(version, VersionRewards()).add(reward)
+        if len(self.by_version) > VERSIONS:
+            self.by_version.pop(min(self.by_version))
 
     def decided(self, observation: StreamObservation, e: Experience) -> None:
         """Count a decision, and keep it as the stream's newest."""
@@ -252,7 +283,7 @@ class Service:
         if experience is None or experience.reward is None:
             return
         self.log.add(experience)
-        self.tally.earned(experience.stream, experience.reward)
+        self.tally.earned(experience.stream, experience.reward, experience.version)
         if self._outcomes is not None:
             self._outcomes.earned(experience)
         if experience.intervened:

@@ -44,6 +44,9 @@ the policy too. KL is estimated by the mean of x - 1 - log x with x = pi/mu, whi
 
 A standard deviation of 0.5 is enough exploration for a Box action: a larger one earns no entropy bonus, and it is
 limited to 1. Otherwise it would grow without bound, since actions beyond -1 and 1 are clipped and have equal effects.
+For a discrete choice, half of the greatest entropy is enough (of two actions, the likelier one then has a probability
+of 0.89): if all actions are good, as those of a policy that never fails are, nothing but the bonus would move the
+policy, until it is random enough to fail.
 
 A gradient step is undone and reported if its loss, gradients or weights are non-finite.
 """
@@ -68,6 +71,7 @@ from livegym.utils.errors import UserError
 LOG_RATIO = 20.0  # log ratios of probabilities are clamped to +- this value
 WIDE = -0.7  # log standard deviation of a Box action (0.5, within -1 and 1) above which entropy earns no more bonus
 WIDEST = 0.0  # its upper limit: actions are clipped to 1, so rewards would hardly keep it from growing
+OPEN = 0.5  # entropy of a discrete choice, as a fraction of the greatest one, above which it earns no more bonus
 LEAST_SCALE = 0.5  # least scale of the advantages, in standard deviations of the value targets
 EPSILON = 1e-5  # added to the usual size of a parameter's gradient, by which Adam divides
 MEMORY = 0.99  # factor on the running mean of squared advantages at each update
@@ -317,9 +321,10 @@ class ActorCritic:
 
 
 def _bonus(distribution: Distribution) -> Tensor:
-    """(n,) entropy; the log standard deviation of a Box action is clamped to `WIDE` for it."""
+    """(n,) entropy, without the part that is beyond `WIDE` for a Box action or beyond `OPEN` for a discrete choice."""
     if distribution.log_std is None:
-        return distribution.entropy()
+        most = torch.tensor([OPEN * math.log(logits.shape[1]) for logits in distribution.logits])
+        return distribution.entropies().minimum(most).sum(1)
     return replace(distribution, log_std=distribution.log_std.clamp(max=WIDE)).entropy()
 
 

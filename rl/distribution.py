@@ -53,8 +53,12 @@ class Distribution:
         """(N,) entropy in nats."""
         if self.log_std is not None:
             return (self.log_std + 0.5 * math.log(2 * math.pi * math.e)).sum(1)
+        return self.entropies().sum(1)
+
+    def entropies(self) -> Tensor:
+        """(N, k) entropy in nats of each of the k discrete choices."""
         logs = [torch.log_softmax(x, 1) for x in self.logits]
-        return -torch.stack([(x.exp() * x).sum(1) for x in logs]).sum(0)
+        return -torch.stack([(x.exp() * x).sum(1) for x in logs], 1)
 
     def kl(self, other: Distribution) -> Tensor:
         """(N,) Kullback-Leibler divergence KL(self || other) in nats: how far `other` is from this distribution."""

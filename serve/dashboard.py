@@ -1,6 +1,6 @@
 """The dashboard of a continuous run: the policy being served, its training, and a picture of each stream.
 
-    dashboard = Dashboard(lambda: status, history.since, pictures, control, gateway.access)
+    dashboard = Dashboard(lambda: status, points, pictures, control, gateway.access)
     gateway.app.include_router(dashboard.router)
 
 Over a WebSocket, each page gets the parts of the status that have changed and the new points of the plots, at most four
@@ -8,7 +8,10 @@ times a second; the next message is made only when the page has accepted the las
 server's time, and at least one is sent each second. So a page can distinguish a silent server from a status that is no
 longer refreshed, and shows the age of its numbers in both cases.
 
-`read` and `points` are called on the server's event loop and must return immediately; pictures and `control` may block,
+`/online/history` has the earlier, thinned points, which a page loads when it opens; `/online/stream` has the last
+rewards of one stream.
+
+`read` and `points.since` are called on the server's event loop and must return immediately; pictures and `control` may block,
 because they run in threads.
 """
 
@@ -26,6 +29,7 @@ from fastapi import APIRouter, HTTPException, Query, WebSocket
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from livegym.serve.history import Points
 from livegym.serve.picture import TaskPictures
 from livegym.utils.files import strict_json
 from livegym.web.access import Access
@@ -48,8 +52,10 @@ class DashboardRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, str_max_length=MAX_NAME)
 
-    do: Literal["pin", "follow", "back", "rollback", "train", "allow", "name"]
+    do: Literal["pin", "follow", "back", "rollback", "train", "allow", "learn", "name"]
     version: int | str | None = None  # the version to act; only `rollback` needs it
+    stream: str = ""  # for `learn`: the stream whose learning is switched
+    on: bool = True  # for `learn`
     name: str = ""  # of the visitor; for `name`
 
 
@@ -59,18 +65,20 @@ class Dashboard:
     def __init__(
         self,
         read: Callable[[], dict[str, Any]],
-        points: Callable[[int], list[dict[str, Any]]],
+        points: Points,
         pictures: TaskPictures | None,
         control: Callable[[dict[str, Any], str], str | None],
         access: Access,
+        stream_rewards: Callable[[str], dict[str, list[float]] | None] = lambda stream: None,
     ) -> None:
         """`read()`: the newest status as plain values. It must not be changed later, because its parts are compared.
 
-        `points(seq)`: points after number `seq`. `pictures`: of the streams; None if the task has none.
-        `control({"do", "version"}, who)`: None if it succeeded, else the reason why it was refused.
+        `points`: of the plots. `pictures`: of the streams; None if the task has none.
+        `control({"do", "version", ...}, who)`: None if it succeeded, else the reason why it was refused.
+        `stream_rewards(stream)`: times and values of its last rewards; None if the stream is unknown.
         """
         self._read = read
-        self._points = points
+        self._points = points.since
         self._control = control
         self._access = access
         script = {} if pictures is None else {f"/{PICTURE}": pictures.script}
@@ -81,6 +89,8 @@ class Dashboard:
         self.router = APIRouter()
         self.router.add_api_websocket_route("/ws", self._connect)
         add_files(self.router, page_files(FILES) | script)
+        self.router.add_api_route("/online/history", _history_of(points), methods=["GET"], response_model=None)
+        self.router.add_api_route("/online/stream", _rewards_of(stream_rewards), methods=["GET"], response_model=None)
         if pictures is not None:
             self.router.add_api_route("/online/picture", _answer_of(pictures), methods=["GET"], response_model=None)
 
@@ -130,7 +140,9 @@ class Dashboard:
             return None
         if not visitor.may_control:
             raise PageMessageError(f"this page is read-only ({self._access.only_watch})")
-        asked = {"do": request.do, "version": request.version}
+        asked: dict[str, Any] = {"do": request.do, "version": request.version}
+        if request.do == "learn":
+            asked = {"do": request.do, "stream": request.stream, "on": request.on}
         try:
             async with asyncio.timeout(CONTROL_S):
                 reason = await asyncio.to_thread(self._control, asked, visitor.name)
@@ -148,7 +160,30 @@ def _request_of(text: str | None) -> DashboardRequest:
         raise PageMessageError(why("request", error)) from error
     if request.do == "rollback" and request.version is None:
         raise PageMessageError("rollback: version: missing; expected the version to roll back to")
+    if request.do == "learn" and not request.stream:
+        raise PageMessageError("learn: stream: missing; expected the name of the stream")
     return request
+
+
+def _history_of(points: Points) -> Callable[[], Response]:
+    """Handler of `GET /online/history`; FastAPI calls it in a thread."""
+
+    def answer() -> Response:
+        return Response(strict_json(points.earlier(), indent=None), media_type="application/json")
+
+    return answer
+
+
+def _rewards_of(stream_rewards: Callable[[str], dict[str, list[float]] | None]) -> Callable[[str], Response]:
+    """Handler of `GET /online/stream?stream=...`; FastAPI calls it in a thread."""
+
+    def answer(stream: str = Query(max_length=MAX_NAME)) -> Response:
+        found = stream_rewards(stream)
+        if found is None:
+            raise HTTPException(404, f"stream={stream!r}: unknown stream")
+        return Response(strict_json(found, indent=None), media_type="application/json")
+
+    return answer
 
 
 def _answer_of(pictures: TaskPictures) -> Callable[[str], Response]:

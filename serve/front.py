@@ -9,9 +9,11 @@ from typing import Any
 
 from livegym.live.swap import LivePolicy
 from livegym.online.champion import Champion
+from livegym.online.not_learned import NotLearned
 from livegym.serve.dashboard import Dashboard
 from livegym.serve.metrics import Readings
 from livegym.serve.server import OnlineApi
+from livegym.serve.status import Status
 from livegym.serve.watchdog import Watchdog
 from livegym.utils.errors import UserError
 from livegym.web.gateway import Gateway
@@ -20,13 +22,14 @@ from livegym.web.opening import PageAddress, announce
 
 @contextlib.contextmanager
 def served(
-    address: PageAddress, api: OnlineApi, dashboard: Dashboard, reading: Callable[[], dict[str, Any]]
+    address: PageAddress, api: OnlineApi, dashboard: Dashboard, status: Status
 ) -> Iterator[None]:
-    """Serve dashboard and clients inside the `with` block; `reading` returns the current status.
+    """Serve dashboard and clients inside the `with` block.
 
     Raises UserError if no port is free.
     """
-    gateway = Gateway(address.access, address.host, address.port, reading, Readings(reading))
+    reading = status.reading
+    gateway = Gateway(address.access, address.host, address.port, reading, Readings(reading), status.trouble)
     gateway.app.include_router(dashboard.router)
     api.mount(gateway.app)
     address.warn_of_others()
@@ -39,7 +42,7 @@ def served(
 
 
 def control_of(
-    live: LivePolicy, watchdog: Watchdog, champion: Champion | None
+    live: LivePolicy, watchdog: Watchdog, champion: Champion | None, not_learned: NotLearned
 ) -> Callable[[dict[str, Any], str], str | None]:
     """Return the function that carries out a dashboard's request, on any thread.
 
@@ -58,10 +61,14 @@ def control_of(
             elif what == "allow":
                 if champion is not None:
                     champion.allow()
+            elif what == "learn":
+                not_learned.set(asked["stream"], asked["on"])
             else:
                 live.rollback(asked.get("version") if what == "rollback" else None, who)
-        except UserError as error:
+        except (UserError, ValueError) as error:
             return str(error)
+        except OSError as error:
+            return f"it cannot be saved ({error.strerror or error})"
         return None
 
     return control

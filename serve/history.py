@@ -1,11 +1,15 @@
-"""The points of a continuous run's plots: one a second, and no more of them than a page can draw.
+"""The points of a continuous run's plots: one a second at first, and fewer the older they are.
 
     history = Points()
     history.add(point_of(status))        # one thread, once a second
     history.since(seq)                   # any thread: the points after number `seq`, in order
+    history.earlier()                    # any thread: the older, thinned points, as columns
 
-Each change replaces the tuple of points by a new one, so readers need no lock and never see a partial change. If there
-are too many points, the oldest is dropped: a page that is opened after a week gets the last ten minutes, about 100 kB.
+The last ten minutes have a point a second. Older points are means over 10 s for two hours, and over a minute for two
+days; what is older is dropped. So the memory is bounded (about 2 MB), and a page that is opened after a week loads
+about 100 kB of recent points and 300 kB of earlier ones.
+
+Each change replaces a tuple of points by a new one, so readers need no lock and never see a partial change.
 """
 
 from __future__ import annotations
@@ -13,11 +17,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from livegym.utils.nested import look_up
 
 CAPACITY = 600
+TIERS = ((10.0, 720), (60.0, 2880))  # s of a mean, and how many of them are kept: 2 hours, 2 days
 PATHS = {
     "loss": "trainer.loss",
     "agreement": "trainer.agreement",
@@ -31,17 +37,21 @@ PATHS = {
     "version": "serving.version",
 }
 """Name of a number in a point -> its path in the status."""
+LAST = ("size", "pending", "version")
+"""Numbers of which a thinned point has the last value. Of the other ones it has the mean."""
 
 Point = dict[str, Any]
 """`seq`, `t` in s since 1970, and the numbers of `PATHS`; an unknown number is null."""
 
 
 class Points:
-    """The last `capacity` points; only one thread may add."""
+    """The recent points, and the earlier ones, which are thinned; only one thread may add."""
 
-    def __init__(self, capacity: int = CAPACITY) -> None:
+    def __init__(self, capacity: int = CAPACITY, tiers: tuple[tuple[float, int], ...] = TIERS) -> None:
+        """`capacity`: recent points; `tiers`: (s of a mean, number of means kept), the finest first."""
         self.capacity = capacity
         self._kept: tuple[Point, ...] = ()
+        self._tiers = [_Means(seconds, most) for seconds, most in tiers]
 
     def add(self, values: Mapping[str, Any]) -> None:
         """Add a point made of `t` and the numbers of `PATHS`; a missing or non-finite number becomes null.
@@ -58,13 +68,71 @@ class Points:
         point |= {name: _finite(values.get(name)) for name in PATHS}
         room = self.capacity - 1
         self._kept = (*kept[max(0, len(kept) - room) :], point)
+        for tier in self._tiers:
+            tier.add(point)
 
     def since(self, seq: int) -> list[Point]:
-        """Return the points after number `seq`, oldest first; with 0, all of them."""
+        """Return the recent points after number `seq`, oldest first; with 0, all of them."""
         kept = self._kept
         if not kept:
             return []
         return list(kept[max(0, seq + 1 - kept[0]["seq"]) :])
+
+    def earlier(self) -> dict[str, list[Any]]:
+        """Return the thinned points, oldest first, as columns: `t`, `seconds` of each mean, and the names of `PATHS`.
+
+        Each time is told by the finest points that cover it, and none of it by the recent points.
+        """
+        kept = self._kept
+        start = kept[0]["t"] if kept else math.inf
+        found: list[Point] = []
+        for tier in self._tiers:
+            means = [mean for mean in tier.kept if mean["t"] + tier.seconds / 2 <= start]
+            found = [*means, *found]
+            start = found[0]["t"] - found[0]["seconds"] / 2 if found else start
+        return {name: [mean[name] for mean in found] for name in ("t", "seconds", *PATHS)}
+
+
+class _Means:
+    """The last `most` means of `seconds` each; the one that is still open is not among them."""
+
+    def __init__(self, seconds: float, most: int) -> None:
+        self.seconds, self.most = seconds, most
+        self.kept: tuple[Point, ...] = ()
+        self._number: float | None = None  # of the open mean, counted in `seconds` since 1970
+        self._sums = {name: _Sum() for name in PATHS}
+
+    def add(self, point: Point) -> None:
+        number = point["t"] // self.seconds
+        if self._number is not None and number != self._number:
+            self.kept = (*self.kept[max(0, len(self.kept) - self.most + 1) :], self._mean(self._number))
+            self._sums = {name: _Sum() for name in PATHS}
+        self._number = number
+        for name, values in self._sums.items():
+            if point[name] is not None:
+                values.add(point[name])
+
+    def _mean(self, number: float) -> Point:
+        made: Point = {"t": (number + 0.5) * self.seconds, "seconds": self.seconds}
+        return made | {name: s.last if name in LAST else _finite(s.mean) for name, s in self._sums.items()}
+
+
+@dataclass
+class _Sum:
+    """The numbers of one name in a mean that is still open."""
+
+    total: float = 0.0
+    count: int = 0
+    last: float | None = None
+
+    def add(self, value: float) -> None:
+        self.total += value
+        self.count += 1
+        self.last = value
+
+    @property
+    def mean(self) -> float | None:
+        return self.total / self.count if self.count else None
 
 
 def point_of(status: Mapping[str, Any]) -> Point:

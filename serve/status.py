@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
 
-from livegym.online.champion import Champion
+from livegym.online.champion import GAIN, Champion
 from livegym.online.service import LastDecision, Service
 from livegym.serve.latencies import Latencies
 from livegym.serve.metrics import NUMBERS
@@ -24,6 +24,8 @@ from livegym.weights.candidate import Candidate
 STREAMS_SHOWN = 100
 LEAST_IDLE_S = 20.0  # shortest time without a decision that is reported
 IDLE_INTERVALS = 3.0  # the same as a multiple of a stream's usual time between two decisions
+STALLED_S = 5.0  # without a new snapshot, after which the decision loop counts as stalled; one is due every 0.25 s
+GONE = ("hung", "dead", "given up")  # states of a trainer that is not alive
 RATE_S = 60.0  # s over which the decision rate is computed: some streams ask only four times a minute
 UNKNOWN = {number.path.removeprefix("trainer."): None for number in NUMBERS if number.path.startswith("trainer.")}
 """The trainer's numbers before it has reported any: all are unknown."""
@@ -45,12 +47,14 @@ class Status:
         clients: Callable[[], dict[str, int]] = dict,
         champion: Champion | None = None,
         latencies: Latencies | None = None,
+        not_learned: Callable[[], Collection[str]] = frozenset,
     ) -> None:
         """`fixed`: constant entries (task, run, gate, simulator, speed, capacity); `clients()`: the API's counts.
 
         `champion`: judges versions; None: every version goes live. `latencies`: those of clients' messages, which are
-        recorded elsewhere.
+        recorded elsewhere. `not_learned()`: the streams from which nothing is learned.
         """
+        self._not_learned = not_learned
         self._champion = champion
         self._fixed = fixed
         self._service = service
@@ -89,7 +93,8 @@ class Status:
         self._made = {
             "refreshed": round(time.time(), 2),
             "serving": {**_version(live.acting), "pinned": live.pinned, "pinned_by": live.pinned_by,
-                        "swapping": live.swapping, "newest": self._newest(), "history": list(live.history.labels)},
+                        "swapping": live.swapping, "newest": self._newest(), "history": list(live.history.labels),
+                        "versions": self._versions()},
             "streams": shown, "stream_count": len(tally.last),
             "by_stream": {stream: self._of_stream(stream, size) for stream in shown},
             "decisions": {
@@ -120,15 +125,60 @@ class Status:
         arrived = self._champion.arrived if self._champion is not None else 0
         return max(self._service.decider.live.newest.version, arrived)
 
+    def _versions(self) -> dict[str, dict[str, Any]]:
+        """Return the age, the mean reward and the judgement of the versions that are kept, by label."""
+        history = self._service.decider.live.history
+        kept = ((label, history.get(label)) for label in history.labels)
+        return {str(label): self._of_version(snapshot.candidate) for label, snapshot in kept if snapshot is not None}
+
+    def _of_version(self, candidate: Candidate) -> dict[str, Any]:
+        earned = self._service.tally.by_version.get(candidate.version)
+        said = self._champion.judgement(candidate.version) if self._champion is not None else None
+        judged = {name: (said or {}).get(name) for name in ("state", "why", *GAIN)}
+        return {
+            "made": candidate.made,
+            "reward_mean": _rounded(earned.total / earned.count) if earned is not None else None,
+            "rewards": earned.count if earned is not None else 0,
+            **{name: _rounded(value) if name in GAIN else value for name, value in judged.items()},
+        }
+
     def _of_stream(self, stream: str, size: int) -> dict[str, Any]:
-        """Return the stream's share of the buffer's `size` experiences, and its mean reward."""
-        writer, rewards = self._service.writer, self._service.tally.by_stream.get(stream, ())
+        """Return the stream's share of the buffer's `size` experiences, its mean reward, its rate and its last time."""
+        writer, tally = self._service.writer, self._service.tally
+        rewards = tally.by_stream[stream].values if stream in tally.by_stream else ()
+        last = tally.last[stream]
+        usual = float(np.median(last.intervals)) if last.intervals else 0.0
         return {
             "experiences": writer.streams[stream],
             "share": round(writer.streams[stream] / size, 4) if size else None,
             "reward_mean": _rounded(_mean(rewards)),
             "rewards": len(rewards),
+            "per_second": _rounded(1 / usual) if usual else None,
+            "seen": round(last.decision.time, 2),
+            "learned": stream not in self._not_learned(),
         }
+
+    def stream_rewards(self, stream: str) -> dict[str, list[float]] | None:
+        """Return `t` (s since 1970) and `reward` of a stream's last rewards, from any thread; None: unknown stream."""
+        tally = self._service.tally
+        if stream not in tally.last and stream not in tally.by_stream:
+            return None
+        rewards = tally.by_stream.get(stream)
+        if rewards is None:
+            return {"t": [], "reward": []}
+        pairs = list(zip(rewards.times.copy(), rewards.values.copy(), strict=False))
+        return {"t": [round(t, 2) for t, _ in pairs], "reward": [value for _, value in pairs]}
+
+    def trouble(self) -> str | None:
+        """Return why the run is not healthy; None if it is. Called by any thread, for `/healthz`."""
+        silent = time.time() - self._made["refreshed"]
+        if self._phase == "serving" and silent > STALLED_S:
+            return f"the decision loop has not responded for {silent:.0f} s"
+        trainer = self._watchdog.reading()
+        if trainer.get("state") in GONE:
+            why = f": {trainer['why']}" if trainer.get("why") else ""
+            return f"the trainer is {trainer['state']}{why}"
+        return None
 
     def _rate(self) -> float | None:
         (start, first), (now, last) = self._marks[0], self._marks[-1]

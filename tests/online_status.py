@@ -28,12 +28,16 @@ def full_status() -> dict[str, Any]:
         "simulator": "builtin", "gate": "cost", "playSpeed": 1.0,
         "streams": ["north", "south", "east"], "stream_count": 3,
         "by_stream": {
-            "north": {"experiences": 550, "share": 0.5, "reward_mean": 0.61, "rewards": 100},
-            "south": {"experiences": 330, "share": 0.3, "reward_mean": 0.43, "rewards": 100},
-            "east": {"experiences": 220, "share": 0.2, "reward_mean": None, "rewards": 0},
+            "north": {"experiences": 550, "share": 0.5, "reward_mean": 0.61, "rewards": 100, "per_second": 2.0,
+                      "seen": time.time(), "learned": True},
+            "south": {"experiences": 330, "share": 0.3, "reward_mean": 0.43, "rewards": 100, "per_second": 1.0,
+                      "seen": time.time() - 1, "learned": True},
+            "east": {"experiences": 220, "share": 0.2, "reward_mean": None, "rewards": 0, "per_second": None,
+                     "seen": time.time() - 200, "learned": False},
         },
         "serving": {"version": 41, "made": time.time() - 12, "age_s": 12.0, "source": "bus", "pinned": False,
-                    "pinned_by": "", "swapping": False, "newest": 41, "history": [38, 39, 40, 41]},
+                    "pinned_by": "", "swapping": False, "newest": 41, "history": [38, 39, 40, 41],
+                    "versions": {str(version): version_of(version) for version in (38, 39, 40, 41)}},
         "decisions": {"total": 1234, "per_second": 3.2, "idle_s": 0.1, "idle_limit_s": 20.0,
                       "send": 1000, "wait": 230, "off": 4,
                       "send_rate": 0.81, "interfered": 0, "unlearned": 0, "gate_failures": 0,
@@ -56,6 +60,17 @@ def full_status() -> dict[str, Any]:
                      "started_over": 2},
         "server": {"clients": 2, "messages": 2468, "refused": 9, "busy": 8},
     }  # fmt: skip
+
+
+def version_of(version: int) -> dict[str, Any]:
+    """What is known of one version: 38 was refused, of 39 nothing is known, 40 and 41 are live."""
+    known = {"state": None, "why": None, "gain": None, "gain_low": None, "gain_high": None}
+    if version == 38:
+        known |= {"state": "refused", "why": "worse", "gain": -0.2, "gain_low": -0.3, "gain_high": -0.1}
+    if version >= 40:
+        known |= {"state": "live", "why": "", "gain": 0.02, "gain_low": -0.01, "gain_high": 0.05}
+    earned = {"reward_mean": version / 100, "rewards": 100} if version >= 39 else {"reward_mean": None, "rewards": 0}
+    return {"made": time.time() - 12 * (42 - version), **earned, **known}
 
 
 def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
@@ -112,6 +127,12 @@ class Script:
             return None
         self.pictures += 1
         return picture_of(stream, self.decision)
+
+    def stream_rewards(self, stream: str) -> dict[str, list[float]] | None:
+        """The last 60 rewards of a stream, one a second; None for a stream that there is not."""
+        if stream not in self.status["streams"]:
+            return None
+        return {"t": [time.time() - 60 + n for n in range(60)], "reward": [0.01 * n for n in range(60)]}
 
     def control(self, request: dict[str, Any], who: str) -> str | None:
         """Notes the request, and who made it."""
@@ -185,7 +206,9 @@ def dashboards(script: Script):
             gateway = Gateway(access, "127.0.0.1", port, lambda: script.status, readings)
             stack.callback(gateway.stop)
             pictures = TaskPictures(drawn_by, script.picture) if picture else None
-            dashboard = Dashboard(lambda: script.status, script.history.since, pictures, script.control, access)
+            dashboard = Dashboard(
+                lambda: script.status, script.history, pictures, script.control, access, script.stream_rewards
+            )
             gateway.app.include_router(dashboard.router)
             gateway.start()
             gateway.dashboard = dashboard

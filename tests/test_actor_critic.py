@@ -128,6 +128,7 @@ def test_choices_by_hand():
         assert one.log_prob(action).item() == pytest.approx(math.log(0.25))
         assert one.confidence(one.log_prob(action)).item() == pytest.approx(0.5)
     assert one.entropy().item() == pytest.approx(h[0])
+    assert two.entropies().tolist() == [pytest.approx(h)]
     assert two.log_prob(torch.tensor([[2, 1]])).item() == pytest.approx(math.log(1 / 16))
     assert two.confidence(two.log_prob(torch.tensor([[2, 1]]))).item() == pytest.approx(0.5 / 3)
     assert two.confidence(two.log_prob(torch.tensor([[0, 0]]))).item() == pytest.approx(1.0)
@@ -172,23 +173,43 @@ def test_the_gradient_of_one_transition():
     assert outcome.grad_norm == pytest.approx(norm)
 
 
+def decided(rule: OffPolicyRule) -> ActorCritic:
+    """The tiny learner with probabilities (1/20, 19/20), whose entropy is below half of log 2."""
+    learner = tiny(rule=rule)
+    with torch.no_grad():
+        learner.model.a2c_network.logits.bias.copy_(torch.tensor([0.0, math.log(19.0)]))
+    return learner
+
+
+def bonus_gradient(coefficient: float) -> list[float]:
+    """-dH/dlogit_i = p_i (log p_i + H) with p = (1/20, 19/20), which pulls towards the uniform."""
+    h = -(0.05 * math.log(0.05) + 0.95 * math.log(0.95))
+    return [coefficient * p * (math.log(p) + h) for p in (0.05, 0.95)]
+
+
 def test_the_entropy_bonus():
-    """dH/dlogit_i = -p_i (log p_i + H); with p = (1/4, 3/4) it pulls towards the uniform."""
-    learner = tiny(rule=OffPolicyRule(0.5, 1.0, 0.1, 0.5, LIMIT))
-    outcome = learner.update(moves(reward=0.5))  # delta = 0: nothing but the bonus
-    h = -(0.25 * math.log(0.25) + 0.75 * math.log(0.75))
+    learner = decided(OffPolicyRule(0.5, 1.0, 0.1, 0.5, LIMIT))
+    outcome = learner.update(moves(reward=0.5, log_prob=math.log(0.95)))  # delta = 0: nothing but the bonus
+    h = -(0.05 * math.log(0.05) + 0.95 * math.log(0.95))
     logits, value = gradients(learner)
-    assert logits == pytest.approx([0.1 * p * (math.log(p) + h) for p in (0.25, 0.75)])
+    assert logits == pytest.approx(bonus_gradient(0.1), rel=1e-4)
     assert (value, outcome.entropy, outcome.loss) == pytest.approx((0.0, h, -0.1 * h))
+
+
+def test_a_choice_that_is_open_enough_earns_no_entropy_bonus():
+    """Of probabilities (1/4, 3/4), the entropy is 0.562; above half of log 2 (0.347) it earns nothing more."""
+    learner = tiny(rule=OffPolicyRule(0.5, 1.0, 0.1, 0.5, LIMIT))
+    outcome = learner.update(moves(reward=0.5))
+    assert gradients(learner)[0] == [0.0, 0.0]
+    assert (outcome.entropy, outcome.loss) == pytest.approx((0.5623351, -0.1 * 0.5 * math.log(2.0)))
 
 
 def test_with_little_left_to_gain_the_entropy_bonus_is_reduced_as_the_advantages_are():
     """Advantages have measured 0.05, a tenth of the least scale of 0.5: a tenth of the bonus is left."""
-    learner = tiny(rule=OffPolicyRule(0.5, 1.0, 0.1, 0.5, LIMIT))
+    learner = decided(OffPolicyRule(0.5, 1.0, 0.1, 0.5, LIMIT))
     learner._squares = Decaying(1e9 * 0.05**2, 1e9)
-    learner.update(moves(reward=0.5))  # delta = 0: nothing but the bonus
-    h = -(0.25 * math.log(0.25) + 0.75 * math.log(0.75))
-    assert gradients(learner)[0] == pytest.approx([0.01 * p * (math.log(p) + h) for p in (0.25, 0.75)], rel=1e-4)
+    learner.update(moves(reward=0.5, log_prob=math.log(0.95)))  # delta = 0: nothing but the bonus
+    assert gradients(learner)[0] == pytest.approx(bonus_gradient(0.01), rel=1e-4)
 
 
 def test_small_gradients_make_small_steps():

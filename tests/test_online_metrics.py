@@ -89,7 +89,7 @@ def test_every_number_of_the_status_is_in_the_list_or_no_number_to_follow():
     def places(status, before=""):
         for name, value in status.items():
             path = f"{before}{name}"
-            if path == "by_stream":  # clients choose these names: as labels they would have no bound
+            if path in ("by_stream", "serving.versions"):  # as labels, these names would have no bound
                 continue
             if isinstance(value, dict) and path not in ("buffer.refused", "rewards.components"):
                 yield from places(value, f"{path}.")
@@ -164,6 +164,22 @@ def test_after_an_hour_fewer_points_are_written(tmp_path):
     assert set(steps[:49]) == {EVERY}
     assert set(steps[50:]) == {EVERY_LATER}
     assert len(steps[50:]) == 9
+
+
+
+def test_older_points_are_thinned_to_means():
+    """A point a second, 10 of them; the last 3 are kept, and means over 2 s of the 4 s before, and over 4 s before."""
+    points = Points(capacity=3, tiers=((2.0, 3), (4.0, 10)))
+    for second in range(100, 112):
+        loss = None if second in (104, 105) else float(second)
+        points.add({"t": float(second), "loss": loss, "version": second})
+    assert [p["t"] for p in points.since(0)] == [109.0, 110.0, 111.0]
+    earlier = points.earlier()
+    assert earlier["seconds"] == [4.0, 2.0, 2.0]
+    assert earlier["t"] == [102.0, 105.0, 107.0]  # the middles of 100 to 104, 104 to 106, 106 to 108
+    assert earlier["loss"] == [101.5, None, 106.5]
+    assert earlier["version"] == [103, 105, 107]  # the last one: no version is half of two
+    assert Points().earlier() == {name: [] for name in ("t", "seconds", *PATHS)}
 
 
 def test_points_have_numbers_in_order_and_null_for_what_is_not_known():

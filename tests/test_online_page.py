@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -85,10 +87,10 @@ def test_numbers_appear_change_and_grow_old(shown):
 def test_plots_are_drawn_and_get_new_points(shown):
     page = shown.page
     for name, paths in {"loss": 1, "gate": 2, "reward": 2, "latency": 1, "fill": 2, "busy": 1}.items():
-        wait(page, lambda name=name, paths=paths: page.locator(f"#plot-{name} path").count() == paths)
-    line = page.locator("#plot-loss path").get_attribute("d")
+        wait(page, lambda name=name, paths=paths: page.locator(f"#plot-{name} path.line").count() == paths)
+    line = page.locator("#plot-loss path.line").get_attribute("d")
     assert line.count("L") > 30
-    wait(page, lambda: page.locator("#plot-loss path").get_attribute("d").count("L") > line.count("L"))
+    wait(page, lambda: page.locator("#plot-loss path.line").get_attribute("d").count("L") > line.count("L"))
     assert "gate agrees 0." in page.get_attribute("#plot-gate", "aria-label")
 
 
@@ -218,8 +220,10 @@ def test_orders_reach_the_run_and_refusals_are_shown(shown):
     assert page.get_attribute("#pin", "aria-pressed") == "true"
     page.click("#follow")
     page.click("#back")
+    page.click("#confirm-yes")
     page.locator("#versions tbody button").nth(1).focus()
     page.keyboard.press("Enter")
+    page.click("#confirm-yes")
     wait(page, lambda: len(script.asked) == 4)
     assert script.asked[1:] == [
         {"do": "follow", "version": None},
@@ -228,6 +232,7 @@ def test_orders_reach_the_run_and_refusals_are_shown(shown):
     ]
     script.refusal = f"version 38 is no longer kept {HOSTILE}"
     page.locator("#versions tbody button").last.click()
+    page.click("#confirm-yes")
     wait(page, lambda: text(page, "#notice") == f"rollback refused: version 38 is no longer kept {HOSTILE}")
     assert page.is_visible("#notice")
 
@@ -254,6 +259,7 @@ def test_the_list_of_versions_stays_where_it_is_under_a_pointer(shown):
     assert rows.nth(2).locator("td").first.text_content() == "39"
     assert "waits while you choose" in text(page, "#versions-note")
     page.mouse.up()
+    page.click("#confirm-yes")
     wait(page, lambda: script.asked == [{"do": "rollback", "version": 39}])
     page.mouse.move(5, 400)
     wait(page, lambda: rows.first.text_content().startswith("45serving, newest"))
@@ -279,8 +285,8 @@ def test_the_territory_is_drawn_and_changes_with_its_stream_and_with_time(shown)
     wait(page, lambda: "Territory south" in page.get_attribute("#picture-canvas", "aria-label"))
     second = pixels(page)
     assert (np.abs(first - second).max(axis=2) > 24).mean() > 0.01
-    assert page.locator("#streams button[aria-pressed=true]").text_content() == "south"
-    page.click("#streams button:has-text('east')")
+    assert page.locator("#streams td.name button[aria-pressed=true]").text_content() == "south"
+    page.click("#streams td.name button:has-text('east')")
     wait(page, lambda: "Territory east" in page.get_attribute("#picture-canvas", "aria-label"))
     assert page.input_value("#stream") == "east"
     before = text(page, "#picture-text")
@@ -304,7 +310,7 @@ def test_pictures_are_fetched_at_most_twice_a_second_and_only_while_they_are_see
 def test_a_task_without_a_picture_has_none(shown, browser):
     page = shown_at(browser, shown.opened(picture=False).url)
     assert page.is_hidden("#picture")
-    wait(page, lambda: page.locator("#streams li").all_text_contents() == ["north", "south", "east"])
+    wait(page, lambda: page.locator("#streams td.name").all_text_contents() == ["east", "north", "south"])
     page.context.close()
 
 
@@ -319,6 +325,141 @@ def test_text_of_the_server_is_text(shown):
     for place in ("#run", "#trainer-why", "#streams", "#components", "#refused", "#versions"):
         assert HOSTILE in text(page, place)
     assert page.locator("img").count() == 0
+
+
+def test_the_first_row_tells_what_matters(shown, browser):
+    page, script = shown.page, shown.script
+    assert (text(page, "#big-reward"), text(page, "#big-version")) == ("+0.520", "41")
+    assert (text(page, "#big-send"), text(page, "#big-latency")) == ("81 %", "2.40 ms")
+    assert "no trend yet" in text(page, "#trend")  # the script has a minute of points
+    other = Script()
+    for second in range(3600, 0, -1):  # 0.1 for half an hour, then 0.5
+        other.history.add({"t": time.time() - second, "reward": 0.1 if second > 1800 else 0.5})
+    with dashboards(other) as opened, running(other):
+        other.step = lambda number: other.change()
+        page = shown_at(browser, opened().url)
+        wait(page, lambda: "better by 0.400" in text(page, "#trend"), lambda: text(page, "#trend"))
+        assert "(58 min ago): +0.100" in text(page, "#trend")
+        page.context.close()
+    script.change(champion={"state": "refused", "version": 42}, serving={"newest": 42})
+    wait(shown.page, lambda: "newest 42, which was refused" in text(shown.page, "#version-age"))
+
+
+def test_a_plots_values_are_read_under_the_pointer_and_by_keys(shown):
+    page = shown.page
+    legend = page.locator("[data-of=plot-loss]")
+    wait(page, lambda: page.locator("#plot-loss path.line").count() == 1)
+    assert "at " not in legend.text_content()
+    page.hover("#plot-loss", position={"x": 60, "y": 60})
+    wait(page, lambda: " at" in legend.text_content().replace("at", " at"))
+    first = float(legend.text_content().split()[1].rstrip("at"))
+    assert first > 0.8  # the loss falls from 1.2 to 0.8 within this minute
+    page.mouse.move(5, 5)
+    wait(page, lambda: page.locator("#plot-loss .cursor").count() == 0)
+    page.focus("#plot-loss")
+    page.keyboard.press("Home")
+    assert page.locator("#plot-loss .cursor").count() == 1
+    at = legend.locator(".at").text_content()
+    page.keyboard.press("ArrowRight")
+    assert legend.locator(".at").text_content() != at
+    page.keyboard.press("Escape")
+    assert page.locator("#plot-loss .cursor").count() == 0
+
+
+def test_hours_are_drawn_with_clock_times_and_survive_a_reload(browser):
+    script = Script()
+    for second in range(3 * 3600, 0, -1):
+        script.add(time.time() - second, second)
+    with dashboards(script) as opened, running(script):
+        page = shown_at(browser, opened().url)
+        for _ in range(2):
+            page.select_option("#span", "600")
+            short_one = page.locator("#plot-loss path.line").get_attribute("d").count("L")
+            page.select_option("#span", "21600")
+            wait(page, lambda: page.locator("#plot-loss path.line").get_attribute("d").count("L") > short_one + 300)
+            labels = page.locator("#plot-loss text").all_text_contents()
+            assert sum(re.fullmatch(r"\d\d:(00|30)", label) is not None for label in labels) >= 3
+            page.reload()
+            wait(page, lambda: text(page, "#connection") == "live")
+        page.context.close()
+
+
+def test_an_outlier_does_not_flatten_a_plot(browser):
+    script = Script()
+    for second in range(300, 0, -1):
+        script.history.add({"t": time.time() - second, "latency_p99": 900.0 if second > 290 else 2.0 + second % 2})
+    with dashboards(script) as opened, running(script):
+        script.step = lambda number: script.change()
+        page = shown_at(browser, opened().url)
+        wait(page, lambda: "up to 900" in page.locator("[data-of=plot-latency]").text_content())
+        labels = [float(label) for label in page.locator("#plot-latency text").all_text_contents() if ":" not in label]
+        assert max(labels) <= 4.0
+        page.context.close()
+
+
+def test_a_rollback_asks_first_and_can_be_cancelled(shown):
+    page, script = shown.page, shown.script
+    row = page.locator("#versions tbody tr").nth(3)
+    assert "refused, gain −0.200 [−0.300, −0.100]" in row.text_content()
+    row.locator("button").click()
+    assert "Roll back to version 38?" in text(page, "#confirm-title")
+    assert page.evaluate("document.activeElement.textContent") == "Cancel"
+    for _ in range(6):
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement === document.body || document.activeElement.closest('dialog') !== null")
+    page.keyboard.press("Escape")
+    assert page.is_hidden("#confirm")
+    page.locator("#versions tbody tr").nth(2).locator("button").click()
+    assert "It earned +0.390 in 100 decisions. Version 41 acts now." in text(page, "#confirm-text")
+    page.keyboard.press("Enter")  # on Cancel
+    wait(page, lambda: page.is_hidden("#confirm"))
+    assert script.asked == []
+
+
+def test_streams_are_sorted_opened_and_switched(shown):
+    page, script = shown.page, shown.script
+    names = page.locator("#streams td.name")
+    page.click("#streams th[data-by=reward] button")
+    page.mouse.move(5, 5)
+    wait(page, lambda: names.all_text_contents() == ["north", "south", "east"])  # of east, no reward is known
+    assert page.get_attribute("#streams th[data-by=reward]", "aria-sort") == "descending"
+    row = page.locator("#streams tr[data-stream=east]")
+    assert "3 min" in row.text_content()
+    row.locator("td.control button").click()
+    wait(page, lambda: script.asked == [{"do": "learn", "stream": "east", "on": True}], lambda: str(script.asked))
+    page.locator("#streams tr[data-stream=north] td.name button").focus()
+    page.keyboard.press("Enter")
+    wait(page, lambda: page.is_visible("#one"))
+    assert text(page, "#one-title") == "Stream north"
+    wait(page, lambda: page.locator("#plot-one path.line").count() == 1)
+    assert page.locator("#plot-one path.line").get_attribute("d").count("L") == 59
+    page.click("#one-close")
+    assert page.is_hidden("#one")
+
+
+def test_targets_are_large_enough_and_no_text_is_small(shown):
+    """WCAG 2.2, 2.5.8: 24 px."""
+    page = shown.page
+    wait(page, lambda: page.locator("#streams td.name button").count() == 3)
+    sizes = page.evaluate(
+        "[...document.querySelectorAll('button, select, input')].filter((e) => e.checkVisibility())"
+        ".map((e) => [e.id || e.textContent, e.getBoundingClientRect().width, e.getBoundingClientRect().height])"
+    )
+    assert [size for size in sizes if min(size[1:]) < 24] == []
+    small = page.evaluate(
+        "[...document.querySelectorAll('body *')].filter((e) => e.checkVisibility() && e.textContent.trim())"
+        ".filter((e) => parseFloat(getComputedStyle(e).fontSize) < 12).map((e) => e.outerHTML.slice(0, 80))"
+    )
+    assert small == []
+
+
+def test_a_phone_has_what_matters_first(shown, browser):
+    page = shown_at(browser, shown.gateway.url, {"width": 390, "height": 844})
+    tops = [page.locator(f"#{name}").bounding_box()["y"] for name in ("overview", "plot-reward", "versions", "streams", "trainer")]
+    assert tops == sorted(tops)
+    box = page.locator("#overview").bounding_box()
+    assert box["y"] + box["height"] < 844
+    page.context.close()
 
 
 def luminance(colour):
@@ -371,10 +512,10 @@ def test_nothing_is_wider_than_the_screen(shown, browser, width):
 
 def test_everything_can_be_reached_by_keys(shown):
     page = shown.page
-    wait(page, lambda: page.locator("#streams button").count() == 3)
+    wait(page, lambda: page.locator("#streams td.name button").count() == 3)
     page.evaluate("document.activeElement.blur()")
     reached = []
-    for _ in range(20):
+    for _ in range(50):
         page.keyboard.press("Tab")
         reached.append(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
     for place in ("theme", "stream", "follow", "pin", "back", "Roll back", "north", "south"):

@@ -667,15 +667,40 @@ def test_the_status_tells_each_streams_share_and_reward(setting):
         dict.fromkeys(("task", "run", "simulator", "gate", "playSpeed"), "x") | {"capacity": 10},
         here.service,
         SimpleNamespace(reading=dict),
+        not_learned=lambda: {"b"},
     )
     here.ask(seen("a", 1), seen("b", 1))
     here.ask(seen("a", 2, reward=1.0))
     here.ask(seen("a", 3, reward=2.0), seen("b", 3, reward=-1.0))
     status.refresh()
     made = status.reading()
-    assert made["by_stream"] == {
-        "a": {"experiences": 2, "share": 0.6667, "reward_mean": 1.5, "rewards": 2},
-        "b": {"experiences": 1, "share": 0.3333, "reward_mean": -1.0, "rewards": 1},
-    }
+    told = {"experiences", "share", "reward_mean", "rewards", "per_second", "seen", "learned"}
+    assert set(made["by_stream"]["a"]) == told
+    shown = {name: list(numbers.values())[:4] for name, numbers in made["by_stream"].items()}
+    assert shown == {"a": [2, 0.6667, 1.5, 2], "b": [1, 0.3333, -1.0, 1]}
+    assert [numbers["learned"] for numbers in made["by_stream"].values()] == [True, False]
+    assert made["by_stream"]["a"]["per_second"] > 0
+    assert status.stream_rewards("a")["reward"] == [1.0, 2.0]
+    assert status.stream_rewards("c") is None
+    (version,) = made["serving"]["versions"].values()
+    assert (version["rewards"], version["reward_mean"], version["state"]) == (3, 0.666667, None)
     assert made["buffer"]["largest_share"] == pytest.approx(2 / 3)
     assert (made["decisions"]["logged"], made["decisions"]["not_logged"]) == (3, 0)
+
+
+def test_a_stalled_loop_and_a_trainer_that_is_gone_are_trouble(setting, monkeypatch):
+    reading = {"state": "training"}
+    status = Status({"capacity": 10}, setting().service, SimpleNamespace(reading=lambda: reading))
+    status.refresh()
+    assert status.trouble() is None
+    for state, why, said in (("dead", "killed by signal 9", "the trainer is dead: killed by signal 9"),
+                             ("given up", "", "the trainer is given up"), ("hung", "", "the trainer is hung")):  # fmt: skip
+        reading = {"state": state, "why": why}
+        assert status.trouble() == said
+    reading = {"state": "waiting"}
+    assert status.trouble() is None  # an idle stream is no trouble
+    now = time.time()
+    monkeypatch.setattr("livegym.serve.status.time.time", lambda: now + 7)
+    assert status.trouble() == "the decision loop has not responded for 7 s"
+    status.end_serving()
+    assert status.trouble() is None

@@ -37,8 +37,11 @@ class Gateway:
         port: int,
         stats: Callable[[], Mapping[str, Any]] = dict,
         metrics: Callable[[], Iterable[Reading]] = tuple,
+        trouble: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`stats` and `metrics` are called on other threads at each request.
+        """`stats`, `metrics` and `trouble` are called on other threads at each request.
+
+        `trouble()`: why `/healthz` answers 503; None: it answers 200.
 
         Raises:
             UserError: neither `port` nor one of the following ports is free.
@@ -51,7 +54,7 @@ class Gateway:
         guarded = AccessMiddleware(self.app, access)
         self.places = guarded.places
         self._server = Server(guarded, listener)
-        _add_readings(self.app, stats, metrics)
+        _add_readings(self.app, stats, metrics, trouble)
 
     @property
     def url(self) -> str:
@@ -68,14 +71,19 @@ class Gateway:
 
 
 def _add_readings(
-    app: FastAPI, stats: Callable[[], Mapping[str, Any]], metrics: Callable[[], Iterable[Reading]]
+    app: FastAPI,
+    stats: Callable[[], Mapping[str, Any]],
+    metrics: Callable[[], Iterable[Reading]],
+    trouble: Callable[[], str | None],
 ) -> None:
     """Add the routes for tools. They run in FastAPI's thread pool, so a slow one delays no other request."""
     registry = registry_of(metrics)
 
     @app.get("/healthz")
-    def healthz() -> dict[str, str]:
-        return {"status": "ok"}
+    def healthz() -> Response:
+        why = trouble()
+        answer = {"status": "ok"} if why is None else {"status": "failing", "why": why}
+        return Response(strict_json(answer), 200 if why is None else 503, media_type="application/json")
 
     @app.get("/stats")
     def statistics() -> Response:

@@ -2,44 +2,71 @@
 import { byId } from "./dom.js";
 import { ago, short } from "./format.js";
 import { lines } from "./plots.js";
-import { clock, now, points } from "./state.js";
+import { clock, now, pointsAfter, rememberEarlier } from "./state.js";
 
-const SPAN_S = 600; // shown in a plot, at most
 const REDRAWN_S = 2; // after which plots are redrawn even without a new point
+const DRAWINGS = 600; // of the whole time axis: a long one changes too slowly to be redrawn each second
+const SMOOTHED = 1 / 40; // part of the time axis over which a line is averaged
+const LOADED_MS = 300_000; // between two requests for the earlier points
 
 // Last part of the plot's id -> the axis, and for each line its name, its field in a point, and its colour.
 const PLOTS = {
+  reward: { series: [["mean", "reward", "green"], ["expected by the gate", "expected", "pink"]] },
   loss: { series: [["loss", "loss", "blue"]] },
   gate: { range: [0, 1], series: [["gate agrees", "agreement", "blue"], ["SEND rate", "send_rate", "orange"]] },
-  reward: { series: [["mean", "reward", "green"], ["expected by the gate", "expected", "pink"]] },
   latency: { floor: 0, series: [["p99", "latency_p99", "blue"]] },
-  fill: { floor: 0, series: [["completed", "size", "blue"], ["pending", "pending", "orange"]] },
+  fill: { floor: 0, series: [["completed", "size", "blue"], ["waiting for a reward", "pending", "orange"]] },
   busy: { range: [0, 1], series: [["busy", "utilization", "violet"]] },
 };
 let drawnAt = -Infinity; // s, the page's clock
+
+/** Makes the choices of the time axis and of smoothing work, and loads the earlier points again and again. */
+export function startPlots() {
+  byId("span").onchange = drawPlots;
+  byId("smooth").onchange = drawPlots;
+  setInterval(loadEarlier, LOADED_MS);
+}
+
+/** Loads the points before those that the connection brings. */
+export async function loadEarlier() {
+  try {
+    const answer = await fetch("online/history", { cache: "no-store" });
+    if (answer.ok) rememberEarlier(await answer.json());
+  } catch {
+    return; // no connection: the page says so elsewhere
+  }
+  drawPlots();
+}
 
 /**
  * Draws the plots if there are new points, or if the plots are old.
  * @param {boolean} fresh - there are new points
  */
 export function renderPlots(fresh) {
-  if (fresh || clock() - drawnAt > REDRAWN_S) drawPlots();
+  const least = chosenSpan() / DRAWINGS;
+  const old = clock() - drawnAt;
+  if ((fresh && old >= 0.9 * least) || old > Math.max(REDRAWN_S, least)) drawPlots();
 }
 
 /** Draws the plots. */
 export function drawPlots() {
   drawnAt = clock();
-  const oldest = Math.min(points[0]?.t ?? Infinity, now() - 10);
-  const span = [Math.max(now() - SPAN_S, oldest), now()];
-  const recent = points.filter((point) => point.t >= span[0] && point.t <= span[1] + 1);
-  for (const [id, plot] of Object.entries(PLOTS)) drawPlot(byId(`plot-${id}`), recent, span, plot);
+  const shown = pointsAfter(now() - chosenSpan());
+  const span = [Math.min(shown[0]?.t ?? Infinity, now() - 10), now()];
+  for (const [id, plot] of Object.entries(PLOTS)) drawPlot(byId(`plot-${id}`), shown, span, plot);
 }
 
-function drawPlot(box, recent, span, { range, floor, series }) {
+function chosenSpan() {
+  return Number(byId("span").value);
+}
+
+function drawPlot(box, shown, span, { range, floor, series }) {
   const terms = (point) => Object.fromEntries(series.map(([name, field]) => [name, point[field]]));
   const colours = Object.fromEntries(series.map(([name, , colour]) => [name, `var(--${colour})`]));
-  lines(box, recent.map((point) => ({ t: point.t, terms: terms(point) })), span, { range, floor, series: colours });
-  const last = series.map(([name, field]) => `${name} ${short(recent.at(-1)?.[field])}`).join(", ");
+  const smooth = byId("smooth").checked ? SMOOTHED * (span[1] - span[0]) : 0;
+  const options = { range, floor, series: colours, clock: true, smooth };
+  lines(box, shown.map((point) => ({ t: point.t, step: point.step, terms: terms(point) })), span, options);
+  const last = series.map(([name, field]) => `${name} ${short(shown.at(-1)?.[field])}`).join(", ");
   box.setAttribute("role", "img");
-  box.setAttribute("aria-label", `the last ${ago(span[1] - span[0])}; now: ${last}`);
+  box.setAttribute("aria-label", `the last ${ago(span[1] - span[0])}; now: ${last}; arrow keys read other times`);
 }

@@ -1,12 +1,14 @@
 // The page of a continuous run. It shows the state that the server reports, and how old that state is.
 import { renderAges } from "./ages.js";
-import { drawPlots, renderPlots } from "./curves.js";
+import { drawPlots, loadEarlier, renderPlots, startPlots } from "./curves.js";
 import { byId } from "./dom.js";
 import { renderHeader } from "./header.js";
 import { hideNotice, notice } from "./notice.js";
+import { startOneStream } from "./one_stream.js";
+import { renderOverview } from "./overview.js";
 import { chooseStream, drawPicture, hasPicture, recolourPicture, startPictures, usePicture } from "./picture_card.js";
 import { forget, remember, server } from "./state.js";
-import { renderStreams } from "./streams.js";
+import { renderStreams, startStreams } from "./streams.js";
 import { ask, connect, rename } from "./talk.js";
 import { useTheme } from "./theme.js";
 import { renderTiles } from "./tiles.js";
@@ -30,12 +32,14 @@ async function greet(hello) {
   introduce(rename);
   server.readOnly = hello.read_only;
   document.body.dataset.readOnly = hello.read_only;
+  loadEarlier();
   await usePicture(hello.picture, hello.server);
   showStreams();
 }
 
 function render(fresh) {
   renderHeader();
+  renderOverview();
   renderTiles();
   renderVersions();
   showStreams();
@@ -49,6 +53,9 @@ function showStreams() {
 
 useTheme(recolourPicture);
 startVersions();
+startPlots();
+startStreams();
+startOneStream();
 startName(rename);
 startPictures();
 byId("train").onclick = () => ask("train");

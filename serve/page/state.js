@@ -1,6 +1,6 @@
 // The state of the run as the server reports it, and the age of that state.
 
-const KEPT = 600; // points of the plots
+const KEPT = 1200; // recent points; the server keeps half as many, so none is missing until the others are loaded again
 const OLD_S = 3; // after which numbers without an update are greyed out
 
 /** The newest value of each part of the status. */
@@ -8,6 +8,9 @@ export const state = {};
 
 /** Points of the plots, oldest first. */
 export const points = [];
+
+/** Points before those, which stand for `step` seconds each, oldest first. */
+export const earlier = [];
 
 /** The facts in the server's first message. */
 export const server = { readOnly: false };
@@ -74,6 +77,30 @@ export function idleTime() {
 export function forget() {
   for (const key of Object.keys(state)) delete state[key];
   points.length = 0;
+  earlier.length = 0;
+}
+
+/**
+ * All points after a time, oldest first.
+ * @param {number} from - s since 1970
+ * @returns {object[]}
+ */
+export function pointsAfter(from) {
+  const recent = points[0]?.t ?? Infinity;
+  return [...earlier.filter((point) => point.t >= from && point.t < recent), ...points.filter((p) => p.t >= from)];
+}
+
+/**
+ * Takes over the server's earlier points.
+ * @param {Object<string, Array<?number>>} columns - `t`, `seconds`, and the numbers of a point
+ */
+export function rememberEarlier({ t, seconds, ...numbers }) {
+  const names = Object.keys(numbers);
+  const made = t.map((at, i) => {
+    const values = Object.fromEntries(names.map((name) => [name, numbers[name][i]]));
+    return { t: at, step: seconds[i], ...values };
+  });
+  earlier.splice(0, earlier.length, ...made);
 }
 
 /**

@@ -1,7 +1,19 @@
-// The most recently active streams, and the stream whose picture is shown.
-import { byId, make, makeButton, rebuild, say } from "./dom.js";
-import { count, percent, short } from "./format.js";
-import { state } from "./state.js";
+// The most recently active streams as a table, and the stream whose picture is shown.
+import { byId, make, makeButton, say, setText } from "./dom.js";
+import { ago, count, known, percent, short, signed } from "./format.js";
+import { openedStream, openStream, renderOneStream } from "./one_stream.js";
+import { now, server, state } from "./state.js";
+import { ask } from "./talk.js";
+
+// Of each column that can be sorted: the value of a row, and whether the first press puts the largest first.
+const SORTED = {
+  name: [(name) => name, false],
+  reward: [(name, of) => of.reward_mean, true],
+  rate: [(name, of) => of.per_second, true],
+  share: [(name, of) => of.share, true],
+  seen: [(name, of) => of.seen, true],
+};
+const order = { by: "name", down: false };
 
 /**
  * The stream whose picture is shown.
@@ -17,54 +29,117 @@ export function chosenStream() {
  */
 export function setChosenStream(name) {
   byId("stream").value = name;
-  markChosen();
 }
+
+/** Makes the headings of the table sort it. */
+export function startStreams() {
+  for (const button of byId("streams").querySelectorAll("th button")) {
+    button.onclick = () => sortBy(button.dataset.by);
+  }
+}
+
+function sortBy(column) {
+  order.down = order.by === column ? !order.down : SORTED[column][1];
+  order.by = column;
+  renderStreams(shownPicture);
+}
+
+let shownPicture = null;
 
 /**
  * Shows the streams.
  * @param {?(name: string) => void} choose - called when a stream is pressed; null: streams have no pictures
  */
 export function renderStreams(choose) {
+  shownPicture = choose;
   const streams = state.streams ?? [];
-  const known = state.stream_count ?? streams.length; // of many, the server names the most recently active
-  say("stream-count", count(known));
-  const shown = [streams, known > streams.length, choose !== null];
-  rebuild(byId("streams"), shown, () => {
-    setChoices(streams);
-    const items = streams.map((name) => streamItem(name, choose));
-    if (known > streams.length) items.push(make("li", "and others", "hint"));
-    return items.length ? items : [make("li", "none yet", "hint")];
-  });
-  streams.forEach((name, i) => setTitle(byId("streams").children[i], state.by_stream?.[name]));
-  markChosen();
+  const all = state.stream_count ?? streams.length; // of many, the server names the most recently active
+  say("stream-count", all > streams.length ? `${count(all)}, of which the last ${streams.length} active` : count(all));
+  setChoices(streams);
+  const [body] = byId("streams").tBodies;
+  const inUse = body.matches(":hover") || body.querySelector(":focus-visible") !== null;
+  if (!inUse || body.rows.length === 0) setRows(body, sorted(streams));
+  for (const row of body.rows) markRow(row, state.by_stream?.[row.dataset.stream] ?? {});
+  for (const heading of byId("streams").querySelectorAll("th[data-by]")) {
+    const chosen = heading.dataset.by === order.by;
+    heading.setAttribute("aria-sort", chosen ? (order.down ? "descending" : "ascending") : "none");
+  }
+  byId("no-streams").hidden = streams.length > 0;
+  renderOneStream();
 }
 
-/**
- * Shows a stream's share of the replay buffer and its mean reward while the pointer is over it.
- * @param {HTMLElement} item
- * @param {?object} numbers - null if the server does not tell them
- */
-function setTitle(item, numbers) {
-  const reward = `mean reward ${short(numbers?.reward_mean)} of the last ${count(numbers?.rewards)}`;
-  const title = numbers ? `${percent(numbers.share)} of the replay buffer; ${reward}` : "";
-  if (item.title !== title) item.title = title;
+function sorted(streams) {
+  const [value] = SORTED[order.by];
+  const of = (name) => value(name, state.by_stream?.[name] ?? {});
+  const sign = order.down ? -1 : 1;
+  return [...streams].sort((a, b) => {
+    const [x, y] = [of(a), of(b)];
+    if (!known(x) || !known(y)) return known(y) - known(x); // unknown ones last
+    const byName = a.localeCompare(b, "en", { numeric: true });
+    return order.by === "name" ? sign * byName : sign * (x < y ? -1 : Number(x > y)) || byName;
+  });
+}
+
+// Reuses the rows of streams that stay, so that a button is not replaced while it is pressed.
+function setRows(body, streams) {
+  const kept = new Map([...body.rows].map((row) => [row.dataset.stream, row]));
+  const rows = streams.map((name) => kept.get(name) ?? streamRow(name));
+  const changed = rows.length !== body.rows.length || rows.some((row, index) => row !== body.rows[index]);
+  if (changed) body.replaceChildren(...rows);
+}
+
+function streamRow(name) {
+  const row = make("tr");
+  row.dataset.stream = name;
+  const first = make("td", "", "name");
+  first.append(makeButton(name, () => press(name)));
+  const learning = make("td", "", "control");
+  learning.append(makeButton("", () => switchLearning(name)));
+  row.append(first, make("td"), make("td"), make("td"), make("td"), make("td", "", "learns"), learning);
+  return row;
+}
+
+function press(name) {
+  openStream(openedStream() === name ? null : name);
+  shownPicture?.(name);
+  renderStreams(shownPicture);
+}
+
+function switchLearning(stream) {
+  ask("learn", null, { stream, on: state.by_stream?.[stream]?.learned === false });
+}
+
+function markRow(row, numbers) {
+  const { stream } = row.dataset;
+  const learns = numbers.learned !== false;
+  setText(row.cells[1], signed(numbers.reward_mean));
+  row.cells[1].title = `mean of its last ${count(numbers.rewards)} rewards`;
+  setText(row.cells[2], rate(numbers.per_second));
+  setText(row.cells[3], percent(numbers.share));
+  setText(row.cells[4], known(numbers.seen) ? ago(Math.max(0, now() - numbers.seen)) : "–");
+  setText(row.cells[5], learns ? "on" : "off");
+  row.cells[5].hidden = !server.readOnly;
+  const name = row.cells[0].firstChild;
+  name.setAttribute("aria-pressed", openedStream() === stream || (shownPicture !== null && chosenStream() === stream));
+  const button = row.cells[6].firstChild;
+  setText(button, learns ? "on" : "off");
+  button.setAttribute("aria-pressed", learns);
+  button.setAttribute("aria-label", `learn from ${stream}`);
+  button.title = learns ? "press to stop learning from this stream" : "press to learn from this stream again";
+}
+
+// Decisions a second, or for slow streams the time from one to the next.
+function rate(perSecond) {
+  if (!known(perSecond)) return "–";
+  return perSecond >= 0.5 ? `${short(perSecond)} /s` : `every ${ago(1 / perSecond)}`;
 }
 
 function setChoices(streams) {
+  const select = byId("stream");
+  const made = JSON.stringify(streams);
+  if (select.dataset.made === made) return;
+  select.dataset.made = made;
   const chosen = chosenStream();
-  byId("stream").replaceChildren(...streams.map((name) => new Option(name, name)));
-  byId("stream").value = streams.includes(chosen) ? chosen : (streams[0] ?? "");
-}
-
-function streamItem(name, choose) {
-  if (choose === null) return make("li", name, "plain");
-  const item = make("li");
-  item.append(makeButton(name, () => choose(name)));
-  return item;
-}
-
-function markChosen() {
-  for (const button of byId("streams").querySelectorAll("button")) {
-    button.setAttribute("aria-pressed", button.textContent === chosenStream());
-  }
+  select.replaceChildren(...streams.map((name) => new Option(name, name)));
+  select.value = streams.includes(chosen) ? chosen : (streams[0] ?? "");
 }

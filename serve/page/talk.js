@@ -18,11 +18,12 @@ export function connect(receive, lost) {
 
 /**
  * Sends a request to the run; shows a notice if it is not connected.
- * @param {"pin"|"follow"|"back"|"rollback"|"train"} what
+ * @param {"pin"|"follow"|"back"|"rollback"|"train"|"allow"|"learn"} what
  * @param {?(string|number)} [version] - the one to roll back to
+ * @param {{stream: string, on: boolean}} [more] - for "learn"
  */
-export function ask(what, version = null) {
-  if (!connection.send({ do: what, version })) notice("not connected, so the request was not sent");
+export function ask(what, version = null, more = {}) {
+  if (!connection.send({ do: what, version, ...more })) notice("not connected, so the request was not sent");
 }
 
 /**

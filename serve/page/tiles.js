@@ -38,7 +38,6 @@ export function renderTrainer() {
     ["rollbacks", count(t.rollbacks), "to the last good version"],
     ["skipped", count(t.skipped_batches), "batches that were not used for training"],
     ["restarts", count(t.restarts)],
-    ["process", t.pid ?? "–"],
     ["heartbeat", grownAge(t.beat_age_s)],
   ]);
 }
@@ -58,7 +57,7 @@ function renderDecisions(d) {
     ["per second", short(d.per_second)],
     ["SEND", count(d.send)],
     ["WAIT", count(d.wait)],
-    ["no gate", count(d.off)],
+    ["without gate", count(d.off), "decisions that no gate judged"],
     ["SEND rate", percent(d.send_rate)],
   ]);
   const latency = d.latency_ms ?? {};
@@ -72,10 +71,10 @@ function renderDecisions(d) {
 function renderBuffer(b) {
   const part = (n) => (b.capacity ? (n ?? 0) / b.capacity : 0);
   setMeter(byId("completed"), "completed", part(b.size), `${count(b.size)} of ${count(b.capacity)}`);
-  setMeter(byId("pending"), "pending", part(b.pending), count(b.pending));
+  setMeter(byId("pending"), "no reward yet", part(b.pending), count(b.pending));
   setFacts(byId("buffer"), [
     ["completed so far", count(b.added)],
-    ["aged out", count(b.expired), "in the buffer, but too old to learn from"],
+    ["too old", count(b.expired), "in the buffer, but too old to learn from"],
     ["no reward", count(b.expired_pending), "decisions dropped because no reward came in time"],
     ["lost", count(b.lost), "completed decisions that were never stored"],
   ]);

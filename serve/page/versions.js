@@ -1,15 +1,34 @@
 // The versions to which the policy can be rolled back, and the buttons that choose among them.
+import { confirmed } from "./confirm.js";
 import { byId, make, makeButton, say, setFacts, setText } from "./dom.js";
-import { count, known } from "./format.js";
-import { state } from "./state.js";
+import { ago, count, known, signed } from "./format.js";
+import { now, state } from "./state.js";
 import { ask } from "./talk.js";
 
 /** Makes the buttons work. */
 export function startVersions() {
   byId("follow").onclick = () => ask("follow");
   byId("pin").onclick = () => ask(state.serving?.pinned ? "follow" : "pin");
-  byId("back").onclick = () => ask("back");
+  byId("back").onclick = goBack;
   byId("allow").onclick = () => ask("allow");
+}
+
+async function goBack() {
+  const text = "The version before the acting one acts, and is pinned: its decisions are not used for training.";
+  if (await confirmed("Go back one version?", text, "Go back")) ask("back");
+}
+
+async function rollBack(version) {
+  const { reward_mean: mean, rewards } = ofVersion(version);
+  const earned = rewards ? ` It earned ${signed(mean)} in ${count(rewards)} decisions.` : "";
+  const acting = state.serving ?? {};
+  const now_ = known(acting.version) ? ` Version ${acting.version} acts now.` : "";
+  const text = `It acts, and is pinned: its decisions are not used for training.${earned}${now_}`;
+  if (await confirmed(`Roll back to version ${version}?`, text, "Roll back")) ask("rollback", version);
+}
+
+function ofVersion(version) {
+  return state.serving?.versions?.[version] ?? {};
 }
 
 /** Shows the versions, newest first. */
@@ -57,17 +76,31 @@ function markRow(row, serving, champion) {
     is(champion.stable) && "stable",
     is(champion.challenger) && "challenger",
   ];
-  setText(row.cells[1], words.filter(Boolean).join(", "));
+  const { made, reward_mean: mean, rewards, ...judged } = ofVersion(row.dataset.version);
+  setText(row.cells[0].lastChild, words.filter(Boolean).join(", "));
+  setText(row.cells[1], known(made) ? ago(Math.max(0, now() - made)) : "–");
+  setText(row.cells[2], rewards ? signed(mean) : "–");
+  row.cells[2].title = rewards ? `mean of ${count(rewards)} decisions` : "no decision of it has a reward yet";
+  setText(row.cells[3], judgement(judged));
+  row.cells[3].title = judged.why ?? "";
   row.querySelector("button").disabled = acts;
 }
 
+// What the data say: the state, and the gain over the version that it was compared with.
+function judgement({ state: found, gain, gain_low: low, gain_high: high }) {
+  if (!known(found)) return "–";
+  return known(gain) ? `${found}, gain ${signed(gain)} [${signed(low)}, ${signed(high)}]` : found;
+}
+
 function versionRow(version) {
-  const button = makeButton("Roll back", () => ask("rollback", version));
+  const button = makeButton("Roll back", () => rollBack(version));
   button.setAttribute("aria-label", `roll back to version ${version} and pin it`);
   const cell = make("td", "", "control");
   cell.append(button);
   const row = make("tr");
   row.dataset.version = String(version);
-  row.append(make("td", String(version)), make("td", "", "says"), cell);
+  const first = make("td");
+  first.append(make("span", String(version)), make("small"));
+  row.append(first, make("td"), make("td"), make("td", "", "says"), cell);
   return row;
 }

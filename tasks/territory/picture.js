@@ -127,11 +127,11 @@ export function describe(data) {
   const place = (row, column) => `row ${row}, column ${column}`;
   const there = `${sum(data.workers)} workers, ${sum(data.protectors)} protectors, ${fields} mineral fields`;
   const queen = `queen at ${place(...data.queen)} with energy ${short(data.energy)}`;
-  const { chunk, decision, expected, type, verdict } = data.last;
+  const { chunk, expected, type, verdict } = data.last;
   const columns = data.size[1];
   const where = place(Math.floor(chunk / columns), chunk % columns);
   const worth = known(expected) ? `, expected reward ${short(expected)}` : "";
-  return `${there}; ${queen}. Decision ${decision}: ${verdict}, ${type} at ${where}${worth}.`;
+  return `${there}; ${queen}. Last decision: ${verdict}, ${type} at ${where}${worth}.`;
 }
 
 function colours(theme) {

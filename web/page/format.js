@@ -37,6 +37,18 @@ export function ago(seconds) {
 }
 
 /**
+ * A time of day, in the browser's time zone.
+ * @param {number} t - s since 1970
+ * @param {boolean} [seconds] - with seconds
+ * @returns {string}
+ */
+export function clockTime(t, seconds = false) {
+  const date = new Date(1000 * t);
+  const parts = [date.getHours(), date.getMinutes(), ...(seconds ? [date.getSeconds()] : [])];
+  return parts.map((part) => String(part).padStart(2, "0")).join(":");
+}
+
+/**
  * A count with commas between thousands.
  * @param {?number} n
  * @returns {string} a dash if it is unknown

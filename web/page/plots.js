@@ -1,16 +1,20 @@
 // Small plots over time, as SVG. Each update redraws a plot from its data, which is a few hundred points.
 import { make } from "./dom.js";
-import { ago, known, short } from "./format.js";
+import { ago, clockTime, known, short } from "./format.js";
+import { track } from "./hover.js";
 
 const NS = "http://www.w3.org/2000/svg";
 const HEIGHT = 150; // of a line plot, in SVG units
-const PAUSE = 3; // s without a point, after which a line is interrupted
-const LEFT = 40;
+const PAUSE = 3; // s without a point, after which a line is interrupted; of thinned points, so many of their steps
+const LEFT = 46;
 const RIGHT = 6;
 const TOP = 6;
 const BOTTOM = 16;
 const LEAST_STEPS = 3; // between the ticks of an axis
 const MOST_DIGITS = 4; // after the point of a tick's label
+const CLOCK_STEPS = [10, 30, 60, 120, 300, 900, 1800, 3600, 7200, 21600, 43200]; // s, between labels of clock times
+const MOST_CLOCK_LABELS = 5;
+const FAR = 6; // interquartile ranges beyond the quartiles, from which a robust axis leaves values out
 const UNITS = [[1e9, "G"], [1e6, "M"], [1e3, "k"]]; // for labels of large numbers
 
 // Colours that people with red-green colour blindness can tell apart (Okabe and Ito 2008), readable on light and dark.
@@ -46,9 +50,10 @@ export function element(name, attributes, text) {
  * @param {[number, number]} span - s, the ends of the time axis
  * @param {[number, number]} range - the ends of the value axis
  * @param {boolean} [bare] - draw no value axis
+ * @param {boolean} [clock] - label the time axis with clock times, instead of the time that has passed
  * @returns {{svg: SVGElement, x: function(number): number, y: function(number): number}} the drawing and its scales
  */
-export function frame(box, height, [from, to], [low, high], bare = false) {
+export function frame(box, height, [from, to], [low, high], bare = false, clock = false) {
   const width = widthOf(box);
   const svg = element("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none" });
   const x = (t) => LEFT + ((t - from) / (to - from || 1)) * (width - LEFT - RIGHT);
@@ -57,8 +62,15 @@ export function frame(box, height, [from, to], [low, high], bare = false) {
     svg.append(element("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) }));
     svg.append(element("text", { x: LEFT - 5, y: y(value) + 3, "text-anchor": "end" }, label));
   }
-  svg.append(element("text", { x: LEFT, y: height - 3 }, `${ago(to - from)} ago`));
-  svg.append(element("text", { x: width - RIGHT, y: height - 3, "text-anchor": "end" }, "now"));
+  if (clock) {
+    for (const [t, label] of clockTicks(from, to)) {
+      svg.append(element("line", { class: "grid", x1: x(t), x2: x(t), y1: TOP, y2: height - BOTTOM }));
+      svg.append(element("text", { x: x(t), y: height - 3, "text-anchor": "middle" }, label));
+    }
+  } else {
+    svg.append(element("text", { x: LEFT, y: height - 3 }, `${ago(to - from)} ago`));
+    svg.append(element("text", { x: width - RIGHT, y: height - 3, "text-anchor": "end" }, "now"));
+  }
   box.replaceChildren(svg);
   return { svg, x, y };
 }
@@ -77,6 +89,23 @@ export function ticks(low, high) {
   const found = [];
   for (let n = Math.ceil(low / step - 1e-9); n * step <= high + 1e-9 * width; n += 1) {
     found.push([n * step, tickLabel(n * step, step, size)]);
+  }
+  return found;
+}
+
+/**
+ * Round clock times between the ends of a time axis, each with its label.
+ * @param {number} from - s since 1970
+ * @param {number} to
+ * @returns {Array<[number, string]>} at most five
+ */
+export function clockTicks(from, to) {
+  const step = CLOCK_STEPS.find((size) => (to - from) / size <= MOST_CLOCK_LABELS) ?? CLOCK_STEPS.at(-1);
+  const zone = 60 * new Date(1000 * to).getTimezoneOffset();
+  const margin = 0.03 * (to - from); // a label in the middle of the edge would be cut
+  const found = [];
+  for (let t = Math.ceil((from - zone) / step) * step + zone; t <= to; t += step) {
+    if (t - from > margin && to - t > margin) found.push([t, clockTime(t, step < 60)]);
   }
   return found;
 }
@@ -119,15 +148,17 @@ export function spread(values) {
 /**
  * Draws a line for each name, with a legend; a value that is missing or null is a gap.
  * @param {HTMLElement} box - the plot
- * @param {Array<{t: number, terms: Object<string, ?number>}>} points
+ * @param {Array<{t: number, step: ?number, terms: Object<string, ?number>}>} points - `step`: s that one stands for
  * @param {[number, number]} span - s, the ends of the time axis
  * @param {object} [options]
  * @param {[number, number]} [options.range] - the ends of the value axis; by default they fit the values
  * @param {number} [options.floor] - the lower end of the value axis
  * @param {Object<string, string>} [options.series] - name and colour of the lines, in the order of the legend; by
  *   default the largest terms
+ * @param {boolean} [options.clock] - clock times on the time axis, and values under the pointer or the arrow keys
+ * @param {number} [options.smooth] - s over which each line is averaged; the raw values stay visible, faintly
  */
-export function lines(box, points, span, { range, floor, series } = {}) {
+export function lines(box, points, span, { range, floor, series, clock = false, smooth = 0 } = {}) {
   const all = series ? Object.keys(series) : largestFirst(points);
   const names = all.slice(0, COLOURS.length);
   const values = points.flatMap((p) => names.map((name) => p.terms[name])).filter(known);
@@ -136,27 +167,55 @@ export function lines(box, points, span, { range, floor, series } = {}) {
     empty(box, HEIGHT, "nothing measured yet");
     return;
   }
-  const fitting = fittingRange(values);
+  const fitting = clock ? robustRange(values) : fittingRange(values);
   const [low, high] = range ?? [floor ?? fitting[0], fitting[1]];
-  const { svg, x, y } = frame(box, HEIGHT, span, [low, high]);
+  const { svg, x, y } = frame(box, HEIGHT, span, [low, high], false, clock);
   const inside = (value) => y(Math.min(high, Math.max(low, value)));
   const legend = make("div", "", "legend");
   legend.dataset.of = box.id;
   names.forEach((name, index) => {
     const colour = series ? series[name] : colourOf(orderOf(name));
     const dashed = Boolean(series) && index % 2 === 1; // distinguishable without colours too
-    svg.append(element("path", {
-      "d": path(points, name, x, inside),
-      "fill": "none",
-      "stroke": colour,
-      "stroke-width": 1.6,
-      "stroke-dasharray": dashed ? "6 3" : "none",
-      "stroke-linecap": "round",
-    }));
+    const style = { "fill": "none", "stroke": colour, "stroke-linecap": "round", "stroke-width": 1.6 };
+    const dashes = { "stroke-dasharray": dashed ? "6 3" : "none" };
+    if (smooth > 0) svg.append(element("path", { ...style, class: "raw", d: path(points, name, x, inside) }));
+    const drawn = smooth > 0 ? smoothed(points, name, smooth) : points;
+    svg.append(element("path", { ...style, ...dashes, class: "line", d: path(drawn, name, x, inside) }));
     legend.append(legendItem(`${name} ${short(points.at(-1).terms[name])}`, colour, dashed));
   });
   if (all.length > names.length) legend.append(restOf(all.slice(names.length)));
+  if (clock) legend.append(...beyond(values, low, high).map((text) => make("span", text)));
   box.after(legend);
+  if (clock) track(box, { points, names, svg, x, legend, span, height: HEIGHT - BOTTOM, left: LEFT, right: RIGHT });
+}
+
+// The values that a robust axis leaves out.
+function beyond(values, low, high) {
+  const [least, most] = [Math.min(...values), Math.max(...values)];
+  return [most > high && `above the axis: up to ${short(most)}`, least < low && `below it: down to ${short(least)}`]
+    .filter(Boolean);
+}
+
+// Means over `seconds` before each point, of the values without a gap between them.
+function smoothed(points, name, seconds) {
+  let first = 0;
+  let sum = 0;
+  let number = 0;
+  return points.map((point, index) => {
+    const value = point.terms[name];
+    if (known(value)) {
+      sum += value;
+      number += 1;
+    }
+    for (; first < index && point.t - points[first].t > seconds; first += 1) {
+      const old = points[first].terms[name];
+      if (known(old)) {
+        sum -= old;
+        number -= 1;
+      }
+    }
+    return { ...point, terms: { [name]: known(value) && number ? sum / number : null } };
+  });
 }
 
 // A plot is as wide as its box, so that the text is not stretched.
@@ -184,12 +243,22 @@ function fittingRange(values) {
   return spread([sorted[cut], sorted[sorted.length - 1 - cut]]);
 }
 
+// The range leaves out what is far beyond the quartiles, so that the first minute of a run does not flatten the rest.
+function robustRange(values) {
+  const sorted = [...values].sort((a, b) => a - b);
+  const at = (part) => sorted[Math.round(part * (sorted.length - 1))];
+  const width = at(0.75) - at(0.25);
+  if (width <= 0) return fittingRange(values);
+  const near = sorted.filter((value) => value >= at(0.25) - FAR * width && value <= at(0.75) + FAR * width);
+  return spread([near[0], near.at(-1)]);
+}
+
 function path(points, name, x, y) {
   const parts = [];
   let before = null; // the previous point, to which the line continues
   for (const point of points) {
     const value = point.terms[name];
-    const joined = before !== null && point.t - before.t <= PAUSE;
+    const joined = before !== null && point.t - before.t <= PAUSE * Math.max(point.step ?? 1, before.step ?? 1);
     before = known(value) ? point : null;
     if (known(value)) {
       const place = `${x(point.t).toFixed(1)} ${y(value).toFixed(1)}`;
