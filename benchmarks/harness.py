@@ -211,11 +211,17 @@ def _short(sides: dict[str, dict[str, float]]) -> str:
 
 
 def resources_of(pid: int) -> dict[str, float]:
-    """Resources of a process: `memory_mb`, `files`, `threads`. Raises OSError or KeyError if it has ended."""
+    """Resources of a process: `memory_mb`, `own_mb`, `files`, `threads`. Raises OSError or KeyError if it has ended.
+
+    `memory_mb` counts the pages of mapped files too: each page that the process has ever touched, although the system
+    may drop it at any time, and once for each mapping. `own_mb` is the memory that only this process has; a leak is
+    growth of that.
+    """
     folder = Path("/proc") / str(pid)
     status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
-    memory, threads = float(status["VmRSS"].split()[0]) * 1024 / 1e6, float(status["Threads"])
-    return {"memory_mb": memory, "files": float(len(list((folder / "fd").iterdir()))), "threads": threads}
+    memory, own = (float(status[name].split()[0]) * 1024 / 1e6 for name in ("VmRSS", "RssAnon"))
+    files = float(len(list((folder / "fd").iterdir())))
+    return {"memory_mb": memory, "own_mb": own, "files": files, "threads": float(status["Threads"])}
 
 
 def spread(values: Sequence[float]) -> Spread:

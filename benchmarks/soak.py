@@ -33,6 +33,7 @@ class Sample:
 
     seconds: float
     memory_mb: float
+    own_mb: float
     files: float
     threads: float
 
@@ -99,7 +100,7 @@ def main() -> None:
         reloads = (Path(name) / "test.log").read_text().count("now acting: version")
     table, figures = [["process", "what", "first", "last", "change per hour"]], {"minutes": minutes, "reloads": reloads}
     for side, watched in sides.items():
-        for what in ("memory_mb", "files", "threads"):
+        for what in ("memory_mb", "own_mb", "files", "threads"):
             first, last = getattr(watched.samples[0], what), getattr(watched.samples[-1], what)
             table.append([side, what, f"{first:,.1f}", f"{last:,.1f}", f"{watched.slope(what):+,.2f}"])
             figures[f"{side}_{what}_per_h"] = watched.slope(what)

@@ -57,7 +57,7 @@ _KEYS: dict[Origin, str] = {
         online.entropy_coef online.divergence_factor online.checkpoint_versions online.hang_timeout_s
         online.max_restarts online.spare_trainer
         challengerShare online.judge_rows online.judge_interval online.judge_confidence online.adopt_kl
-        online.max_rollbacks
+        online.challenge_limit_s online.max_rollbacks
     """,
     Origin.SESSION: """
         mode checkpoint resume runsDir projectDir

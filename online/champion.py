@@ -21,19 +21,24 @@ at once, the second one a decline in many steps, each too small to be seen. `Fin
 
 With `challengerShare`, a version that was not refused acts as a challenger in a share of the streams at first
 (`online/trial.py`). When both sides have `ENOUGH` outcomes, it is refused if its interval lies wholly below the
-champion's, and goes live otherwise. The two are compared once and not repeatedly, so the confidence level holds.
+champion's, and goes live otherwise. The two are compared once and not repeatedly, so the confidence level holds. A
+trial that takes longer than `online.challenge_limit_s` ends without a finding, because newer versions wait for it: the
+challenger goes live, as it would without a trial, and is shown as not judged.
 
 **The stable version** is the last one that was found to be no worse than the stable one before it. After at least
 `ENOUGH` new outcomes and `REVIEW_S`, the acting version is reviewed. With discount 0, it is compared with the stable
 one on the newest decisions, which also tells what the stable one would earn *now*: a change of the environment does not
-look like a bad version. With a larger discount, or if the two are too far apart, its outcomes are compared with those
-that made the stable version stable.
+look like a bad version. With a larger discount, or if the two are too far apart, the new outcomes are compared with
+those that made the stable version stable. Several versions may have earned them: the *subject* of the review, which
+acted when the first of them came, and its successors.
 
 - The acting version's interval lies wholly below the stable one's: the stable version acts again.
-- The mean is not lower, or `AGE` reviews found nothing: the acting version is the stable one from now on.
+- The mean is not lower, or `AGE` reviews found nothing: the acting version, or by outcomes the subject, is the stable
+  one from now on. It is not the acting version by outcomes, because that may have begun to act only after they came.
 
-After a rollback because of outcomes, no version goes live until it is measured what the stable version earns now. If
-the environment has changed, it earns as little, and this becomes the measure: there is one rollback, not a series.
+After a rollback because of outcomes, no version goes live until it is measured what the stable version earns now, by
+outcomes of its own decisions. If the environment has changed, it earns as little, and this becomes the measure: there
+is one rollback, not a series.
 
 **The trainer goes back too**, to the weights that act, because it would otherwise publish the same version again: after
 a rollback, after a challenger has lost, and after `STREAK` refusals in a row, if the last was for its KL, or if half of
@@ -54,16 +59,18 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from livegym.live.model_slot import snapshot_of
 from livegym.live.swap import LivePolicy
+from livegym.online.champion_rule import WITHIN, ChampionRule, Hooks
 from livegym.online.estimate import Estimate, mean_of
 from livegym.online.judge import Finding, Judge, View
-from livegym.online.outcomes import Outcomes
+from livegym.online.outcomes import Outcome, Outcomes
 from livegym.utils.log import ROUTINE
+from livegym.utils.words import count
 from livegym.weights.candidate import Candidate
 
 log = logging.getLogger(__name__)
@@ -72,29 +79,9 @@ ENOUGH = 30  # outcomes of a review, and of each side of a trial
 REVIEW_S = 10.0  # least time between two reviews
 AGE = 10  # reviews without a finding, after which the acting version is the stable one
 STREAK = 10  # refusals in a row, after which the trainer goes back
-WITHIN = 600.0  # s in which rollbacks are counted
 SAID = 500  # versions, counted back from the newest, of which the judgement is kept
 GAIN = ("gain", "gain_low", "gain_high")
 COST = 20.0  # the pause after a judgement, as a multiple of the processor time that it took
-
-
-@dataclass(frozen=True)
-class ChampionRule:
-    """The keys that decide."""
-
-    rows: int  # newest decisions to judge by
-    interval: float  # least s between two judgements
-    confidence: float
-    kl: float  # greatest mean KL of a version that is not shown to be better, in nats
-    share: float  # of the streams in which a challenger acts; 0: no challengers
-    max_rollbacks: int  # within `WITHIN`
-
-
-class Hooks(NamedTuple):
-    """Actions on the trainer and on the streams; called by the watching thread."""
-
-    start_over: Callable[[Candidate, str], None]  # let the trainer continue from these weights, for this reason
-    challenge: Callable[[Candidate | None], None]  # let this version act in a share of the streams; None: no version
 
 
 @dataclass
@@ -119,6 +106,7 @@ class _Trial:
     """A challenger that acts in a share of the streams."""
 
     candidate: Candidate
+    ends: float  # monotonic s, when it ends at the latest
     challenger: list[float] = field(default_factory=list)  # outcomes
     champion: list[float] = field(default_factory=list)
 
@@ -147,10 +135,11 @@ class Champion:
         self._measures = False  # no version goes live until it is known what the stable version earns now
         self._age = 0  # reviews since then without a finding
         self._values: list[float] = []  # outcomes since the last review
+        self._subject = self._stable  # the version that acted when the first of them came
         self._trial: _Trial | None = None
         self._counts = _Counts()
         self._streak = _Streak()
-        self._rollbacks: deque[float] = deque()  # monotonic s
+        self._set_back: deque[float] = deque()  # monotonic s, when the trainer was set back
         self._alarm = ""
         self._allowed = False  # a person has ended the alarm
         self._judged_at: tuple[int, int] = (-1, -1)  # version and number of experiences of the last judgement
@@ -224,15 +213,22 @@ class Champion:
             self._trial.champion += [o.value for o in taken if not o.challenger]
             self._finish_trial(self._trial)
             return
-        self._values += [o.value for o in taken if not o.challenger]
+        self._collect([o for o in taken if not o.challenger])
         if len(self._values) >= ENOUGH and time.monotonic() >= self._review_due:
             self._review_acting()
             self._values.clear()
             self._review_due = time.monotonic() + REVIEW_S
 
+    def _collect(self, outcomes: list[Outcome]) -> None:
+        if self._measures:  # those of versions that were rolled back may still come
+            outcomes = [o for o in outcomes if o.version == self._stable.version]
+        if outcomes and not self._values:
+            self._subject = self._acting()
+        self._values += [o.value for o in outcomes]
+
     def _end_alarm(self) -> None:
         self._allowed, self._alarm = False, ""
-        self._rollbacks.clear()
+        self._set_back.clear()
         self._judged_at = (-1, -1)  # the newest version is judged again, even if no decision has been made since
 
     def _acting(self) -> Candidate:
@@ -318,7 +314,7 @@ class Champion:
     def _begin_trial(self, candidate: Candidate) -> None:
         kept = snapshot_of(candidate, self._live.first_run).candidate
         self._hooks.challenge(kept)
-        self._trial = _Trial(kept)
+        self._trial = _Trial(kept, time.monotonic() + self._rule.challenge)
         self._say({"state": "challenger", "why": f"it acts in {self._rule.share:.0%} of the streams"})
         self._values.clear()
 
@@ -328,13 +324,16 @@ class Champion:
             self._trial = None
 
     def _finish_trial(self, trial: _Trial) -> None:
-        if min(len(trial.challenger), len(trial.champion)) < ENOUGH:
+        enough = min(len(trial.challenger), len(trial.champion)) >= ENOUGH
+        if not enough and time.monotonic() < trial.ends:
             return
         new, old = (mean_of(np.array(v), confidence=self._rule.confidence) for v in (trial.challenger, trial.champion))
         self._end_trial()
-        why = f"{_interval(new)} against {_interval(old)} of the champion, in {new.samples} and {old.samples} outcomes"
-        worse = new.below(old)
-        self._say({"state": "refused" if worse else "live", "why": why})
+        sides, worse = f"{new.samples} and {old.samples} outcomes", new.below(old)
+        why = f"{_interval(new)} against {_interval(old)} of the champion, in {sides}"
+        if not enough:
+            why = f"too few outcomes within online.challenge_limit_s={self._rule.challenge:g}: {sides}"
+        self._say({"state": "refused" if worse else "live" if enough else "not judged", "why": why})
         if worse:
             self._counts.refused += 1
             self._lost = trial.candidate.version
@@ -346,7 +345,7 @@ class Champion:
     # the acting version, and the stable one
 
     def _review_acting(self) -> None:
-        acting = self._acting()
+        acting, subject = self._acting(), self._subject
         earned = mean_of(np.array(self._values), confidence=self._rule.confidence)
         self._measures = False
         if acting.version == self._stable.version:
@@ -354,6 +353,7 @@ class Champion:
             return
         gain, why = self._gain_over_stable(acting), ""
         if gain is not None:
+            subject = acting
             fallen, holds = gain.high < 0, gain.mean >= 0
             why = f"{_interval(gain)} against the stable version"
         elif self._reference is None:
@@ -365,7 +365,7 @@ class Champion:
         if fallen:
             self._roll_back(acting, why, gain)
         elif holds or self._age >= AGE:
-            self._stable, self._reference = acting, earned
+            self._stable, self._reference = subject, earned
             self._age = 0
 
     def _gain_over_stable(self, acting: Candidate) -> Estimate | None:
@@ -387,13 +387,14 @@ class Champion:
 
     def _start_over(self, why: str, weights: Candidate) -> None:
         now = time.monotonic()
-        while self._rollbacks and now - self._rollbacks[0] > WITHIN:
-            self._rollbacks.popleft()
-        if len(self._rollbacks) >= self._rule.max_rollbacks:
-            self._alarm = f"{len(self._rollbacks)} rollbacks within ten minutes, which is the limit. {why}"
+        while self._set_back and now - self._set_back[0] > WITHIN:
+            self._set_back.popleft()
+        if len(self._set_back) >= self._rule.max_rollbacks:
+            times = count(len(self._set_back), "time")
+            self._alarm = f"the trainer was set back {times} within ten minutes, which is the limit. {why}"
             log.error("alarm: %s. No version goes live until the dashboard's button allows it.", self._alarm)
             return
-        self._rollbacks.append(now)
+        self._set_back.append(now)
         self._counts.started_over += 1
         self._hooks.start_over(weights, why)
 

@@ -161,7 +161,7 @@ class Decider:
                 confidence=float(confidence[i]), verdict=verdict, expected=expected, components=components,
                 seen=observation.seen, version=int(versions[i]), time=now, clock=clock,
                 held=bool(blocked[i] or not sound[i]),
-                intervened=intervened or failed or not sound[i] or not observation.learn,
+                intervened=intervened or failed or not sound[i], learn=observation.learn,
             ))  # fmt: skip
         return made
 

@@ -5,7 +5,7 @@
     for rows in segments_of(run.decisions): ...                   # any process, at any time
 
 A decision is added once: when it is complete, or when it is dropped because its reward did not come in time. Decisions
-that are excluded from training (`intervened`) are logged too. The gate's observation is not, as it may be large.
+that are excluded from training are logged too, as `intervened`. The gate's observation is not, as it may be large.
 
 The log consists of segments. A new one begins in each session, and when the current one has reached its size; the
 oldest are deleted so that all together stay below the limit. A row has a checksum, so a row that was only partially
@@ -65,7 +65,7 @@ class DecisionLog:
         if not self.limit:
             return
         to_row(experience, self._row["it"][0])
-        self._row["intervened"] = experience.intervened
+        self._row["intervened"] = experience.excluded
         self._row["check"] = checks_of(self._words, self._factors)
         try:
             if self._file is None or self._size + self._row.nbytes > self._largest:

@@ -155,7 +155,7 @@ def doubly_robust(
     base = float(mean_model.mean())
     influence = np.bincount(label, weight * (error - correction) / total + (mean_model - base) / n, count)
     effective = total**2 / squares
-    unknown = _why_unknown(effective, count, weight)
+    unknown = _why_unknown(effective, weight, label, count)
     low, high = (-math.inf, math.inf) if unknown else _interval(base + correction, influence, effective, confidence)
     return Estimate(
         mean=base + correction, low=low, high=high, samples=n, effective=effective, groups=count,
@@ -221,13 +221,13 @@ def _numbered(groups: Sequence[Any] | np.ndarray | None, n: int) -> tuple[np.nda
     return label, len(names)
 
 
-def _why_unknown(effective: float, groups: int, weight: np.ndarray) -> str:
+def _why_unknown(effective: float, weight: np.ndarray, label: np.ndarray, groups: int) -> str:
     if effective < FEWEST_EFFECTIVE:
         return f"too few effective samples: {effective:.1f}, at least {FEWEST_EFFECTIVE:.0f} are needed"
     if groups < FEWEST_GROUPS:
         return f"too few independent groups of decisions: {groups}, at least {FEWEST_GROUPS} are needed"
     mean = float(weight.mean())
-    off = abs(mean - 1.0) - 3.0 * float(weight.std()) / math.sqrt(len(weight))
+    off = abs(mean - 1.0) - 3.0 * _stderr(np.bincount(label, (weight - mean) / len(weight), groups))
     if off > RATIO_OFF:
         return (
             f"the mean ratio is {mean:.2f}, but should be 1: "
@@ -242,10 +242,15 @@ def _why_unknown(effective: float, groups: int, weight: np.ndarray) -> str:
 
 
 def _interval(mean: float, influence: np.ndarray, effective: float, confidence: float) -> tuple[float, float]:
-    count = len(influence)
-    stderr = math.sqrt(float((influence**2).sum()) * count / (count - 1))
-    margin = student_quantile(0.5 + confidence / 2.0, min(effective, count) - 1.0) * stderr
+    quantile = student_quantile(0.5 + confidence / 2.0, min(effective, len(influence)) - 1.0)
+    margin = quantile * _stderr(influence)
     return mean - margin, mean + margin
+
+
+def _stderr(influence: np.ndarray) -> float:
+    """Return the standard error of a mean, from what each of at least two groups (groups,) contributes to its error."""
+    count = len(influence)
+    return math.sqrt(float((influence**2).sum()) * count / (count - 1))
 
 
 def student_quantile(probability: float, freedom: float) -> float:

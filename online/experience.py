@@ -154,7 +154,8 @@ class Experience(Decision):
     seen: np.ndarray  # (seen,) the gate's observation
     time: float  # s since 1970
     clock: float  # s that the run has been served
-    intervened: bool = False  # human intervention, or a failure of gate or policy: excluded from training
+    intervened: bool = False  # human intervention, or a failure of gate or policy
+    learn: bool = True  # False: the client, or the stream's switch, says that nothing is learned from it
     reward: float | None = None  # None: pending
     next_obs: np.ndarray | None = None  # (obs,) float32; None: pending
     done: bool = False  # the episode terminated here; False if a time limit truncated it
@@ -163,6 +164,11 @@ class Experience(Decision):
     def complete(self) -> bool:
         """Whether the reward and the next observation are known."""
         return self.reward is not None and self.next_obs is not None
+
+    @property
+    def excluded(self) -> bool:
+        """Whether it is excluded from training."""
+        return self.intervened or not self.learn
 
     @property
     def overridden(self) -> bool:
@@ -207,7 +213,7 @@ def to_row(experience: Experience, row: np.ndarray) -> None:
 
 
 def from_row(row: np.ndarray) -> Experience:
-    """Make an experience from a row. Rows have no components, and never an experience with `intervened` set."""
+    """Make an experience from a row. Rows have no components, and never an experience that is excluded."""
     values: dict[str, Any] = {n: row[n].copy() if row[n].ndim else row[n].item() for n in _AS_THEY_ARE}
     values["verdict"] = Verdict(values["verdict"])
     reward, next_obs = row["reward"].item(), row["next_obs"].copy()

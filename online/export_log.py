@@ -52,7 +52,8 @@ def export_log(session: Session, console: Console) -> int:
     if incomplete:
         lines.append(f"{count(incomplete, 'decision')} without a reward or a next observation")
     if intervened:
-        lines.append(f"{count(intervened, 'decision')} under human intervention, or after a failure of gate or policy")
+        why = "human intervention, a failure of gate or policy, or learn: false"
+        lines.append(f"{count(intervened, 'decision')} excluded from training: {why}")
     lines += [f"written: {(folder / f'{FILE}{WRITERS[name][0]}').absolute()}" for name in formats]
     if "parquet" not in formats and config.exportFormats is None:
         lines.append("Parquet is left out; it needs the extra export: pip install 'livegym[export]'")

@@ -63,7 +63,7 @@ class LoggedDecisions:
     reward: np.ndarray  # (n,) float32; NaN: none has come
     next_obs: np.ndarray  # (n, W) float32; NaN: none has come
     done: np.ndarray  # (n,) bool: the episode terminated here
-    intervened: np.ndarray  # (n,) bool: human intervention, or a failure of gate or policy
+    intervened: np.ndarray  # (n,) bool: excluded from training, by a person, a failure or `learn: false`
 
     def __len__(self) -> int:
         return len(self.decision)

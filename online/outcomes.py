@@ -10,9 +10,9 @@ With discount 0 an outcome is the mean reward of `BLOCK` decisions of a stream. 
 episode, because a single reward says little about what an action leads to. It is known when the episode has ended and
 each of its decisions has its reward, which may come after the end.
 
-A block or episode in which a person intervened, or the client executed an action of its own, has no outcome. Decisions
-of a challenger (`online/trial.py`) are kept apart from those of the champion; an episode in which both decided has no
-outcome.
+A block or episode in which a person intervened, or the client executed an action of its own, has no outcome; nor has
+one of whose decisions one is not learned from. Decisions of a challenger (`online/trial.py`) are kept apart from those
+of the champion; an episode in which both decided has no outcome.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class Outcome(NamedTuple):
 
     value: float  # mean reward of a decision, or return of an episode
     challenger: bool  # whether the challenger decided
+    version: int | None = None  # the version that made all of its decisions; None if several did
 
 
 @dataclass
@@ -39,17 +40,20 @@ class _Unit:
     """A block or an episode without an outcome yet."""
 
     challenger: bool
+    version: int | None  # that made all of its decisions so far
     total: float = 0.0
     count: int = 0  # rewards
     void: bool = False  # it will have no outcome
     waiting: int = 0  # decisions without a reward; of an episode
     ended: bool = False  # of an episode
 
-    def add(self, reward: float, intervened: bool) -> None:
+    def add(self, experience: Experience, reward: float) -> None:
         """Add the reward of a completed decision."""
+        e = experience
         self.total += reward
         self.count += 1
-        self.void |= intervened
+        self.void |= e.excluded or e.overridden
+        self.version = self.version if self.version == e.version else None
 
 
 class Outcomes:
@@ -73,7 +77,7 @@ class Outcomes:
         if self._discount == 0:
             return
         e, challenger = experience, experience.version == self.challenger
-        episode = self._episodes.pop(e.stream, None) or _Unit(challenger)
+        episode = self._episodes.pop(e.stream, None) or _Unit(challenger, e.version)
         self._episodes[e.stream] = episode
         episode.void |= episode.challenger != challenger
         episode.waiting += 1
@@ -88,19 +92,19 @@ class Outcomes:
         e = experience
         if e.reward is None:
             return
-        void = e.intervened or e.overridden
         if self._discount == 0:
-            self._add_to_block((e.stream, e.version == self.challenger), e.reward, void)
+            self._add_to_block(e, e.reward)
             return
         episode = self._waiting.pop(e.decision, None)
         if episode is not None:  # otherwise it was made before a restart
-            episode.add(e.reward, void)
+            episode.add(e, e.reward)
             episode.waiting -= 1
             self._close(episode)
 
-    def _add_to_block(self, key: tuple[str, bool], reward: float, intervened: bool) -> None:
-        block = self._blocks.pop(key, None) or _Unit(key[1])
-        block.add(reward, intervened)
+    def _add_to_block(self, experience: Experience, reward: float) -> None:
+        key = (experience.stream, experience.version == self.challenger)
+        block = self._blocks.pop(key, None) or _Unit(key[1], experience.version)
+        block.add(experience, reward)
         if block.count >= BLOCK:
             self._put(block, block.total / block.count)
             return
@@ -125,7 +129,7 @@ class Outcomes:
 
     def _put(self, unit: _Unit, value: float) -> None:
         if not unit.void and math.isfinite(value):
-            self._ended.put(Outcome(value, unit.challenger))
+            self._ended.put(Outcome(value, unit.challenger, unit.version))
 
     def take(self) -> list[Outcome]:
         """Return the outcomes since the last call. Only one thread may call this."""

@@ -56,6 +56,8 @@ def save_earlier(
         online = usable.state["online"]
         counts = online["counts"] if trusted_from is None else {**online["counts"], "trusted_from": trusted_from}
         state["online"] = {**online, "counts": counts}
+    elif trusted_from is not None or "trusted_from" in usable.state:  # no trainer has saved its counts yet
+        state["trusted_from"] = usable.state["trusted_from"] if trusted_from is None else trusted_from
     writer = CheckpointWriter(run, spec, as_dict(config), meta.version, meta.best_score)
     published = WeightBus(0.0).highest_version(run)  # perhaps newer than the trainer's last report
     return writer.save(

@@ -286,7 +286,7 @@ class Service:
         self.tally.earned(experience.stream, experience.reward, experience.version)
         if self._outcomes is not None:
             self._outcomes.earned(experience)
-        if experience.intervened:
+        if experience.excluded:
             self.tally.excluded += 1
         else:
             self.writer.add(experience)
@@ -353,7 +353,7 @@ class Service:
         def change(experience: Experience) -> Experience:
             if request.instead is not None:
                 experience = experience.replaced(request.instead.action, request.instead.log_prob)
-            return experience if request.learn else replace(experience, intervened=True)
+            return experience if request.learn else replace(experience, learn=False)
 
         try:
             self.keep(

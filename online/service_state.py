@@ -143,7 +143,7 @@ class ServiceState:
     def _save_pending(self, without: frozenset[str]) -> None:
         kept = []
         for e in self.pending.all():
-            if e.stream in without or e.intervened:
+            if e.stream in without or e.excluded:
                 self.log.add(e)
             else:
                 kept.append(e)

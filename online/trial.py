@@ -1,6 +1,6 @@
 """A challenger that acts in a share of the streams, beside the champion (`challengerShare`).
 
-    trial = Trial(slot, candidate, share=0.2, episodic=True, seed=0)
+    trial = Trial(loaded, share=0.2, episodic=True, seed=0, streams=1000)
     decider.trial = trial                       # from the next decision on; None ends it
     trial.acts_in("north")                      # the control loop, once for each decision
     trial.forget(["north"])                     # the control loop: these episodes have ended
@@ -15,6 +15,7 @@ The challenger's decisions have its own version and its own propensities, and ar
 from __future__ import annotations
 
 import hashlib
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -29,24 +30,33 @@ from livegym.online.judge import BLOCK
 class Trial:
     """One challenger. Owned by the control loop once it is given to the decider."""
 
-    def __init__(self, loaded: LoadedSlot, share: float, episodic: bool, seed: int) -> None:
-        """`share`: fraction of the units, in (0, 1). `episodic`: units are episodes, the first of which is skipped."""
+    def __init__(self, loaded: LoadedSlot, share: float, episodic: bool, seed: int, streams: int) -> None:
+        """`share`: fraction of the units, in (0, 1). `episodic`: units are episodes, the first of which is skipped.
+
+        `streams`: number of streams whose units are known; beyond it, the one that asked least recently is forgotten.
+        """
         self.version = loaded.candidate.version
         self._slot = loaded.slot
         self._share = share
         self._episodic = episodic
         self._rng = torch.Generator(loaded.slot.policy.device).manual_seed(seed)
-        self._units: dict[str, int] = {}  # stream -> number of its unit; episodes begin at 1, after the present one
-        self._made: dict[str, int] = {}  # stream -> decisions in its block
+        self._streams = streams
+        # Stream -> number of its unit, and decisions in it. Episodes begin at 1, after the present one.
+        self._units: OrderedDict[str, tuple[int, int]] = OrderedDict()
 
     def acts_in(self, stream: str) -> bool:
         """Return whether the challenger makes the stream's next decision."""
-        if not self._episodic:
-            made = self._made.get(stream, 0)
-            self._made[stream] = (made + 1) % BLOCK
-            self._units[stream] = self._units.get(stream, 0) + (made == 0)
-        unit = self._units.get(stream)
-        return unit is not None and self._drawn(stream, unit)
+        unit, made = self._units.get(stream, (0, BLOCK))
+        if not self._episodic and made == BLOCK:
+            unit, made = unit + 1, 0
+        self._set(stream, unit, made + 1)
+        return unit > 0 and self._drawn(stream, unit)
+
+    def _set(self, stream: str, unit: int, made: int) -> None:
+        self._units[stream] = (unit, made)
+        self._units.move_to_end(stream)
+        if len(self._units) > self._streams:
+            self._units.popitem(last=False)
 
     def _drawn(self, stream: str, unit: int) -> bool:
         digest = hashlib.blake2b(f"{self.version} {unit} {stream}".encode(), digest_size=4).digest()
@@ -55,9 +65,8 @@ class Trial:
     def forget(self, streams: Iterable[str]) -> None:
         """The episodes of these streams have ended."""
         for stream in streams:
-            self._made.pop(stream, None)
-            if self._episodic:
-                self._units[stream] = self._units.get(stream, 0) + 1
+            unit = self._units.get(stream, (0, 0))[0]
+            self._set(stream, unit + self._episodic, 0 if self._episodic else BLOCK)
 
     def decide(self, obs: Tensor) -> PolicyStep:
         """obs (n, width) -> the challenger's actions and their distribution."""

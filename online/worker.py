@@ -94,6 +94,8 @@ class Worker:
                     f"{usable.path}: the trainer's state in it is invalid ({error!r}). Start a new run from its "
                     f"weights: checkpoint={usable.path}, without resume=true"
                 ) from error
+        elif "trusted_from" in state:
+            self.trainer.counts.trusted_from = min(state["trusted_from"], reader.added)
         self.run = run
         self._heartbeat = heartbeat
         self._sent_at = 0.0

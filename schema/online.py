@@ -116,6 +116,13 @@ class OnlineConfig:
         unit="nats",
         above=0,
     )
+    challenge_limit_s: Optional[float] = key(
+        14400.0,
+        "longest time that a challenger acts in a share of the streams; if its outcomes are too few then, it goes live "
+        "without being judged by them, because newer versions wait; null: no limit",
+        unit="s",
+        above=0,
+    )
     max_rollbacks: int = key(
         3,
         "how often the trainer may be set back within ten minutes; after that, no version goes live until a person "

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 
 from livegym.live.model_slot import ModelSlot, load
-from livegym.online.champion import Champion, ChampionRule, Hooks
+from livegym.online.champion import Champion
+from livegym.online.champion_rule import ChampionRule, Hooks
 from livegym.online.decider import Decider
 from livegym.online.experience import Layout, sound_rows
 from livegym.online.judge import Judge
 from livegym.online.outcomes import Outcomes
 from livegym.online.replay import ReplayReader
 from livegym.online.saving import save_earlier
+from livegym.online.service_state import STREAMS
 from livegym.online.trainer import RECENT
 from livegym.online.trial import Trial
 from livegym.rl.algorithm import algorithm_of
@@ -36,7 +39,7 @@ def champion_of(
     seeds = itertools.count(config.seed + 1)
 
     def rows(count: int) -> np.ndarray:
-        newest = reader.newest(count)
+        newest = reader.newest_unseen(count)
         return newest[sound_rows(newest, config.task.max_reward)]
 
     def start_over(weights: Candidate, why: str) -> None:
@@ -53,9 +56,10 @@ def champion_of(
             decider.trial = outcomes.challenger = None
             return
         outcomes.challenger = candidate.version
-        policy = Policy(decider.spec, config.train, decider.live.num_envs, config.device)
+        slots = decider.live.num_envs
+        policy = Policy(decider.spec, config.train, slots, config.device)
         loaded = load(ModelSlot(policy), candidate)
-        decider.trial = Trial(loaded, config.challengerShare, judge.discount != 0, next(seeds))
+        decider.trial = Trial(loaded, config.challengerShare, judge.discount != 0, next(seeds), max(STREAMS, slots))
 
     rule = ChampionRule(
         rows=online.judge_rows,
@@ -63,6 +67,7 @@ def champion_of(
         confidence=online.judge_confidence,
         kl=online.adopt_kl,
         share=config.challengerShare,
+        challenge=math.inf if online.challenge_limit_s is None else online.challenge_limit_s,
         max_rollbacks=online.max_rollbacks,
     )
     return Champion(decider.live, judge, rows, outcomes, rule, Hooks(start_over, challenge))

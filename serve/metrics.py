@@ -122,7 +122,7 @@ NUMBERS = (
     ),
     Number(
         "decisions.unlearned", "unlearned_total", None, "decisions",
-        "interfered decisions that were completed; they are excluded from training",
+        "completed decisions that are excluded from training: interfered ones, and those with `learn: false`",
     ),
     Number(
         "decisions.gate_failures", "gate_failures_total", None, "",

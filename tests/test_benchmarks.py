@@ -12,6 +12,7 @@ import pytest
 from benchmarks.copies import SHELL, Copy
 from benchmarks.cores import core_counts
 from benchmarks.harness import TOY, Side, arguments, begin, measure, present, ratios, run_side, spread, summary
+from benchmarks.online_soak import grown_by
 from benchmarks.tasks import BENCHES, make
 from tests.patience import PATIENCE_S
 
@@ -123,3 +124,19 @@ def test_a_toy_run_names_the_peer_that_is_not_installed(capsys):
     assert list(present(arguments("x").parse_args(["--toy"]), sides)) == ["ours"]
     assert capsys.readouterr().out == "peer: skipped: no_such_package is not installed\n"
     assert list(present(arguments("x").parse_args(["--quick"]), sides)) == ["ours", "peer"]  # a result needs it
+
+
+def test_the_growth_of_trainers_is_counted_within_each_process_once_its_memory_has_its_size():
+    """Process 1 grows from 200 to 203 MB after it has settled, process 2 from 300 to 301; process 3 is too young."""
+    seen = [
+        (1, 0, 90),
+        (1, 30, 200),
+        (1, 60, 203),
+        (2, 65, 100),
+        (2, 95, 300),
+        (2, 100, 301),
+        (3, 105, 80),
+        (3, 110, 190),
+    ]
+    samples = [{"pid": pid, "t": float(t), "trainer_own_mb": float(mb)} for pid, t, mb in seen]
+    assert grown_by([*samples, {"pid": None, "t": 120.0}]) == 4.0

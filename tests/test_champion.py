@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -12,11 +13,12 @@ import torch
 from livegym.live.model_slot import ModelSlot, load
 from livegym.live.swap import PolicyStep
 from livegym.online import champion as module
-from livegym.online.champion import ENOUGH, STREAK, Champion, ChampionRule, Hooks
+from livegym.online.champion import ENOUGH, STREAK, Champion
+from livegym.online.champion_rule import ChampionRule, Hooks
 from livegym.online.decider import Decider, StreamSlots
 from livegym.online.experience import Layout
 from livegym.online.judge import BLOCK, Judge
-from livegym.online.outcomes import Outcomes
+from livegym.online.outcomes import Outcome, Outcomes
 from livegym.online.replay import ReplayReader
 from livegym.online.service import Service
 from livegym.online.service_state import ServiceState
@@ -26,10 +28,11 @@ from livegym.rl.algorithm import algorithm_of
 from livegym.rundir.run import create_run
 from livegym.schema import OnlineConfig
 from livegym.tasks.base import Box, Discrete
+from tests.experiences import pending
 from tests.test_live import TRAIN, candidate, live_of, policy_of, spec_with
 
 BANDIT = dataclasses.replace(TRAIN, gamma=0.0)
-RULE = ChampionRule(rows=800, interval=0.0, confidence=0.99, kl=0.5, share=0.0, max_rollbacks=3)
+RULE = ChampionRule(rows=800, interval=0.0, confidence=0.99, kl=0.5, share=0.0, challenge=math.inf, max_rollbacks=3)
 BEST = 0.5  # the action that earns most; a version earns the less, the further its bias is from it
 STREAMS = "abcd"
 
@@ -71,7 +74,7 @@ class World:
             return
         self.outcomes.challenger = offered.version
         slot = load(ModelSlot(policy_of(train=self.train, num_envs=4)), offered)
-        self.decider.trial = Trial(slot, 0.5, self.train.gamma != 0, seed=0)
+        self.decider.trial = Trial(slot, 0.5, self.train.gamma != 0, seed=0, streams=100)
 
     def play(self, decisions: int) -> None:
         """Each stream makes so many decisions; after each one, the champion looks at what was earned."""
@@ -177,18 +180,22 @@ def test_good_versions_are_refused_at_most_at_the_nominal_rate(capsys):
     """Acting 0.3 and candidate 0.7 earn the same. At confidence 0.9, a twentieth of them may be refused."""
     judge = Judge(algorithm_of(BANDIT).actor_critic(spec_with(), BANDIT), confidence=0.9)
     acting, offered = (candidate(1, train=BANDIT, bias=bias).model for bias in (0.3, 0.7))
-    rng, tries, refused = np.random.default_rng(1), 1000, 0
+    rng, tries, refused, known = np.random.default_rng(1), 1000, 0, 0
     rows = np.zeros(400, Layout.of(2, Box(1)).dtype())
     rows["stream"] = [STREAMS[i % 4].encode() for i in range(len(rows))]
     for _ in range(tries):
         noise = rng.normal(size=(len(rows), 1))
         rows["proposed"] = 0.3 + noise
         rows["log_prob"] = (-0.5 * noise**2 - 0.5 * np.log(2 * np.pi))[:, 0]
+        rows["executed"], rows["executed_log_prob"] = rows["proposed"], rows["log_prob"]
         rows["reward"] = -((rows["proposed"][:, 0] - BEST) ** 2)
-        refused += judge.view(rows, acting).compare(offered, acting).worse
+        finding = judge.view(rows, acting).compare(offered, acting)
+        refused += finding.worse
+        known += finding.gain.known
     with capsys.disabled():
         print(f" {refused} of {tries} equally good versions refused, nominal {0.05 * tries:.0f}", end="")
-    assert refused / tries <= 0.05 + 2 * (0.05 * 0.95 / tries) ** 0.5
+    assert known > 0.95 * tries  # the others were not judged
+    assert 0 < refused / tries <= 0.05 + 2 * (0.05 * 0.95 / tries) ** 0.5
 
 
 def test_a_decline_in_small_steps_ends_at_the_stable_version(world):
@@ -232,6 +239,41 @@ def test_if_a_version_earns_less_than_the_stable_one_it_is_rolled_back_and_the_t
     assert here.offer(BEST) == "live"
 
 
+def test_a_version_that_begins_to_act_after_the_outcomes_of_a_review_does_not_become_the_stable_one(world):
+    """One-step episodes in four streams: a review comes after every eighth turn, with 32 outcomes."""
+    here = world(bias=-2.0, train=TRAIN)
+    here.play(8)
+    for version, bias, turns in ((2, BEST, 7), (3, -2.0, 1)):  # 28 good outcomes, and 4 bad ones
+        here.live.prepare(candidate(version, train=TRAIN, bias=bias))
+        here.play(turns)
+    assert here.live.acting.version == 3
+    assert here.champion.reading()["stable"] == 2
+    here.play(8)
+    reading = here.champion.reading()
+    assert (reading["rolled_back"], reading["stable"]) == (1, 2)
+    here.play(1)
+    assert (here.live.acting.version, here.bias) == (2, BEST)
+
+
+def test_late_rewards_of_a_version_that_was_rolled_back_do_not_measure_the_stable_one(world):
+    here = world(train=TRAIN)
+    here.play(8)
+    here.live.prepare(candidate(2, train=TRAIN, bias=-2.0))
+    here.live.adopt()
+    obs = np.zeros(2, np.float32)
+    late = here.service.answer([Observed(stream, obs=obs) for stream in STREAMS], 0.0)
+    for stream in STREAMS:
+        here.service.end([stream])
+    here.play(8)
+    assert here.champion.reading()["rolled_back"] == 1
+    for decision in late:
+        here.service.answer([Rewarded(decision.stream, decision.decision, -1e6, done=True)], 0.0)
+    here.play(8)  # the stable version is measured now
+    here.live.prepare(candidate(3, train=TRAIN, bias=-2.0))
+    here.play(17)
+    assert here.champion.reading()["rolled_back"] == 2  # beside a mean of -1e5, it would have looked good
+
+
 def test_if_the_environment_has_changed_there_is_one_rollback_and_not_a_series(world):
     here = world(train=TRAIN)
     here.play(ENOUGH)
@@ -271,7 +313,7 @@ def test_a_spoiled_trainer_is_set_back_and_after_too_many_times_there_is_an_alar
     spoil(here, 3 * STREAK)
     reading = here.champion.reading()
     assert reading["alarm"]
-    assert reading["alarm_why"].startswith("2 rollbacks within ten minutes, which is the limit. ")
+    assert reading["alarm_why"].startswith("the trainer was set back 2 times within ten minutes, which is the limit. ")
     assert (len(here.set_back), here.live.acting.version) == (2, 1)
     here.play(1)
     assert here.offer(BEST) == "refused"  # as good as the champion, but nobody has looked
@@ -330,13 +372,38 @@ def test_a_challenger_acts_in_a_share_of_the_streams_and_is_then_refused_or_goes
     assert here.live.acting.version == 4
 
 
+def test_a_challenge_that_gets_no_outcomes_ends_at_its_limit_and_newer_versions_need_not_wait_for_ever(world):
+    """A discount, and streams whose episodes never end: no outcome will ever come."""
+    here = world(train=TRAIN, share=0.5, kl=100.0, challenge=3600.0)
+    now = [1000.0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module.time, "monotonic", lambda: now[0])
+        for _ in range(3):  # never the end of an episode
+            here.service.answer([Observed(stream, obs=np.zeros(2, np.float32)) for stream in STREAMS], 0.0)
+        here.service.answer([Rewarded("a", 2**32 + 1, 0.0)], 0.0)
+        assert here.offer(0.4) == "challenger"
+        now[0] += 3599.0
+        here.champion.review()
+        assert here.offer(0.45) == "challenger"  # a newer version waits
+        assert here.champion.reading()["challenger"] == 2
+        now[0] += 1.0
+        here.champion.review()
+        reading = here.champion.reading()
+        assert (reading["challenger"], reading["state"]) == (None, "not judged")
+        assert reading["why"] == "too few outcomes within online.challenge_limit_s=3600: 0 and 0 outcomes"
+        here.live.adopt()
+        assert here.live.acting.version == 2
+        assert here.offer(0.45) == "challenger"
+        assert here.champion.reading()["challenger"] == 4
+
+
 def loaded(version=2, num_envs=4):
     return load(ModelSlot(policy_of(num_envs=num_envs)), candidate(version, bias=1.0))
 
 
 def test_the_challenger_keeps_a_unit_and_changes_streams():
     names = [f"stream-{i}" for i in range(200)]
-    trial = Trial(loaded(), 0.2, episodic=True, seed=0)
+    trial = Trial(loaded(), 0.2, episodic=True, seed=0, streams=1000)
     assert not any(trial.acts_in(name) for name in names)  # their episodes began before the challenge
     trial.forget(names)
     first = [trial.acts_in(name) for name in names]
@@ -344,10 +411,19 @@ def test_the_challenger_keeps_a_unit_and_changes_streams():
     assert 20 <= sum(first) <= 60
     trial.forget(names)
     assert [trial.acts_in(name) for name in names] != first
-    blocks = Trial(loaded(), 0.5, episodic=False, seed=0)
+    blocks = Trial(loaded(), 0.5, episodic=False, seed=0, streams=1000)
     chosen = np.array([blocks.acts_in("north") for _ in range(40 * BLOCK)]).reshape(40, BLOCK)
     assert (chosen == chosen[:, :1]).all()
     assert 8 <= chosen[:, 0].sum() <= 32
+
+
+@pytest.mark.parametrize("episodic", [True, False])
+def test_a_challenge_keeps_the_units_of_so_many_streams_and_no_more(episodic):
+    trial = Trial(loaded(), 0.5, episodic=episodic, seed=0, streams=3)
+    for i in range(1000):
+        trial.acts_in(f"stream-{i}")
+        trial.forget([f"stream-{i}"])
+    assert list(trial._units) == ["stream-997", "stream-998", "stream-999"]
 
 
 @pytest.mark.parametrize("action", [Box(2), Discrete(3)])
@@ -390,3 +466,16 @@ def test_an_outcome_is_a_block_or_an_episode_without_interventions(world):
     here.live.pin()
     here.play(2)
     assert here.outcomes.take() == []
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.99])
+def test_an_outcome_tells_which_version_made_all_of_its_decisions(discount):
+    outcomes = Outcomes(discount, streams=10, pending=100)
+    for stream, versions in (("north", (1, 1)), ("south", (1, 2))):
+        for i in range(BLOCK):
+            made = pending(i, stream, version=versions[i >= 12])
+            outcomes.decided(made)
+            outcomes.earned(made.rewarded(0.5))
+        outcomes.end(stream)
+    value = 0.5 if discount == 0 else 10.0
+    assert outcomes.take() == [Outcome(value, False, 1), Outcome(value, False, None)]

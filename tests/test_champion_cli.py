@@ -24,7 +24,9 @@ def test_a_spoiled_trainer_does_not_get_through_and_is_set_back(tmp_path):
         serving.until(lambda s: s["champion"]["alarm"])
         alarm = serving.until(lambda s: s["serving"]["version"] == s["champion"]["stable"])  # perhaps after a rollback
         assert (alarm["champion"]["started_over"], alarm["trainer"]["restarts"]) == (1, 1)
-        assert "1 rollbacks within ten minutes, which is the limit" in alarm["champion"]["alarm_why"]
+        assert (
+            "the trainer was set back 1 time within ten minutes, which is the limit" in alarm["champion"]["alarm_why"]
+        )
         assert "the trainer goes back: " in serving.text
         assert (alarm["buffer"]["lost"], alarm["decisions"]["unlearned"]) == (0, 0)
         assert serving.end() == 0

@@ -211,6 +211,7 @@ def test_what_is_not_to_be_learned_from_is_logged_only(setting):
     here.ask(Rewarded("a", second.decision, 2.0, done=True, learn=False))
     assert not len(here.rows())
     assert (here.service.tally.excluded, here.memory.log.added) == (2, 2)
+    assert here.service.tally.intervened == 0  # nobody interfered
 
 
 def test_a_stream_can_be_switched_off_over_a_restart(setting):

@@ -127,6 +127,18 @@ def test_equal_decisions_of_a_group_count_once():
     assert "too few independent groups of decisions: 5, at least 10" in too_few.unknown
 
 
+def test_a_mean_ratio_that_is_off_by_chance_in_a_few_groups_is_not_taken_for_wrong_propensities():
+    """Twenty groups of twenty: eight have the ratio 2, twelve 0.75, so the mean ratio is 1.25.
+
+    Between the groups, its standard error is 0.25 sqrt(6 / 19) = 0.14, and 0.25 is less than three of them. As if all
+    decisions were independent, it would be 0.03, and the estimate unknown.
+    """
+    ratios = np.repeat(np.log(np.where(np.arange(20) < 8, 2.0, 0.75)), 20)
+    rewards = np.random.default_rng(0).normal(size=400)
+    assert self_normalised(rewards, ratios, groups=np.repeat(np.arange(20), 20)).known
+    assert "the mean ratio is 1.25, but should be 1" in self_normalised(rewards, ratios).unknown
+
+
 def test_blocks_are_of_one_stream_and_in_order():
     streams = np.array(["a", "b", "a", "a", "b", "a", "a"])
     assert blocks(streams, 2).tolist() == [0, 4, 0, 1, 4, 1, 2]

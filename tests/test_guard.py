@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +16,7 @@ from livegym.online.outcomes import Outcomes
 from livegym.online.replay import ReplayReader
 from livegym.online.saving import CheckpointWriter
 from livegym.online.trainer import Trainer, rule_of
+from livegym.online.worker import Worker
 from livegym.rl.actor_critic import ActorCritic
 from livegym.rl.algorithm import algorithm_of
 from livegym.rl.policy import Policy
@@ -24,6 +26,17 @@ from livegym.serve.running import live_policy
 from tests.trainer_fixtures import SPEC
 
 pytest_plugins = ["trainer_fixtures"]
+
+
+def go_back(run, settings, version: int) -> None:
+    """Set the trainer back to this version, which has the weights of the newest checkpoint."""
+    layout = layout_of(SPEC, None)
+    live = live_policy(run, lambda: Policy(SPEC, settings.train, 1, "cpu"), SwapRule(), 0)
+    watchdog = SimpleNamespace(replace=lambda prepare, why: prepare(7))
+    decider = Decider(live, None, StreamSlots(1, 60.0), SPEC)
+    champion = champion_of(settings, run, layout, decider, Outcomes(0.99, 10, 10), watchdog)
+    acting = dataclasses.replace(live.acting, model=live.weights()[1], version=version)
+    champion._hooks.start_over(acting, "a test")
 
 
 @pytest.mark.parametrize(("back_to", "trusted_from"), [(5, 100), (1, 0)])
@@ -38,13 +51,21 @@ def test_a_trainer_that_goes_back_is_not_held_to_the_decisions_of_the_version_th
     trainer = Trainer(ActorCritic(SPEC, network, rule_of(online, network), 1e-3), reader, None, online, seed=0)
     checkpoints = CheckpointWriter(run, SPEC, as_dict(settings), saved=1, best=None)
     assert checkpoints.save(trainer.state(), version=5, trainings=4, added=100, score=None)
-    live = live_policy(run, lambda: Policy(SPEC, settings.train, 1, "cpu"), SwapRule(), 0)
-    watchdog = SimpleNamespace(replace=lambda prepare, why: prepare(7))
-    decider = Decider(live, None, StreamSlots(1, 60.0), SPEC)
-    champion = champion_of(settings, run, layout, decider, Outcomes(0.99, 10, 10), watchdog)
-    acting = dataclasses.replace(live.acting, model=live.weights()[1], version=back_to)
-    champion._hooks.start_over(acting, "a test")
+    go_back(run, settings, back_to)
     state = newest_usable(run).state
     assert state["online"]["counts"]["trusted_from"] == trusted_from
     trainer.load_state(state)
     assert len(trainer._acted().obs) == (0 if trusted_from else 64)
+
+
+def test_a_trainer_that_goes_back_before_it_saved_anything_is_not_held_to_those_decisions_either(made):
+    """The run has only its first checkpoint, which has no counts of a trainer."""
+    run, settings = made()
+    for back_to in (5, 1):  # the second knows of no decision of another version, so the first one's finding stays
+        go_back(run, settings, back_to)
+        heartbeat = os.open(os.devnull, os.O_WRONLY)
+        worker = Worker(run, settings, heartbeat, after=7)
+        worker.bus.close(worker.trainer.learner.weights())
+        os.close(heartbeat)
+        assert worker.trainer.counts.trusted_from == 100
+        assert len(worker.trainer._acted().obs) == 0

@@ -36,7 +36,7 @@ def test_a_block_ends_after_so_many_rewards_of_one_side():
     for number in range(BLOCK):
         for version in (1, CHALLENGER):
             earned(outcomes, decided(outcomes, number, version=version))
-    assert outcomes.take() == [Outcome(1.0, False), Outcome(1.0, True)]
+    assert outcomes.take() == [Outcome(1.0, False, 1), Outcome(1.0, True, CHALLENGER)]
 
 
 def test_rewards_that_come_after_the_end_of_an_episode_belong_to_it():
@@ -49,9 +49,9 @@ def test_rewards_that_come_after_the_end_of_an_episode_belong_to_it():
     earned(outcomes, first[2:])
     earned(outcomes, second)
     outcomes.end("a")
-    assert outcomes.take() == [Outcome(2.0, False)]
+    assert outcomes.take() == [Outcome(2.0, False, 1)]
     earned(outcomes, first[1:2])
-    assert outcomes.take() == [Outcome(3.0, True)]
+    assert outcomes.take() == [Outcome(3.0, True, CHALLENGER)]
 
 
 def test_an_episode_that_was_broken_off_is_not_added_to_the_next():
@@ -60,7 +60,7 @@ def test_an_episode_that_was_broken_off_is_not_added_to_the_next():
     outcomes.break_off("a")
     earned(outcomes, decided(outcomes, 4))
     outcomes.end("a")
-    assert outcomes.take() == [Outcome(1.0, False)]
+    assert outcomes.take() == [Outcome(1.0, False, 1)]
 
 
 def test_an_episode_in_which_both_sides_decided_has_no_outcome():
@@ -88,7 +88,7 @@ def test_the_oldest_episodes_and_decisions_are_dropped_beyond_their_limits():
     earned(outcomes, first)
     for stream in "ab":
         outcomes.end(stream)
-    assert outcomes.take() == [Outcome(1.0, False)]
+    assert outcomes.take() == [Outcome(1.0, False, 1)]
     late = decided(outcomes, 3, 4, 5)
     outcomes.end("a")
     earned(outcomes, late)
@@ -100,4 +100,4 @@ def test_a_client_that_begins_another_episode_has_broken_off_the_one_before(tmp_
     obs = np.zeros(2, np.float32)
     for first, reward, done in ((True, None, False), (False, 1.0, False), (True, None, False), (False, 5.0, True)):
         here.service.answer([Observed("a", obs=obs, first=first, reward=reward, done=done)], 0.0)
-    assert here.outcomes.take() == [Outcome(5.0, False)]
+    assert here.outcomes.take() == [Outcome(5.0, False, 1)]

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from livegym.online import replay
 from livegym.online.experience import Layout, Verdict, from_row, to_row
 from livegym.online.priorities import FLOOR, Priorities
 from livegym.online.replay import BETA, ReplayReader, ReplayWriter, Sieve
@@ -294,6 +295,21 @@ def test_a_file_that_was_cut_off_reports_it(file):
     os.truncate(file, 5000)
     with pytest.raises(UserError, match=r"is truncated: 5000 bytes of \d+\. Move it away"):
         ReplayWriter(file, LAYOUT, 8)
+
+
+@pytest.mark.parametrize("count", [3, 1000])
+def test_the_newest_are_also_read_in_parts_without_the_gates_observation(file, monkeypatch, count):
+    monkeypatch.setattr(replay, "PART", 4)
+    writer, reader = both(file, capacity=10)
+    assert len(reader.newest_unseen(count)) == 0
+    for i in range(13):
+        writer.add(complete(i))
+    reader._mapped.rows["reward"][5] = 7.0  # row 5, which no longer has its checksum
+    whole, rows = reader.newest(count), reader.newest_unseen(count)
+    expected = [10, 11, 12] if count == 3 else [3, 4, *range(6, 13)]
+    assert rows["number"].tolist() == whole["number"].tolist() == expected
+    assert set(whole.dtype.names) - set(rows.dtype.names) <= {"seen", "spare"}
+    assert all((rows[name] == whole[name]).all() for name in rows.dtype.names)
 
 
 def test_the_newest_version_that_acted_is_known(file):
