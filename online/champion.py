@@ -68,6 +68,7 @@ from livegym.live.swap import LivePolicy
 from livegym.online.champion_rule import WITHIN, ChampionRule, Hooks
 from livegym.online.estimate import Estimate, mean_of
 from livegym.online.judge import Finding, Judge, View
+from livegym.online.judgements import GAIN, Judgements
 from livegym.online.outcomes import Outcome, Outcomes
 from livegym.utils.log import ROUTINE
 from livegym.utils.words import count
@@ -79,8 +80,6 @@ ENOUGH = 30  # outcomes of a review, and of each side of a trial
 REVIEW_S = 10.0  # least time between two reviews
 AGE = 10  # reviews without a finding, after which the acting version is the stable one
 STREAK = 10  # refusals in a row, after which the trainer goes back
-SAID = 500  # versions, counted back from the newest, of which the judgement is kept
-GAIN = ("gain", "gain_low", "gain_high")
 COST = 20.0  # the pause after a judgement, as a multiple of the processor time that it took
 
 
@@ -148,9 +147,7 @@ class Champion:
         self._unpinned = False  # a person has ended a pin: the next version may be far away
         self._due = -math.inf
         self._review_due = time.monotonic() + REVIEW_S
-        self._last: dict[str, Any] = {"version": None, "state": None, "why": "", "kl": None}
-        self._last |= dict.fromkeys(GAIN)
-        self._said: dict[int, dict[str, Any]] = {}  # version -> what was last said of it; replaced, never changed
+        self.said = Judgements()
 
     # any thread
 
@@ -158,17 +155,13 @@ class Champion:
         """Return the newest version's state, the stable version, the alarm and the counts, as plain values."""
         trial = self._trial
         return {
-            **self._last,
+            **self.said.last,
             "stable": self._stable.version,
             "challenger": trial.candidate.version if trial is not None else None,
             "alarm": bool(self._alarm),
             "alarm_why": self._alarm,
             **vars(self._counts),
         }
-
-    def judgement(self, version: int) -> dict[str, Any] | None:
-        """Return `state`, `why`, `gain`, `gain_low` and `gain_high` of one version; None if nothing is known of it."""
-        return self._said.get(version)
 
     @property
     def arrived(self) -> int:
@@ -300,14 +293,7 @@ class Champion:
         kl = finding.kl if finding is not None and math.isfinite(finding.kl) else None
         numbers = (gain.mean, gain.low, gain.high) if gain is not None and known else (None, None, None)
         shown = dict(zip(GAIN, numbers, strict=True))
-        self._say({"version": candidate.version, "state": state, "why": why, "kl": kl, **shown})
-
-    def _say(self, entries: dict[str, Any]) -> None:
-        """Show these entries, and keep what they say of their version."""
-        self._last = {**self._last, **entries}
-        version = self._last["version"]
-        newer = {known: said for known, said in self._said.items() if known > version - SAID}
-        self._said = {**newer, version: dict(self._last)}
+        self.said.say(version=candidate.version, state=state, why=why, kl=kl, **shown)
 
     # trials
 
@@ -315,7 +301,7 @@ class Champion:
         kept = snapshot_of(candidate, self._live.first_run).candidate
         self._hooks.challenge(kept)
         self._trial = _Trial(kept, time.monotonic() + self._rule.challenge)
-        self._say({"state": "challenger", "why": f"it acts in {self._rule.share:.0%} of the streams"})
+        self.said.say(state="challenger", why=f"it acts in {self._rule.share:.0%} of the streams")
         self._values.clear()
 
     def _end_trial(self) -> None:
@@ -333,7 +319,7 @@ class Champion:
         why = f"{_interval(new)} against {_interval(old)} of the champion, in {sides}"
         if not enough:
             why = f"too few outcomes within online.challenge_limit_s={self._rule.challenge:g}: {sides}"
-        self._say({"state": "refused" if worse else "live" if enough else "not judged", "why": why})
+        self.said.say(state="refused" if worse else "live" if enough else "not judged", why=why)
         if worse:
             self._counts.refused += 1
             self._lost = trial.candidate.version
@@ -381,7 +367,7 @@ class Champion:
         self._measures, self._age = gain is None, 0
         reason = f"version {acting.version} was rolled back to {self._stable.version}: {why}"
         log.warning("%s", reason)
-        self._say({"version": acting.version, "state": "rolled back", "why": why, **dict.fromkeys(GAIN)})
+        self.said.say(version=acting.version, state="rolled back", why=why, **dict.fromkeys(GAIN))
         self._live.prepare(replace(self._stable, source="stable", load_ms=0.0))
         self._start_over(reason, self._stable)
 

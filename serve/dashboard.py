@@ -11,8 +11,8 @@ longer refreshed, and shows the age of its numbers in both cases.
 `/online/history` has the earlier, thinned points, which a page loads when it opens; `/online/stream` has the last
 rewards of one stream.
 
-`read` and `points.since` are called on the server's event loop and must return immediately; pictures and `control` may block,
-because they run in threads.
+`read` and `points.since` are called on the server's event loop and must return immediately; pictures and `control` may
+block, because they run in threads.
 """
 
 from __future__ import annotations

@@ -21,9 +21,7 @@ from livegym.web.opening import PageAddress, announce
 
 
 @contextlib.contextmanager
-def served(
-    address: PageAddress, api: OnlineApi, dashboard: Dashboard, status: Status
-) -> Iterator[None]:
+def served(address: PageAddress, api: OnlineApi, dashboard: Dashboard, status: Status) -> Iterator[None]:
     """Serve dashboard and clients inside the `with` block.
 
     Raises UserError if no port is free.

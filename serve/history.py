@@ -81,7 +81,7 @@ class Points:
     def earlier(self) -> dict[str, list[Any]]:
         """Return the thinned points, oldest first, as columns: `t`, `seconds` of each mean, and the names of `PATHS`.
 
-        Each time is told by the finest points that cover it, and none of it by the recent points.
+        They end where the recent points begin. If points of both tiers cover a time, the finer ones are returned.
         """
         kept = self._kept
         start = kept[0]["t"] if kept else math.inf

@@ -282,16 +282,12 @@ def _serve(plan: _Plan, run: Run, memory: ServiceState, stop: StopFlag) -> int:
             inbox, describe(env), address.access, online.max_streams, latencies.add, online.stream_rate,
             memory.not_learned, page,
         )  # fmt: skip
-        status = Status(
-            facts, service, watchdog, api.counts, champion, latencies, lambda: memory.not_learned.streams
-        )
+        status = Status(facts, service, watchdog, api.counts, champion, latencies, lambda: memory.not_learned.streams)
         loop = Loop(service, memory, simulator, inbox, status)
         log.info("continuous training of %s, gate %s; %s", facts["task"], facts["gate"], run.path)
         pictures = pictures_of(env.task, service.tally)
         control = control_of(live, watchdog, champion, memory.not_learned)
-        dashboard = Dashboard(
-            status.reading, loop.points, pictures, control, address.access, status.stream_rewards
-        )
+        dashboard = Dashboard(status.reading, loop.points, pictures, control, address.access, status.stream_rewards)
         resources.enter_context(served(address, api, dashboard, status))
         resources.callback(inbox.close)
         watchdog.start()

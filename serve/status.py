@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from livegym.online.champion import GAIN, Champion
+from livegym.online.champion import Champion
+from livegym.online.judgements import GAIN
 from livegym.online.service import LastDecision, Service
 from livegym.serve.latencies import Latencies
 from livegym.serve.metrics import NUMBERS
@@ -133,7 +134,7 @@ class Status:
 
     def _of_version(self, candidate: Candidate) -> dict[str, Any]:
         earned = self._service.tally.by_version.get(candidate.version)
-        said = self._champion.judgement(candidate.version) if self._champion is not None else None
+        said = self._champion.said.of(candidate.version) if self._champion is not None else None
         judged = {name: (said or {}).get(name) for name in ("state", "why", *GAIN)}
         return {
             "made": candidate.made,

@@ -166,7 +166,6 @@ def test_after_an_hour_fewer_points_are_written(tmp_path):
     assert len(steps[50:]) == 9
 
 
-
 def test_older_points_are_thinned_to_means():
     """A point a second, 10 of them; the last 3 are kept, and means over 2 s of the 4 s before, and over 4 s before."""
     points = Points(capacity=3, tiers=((2.0, 3), (4.0, 10)))

@@ -301,10 +301,13 @@ def test_pictures_are_fetched_at_most_twice_a_second_and_only_while_they_are_see
     assert 1 <= script.pictures - before <= 7
     page.set_viewport_size({"width": 390, "height": 500})
     page.evaluate("scrollTo(0, 0)")
-    page.wait_for_timeout(1000)
-    before = script.pictures
-    page.wait_for_timeout(1500)
-    assert script.pictures == before
+
+    def none_in_a_while():
+        before = script.pictures
+        page.wait_for_timeout(1500)
+        return script.pictures == before
+
+    wait(page, none_in_a_while, lambda: f"{script.pictures} pictures")
 
 
 def test_a_task_without_a_picture_has_none(shown, browser):
@@ -374,9 +377,9 @@ def test_hours_are_drawn_with_clock_times_and_survive_a_reload(browser):
         page = shown_at(browser, opened().url)
         for _ in range(2):
             page.select_option("#span", "600")
-            short_one = page.locator("#plot-loss path.line").get_attribute("d").count("L")
+            least = page.locator("#plot-loss path.line").get_attribute("d").count("L") + 300
             page.select_option("#span", "21600")
-            wait(page, lambda: page.locator("#plot-loss path.line").get_attribute("d").count("L") > short_one + 300)
+            wait(page, lambda least=least: page.locator("#plot-loss path.line").get_attribute("d").count("L") > least)
             labels = page.locator("#plot-loss text").all_text_contents()
             assert sum(re.fullmatch(r"\d\d:(00|30)", label) is not None for label in labels) >= 3
             page.reload()

@@ -41,7 +41,7 @@ class Gateway:
     ) -> None:
         """`stats`, `metrics` and `trouble` are called on other threads at each request.
 
-        `trouble()`: why `/healthz` answers 503; None: it answers 200.
+        `trouble()`: why `/healthz` answers 503; None if all is well, and it answers 200.
 
         Raises:
             UserError: neither `port` nor one of the following ports is free.

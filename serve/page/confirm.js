@@ -14,8 +14,9 @@ export function confirmed(title, text, yes) {
   say("confirm-text", text);
   say("confirm-yes", yes);
   return new Promise((resolve) => {
-    dialog.returnValue = "";
-    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true });
+    // Not the close event: it comes later, when another question may be open.
+    dialog.querySelector("form").onsubmit = (event) => resolve(event.submitter.value === "yes");
+    dialog.oncancel = () => resolve(false);
     dialog.showModal();
   });
 }

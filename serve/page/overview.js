@@ -21,7 +21,8 @@ export function renderOverview() {
   say("big-send", percent(decisions.send_rate));
   say("send-text", `${count(decisions.wait)} of ${count(decisions.total)} decisions were WAIT`);
   say("big-latency", withUnit(decisions.latency_ms?.p99, "ms"));
-  say("latency-text", `half within ${withUnit(decisions.latency_ms?.p50, "ms")}; ${short(decisions.per_second)} a second`);
+  const half = `half within ${withUnit(decisions.latency_ms?.p50, "ms")}`;
+  say("latency-text", `${half}; ${short(decisions.per_second)} a second`);
 }
 
 function versionText(serving, champion) {
@@ -48,7 +49,8 @@ function trend() {
   if (!last.length) return { text: "no reward in the last minute", direction: "" };
   const change = mean(last) - mean(first);
   const noise = Math.max(deviation(first), deviation(last));
-  const then = `at ${clockTime(first[Math.floor(first.length / 2)].t)} (${ago(since - width)} ago): ${signed(mean(first))}`;
+  const at = clockTime(first[Math.floor(first.length / 2)].t);
+  const then = `at ${at} (${ago(since - width)} ago): ${signed(mean(first))}`;
   if (Math.abs(change) <= noise) return { text: `about as ${then}`, direction: "" };
   const [arrow, word, direction] = change > 0 ? ["▲", "better", "rises"] : ["▼", "worse", "falls"];
   return { text: `${arrow} ${word} by ${short(Math.abs(change))} than ${then}`, direction };
