@@ -1,4 +1,4 @@
-"""What the champion last said of each version.
+"""The champion's last judgement of each version.
 
 said = Judgements()
 said.say(version=7, state="live", why="...", gain=0.1)   # the watching thread

@@ -168,7 +168,8 @@ def test_an_export_can_be_read_and_evaluated(cartpole, config, tmp_path):
     )
     text = said(export_log, session(config, *typed))
     assert "350 decisions of 1 stream" in text
-    assert "7 decisions under human intervention" in text
+    why = "human intervention, a failure of gate or policy, or learn: false"
+    assert f"7 decisions excluded from training: {why}" in text
     assert f"written: {run.path / 'export' / 'decisions.jsonl'}" in text
     data = read_log(run.path / "export" / "decisions.jsonl")
     whole = decisions_of(run).of(["s1"]).between(since=1.8e9 + 100)

@@ -10,6 +10,7 @@ A switch between the two loses nothing, because versions show which weights are 
 from __future__ import annotations
 
 import logging
+import math
 import time
 
 from livegym.rundir.run import Run
@@ -104,7 +105,7 @@ class FollowSource:
         run = self._files.run
         self._files.move_if_changed()
         if self._files.run is not run:
-            self._looked_at_files = 0.0
+            self._looked_at_files = -math.inf
 
     def _check_bus(self) -> None:
         """Every `BUS_CHECK` s: leave a bus that has ended, and connect to one that has appeared."""
@@ -116,7 +117,7 @@ class FollowSource:
         if over is not None:
             log.info("%s: following %s from now on.", over, "nothing" if self._weights == "bus" else "files")
             self._bus = None
-            self._looked_at_files = 0.0  # poll the files immediately: the run's last checkpoint is there already
+            self._looked_at_files = -math.inf  # poll the files immediately: the run's last checkpoint is there already
         if self._bus is None:
             self._connect()
 
