@@ -25,6 +25,8 @@ FILTER = """\
 - decisions/
 - pending.npy
 - conversations.json
+- reward_parts.json
+- not_learned.json
 - sessions.txt
 - run.lock
 - .*.tmp

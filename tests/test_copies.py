@@ -131,6 +131,7 @@ def test_a_policy_file_counts_only_if_its_checkpoint_is_not_there(server):
 
 def test_the_filter_leaves_out_what_only_a_resume_reads(server, tmp_path):
     only_resume = {server.replay_file, server.pending_file, server.answers_file, server.sessions_file}
+    only_resume |= {server.parts_file, server.not_learned_file}
     only_resume |= {server.path / LOCK_NAME, server.nn / f".x.{os.getpid()}.0123abcd.1.tmp"}
     for file in (*only_resume, server.summaries / "events.out.tfevents.1", server.log_file):
         file.write_bytes(b"x")
@@ -140,9 +141,17 @@ def test_the_filter_leaves_out_what_only_a_resume_reads(server, tmp_path):
     only_resume |= set(server.nn.glob("*.pth")) | set(server.nn.glob("*.pth.json")) | set(server.path.glob("*.pt"))
     only_resume |= {server.path.parent / "latest_test", server.path.parent / "latest_test.txt"}
     assert left_out == {file.relative_to(server.path.parent).as_posix() for file in only_resume}
-    assert len(left_out) == 16
+    assert len(left_out) == 18
     copy(server.path.parent, tmp_path / "all", "-a")
     assert names(tmp_path / "all") == names(server.path.parent)
+
+
+def test_the_profile_for_unison_leaves_out_the_same_files():
+    profile = re.search(r"```text\n# ~/.unison.*?```", HOT_RELOAD.read_text(), re.S)[0]
+    names = {name for given in re.findall(r"ignore = Name {(.*)}", profile) for name in given.split(",")}
+    rules = re.findall(r"^- ([^/\n]+)/?$", FILTER, re.M)
+    assert "decisions" in rules
+    assert names == set(rules)
 
 
 def test_a_training_run_writes_the_filter_once_and_a_test_does_not(tmp_path):
