@@ -69,7 +69,7 @@ class Dashboard:
         pictures: TaskPictures | None,
         control: Callable[[dict[str, Any], str], str | None],
         access: Access,
-        stream_rewards: Callable[[str], dict[str, list[float]] | None] = lambda stream: None,
+        stream_rewards: Callable[[str], dict[str, Any] | None] = lambda stream: None,
     ) -> None:
         """`read()`: the newest status as plain values. It must not be changed later, because its parts are compared.
 
@@ -90,9 +90,9 @@ class Dashboard:
         self.router.add_api_websocket_route("/ws", self._connect)
         add_files(self.router, page_files(FILES) | script)
         self.router.add_api_route("/online/history", _history_of(points), methods=["GET"], response_model=None)
-        self.router.add_api_route("/online/stream", _rewards_of(stream_rewards), methods=["GET"], response_model=None)
+        self.router.add_api_route("/online/stream", _of_stream(stream_rewards), methods=["GET"], response_model=None)
         if pictures is not None:
-            self.router.add_api_route("/online/picture", _answer_of(pictures), methods=["GET"], response_model=None)
+            self.router.add_api_route("/online/picture", _of_stream(pictures.of), methods=["GET"], response_model=None)
 
     @property
     def open(self) -> int:
@@ -174,25 +174,13 @@ def _history_of(points: Points) -> Callable[[], Response]:
     return answer
 
 
-def _rewards_of(stream_rewards: Callable[[str], dict[str, list[float]] | None]) -> Callable[[str], Response]:
-    """Handler of `GET /online/stream?stream=...`; FastAPI calls it in a thread."""
+def _of_stream(find: Callable[[str], dict[str, Any] | None]) -> Callable[[str], Response]:
+    """Handler of `GET ...?stream=...`, which answers what `find` returns; FastAPI calls it in a thread."""
 
     def answer(stream: str = Query(max_length=MAX_NAME)) -> Response:
-        found = stream_rewards(stream)
+        found = find(stream)
         if found is None:
             raise HTTPException(404, f"stream={stream!r}: unknown stream")
         return Response(strict_json(found, indent=None), media_type="application/json")
-
-    return answer
-
-
-def _answer_of(pictures: TaskPictures) -> Callable[[str], Response]:
-    """Handler of `GET /online/picture?stream=...`; FastAPI calls it in a thread."""
-
-    def answer(stream: str = Query(max_length=MAX_NAME)) -> Response:
-        drawn = pictures.of(stream)
-        if drawn is None:
-            raise HTTPException(404, f"stream={stream!r}: unknown stream")
-        return Response(strict_json(drawn, indent=None), media_type="application/json")
 
     return answer

@@ -1,5 +1,5 @@
 // The most recently active streams as a table, and the stream whose picture is shown.
-import { byId, make, makeButton, say, setText } from "./dom.js";
+import { byId, inUse, make, makeButton, say, setRows, setText } from "./dom.js";
 import { ago, count, known, percent, short, signed } from "./format.js";
 import { openedStream, openStream, renderOneStream } from "./one_stream.js";
 import { now, server, state } from "./state.js";
@@ -41,24 +41,23 @@ export function startStreams() {
 function sortBy(column) {
   order.down = order.by === column ? !order.down : SORTED[column][1];
   order.by = column;
-  renderStreams(shownPicture);
+  renderStreams(choosePicture);
 }
 
-let shownPicture = null;
+let choosePicture = null; // called with the name of a stream that is pressed; null: streams have no pictures
 
 /**
  * Shows the streams.
  * @param {?(name: string) => void} choose - called when a stream is pressed; null: streams have no pictures
  */
 export function renderStreams(choose) {
-  shownPicture = choose;
+  choosePicture = choose;
   const streams = state.streams ?? [];
   const all = state.stream_count ?? streams.length; // of many, the server names the most recently active
   say("stream-count", all > streams.length ? `${count(all)}, of which the last ${streams.length} active` : count(all));
   setChoices(streams);
   const [body] = byId("streams").tBodies;
-  const inUse = body.matches(":hover") || body.querySelector(":focus-visible") !== null;
-  if (!inUse || body.rows.length === 0) setRows(body, sorted(streams));
+  if (!inUse(body) || body.rows.length === 0) setRows(body, "stream", sorted(streams), streamRow);
   for (const row of body.rows) markRow(row, state.by_stream?.[row.dataset.stream] ?? {});
   for (const heading of byId("streams").querySelectorAll("th[data-by]")) {
     const chosen = heading.dataset.by === order.by;
@@ -80,17 +79,8 @@ function sorted(streams) {
   });
 }
 
-// Reuses the rows of streams that stay, so that a button is not replaced while it is pressed.
-function setRows(body, streams) {
-  const kept = new Map([...body.rows].map((row) => [row.dataset.stream, row]));
-  const rows = streams.map((name) => kept.get(name) ?? streamRow(name));
-  const changed = rows.length !== body.rows.length || rows.some((row, index) => row !== body.rows[index]);
-  if (changed) body.replaceChildren(...rows);
-}
-
 function streamRow(name) {
   const row = make("tr");
-  row.dataset.stream = name;
   const first = make("td", "", "name");
   first.append(makeButton(name, () => press(name)));
   const learning = make("td", "", "control");
@@ -101,8 +91,8 @@ function streamRow(name) {
 
 function press(name) {
   openStream(openedStream() === name ? null : name);
-  shownPicture?.(name);
-  renderStreams(shownPicture);
+  choosePicture?.(name);
+  renderStreams(choosePicture);
 }
 
 function switchLearning(stream) {
@@ -120,7 +110,7 @@ function markRow(row, numbers) {
   setText(row.cells[5], learns ? "on" : "off");
   row.cells[5].hidden = !server.readOnly;
   const name = row.cells[0].firstChild;
-  name.setAttribute("aria-pressed", openedStream() === stream || (shownPicture !== null && chosenStream() === stream));
+  name.setAttribute("aria-pressed", openedStream() === stream || (choosePicture !== null && chosenStream() === stream));
   const button = row.cells[6].firstChild;
   setText(button, learns ? "on" : "off");
   button.setAttribute("aria-pressed", learns);

@@ -1,6 +1,6 @@
 // The versions to which the policy can be rolled back, and the buttons that choose among them.
 import { confirmed } from "./confirm.js";
-import { byId, make, makeButton, say, setFacts, setText } from "./dom.js";
+import { byId, inUse, make, makeButton, say, setFacts, setRows, setText } from "./dom.js";
 import { ago, count, known, signed } from "./format.js";
 import { now, state } from "./state.js";
 import { ask } from "./talk.js";
@@ -21,14 +21,14 @@ async function goBack() {
 async function rollBack(version) {
   const { reward_mean: mean, rewards } = ofVersion(version);
   const earned = rewards ? ` It earned ${signed(mean)} in ${count(rewards)} decisions.` : "";
-  const acting = state.serving ?? {};
-  const now_ = known(acting.version) ? ` Version ${acting.version} acts now.` : "";
-  const text = `It acts, and is pinned: its decisions are not used for training.${earned}${now_}`;
+  const acting = state.serving?.version;
+  const instead = known(acting) ? ` Version ${acting} acts now.` : "";
+  const text = `It acts, and is pinned: its decisions are not used for training.${earned}${instead}`;
   if (await confirmed(`Roll back to version ${version}?`, text, "Roll back")) ask("rollback", version);
 }
 
 function ofVersion(version) {
-  return state.serving?.versions?.[version] ?? {};
+  return state.versions?.[version] ?? {};
 }
 
 /** Shows the versions, newest first. */
@@ -39,9 +39,9 @@ export function renderVersions() {
   byId("follow").setAttribute("aria-pressed", serving.pinned === false);
   const [body] = byId("versions").tBodies;
   // New versions come each second, but the list must not move under the pointer or the keyboard focus.
-  const inUse = body.matches(":hover") || body.querySelector(":focus-visible") !== null;
-  say("versions-note", inUse ? "the list waits while you choose" : "kept in memory");
-  if (!inUse) setVersions(body, [...(serving.history ?? [])].reverse());
+  const chosen = inUse(body);
+  say("versions-note", chosen ? "the list waits while you choose" : "kept in memory");
+  if (!chosen) setRows(body, "version", [...(serving.history ?? [])].reverse(), versionRow);
   for (const row of body.rows) markRow(row, serving, champion);
 }
 
@@ -56,14 +56,6 @@ function renderJudgement(champion) {
     ["refused", count(champion.refused), "versions that were shown to be worse, or are too far from the acting one"],
     ["rolled back", count(champion.rolled_back), "automatic rollbacks to the stable version"],
   ]);
-}
-
-// Reuses rows of versions that stay, so that a button is not replaced while it is pressed.
-function setVersions(body, versions) {
-  const kept = new Map([...body.rows].map((row) => [row.dataset.version, row]));
-  const rows = versions.map((version) => kept.get(String(version)) ?? versionRow(version));
-  const changed = rows.length !== body.rows.length || rows.some((row, index) => row !== body.rows[index]);
-  if (changed) body.replaceChildren(...rows);
 }
 
 function markRow(row, serving, champion) {
@@ -98,7 +90,6 @@ function versionRow(version) {
   const cell = make("td", "", "control");
   cell.append(button);
   const row = make("tr");
-  row.dataset.version = String(version);
   const first = make("td");
   first.append(make("span", String(version)), make("small"));
   row.append(first, make("td"), make("td"), make("td", "", "says"), cell);

@@ -24,6 +24,20 @@ export function make(tag, text = "", className = "") {
 }
 
 /**
+ * Makes an SVG element.
+ * @param {string} name
+ * @param {Object<string, string|number>} attributes
+ * @param {string} [text]
+ * @returns {SVGElement}
+ */
+export function makeSvg(name, attributes, text) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+/**
  * Makes a button.
  * @param {string} text
  * @param {() => void} onclick
@@ -75,6 +89,33 @@ export function setOptions(select, pairs) {
   const chosen = select.value;
   rebuild(select, pairs, () => pairs.map(([value, text]) => new Option(text, value)));
   if (select.value !== chosen && pairs.some(([value]) => String(value) === chosen)) select.value = chosen;
+}
+
+/**
+ * Whether the user is about to press something in an element: it must not move under the pointer or the focus.
+ * @param {HTMLElement} element
+ * @returns {boolean}
+ */
+export function inUse(element) {
+  return element.matches(":hover") || element.querySelector(":focus-visible") !== null;
+}
+
+/**
+ * Sets the rows of a table. Rows that stay are reused, so that a button is not replaced while it is pressed.
+ * @param {HTMLTableSectionElement} body
+ * @param {string} key - attribute of `dataset` that names what a row is about
+ * @param {Array<string|number>} names - one for each row, in order
+ * @param {(name: string|number) => HTMLTableRowElement} rowOf - makes a row
+ */
+export function setRows(body, key, names, rowOf) {
+  const kept = new Map([...body.rows].map((row) => [row.dataset[key], row]));
+  const rows = names.map((name) => {
+    const row = kept.get(String(name)) ?? rowOf(name);
+    row.dataset[key] = String(name);
+    return row;
+  });
+  const changed = rows.length !== body.rows.length || rows.some((row, index) => row !== body.rows[index]);
+  if (changed) body.replaceChildren(...rows);
 }
 
 /**

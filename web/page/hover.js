@@ -1,8 +1,7 @@
 // The values of a plot at one time, under the pointer or chosen by the arrow keys; its legend shows them.
-import { make } from "./dom.js";
+import { make, makeSvg } from "./dom.js";
 import { clockTime, short } from "./format.js";
 
-const NS = "http://www.w3.org/2000/svg";
 const LEAP = 10; // points that an arrow key moves with Shift
 const views = new WeakMap(); // plot -> how it was last drawn
 const chosen = new WeakMap(); // plot -> the chosen time, in s; a plot without one shows its newest values
@@ -82,10 +81,6 @@ function show(box) {
     legend.children[index].lastChild.textContent = `${name} ${short(point.terms[name])}`;
   });
   if (time === undefined) return;
-  const line = document.createElementNS(NS, "line");
-  for (const [key, value] of Object.entries({ class: "cursor", x1: x(point.t), x2: x(point.t), y1: 0, y2: height })) {
-    line.setAttribute(key, value);
-  }
-  svg.append(line);
+  svg.append(makeSvg("line", { class: "cursor", x1: x(point.t), x2: x(point.t), y1: 0, y2: height }));
   legend.append(make("span", `at ${clockTime(point.t, true)}`, "at"));
 }

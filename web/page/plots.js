@@ -1,9 +1,8 @@
 // Small plots over time, as SVG. Each update redraws a plot from its data, which is a few hundred points.
-import { make } from "./dom.js";
+import { make, makeSvg } from "./dom.js";
 import { ago, clockTime, known, short } from "./format.js";
 import { track } from "./hover.js";
 
-const NS = "http://www.w3.org/2000/svg";
 const HEIGHT = 150; // of a line plot, in SVG units
 const PAUSE = 3; // s without a point, after which a line is interrupted; of thinned points, so many of their steps
 const LEFT = 46;
@@ -30,20 +29,6 @@ export function colourOf(index) {
 }
 
 /**
- * Makes an SVG element.
- * @param {string} name
- * @param {Object<string, string|number>} attributes
- * @param {string} [text]
- * @returns {SVGElement}
- */
-export function element(name, attributes, text) {
-  const made = document.createElementNS(NS, name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  if (text !== undefined) made.textContent = text;
-  return made;
-}
-
-/**
  * Clears a plot and draws its axes.
  * @param {HTMLElement} box - the plot
  * @param {number} height
@@ -55,21 +40,21 @@ export function element(name, attributes, text) {
  */
 export function frame(box, height, [from, to], [low, high], bare = false, clock = false) {
   const width = widthOf(box);
-  const svg = element("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none" });
+  const svg = makeSvg("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none" });
   const x = (t) => LEFT + ((t - from) / (to - from || 1)) * (width - LEFT - RIGHT);
   const y = (v) => TOP + (1 - (v - low) / (high - low || 1)) * (height - TOP - BOTTOM);
   for (const [value, label] of bare ? [] : ticks(low, high)) {
-    svg.append(element("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) }));
-    svg.append(element("text", { x: LEFT - 5, y: y(value) + 3, "text-anchor": "end" }, label));
+    svg.append(makeSvg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) }));
+    svg.append(makeSvg("text", { x: LEFT - 5, y: y(value) + 3, "text-anchor": "end" }, label));
   }
   if (clock) {
     for (const [t, label] of clockTicks(from, to)) {
-      svg.append(element("line", { class: "grid", x1: x(t), x2: x(t), y1: TOP, y2: height - BOTTOM }));
-      svg.append(element("text", { x: x(t), y: height - 3, "text-anchor": "middle" }, label));
+      svg.append(makeSvg("line", { class: "grid", x1: x(t), x2: x(t), y1: TOP, y2: height - BOTTOM }));
+      svg.append(makeSvg("text", { x: x(t), y: height - 3, "text-anchor": "middle" }, label));
     }
   } else {
-    svg.append(element("text", { x: LEFT, y: height - 3 }, `${ago(to - from)} ago`));
-    svg.append(element("text", { x: width - RIGHT, y: height - 3, "text-anchor": "end" }, "now"));
+    svg.append(makeSvg("text", { x: LEFT, y: height - 3 }, `${ago(to - from)} ago`));
+    svg.append(makeSvg("text", { x: width - RIGHT, y: height - 3, "text-anchor": "end" }, "now"));
   }
   box.replaceChildren(svg);
   return { svg, x, y };
@@ -127,8 +112,8 @@ function tickLabel(value, step, size) {
  * @param {string} text
  */
 export function empty(box, height, text) {
-  const svg = element("svg", { viewBox: `0 0 ${widthOf(box)} ${height}` });
-  svg.append(element("text", { class: "empty", x: widthOf(box) / 2, y: height / 2, "text-anchor": "middle" }, text));
+  const svg = makeSvg("svg", { viewBox: `0 0 ${widthOf(box)} ${height}` });
+  svg.append(makeSvg("text", { class: "empty", x: widthOf(box) / 2, y: height / 2, "text-anchor": "middle" }, text));
   box.replaceChildren(svg);
 }
 
@@ -178,9 +163,9 @@ export function lines(box, points, span, { range, floor, series, clock = false, 
     const dashed = Boolean(series) && index % 2 === 1; // distinguishable without colours too
     const style = { "fill": "none", "stroke": colour, "stroke-linecap": "round", "stroke-width": 1.6 };
     const dashes = { "stroke-dasharray": dashed ? "6 3" : "none" };
-    if (smooth > 0) svg.append(element("path", { ...style, class: "raw", d: path(points, name, x, inside) }));
+    if (smooth > 0) svg.append(makeSvg("path", { ...style, class: "raw", d: path(points, name, x, inside) }));
     const drawn = smooth > 0 ? smoothed(points, name, smooth) : points;
-    svg.append(element("path", { ...style, ...dashes, class: "line", d: path(drawn, name, x, inside) }));
+    svg.append(makeSvg("path", { ...style, ...dashes, class: "line", d: path(drawn, name, x, inside) }));
     legend.append(legendItem(`${name} ${short(points.at(-1).terms[name])}`, colour, dashed));
   });
   if (all.length > names.length) legend.append(restOf(all.slice(names.length)));
@@ -196,7 +181,7 @@ function beyond(values, low, high) {
     .filter(Boolean);
 }
 
-// Means over `seconds` before each point, of the values without a gap between them.
+// Means over the last `seconds` at each point; a gap stays a gap.
 function smoothed(points, name, seconds) {
   let first = 0;
   let sum = 0;

@@ -1,7 +1,7 @@
 // The charts of episodes, swaps and reward terms.
-import { byId, make } from "./dom.js";
+import { byId, make, makeSvg } from "./dom.js";
 import { known, short } from "./format.js";
-import { element, empty, frame, lines, spread } from "./plots.js";
+import { empty, frame, lines, spread } from "./plots.js";
 import { colourOfVersion, now, points, state } from "./state.js";
 
 const HEIGHT = 150; // of a chart
@@ -41,10 +41,10 @@ function drawReturns(box, episodes, span) {
   const means = new Map();
   for (const e of episodes) {
     const fill = colourOfVersion(e.label);
-    const point = element("circle", { cx: x(e.t), cy: y(e.return), r: 2.4, fill, opacity: e.counts ? 0.75 : 0.25 });
+    const point = makeSvg("circle", { cx: x(e.t), cy: y(e.return), r: 2.4, fill, opacity: e.counts ? 0.75 : 0.25 });
     const summary = `version ${e.label}, env ${e.env}: return ${short(e.return)}, ${e.length} steps, ${e.reason}`
       + (known(e.level) ? `, level ${e.level.toFixed(2)}` : "");
-    point.append(element("title", {}, summary));
+    point.append(makeSvg("title", {}, summary));
     svg.append(point);
     const kept = means.get(e.label) ?? { from: e.t, sum: 0, count: 0 };
     means.set(e.label, { from: kept.from, to: e.t, sum: kept.sum + e.return, count: kept.count + 1 });
@@ -53,7 +53,7 @@ function drawReturns(box, episodes, span) {
     if (mean.count < 2) continue;
     const level = y(mean.sum / mean.count);
     const ends = { x1: x(mean.from) - 3, x2: x(mean.to) + 3, y1: level, y2: level };
-    svg.append(element("line", { ...ends, "stroke": colourOfVersion(label), "stroke-width": 2.2 }));
+    svg.append(makeSvg("line", { ...ends, "stroke": colourOfVersion(label), "stroke-width": 2.2 }));
   }
 }
 
@@ -69,7 +69,7 @@ function drawSwaps(box, swaps, span) {
     const at = x(swap.t);
     svg.append(swapMark(swap, at));
     if (at > free) {
-      svg.append(element("text", { x: at - 2, y: 24 }, String(swap.version ?? swap.label)));
+      svg.append(makeSvg("text", { x: at - 2, y: 24 }, String(swap.version ?? swap.label)));
       free = at + 26;
     }
   }
@@ -78,11 +78,11 @@ function drawSwaps(box, swaps, span) {
 function swapMark(swap, at) {
   const refused = swap.label === null;
   const mark = refused
-    ? element("path", { "d": `M${at - 4} 2l8 8m0 -8l-8 8`, "stroke": "var(--bad)", "stroke-width": 2 })
-    : element("rect", { x: at - 1, y: 0, width: 2, height: 12, fill: colourOfVersion(swap.label) });
+    ? makeSvg("path", { "d": `M${at - 4} 2l8 8m0 -8l-8 8`, "stroke": "var(--bad)", "stroke-width": 2 })
+    : makeSvg("rect", { x: at - 1, y: 0, width: 2, height: 12, fill: colourOfVersion(swap.label) });
   const what = refused ? `refused: version ${swap.version}` : `version ${swap.label}`;
   const why = swap.reason ? `, ${swap.reason}` : "";
-  mark.append(element("title", {}, `${what} from ${swap.source}${why}`));
+  mark.append(makeSvg("title", {}, `${what} from ${swap.source}${why}`));
   return mark;
 }
 
