@@ -10,9 +10,9 @@ With discount 0 an outcome is the mean reward of `BLOCK` decisions of a stream. 
 episode, because a single reward says little about what an action leads to. It is known when the episode has ended and
 each of its decisions has its reward, which may come after the end.
 
-A block or episode in which a person intervened, or the client executed an action of its own, has no outcome; nor has
-one of whose decisions one is not learned from. Decisions of a challenger (`online/trial.py`) are kept apart from those
-of the champion; an episode in which both decided has no outcome.
+A block or episode has no outcome if a person intervened in it, if the client executed an action of its own, or if one
+of its decisions is not learned from. Decisions of a challenger (`online/trial.py`) are kept apart from those of the
+champion; an episode in which both decided has no outcome.
 """
 
 from __future__ import annotations

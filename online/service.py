@@ -50,19 +50,6 @@ class LastDecision(NamedTuple):
 
 
 @dataclass
-class StreamRewards:
-    """The last rewards of one stream."""
-
-    values: deque[float] = field(default_factory=lambda: deque(maxlen=STREAM_WINDOW))
-    times: deque[float] = field(default_factory=lambda: deque(maxlen=STREAM_WINDOW))  # s since 1970, of their arrival
-
-    def add(self, reward: float, at: float) -> None:
-        """Add a reward that arrived at `at`."""
-        self.values.append(reward)
-        self.times.append(at)
-
-
-@dataclass
 class VersionRewards:
     """The rewards of the decisions of one version."""
 
@@ -87,7 +74,8 @@ class ServiceCounters:
     rewards: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     expected: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     terms: deque[dict[str, float]] = field(default_factory=lambda: deque(maxlen=WINDOW))
-    by_stream: OrderedDict[str, StreamRewards] = field(default_factory=OrderedDict)  # stream -> its last rewards
+    # Stream -> its last rewards, each with its time of arrival in s since 1970.
+    by_stream: OrderedDict[str, deque[tuple[float, float]]] = field(default_factory=OrderedDict)
     by_version: OrderedDict[int, VersionRewards] = field(default_factory=OrderedDict)  # version -> its rewards
     episodes: Episodes = field(init=False)
     decided_at: float = field(default_factory=time.monotonic)  # monotonic s of the last decision, or of the start
@@ -105,7 +93,7 @@ class ServiceCounters:
         """Add the reward of a completed decision of a version."""
         self.rewards.append(reward)
         self.episodes.earned(stream, reward)
-        self.by_stream.setdefault(stream, StreamRewards()).add(reward, time.time())
+        self.by_stream.setdefault(stream, deque(maxlen=STREAM_WINDOW)).append((time.time(), reward))
         self.by_stream.move_to_end(stream)
         if len(self.by_stream) > self.streams:
             self.by_stream.popitem(last=False)

@@ -6,8 +6,8 @@
     history.earlier()                    # any thread: the older, thinned points, as columns
 
 The last ten minutes have a point a second. Older points are means over 10 s for two hours, and over a minute for two
-days; what is older is dropped. So the memory is bounded (about 2 MB), and a page that is opened after a week loads
-about 100 kB of recent points and 300 kB of earlier ones.
+days; what is older is dropped. So the memory is bounded (3 MB), and a page that is opened after a week loads about
+150 kB of recent points and 330 kB of earlier ones.
 
 Each change replaces a tuple of points by a new one, so readers need no lock and never see a partial change.
 """

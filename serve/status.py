@@ -7,12 +7,11 @@ advances, the decision loop hangs.
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
-
-import numpy as np
 
 from livegym.online.champion import Champion
 from livegym.online.judgements import GAIN
@@ -63,6 +62,7 @@ class Status:
         self._latencies = latencies or Latencies()
         self._marks: deque[tuple[float, int]] = deque()  # (monotonic s, decisions) within the last RATE_S
         self._made: dict[str, Any] = {}
+        self._refreshed_at = time.monotonic()
         self._owed = service.writer.added + len(service.pending) + service.pending.expired  # before the first decision
         self._phase = "serving"
         self._clients = clients
@@ -89,15 +89,19 @@ class Status:
         lately = [v.name for v in tally.lately]
         gated = lately.count("SEND") + lately.count("WAIT")
         shown = sorted(list(tally.last)[-STREAMS_SHOWN:])
+        usual = {stream: _usual_interval(tally.last[stream]) for stream in shown}
+        not_learned = self._not_learned()
         size = len(service.writer)
         most = max(service.writer.streams.values(), default=0)
+        self._refreshed_at = time.monotonic()
         self._made = {
             "refreshed": round(time.time(), 2),
             "serving": {**_version(live.acting), "pinned": live.pinned, "pinned_by": live.pinned_by,
-                        "swapping": live.swapping, "newest": self._newest(), "history": list(live.history.labels),
-                        "versions": self._versions()},
+                        "swapping": live.swapping, "newest": self._newest(), "history": list(live.history.labels)},
+            "versions": self._versions(),
             "streams": shown, "stream_count": len(tally.last),
-            "by_stream": {stream: self._of_stream(stream, size) for stream in shown},
+            "by_stream": {stream: self._of_stream(stream, size, usual[stream]) | {"learned": stream not in not_learned}
+                          for stream in shown},
             "decisions": {
                 "total": tally.decisions, "per_second": self._rate(), "send": tally.verdicts["SEND"],
                 "wait": tally.verdicts["WAIT"], "off": tally.verdicts["OFF"],
@@ -105,7 +109,7 @@ class Status:
                 "unlearned": tally.excluded,
                 "gate_failures": service.decider.failures, "latency_ms": self._latencies.reading(),
                 "logged": service.log.added, "not_logged": service.log.missing,
-                "idle_limit_s": _idle_limit(list(tally.last.values())[-STREAMS_SHOWN:]),
+                "idle_limit_s": _idle_limit([interval for interval in usual.values() if interval is not None]),
             },
             "buffer": {
                 "capacity": fixed["capacity"], "size": size, "added": service.writer.added,
@@ -143,20 +147,20 @@ class Status:
             **{name: _rounded(value) if name in GAIN else value for name, value in judged.items()},
         }
 
-    def _of_stream(self, stream: str, size: int) -> dict[str, Any]:
-        """Return the stream's share of the buffer's `size` experiences, its mean reward, its rate and its last time."""
+    def _of_stream(self, stream: str, size: int, usual: float | None) -> dict[str, Any]:
+        """Return the stream's share of the buffer's `size` experiences, its mean reward, its rate and its last time.
+
+        `usual`: s between two of its decisions; None: unknown.
+        """
         writer, tally = self._service.writer, self._service.tally
-        rewards = tally.by_stream[stream].values if stream in tally.by_stream else ()
-        last = tally.last[stream]
-        usual = float(np.median(last.intervals)) if last.intervals else 0.0
+        rewards = [reward for _, reward in tally.by_stream.get(stream, ())]
         return {
             "experiences": writer.streams[stream],
             "share": round(writer.streams[stream] / size, 4) if size else None,
             "reward_mean": _rounded(_mean(rewards)),
             "rewards": len(rewards),
             "per_second": _rounded(1 / usual) if usual else None,
-            "seen": round(last.decision.time, 2),
-            "learned": stream not in self._not_learned(),
+            "seen": round(tally.last[stream].decision.time, 2),
         }
 
     def stream_rewards(self, stream: str) -> dict[str, list[float]] | None:
@@ -164,15 +168,12 @@ class Status:
         tally = self._service.tally
         if stream not in tally.last and stream not in tally.by_stream:
             return None
-        rewards = tally.by_stream.get(stream)
-        if rewards is None:
-            return {"t": [], "reward": []}
-        pairs = list(zip(rewards.times.copy(), rewards.values.copy(), strict=False))
-        return {"t": [round(t, 2) for t, _ in pairs], "reward": [value for _, value in pairs]}
+        rewards = tally.by_stream[stream].copy() if stream in tally.by_stream else ()  # the serving thread adds to it
+        return {"t": [round(t, 2) for t, _ in rewards], "reward": [reward for _, reward in rewards]}
 
     def trouble(self) -> str | None:
         """Return why the run is not healthy; None if it is. Called by any thread, for `/healthz`."""
-        silent = time.time() - self._made["refreshed"]
+        silent = time.monotonic() - self._refreshed_at
         if self._phase == "serving" and silent > STALLED_S:
             return f"the decision loop has not responded for {silent:.0f} s"
         trainer = self._watchdog.reading()
@@ -222,16 +223,23 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.6g}")
 
 
-def _idle_limit(lately: Sequence[LastDecision]) -> float:
-    """Return the s without a decision after which the streams count as silent; some ask only twice a minute."""
-    usual = [float(np.median(last.intervals)) for last in lately if last.intervals]
-    return max(LEAST_IDLE_S, IDLE_INTERVALS * float(np.median(usual))) if usual else LEAST_IDLE_S
+def _usual_interval(last: LastDecision) -> float | None:
+    """Return the usual time in s between two decisions of a stream; None if it is unknown."""
+    return statistics.median(last.intervals) if last.intervals else None
+
+
+def _idle_limit(usual: Sequence[float]) -> float:
+    """Return the s without a decision after which the streams count as silent; some ask only twice a minute.
+
+    `usual`: intervals in s of the last streams that asked.
+    """
+    return max(LEAST_IDLE_S, IDLE_INTERVALS * statistics.median(usual)) if usual else LEAST_IDLE_S
 
 
 def _mean(values: Sequence[float]) -> float | None:
-    return float(np.mean(values)) if values else None
+    return statistics.fmean(values) if values else None
 
 
 def _means(terms: Sequence[dict[str, float]]) -> dict[str, float]:
     names = terms[-1] if terms else ()
-    return {name: float(np.mean([t[name] for t in terms if name in t])) for name in names}
+    return {name: statistics.fmean([t[name] for t in terms if name in t]) for name in names}

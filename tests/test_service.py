@@ -682,7 +682,7 @@ def test_the_status_tells_each_streams_share_and_reward(setting):
     assert made["by_stream"]["a"]["per_second"] > 0
     assert status.stream_rewards("a")["reward"] == [1.0, 2.0]
     assert status.stream_rewards("c") is None
-    (version,) = made["serving"]["versions"].values()
+    (version,) = made["versions"].values()
     assert (version["rewards"], version["reward_mean"], version["state"]) == (3, 0.666667, None)
     assert made["buffer"]["largest_share"] == pytest.approx(2 / 3)
     assert (made["decisions"]["logged"], made["decisions"]["not_logged"]) == (3, 0)
@@ -698,8 +698,8 @@ def test_a_stalled_loop_and_a_trainer_that_is_gone_are_trouble(setting, monkeypa
         assert status.trouble() == f"the trainer is {state}" + (f": {why}" if why else "")
     reading = {"state": "waiting"}
     assert status.trouble() is None  # an idle stream is no trouble
-    now = time.time()
-    monkeypatch.setattr("livegym.serve.status.time.time", lambda: now + 7)
+    now = time.monotonic()
+    monkeypatch.setattr("livegym.serve.status.time.monotonic", lambda: now + 7)
     assert status.trouble() == "the decision loop has not responded for 7 s"
     status.end_serving()
     assert status.trouble() is None
