@@ -99,6 +99,8 @@ setup(
             "httpx",
             "imageio",
             "playwright",
+            "axe-playwright-python",  # the accessibility checker axe
+            "jsonschema",
             "wandb",
             "hydra-joblib-launcher",
             "hydra-submitit-launcher",

@@ -33,6 +33,7 @@ ARGUMENTS = {
 """Kind of a space -> the arguments of Gymnasium's class."""
 MOST = 4096  # numbers in an observation or action: a message has 64 KiB
 SHOWN = 80  # characters of a space in a message
+OTHERS = "gymnasium.wrappers.FlattenObservation makes one Box of any observation; several choices are one MultiDiscrete"
 EXAMPLE = "For example Box(-1, 1, (4,)) or Discrete(3)"
 
 
@@ -118,6 +119,10 @@ def leaves(space: Space, name: str = "") -> Iterator[tuple[str, Leaf]]:
         yield from leaves(part, f"{name}.{inner}" if name else inner)
 
 
+def _unsupported(what: str) -> SpaceError:
+    return SpaceError(f"{what} is not supported. Allowed: {LEAVES}, and for observations Dict of these. {OTHERS}")
+
+
 def read_space(text: str, what: str) -> Space:
     """Read a space from JSON, or as Gymnasium prints it. Raises UserError, which names `what`, if it cannot be used."""
     try:
@@ -161,7 +166,9 @@ def space_of(space: Any) -> Space:
         return _choices(kind, space.shape, [2] * prod(space.shape), [0] * prod(space.shape))
     if kind == "Dict":
         return DictSpace(tuple((str(name), space_of(part)) for name, part in space.spaces.items()))
-    raise SpaceError(f"{space}: a {kind} is not supported. Allowed: {LEAVES}, and for observations Dict of these")
+    raise SpaceError(
+        f"{space}: a {kind} is not supported. Allowed: {LEAVES}, and for observations Dict of these. {OTHERS}"
+    )
 
 
 def _box(low: Any, high: Any, shape: Any) -> BoxSpace:
@@ -202,7 +209,7 @@ def _made(kind: str, given: list[Any], named: Mapping[str, Any]) -> Space:
     """Make a space from the arguments of Gymnasium's class."""
     names = ARGUMENTS.get(kind, ())
     if not names:
-        raise SpaceError(f"a {kind} is not supported. Allowed: {LEAVES}, and for observations Dict of these")
+        raise _unsupported(f"a {kind}")
     values = {**dict(zip(names, given, strict=False)), **named}
     unknown = sorted(set(values) - set(names))
     if unknown or len(given) > len(names):
@@ -241,7 +248,9 @@ def _from_call(node: ast.expr) -> Space:
             ]
         return DictSpace(tuple((str(name), _from_call(value)) for name, value in parts))
     if node.func.id not in ARGUMENTS:
-        raise SpaceError(f"a {node.func.id} is not supported. Allowed: {LEAVES}, and for observations Dict of these")
+        raise SpaceError(
+            f"a {node.func.id} is not supported. Allowed: {LEAVES}, and for observations Dict of these. {OTHERS}"
+        )
     given = [_value(argument) for argument in node.args]
     return _made(node.func.id, given, {str(each.arg): _value(each.value) for each in node.keywords})
 

@@ -136,6 +136,16 @@ class FakeLoop:
         return Accepted(given.stream, given.decision)
 
 
+class Choosing(FakeLoop):
+    """One whose decisions are whole numbers from 0 on: those of a Discrete."""
+
+    choices = 3
+
+    def _decision(self, observed, previous):
+        made = super()._decision(observed, previous)
+        return decision_of(observed.stream, made.decision, len(self.decided) % self.choices, previous=previous)
+
+
 @dataclass
 class Served:
     """A server and what is behind it."""

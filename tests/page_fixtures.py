@@ -34,6 +34,8 @@ CAMERA = {
     "up_direction": (0.0, 0.0, 1.0), "fov": 0.8, "near": 0.01, "far": 1000.0, "image_height": 480, "image_width": 640,
 }  # fmt: skip
 FEW = 5e-5  # of all pixels
+COVERED = """visibility => document.querySelectorAll(".over, #curtain").forEach(
+  e => e.style.setProperty("visibility", visibility, "important"))"""
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 
 
@@ -257,14 +259,22 @@ def badges(page, by=False) -> list[str]:
 
 def picture(page) -> np.ndarray:
     """The scene alone, without what lies on it, (height, width, 3)."""
-    png = page.locator("#scene").screenshot(style=".over, #curtain { visibility: hidden !important }")
-    return np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).astype(int)
+    page.evaluate(COVERED, "hidden")
+    try:
+        return _pixels(page.locator("#scene"))
+    finally:
+        page.evaluate(COVERED, "")
 
 
 def pixels(page, selector: str) -> np.ndarray:
     """What one element looks like, (height, width, 3)."""
     page.locator(selector).scroll_into_view_if_needed()
-    return np.asarray(Image.open(io.BytesIO(page.locator(selector).screenshot())).convert("RGB")).astype(int)
+    return _pixels(page.locator(selector))
+
+
+def _pixels(element) -> np.ndarray:
+    """A screenshot as it is: with `caret="hide"`, the default, a style is inserted, which the pages' policy forbids."""
+    return np.asarray(Image.open(io.BytesIO(element.screenshot(caret="initial"))).convert("RGB")).astype(int)
 
 
 def colours(image: np.ndarray) -> int:

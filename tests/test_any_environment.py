@@ -23,7 +23,7 @@ from livegym.tasks.build import make_env
 from livegym.tasks.space import read_action_space, read_space, space_of, text_of_space
 from livegym.utils.errors import UserError
 from livegym_client import Client
-from tests.online_fixtures import FakeLoop, decision_of
+from tests.online_fixtures import Choosing
 from tests.page_fixtures import browser, needs_chromium, new_page, text, wait
 from tests.patience import PATIENCE_S
 from tests.test_continuous_cli import Serving, trains
@@ -157,16 +157,6 @@ def test_the_schema_is_served(serve):
     assert {"episode", "executed", "executed_log_prob", "learn", "part"} <= set(sent["properties"])
     assert sent["properties"]["obs"]["minItems"] == 4
     assert len(schema["anyOf"]) == 3
-
-
-class Choosing(FakeLoop):
-    """One whose decisions are whole numbers from 0 on: those of a Discrete."""
-
-    choices = 3
-
-    def _decision(self, observed, previous):
-        made = super()._decision(observed, previous)
-        return decision_of(observed.stream, made.decision, len(self.decided) % self.choices, previous=previous)
 
 
 def test_a_gymnasium_environment_is_run_step_by_step(serve):

@@ -314,7 +314,7 @@ def test_follow_latest_moves_to_a_newer_run_and_a_test_of_a_named_run_stays(tmp_
         assert run(tmp_path, *SMALL, "maxIterations=2", "seed=3").returncode == 0
         mover.wait_for("a newer run")
         mover.wait_for("now acting")
-        stayer.wait_for("this test stays with")
+        stayer.wait_for("is followed further")
         stayer.wait_for("acting: version 2; there is a newer run")
         assert "now acting" not in stayer.text
         assert mover.end() == 0

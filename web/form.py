@@ -39,6 +39,7 @@ _PAGE = Template("""<!doctype html>
 <style>$style</style>
 </head>
 <body>
+<main>
 <form method="post" action="/login">
   <h1>livegym</h1>
   <p>The token is in the address that the program printed when it started.</p>
@@ -48,6 +49,7 @@ _PAGE = Template("""<!doctype html>
   <input name="next" type="hidden" value="$next">
   <button>Open</button>
 </form>
+</main>
 </body>
 </html>
 """)

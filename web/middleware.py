@@ -51,7 +51,7 @@ def content_policy(scripts: str = "", styles: str = "", sources: str = "") -> st
 
 
 HEADERS = {
-    "content-security-policy": content_policy(styles="'unsafe-inline'"),  # the tests' screenshots insert some
+    "content-security-policy": content_policy(),
     "cross-origin-resource-policy": "same-origin",
     # With no-referrer, browsers would send the form with `Origin: null`, like that of a cross-origin page.
     "referrer-policy": "same-origin",

@@ -82,7 +82,7 @@ class NewerRun:
             return
         self._logged.add(found.name)
         until = "" if self._leaving is Leaving.NEVER else " until that run ends (followLatest=true leaves it at once)"
-        log.info("there is a newer run, %s; this test stays with %s%s", found.path, run.name, until)
+        log.info("there is a newer run, %s; %s is followed further%s", found.path, run.name, until)
 
     def _moved_to(self, run: Run) -> Run | None:
         """The run to which `latest_train` has moved, if it is of this task and can be played."""

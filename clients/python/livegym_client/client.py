@@ -3,7 +3,9 @@
 Each observation carries a sequence number that increases in its stream. If the connection breaks before the answer
 arrives, the client cannot know whether the server has decided. So it reconnects and sends the same number again; the
 server repeats its answer, or decides now. A reward that is sent twice in this way is refused as a `duplicate`, which
-shows that the first one arrived. The client waits longer before each further try, and gives up after `tries`.
+shows that the first one arrived. The client waits longer before each further try. It gives up after `patience`, so
+that a server may restart meanwhile; if no server has ever answered, it gives up after `FIRST_PATIENCE`, because the
+address is probably wrong.
 
 Sequence numbers start at the system time in microseconds, so a restarted program continues above those of its last run.
 The first observation that a program sends of a stream begins an episode (`first`): the server must not learn that it
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import time
 import urllib.error
 import urllib.request
@@ -30,12 +33,14 @@ from livegym_client.runner import Runner, Step
 from livegym_client.wire import VERSION, Address, Decision, Observation, batches, extra_fields, item_of
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # s between two tries, doubled each time
+FIRST_PATIENCE = 30.0  # s, of a client that has never got an answer
 BEGINS, CONTINUES = {"first": True}, {"episode": "continue"}
 TRANSIENT = ("busy", "closing", "failed")
 """Kinds of refusals after which the same message is resent."""
 
 Outcome = Union[Decision, Refused, None]
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 
 class _Again(Exception):
@@ -49,13 +54,25 @@ class _Again(Exception):
 class Client:
     """A client with one connection to a server. Not thread-safe."""
 
-    def __init__(self, url: str, token: str | None = None, tries: int = 12, timeout: float = 60.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        tries: int | None = None,
+        timeout: float = 60.0,
+        patience: float = 300.0,
+    ) -> None:
         """`url`: as the server prints it. `timeout`: s to wait for an answer before the request is resent.
+
+        `patience`: s for which a request is repeated while the server is away; math.inf: without end. `tries`: also give
+        up after so many tries; None: no limit.
 
         The client connects at the first request. Raises ValueError if `url` is invalid.
         """
         self._address = Address.of(url, token)
         self._tries, self._timeout = tries, timeout
+        self._patience = patience
+        self._answered = False
         self._name = uuid.uuid4().hex  # under this name, streams stay ours over a broken connection
         self._socket: ClientConnection | None = None
         self._ids = itertools.count(1)
@@ -239,6 +256,7 @@ class Client:
             next(sent)
             socket.send(text)
             answer = json.loads(socket.recv(timeout=self._timeout))
+            self._answered = True
         except (OSError, ConnectionClosed) as error:  # TimeoutError is an OSError
             self._drop()
             raise _Again(str(error) or "no answer arrived in time") from error
@@ -302,17 +320,31 @@ class Client:
             raise _Again(str(error)) from error
 
     def _persist(self, attempt: Callable[[], T]) -> T:
-        """Return the result of `attempt`, repeated while it raises _Again. Raises Unreachable after all tries."""
-        why = ""
-        for number in range(self._tries):
+        """Return the result of `attempt`, repeated while it raises _Again. Raises Unreachable if patience ends."""
+        begin = time.monotonic()
+        patience = self._patience if self._answered else min(self._patience, FIRST_PATIENCE)
+        for number in itertools.count(1):
             try:
-                return attempt()
+                result = attempt()
             except _Again as again:
-                why = str(again)
-                pause = max(again.pause, min(FIRST_PAUSE * 2**number, LONGEST_PAUSE))
-            if number + 1 < self._tries:
+                pause = max(again.pause, min(FIRST_PAUSE * 2 ** min(number - 1, 10), LONGEST_PAUSE))
+                waited = time.monotonic() - begin
+                if number == self._tries or waited + pause > patience:
+                    raise Unreachable(self._gave_up(number, waited, str(again))) from None
+                if number == 1:
+                    log.warning("%s: %s; trying again for %g s", self._address.base, again, patience)
                 time.sleep(pause)
-        raise Unreachable(f"{self._address.base}: {self._tries} tries failed; the last error: {why}")
+            else:
+                self._answered = True
+                return result
+        raise AssertionError("the loop above ends by itself")
+
+    def _gave_up(self, tries: int, waited: float, why: str) -> str:
+        return (
+            f"{self._address.base}: no answer in {tries} tries within {waited:.0f} s; the last error: {why}. "
+            "Check that the server runs and that this is its address, then ask again; Client(..., patience=3600) "
+            "waits for an hour once a server has answered"
+        )
 
 
 def _outcome(answer: dict[str, Any]) -> Outcome:

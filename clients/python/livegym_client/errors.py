@@ -8,7 +8,7 @@ class LivegymError(Exception):
 
 
 class Unreachable(LivegymError):
-    """The server did not answer in several tries. Try again later: nothing that it has accepted is lost."""
+    """The server did not answer for `patience`. Try again later: nothing that it has accepted is lost."""
 
 
 class Denied(LivegymError):
