@@ -7,6 +7,7 @@ of Stable-Baselines3, with the settings of rl-zoo, evaluated in the same way aft
 versions that were live, as they were drawn.
 
 - `livegym`: rewards with the next observation; `late`: rewards come 1 to 20 steps later, in random order;
+- `--rate 150`: at most so many steps per second. A stream that is faster gets fewer update rounds for each step;
 - `--more 30`: after the last step, the stream continues for 30 minutes, with an evaluation every minute;
 - `--idle 60`: after that, no observation comes for 60 minutes, and the policy is evaluated once more.
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import signal
 import statistics
 import subprocess
@@ -107,9 +109,9 @@ class Served:
         raise RuntimeError((self.folder / "served.txt").read_text()[-3000:])
 
     @contextlib.contextmanager
-    def stream(self, late: bool) -> Iterator[Iterator[int]]:
-        """Yields an iterator that makes one step after another and yields their count."""
-        yield self._late_steps() if late else self._steps()
+    def stream(self, late: bool, rate: float) -> Iterator[Iterator[int]]:
+        """Yields an iterator that makes one step after another and yields their count; `rate`: most per second."""
+        yield _paced(self._late_steps() if late else self._steps(), rate)
 
     def _steps(self) -> Iterator[int]:
         from livegym_client import Runner
@@ -181,6 +183,14 @@ class Served:
         self.log.close()
 
 
+def _paced(steps: Iterator[int], rate: float) -> Iterator[int]:
+    due = time.monotonic()
+    for count in steps:
+        yield count
+        due = max(due + 1 / rate, time.monotonic() - 1.0)  # after a long evaluation it does not hurry
+        time.sleep(max(0.0, due - time.monotonic()))
+
+
 def livegym(options: argparse.Namespace, late: bool) -> dict[str, Any]:
     """One seed through the socket: returns at the marks, after the idle minutes, and while the stream continues."""
     steps, episodes = options.steps, EPISODES[options.effort]
@@ -190,7 +200,7 @@ def livegym(options: argparse.Namespace, late: bool) -> dict[str, Any]:
             curve: list[Point] = []
             acted: list[list[float]] = []  # returns of the stream's own episodes, from mark to mark
             began = time.monotonic()
-            with served.stream(late) as stream:
+            with served.stream(late, options.rate) as stream:
                 for count in stream:
                     if count % (steps // MARKS) == 0:
                         curve.append((count, served.score(episodes)))
@@ -270,6 +280,7 @@ def main() -> None:
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=SIDES)
     parser.add_argument("--seeds", type=int, default=0, help="number of seeds; default 5, quick 2")
     parser.add_argument("--steps", type=int, default=0, help="default 150,000, quick 30,000")
+    parser.add_argument("--rate", type=float, default=math.inf, help="steps per second at most; default: no limit")
     parser.add_argument("--idle", type=float, default=0.0, help="minutes without an observation, at the end")
     parser.add_argument("--more", type=float, default=0.0, help="minutes for which the stream continues")
     parser.add_argument("--keys", nargs="*", default=[], help="more keys for train.py")
@@ -305,7 +316,7 @@ def _possible(options: argparse.Namespace, side: str) -> bool:
 
 def _seeds(options: argparse.Namespace, side: str) -> list[dict[str, Any]]:
     given = [f"--environment={options.environment}", f"--steps={options.steps}", *effort(options)]
-    given += [f"--idle={options.idle}", f"--more={options.more}"]
+    given += [f"--idle={options.idle}", f"--more={options.more}", f"--rate={options.rate}"]
     if options.keys:
         given += ["--keys", *options.keys]
     return [run_side(side, Side("benchmarks.online_learning", [*given, f"--seed={n}"])) for n in range(options.seeds)]
