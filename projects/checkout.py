@@ -1,6 +1,6 @@
 """A checkout of task code that was written for Isaac Gym: the names of its tasks and their files, without imports.
 
-    checkout = checkout_in("IsaacGymEnvs", "projectDir=IsaacGymEnvs")     # None: it is not such a folder
+    checkout = checkout_in("IsaacGymEnvs", "projectDir=IsaacGymEnvs")     # None if it is not such a folder
     checkout.tasks                       # {"isaacgymenvs-Ant": "Ant", ...}
     checkout.code("Ant")                 # the module and the class that define it
 

@@ -20,9 +20,10 @@ from livegym.compat.foreign.drivers import PRIVILEGED, Groups, Outcome, driver_o
 from livegym.compat.foreign.loading import Loaded
 from livegym.compat.foreign.memory import recall, remembered
 from livegym.compat.foreign.sim import ForeignSim
-from livegym.compat.foreign.task import ENDED, OBSERVATION, REWARD, STATES, ForeignTask
+from livegym.projects.registry import Part
 from livegym.schema import TaskConfig
 from livegym.sim.base import Simulator, Snapshot
+from livegym.tasks.base import Task
 from livegym.tasks.curriculum import Curriculum
 from livegym.tasks.env import Env, Step
 from livegym.tasks.stability import StabilityWatch, StateLog
@@ -31,7 +32,11 @@ from livegym.tasks.terms import POLICY, TIME_LIMIT, UNSTABLE, ObservationLayout
 from livegym.utils.errors import UserError
 
 log = logging.getLogger(__name__)
-REASONS = (UNSTABLE, ENDED, TIME_LIMIT)
+OBSERVATION = "observation"  # the only block of the policy's group
+STATES = "states"  # the only block of the critic's group, if there is one
+REWARD = "reward"  # the only reward term
+TERMINATED = "terminated"  # the only reason to end, except the time limit
+REASONS = (UNSTABLE, TERMINATED, TIME_LIMIT)
 
 
 class _Terms:
@@ -41,7 +46,7 @@ class _Terms:
 class ForeignEnv(Env):
     """N environments of a foreign task."""
 
-    def __init__(self, task: ForeignTask, config: TaskConfig, loaded: Loaded, num_envs: int) -> None:
+    def __init__(self, task: Task, config: TaskConfig, loaded: Loaded, num_envs: int, part: Part) -> None:
         """Makes one step without action, which measures the widths of observations and the control step.
 
         Raises UserError if the environment does not do what such environments do.
@@ -49,12 +54,13 @@ class ForeignEnv(Env):
         self.task = task
         self.config = config
         self._loaded = loaded
+        self._part = part
         self._driver = driver_of(loaded)
         made = _simulation(loaded.env)
         if self._driver.num_envs != num_envs:
             raise UserError(f"{config.name} made {self._driver.num_envs} environments instead of numEnvs={num_envs}")
         frames = made.frames
-        with task.part.running("failed in its first step"):
+        with part.running("failed in its first step"):
             first = self._driver.step(torch.zeros(num_envs, loaded.actions))
         control_dt = float(made.params.dt) * max(1, made.frames - frames)
         self.sim = ForeignSim(made, num_envs, control_dt)  # type: ignore[assignment]
@@ -100,7 +106,7 @@ class ForeignEnv(Env):
         """Advance by one control step. action: (N, size) in [-1, 1]."""
         if push is not None:
             push(self.sim)
-        with self.task.part.running("failed in a step"):  # type: ignore[attr-defined]
+        with self._part.running("failed in a step"):
             made = self._driver.step(action.clamp(-1.0, 1.0).float())
         self.episode_length += 1
         self.stability.stepped()
@@ -161,7 +167,7 @@ class ForeignEnv(Env):
         return report
 
     def state_dict(self, env_ids: Tensor | None = None) -> dict[str, Any]:
-        """What decides how the environments continue, as far as it can be known; always of all of them."""
+        """The state that decides how the environments continue, as far as it can be known; always of all of them."""
         if not self._told:
             self._told = True
             log.info(
@@ -202,7 +208,7 @@ class ForeignEnv(Env):
 
 
 def _simulation(env: Any) -> Any:
-    """What `create_sim` returned for an environment. Raises UserError if it has none."""
+    """The result of `create_sim` in an environment. Raises UserError if it has none."""
     sim = getattr(env, "sim", None)
     if not hasattr(sim, "engine"):
         raise UserError(

@@ -19,6 +19,7 @@ import shutil
 import sys
 import tempfile
 import types
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -174,7 +175,8 @@ def _made(make: Any, checkout: Checkout, seed: int, threads: int) -> tuple[Any, 
     _forget_simulation(checkout)
     folder = Path(tempfile.mkdtemp(prefix="livegym_foreign_"))
     try:
-        with _inside(folder), torch.no_grad():
+        with _inside(folder), torch.no_grad(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*precision lowered by casting.*")  # of its float64 spaces
             return make(), folder
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)

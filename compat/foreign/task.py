@@ -21,8 +21,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from livegym.compat.foreign import configs, settings
-from livegym.compat.foreign.loading import Loaded, registry_of
+from livegym.compat.foreign import configs, loading, settings
+from livegym.compat.foreign.env import OBSERVATION, REWARD, STATES, TERMINATED, ForeignEnv
 from livegym.projects import registry
 from livegym.projects.checkout import CLASSES, Checkout
 from livegym.schema import PhysicsConfig, SimConfig, TaskConfig
@@ -34,8 +34,6 @@ from livegym.utils.errors import UserError
 
 log = logging.getLogger(__name__)
 
-OBSERVATION, STATES, REWARD, ENDED = "observation", "states", "reward", "ended"
-"""The names of the only block of each group, the only reward term, and the only reason to end."""
 MAX_LENGTH = 1e6  # s, the time limit in the yaml of a task that does not say one
 
 
@@ -57,19 +55,15 @@ class ForeignTask(Task):
     @classmethod
     def make_env(cls, config: TaskConfig, sim: SimConfig, physics: PhysicsConfig, num_envs: int, seed: int) -> Env:
         """The environments. Raises UserError for keys that a foreign task cannot obey."""
-        from livegym.compat.foreign.env import ForeignEnv
-
         refuse_unused(cls.part, config, sim, physics)
         _note_left(cls.part)
         with cls.part.running("failed"):
             loaded = cls.loaded(config.params, num_envs, seed, sim.threads)
-        return ForeignEnv(cls(config.params, loaded.actions), config, loaded, num_envs)
+        return ForeignEnv(cls(config.params, loaded.actions), config, loaded, num_envs, cls.part)
 
     @classmethod
-    def loaded(cls, params: Any, num_envs: int, seed: int, threads: int) -> Loaded:
+    def loaded(cls, params: Any, num_envs: int, seed: int, threads: int) -> loading.Loaded:
         """The foreign environment itself, made with these parameters."""
-        from livegym.compat.foreign import loading
-
         checkout, name = origin(cls.part)
         changes = configs.changed(_as_dict(params), _as_dict(cls.Params()))
         make = loading.load_classes if checkout.layout == CLASSES else loading.load_yaml
@@ -126,7 +120,7 @@ def upstream_config(part: registry.Part) -> dict[str, Any]:
     """The upstream configuration of a task, resolved, as plain values."""
     checkout, name = origin(part)
     if checkout.layout == CLASSES:
-        return configs.plain(registry_of(checkout).get_cfgs(name)[0])
+        return configs.plain(loading.registry_of(checkout).get_cfgs(name)[0])
     return configs.yaml_config(checkout, name)
 
 
@@ -171,7 +165,7 @@ def task_yaml(part: registry.Part) -> dict[str, Any]:
         "decimation": int(env.get("controlFrequencyInv") or content.get("control", {}).get("decimation") or 1),
         "observations": {"policy": [OBSERVATION], "privileged": [STATES] if states else []},
         "rewards": {REWARD: 1.0},
-        "terminations": {ENDED: True},
+        "terminations": {TERMINATED: True},
         "params": {},
     }
 
@@ -187,7 +181,7 @@ def _learner(part: registry.Part) -> tuple[settings.Settings, list[str]]:
     checkout, name = origin(part)
     if checkout.layout == CLASSES:
         reach = settings.action_range(upstream_config(part))
-        return settings.from_rsl_rl(configs.plain(registry_of(checkout).get_cfgs(name)[1]), reach)
+        return settings.from_rsl_rl(configs.plain(loading.registry_of(checkout).get_cfgs(name)[1]), reach)
     return settings.from_rl_games(configs.yaml_settings(checkout, name), int(task_yaml(part)["num_envs"]))
 
 
