@@ -36,6 +36,11 @@ def no_such_task(name: object, recorded: object) -> UserError:
     if owner in (None, "livegym"):
         unknown = not_one_of("the checkpoint's task", name, here)
         return UserError(f"{unknown} If it is a task of your own, add projectDir=<its folder>")
+    if isinstance(recorded, dict) and "files" in recorded:
+        return UserError(
+            f"the checkpoint's task={name} is foreign code of {owner}, which runs only if the command line names its "
+            f"folder. Allowed here: {', '.join(here)}. Name it: {program()} ... projectDir=<checkout of {owner}>"
+        )
     return UserError(
         f"the checkpoint's task={name} belongs to the project {owner}, which is not here. Allowed here: "
         f"{', '.join(here)}. Name its folder: {program()} ... projectDir=<folder of {owner}>, or install it: "

@@ -139,7 +139,10 @@ def test_only_one_folder_knows_rl_games():
 def test_only_one_module_spells_rl_games_keys_and_one_knows_engines():
     for path in MODULES:
         text = path.read_text()
-        if name_of(path) not in ("rl.algorithms.ppo.params", "compat.foreign.settings"):  # the latter reads foreign yaml
+        if name_of(path) not in (
+            "rl.algorithms.ppo.params",
+            "compat.foreign.settings",
+        ):  # the latter reads foreign yaml
             assert '"minibatch_size_per_env"' not in text
             assert '"full_experiment_name"' not in text
         if not name_of(path).startswith("sim"):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import hashlib
 import importlib
 import logging
 import os
@@ -30,6 +31,7 @@ import torch
 from livegym.compat.finders import install
 from livegym.compat.foreign import configs, settings
 from livegym.projects.checkout import Checkout, Code
+from livegym.projects.reading import bytes_of
 from livegym.utils.errors import UserError
 from livegym.utils.seeding import seed_everything
 
@@ -64,11 +66,23 @@ _announced: set[str] = set()
 
 
 def announce(checkout: Checkout, name: str) -> None:
-    """Log once which foreign files define a task, with their hashes."""
+    """Log once which files define a task, with their hashes, before they are executed."""
     for file, digest in checkout.described(f"{checkout.name}-{name}").items():
-        if file not in _announced:
-            _announced.add(file)
-            log.info("running foreign code: %s, SHA-256 %s", checkout.root / file, digest)
+        _name_once(checkout.root / file, digest)
+
+
+def announce_imported(checkout: Checkout) -> None:
+    """Log once each other file of the checkout that has been imported."""
+    for name, module in sorted(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if name.partition(".")[0] == checkout.name and file is not None:
+            _name_once(Path(file), hashlib.sha256(bytes_of(Path(file))).hexdigest())
+
+
+def _name_once(file: Path, digest: str) -> None:
+    if str(file) not in _announced:
+        _announced.add(str(file))
+        log.info("running foreign code: %s, SHA-256 %s", file, digest)
 
 
 def load_yaml(
@@ -177,7 +191,9 @@ def _made(make: Any, checkout: Checkout, seed: int, threads: int) -> tuple[Any, 
     try:
         with _inside(folder), torch.no_grad(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*precision lowered by casting.*")  # of its float64 spaces
-            return make(), folder
+            made = make()
+            announce_imported(checkout)
+            return made, folder
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

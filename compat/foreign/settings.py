@@ -79,7 +79,7 @@ def from_rl_games(params: Mapping[str, Any], num_envs: int) -> tuple[Settings, l
     """Settings of `train.*` from rl_games' parameters for `num_envs` environments, and what was not taken over."""
     config = dict(params.get("config", {}))
     found: Settings = {ours: config[theirs] for theirs, ours in CONFIG.items() if theirs in config}
-    left = [f"config.{k}={_short(v)}" for k, v in config.items() if k not in (*CONFIG, *HANDLED, *OURS)]
+    left = [f"config.{k}={_short(v)}" for k, v in config.items() if v and k not in (*CONFIG, *HANDLED, *OURS)]
     for key in ("learning_rate", "kl_threshold", "gamma", "tau", "e_clip", "entropy_coef", "critic_coef"):
         if key in found:
             found[key] = float(found[key])  # yaml reads 3e-4 as text
