@@ -28,6 +28,7 @@ ABSENT = {
     "trimesh": "it reads meshes",
     "pyvirtualdisplay": "it captures a window",
     "wandb": "it logs to W&B",
+    "scipy": "it interpolates and filters",
 }
 """Libraries that modules of foreign checkouts import and most tasks never use -> what they are for."""
 DROPPED = {
@@ -76,14 +77,9 @@ class _Gym(MetaPathFinder, Loader):
             return None
         return ModuleSpec(name, self, is_package=True)
 
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        _, dot, rest = spec.name.partition(".")
-        module = ModuleType(spec.name)
-        module.__dict__.update(vars(importlib.import_module(f"gymnasium{dot}{rest}")))
-        return module
-
     def exec_module(self, module: ModuleType) -> None:
-        module.__name__ = module.__spec__.name if module.__spec__ else module.__name__
+        _, dot, rest = module.__name__.partition(".")
+        sys.modules[module.__name__] = importlib.import_module(f"gymnasium{dot}{rest}")
 
 
 class _Absent(MetaPathFinder, Loader):
