@@ -1,6 +1,6 @@
 """Finders of modules for foreign task code: `isaacgym`, `gym`, and libraries that only refused tasks need.
 
-All of them come last on `sys.meta_path`, so whatever is installed is used instead. Only the name `isaacgym` is added:
+Whatever is installed is used instead. Only the name `isaacgym` is added:
 with this folder on `sys.path`, foreign code could import `core` and `foreign`, too.
 """
 
@@ -50,9 +50,11 @@ def install() -> None:
 
     `gym` becomes another name of Gymnasium, unless it is installed, and NumPy gets the names that version 2 dropped.
     """
-    for finder in (_Isaacgym, _Gym, _Absent):
+    for finder in (_Isaacgym, _Absent):
         if not any(isinstance(found, finder) for found in sys.meta_path):
             sys.meta_path.append(finder())
+    if "gym" not in sys.modules and importlib.util.find_spec("gym") is None:
+        sys.meta_path.insert(0, _Gym())  # first: modules in Gymnasium's folders would be found again as gym.*
     for name, value in DROPPED.items():
         if name not in vars(np):
             setattr(np, name, value)
