@@ -22,6 +22,7 @@ LAYERS = [
     "compare",
     "sim",
     "tasks",
+    "compat",
     "cfg",
     "rl",
     "weights",
