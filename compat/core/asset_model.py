@@ -65,7 +65,7 @@ class AssetModel:
     tendon_names: list[str] = field(default_factory=list)
     sensors: list[ForceSensor] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What the importer changed or left out, one sentence each."""
+    """Changes and omissions of the importer, one sentence each."""
 
     @property
     def floating(self) -> bool:
@@ -74,7 +74,7 @@ class AssetModel:
 
 
 def new_spec() -> mujoco.MjSpec:
-    """A specification that takes bodies as they are said to be."""
+    """An empty specification that keeps masses and inertias as written."""
     spec = mujoco.MjSpec()
     keep_as_given(spec)
     return spec

@@ -64,6 +64,11 @@ class Inertial:
         return moments, quat
 
 
+def tensor_of(xx: float, yy: float, zz: float, xy: float, xz: float, yz: float) -> np.ndarray:
+    """The inertia tensor (3, 3) with these moments and products."""
+    return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+
+
 def nothing() -> Inertial:
     """No matter."""
     return Inertial(0.0, np.zeros(3), np.zeros((3, 3)))

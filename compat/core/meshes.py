@@ -16,7 +16,7 @@ import numpy as np
 from livegym.utils.errors import UserError
 
 READABLE = (".stl", ".obj", ".msh")
-"""What MuJoCo reads."""
+"""Formats that MuJoCo reads."""
 HULL_VERTICES = 64
 """Most vertices of a convex hull, as PhysX has it."""
 LEVELS = 6

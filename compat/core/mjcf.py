@@ -48,15 +48,19 @@ def load(file: Path, root: Path, options: AssetOptions) -> AssetModel:
     _settle_geoms(spec, options)
     _settle_inertia(spec, document, options)
     model = _compile(spec, document)
-    actuators, names, joints = _actuators(model)
-    drives = dict(zip(joints, actuators, strict=True))
+    actuators = _actuators(model)
+    driven = _driven_joints(model)
+    drives = dict(zip(driven, actuators, strict=True))
+    names = [model.actuator(i).name for i in range(model.nu)]
     while spec.actuators:  # the list is read again each time: a stale one crashes the process
         spec.delete(spec.actuators[0])
     dofs = {model.joint(j).name: _dof(model, j, drives.get(model.joint(j).name), options) for j in range(model.njnt)}
     _add_armature(spec, options)
     model = _compile(spec, document)
     asset = finish(spec, model, options, file, _joint_above(model), dofs, document.notes)
-    asset.actuators, asset.actuator_names, asset.actuator_joints = actuators, names, joints
+    asset.actuators = actuators
+    asset.actuator_names = names
+    asset.actuator_joints = driven
     asset.tendons, asset.tendon_names = _tendons(model, options)
     return asset
 
@@ -171,8 +175,7 @@ def _settle_inertia(spec: mujoco.MjSpec, document: Document, options: AssetOptio
 def _make_possible(body: mujoco.MjsBody, document: Document) -> None:
     full = np.array(body.fullinertia)
     if np.isfinite(full).all():
-        xx, yy, zz, xy, xz, yz = full
-        matter = inertia.Inertial(body.mass, np.array(body.ipos), np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]))
+        matter = inertia.Inertial(body.mass, np.array(body.ipos), inertia.tensor_of(*full))
     else:
         matter = inertia.Inertial(body.mass, np.array(body.ipos), np.diag(body.inertia))
     if matter.mass < SMALLEST_MASS or inertia.is_physical(matter):
@@ -184,14 +187,20 @@ def _make_possible(body: mujoco.MjsBody, document: Document) -> None:
         body.inertia = np.diag(inertia.physical(matter).tensor)
 
 
-def _actuators(model: mujoco.MjModel) -> tuple[list[ActuatorProperties], list[str], list[str]]:
-    """Properties and names of the actuators, and the joint of each ('' if it drives something else)."""
-    properties, names, joints = [], [], []
+def _driven_joints(model: mujoco.MjModel) -> list[str]:
+    """The joint of each actuator, '' if it drives something else."""
+    joints = []
+    for kind, (target, _) in zip(model.actuator_trntype.tolist(), model.actuator_trnid, strict=True):
+        joints.append(model.joint(target).name if kind in OF_JOINT else "")
+    return joints
+
+
+def _actuators(model: mujoco.MjModel) -> list[ActuatorProperties]:
+    properties = []
     for i in range(model.nu):
         kp, kv = -model.actuator_biasprm[i, 1:3]
         low_control, high_control = model.actuator_ctrlrange[i]
         low_force, high_force = model.actuator_forcerange[i]
-        of_joint = int(model.actuator_trntype[i]) in OF_JOINT
         properties.append(
             ActuatorProperties(
                 type="position" if kp else "velocity" if kv else "motor",
@@ -206,9 +215,7 @@ def _actuators(model: mujoco.MjModel) -> tuple[list[ActuatorProperties], list[st
                 motor_effort=model.actuator_gear[i, 0],
             )
         )
-        names.append(model.actuator(i).name)
-        joints.append(model.joint(model.actuator_trnid[i, 0]).name if of_joint else "")
-    return properties, names, joints
+    return properties
 
 
 def _dof(model: mujoco.MjModel, joint: int, drive: ActuatorProperties | None, options: AssetOptions) -> tuple:

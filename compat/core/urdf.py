@@ -124,7 +124,7 @@ def _from_shapes(links: list[Link], options: AssetOptions, file: Path) -> dict[s
 
 
 def _inertial(link: Link, shaped: Inertial | None, options: AssetOptions) -> Inertial:
-    """What the file says of a link; `shaped` fills the gaps."""
+    """Mass and inertia of a link as the file has them; `shaped` fills the gaps."""
     mass = link.mass or (shaped.mass if shaped else 0.0)
     if not mass:
         return inertia.nothing()

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from livegym.compat.core.frames import Pose, from_rpy, identity
+from livegym.compat.core.inertia import tensor_of
 from livegym.compat.core.xml_file import Complaint, parse
 from livegym.utils.errors import did_you_mean
 
@@ -145,8 +146,7 @@ def _link(name: str, element: ET.Element, complain: Complaint) -> Link:
         link.com = _pose(inertial, f"{where} <inertial>", complain)
     if (given := inertial.find("inertia")) is not None:
         keys = ("ixx", "iyy", "izz", "ixy", "ixz", "iyz")
-        xx, yy, zz, xy, xz, yz = (_number(given, key, f"{where} <inertia>", complain) or 0.0 for key in keys)
-        link.tensor = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+        link.tensor = tensor_of(*(_number(given, key, f"{where} <inertia>", complain) or 0.0 for key in keys))
     return link
 
 
