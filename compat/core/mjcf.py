@@ -1,0 +1,275 @@
+"""MJCF files as assets, in the order of the file.
+
+MuJoCo reads the cleaned file; what its actuators say becomes drive modes, gains and limits of the DOFs.
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import mujoco
+import numpy as np
+
+from livegym.compat.core import inertia, meshes, mjcf_file
+from livegym.compat.core.asset_model import HINGE, AssetModel, finish, keep_as_given, listed
+from livegym.compat.core.enums import DofDriveMode, TendonType
+from livegym.compat.core.mjcf_file import Document
+from livegym.compat.core.records import NO_LIMIT, ActuatorProperties, AssetOptions, TendonProperties
+from livegym.compat.core.urdf import DEFAULT_VELOCITY, NARROW
+from livegym.utils.errors import UserError
+
+SMALLEST_MASS = 1e-9
+"""A body with less (kg) counts as one without mass."""
+OLD_ATTRIBUTES = 50
+"""Attributes that MuJoCo no longer knows are left out, up to this many."""
+
+OF_JOINT = (int(mujoco.mjtTrn.mjTRN_JOINT), int(mujoco.mjtTrn.mjTRN_JOINTINPARENT))
+"""Transmissions of actuators that drive one joint."""
+MODES = {
+    "motor": DofDriveMode.DOF_MODE_EFFORT,
+    "position": DofDriveMode.DOF_MODE_POS,
+    "velocity": DofDriveMode.DOF_MODE_VEL,
+}
+"""Drive mode of the DOF under an actuator of each type."""
+
+
+def load(file: Path, root: Path, options: AssetOptions) -> AssetModel:
+    """Import an MJCF file; meshes are searched from its folder upwards, and below `root`."""
+    document = mjcf_file.read(file, root)
+    if not options.fix_base_link:
+        mjcf_file.remove_root_joints(document)
+    mjcf_file.remove_dangling(document)
+    _default_density(document, options)
+    spec = _parse(document)
+    _remove_hollow(spec, document)
+    _settle_joints(spec, document)
+    _settle_geoms(spec, options)
+    _settle_inertia(spec, document, options)
+    model = _compile(spec, document)
+    actuators = _actuators(model)
+    driven = _driven_joints(model)
+    drives = dict(zip(driven, actuators, strict=True))
+    names = [model.actuator(i).name for i in range(model.nu)]
+    while spec.actuators:  # the list is read again each time: a stale one crashes the process
+        spec.delete(spec.actuators[0])
+    dofs = {model.joint(j).name: _dof(model, j, drives.get(model.joint(j).name), options) for j in range(model.njnt)}
+    _add_armature(spec, options)
+    model = _compile(spec, document)
+    asset = finish(spec, model, options, file, _joint_above(model), dofs, document.notes)
+    asset.actuators = actuators
+    asset.actuator_names = names
+    asset.actuator_joints = driven
+    asset.tendons, asset.tendon_names = _tendons(model, options)
+    return asset
+
+
+def _default_density(document: Document, options: AssetOptions) -> None:
+    """Geoms whose file gives no density have that of the options."""
+    default = document.tree.find("default")
+    if default is None:
+        default = ET.Element("default")
+        document.tree.insert(0, default)
+    geom = default.find("geom")
+    if geom is None:
+        geom = ET.SubElement(default, "geom")
+    if "density" not in geom.attrib:
+        geom.set("density", repr(options.density))
+
+
+def _parse(document: Document) -> mujoco.MjSpec:
+    """The specification; attributes that MuJoCo no longer knows are left out one by one."""
+    for _ in range(OLD_ATTRIBUTES):
+        try:
+            return mujoco.MjSpec.from_string(ET.tostring(document.tree, encoding="unicode"))
+        except ValueError as error:
+            unknown = re.search(r"unrecognized attribute: '(\w+)'", str(error))
+            if unknown is None:
+                raise UserError(f"{document.file}: MuJoCo cannot read it: {_one_line(error)}") from None
+            for element in document.tree.iter():
+                element.attrib.pop(unknown[1], None)
+            document.notes.append(f"attribute {unknown[1]} is left out, because MuJoCo no longer knows it")
+    raise document.error("<mujoco>", f"more than {OLD_ATTRIBUTES} unknown attributes. Is it an MJCF file?")
+
+
+def _compile(spec: mujoco.MjSpec, document: Document) -> mujoco.MjModel:
+    try:
+        model, thin = meshes.compile_with_thin_meshes(spec)
+    except ValueError as error:
+        raise UserError(f"{document.file}: MuJoCo refuses it: {_one_line(error)}") from None
+    document.notes += [f"mesh {name} has no volume, so its inertia is that of its surface" for name in thin]
+    return model
+
+
+def _one_line(error: ValueError) -> str:
+    return " ".join(str(error).split())
+
+
+def _remove_hollow(spec: mujoco.MjSpec, document: Document) -> None:
+    """Leave out meshes that MuJoCo cannot read, with the geoms that show them. Raises UserError if one collides."""
+    while geom := next((g for g in spec.geoms if g.meshname in document.hollow), None):
+        if geom.contype or geom.conaffinity:
+            raise UserError(document.hollow[geom.meshname])
+        spec.delete(geom)
+    while mesh := next((m for m in spec.meshes if m.name in document.hollow), None):
+        document.notes.append(f"mesh {mesh.name} is left out: it only draws, and MuJoCo cannot read it")
+        spec.delete(mesh)
+
+
+def _settle_joints(spec: mujoco.MjSpec, document: Document) -> None:
+    """Hinges and slides only, with ranges in radians or metres that MuJoCo takes."""
+    while free := next((j for j in spec.joints if j.type == mujoco.mjtJoint.mjJNT_FREE), None):
+        spec.delete(free)
+    for joint in spec.joints:
+        if joint.type == mujoco.mjtJoint.mjJNT_BALL:
+            raise document.error(f"joint {joint.name}", "a ball joint has no DOF of one number. Use three hinges.")
+        if document.degree and joint.type == HINGE:
+            joint.range = np.deg2rad(joint.range)
+            joint.ref = np.deg2rad(joint.ref)
+            joint.springref = np.deg2rad(joint.springref)
+        low, high = joint.range
+        if joint.limited == mujoco.mjtLimited.mjLIMITED_TRUE and low >= high:
+            joint.range = (low - NARROW, low + NARROW)
+            document.notes.append(f"joint {joint.name}: its range is empty, so +-{NARROW:g} around {low:g}")
+
+
+def _settle_geoms(spec: mujoco.MjSpec, options: AssetOptions) -> None:
+    if options.replace_cylinder_with_capsule:
+        for geom in spec.geoms:
+            if geom.type == mujoco.mjtGeom.mjGEOM_CYLINDER:
+                geom.type = mujoco.mjtGeom.mjGEOM_CAPSULE
+    for mesh in spec.meshes:
+        mesh.inertia = mujoco.mjtMeshInertia.mjMESH_INERTIA_CONVEX
+        if mesh.maxhullvert < 0:
+            mesh.maxhullvert = meshes.HULL_VERTICES
+
+
+def _settle_inertia(spec: mujoco.MjSpec, document: Document, options: AssetOptions) -> None:
+    """Write down each body's mass and inertia, as the file says them or as its geoms give them."""
+    for body in spec.bodies[1:]:
+        if body.explicitinertial:
+            _make_possible(body, document)
+    spec.compiler.boundmass = max(spec.compiler.boundmass, SMALLEST_MASS / 10)
+    spec.compiler.boundinertia = max(spec.compiler.boundinertia, inertia.SMALLEST)
+    model = _compile(spec, document)
+    keep_as_given(spec)
+    massless = []
+    for i in range(1, model.nbody):
+        body = spec.body(model.body(i).name)
+        body.gravcomp = 1.0 if options.disable_gravity else body.gravcomp
+        if model.body_mass[i] < SMALLEST_MASS:
+            massless.append(body.name)
+            matter = inertia.tiny()
+        else:
+            matter = inertia.from_moments(
+                model.body_mass[i], model.body_ipos[i].copy(), model.body_inertia[i], model.body_iquat[i]
+            )
+        if options.armature and not options.use_physx_armature:
+            matter = inertia.Inertial(matter.mass, matter.com, matter.tensor + options.armature * np.eye(3))
+        inertia.write(body, inertia.physical(matter))
+    if massless:
+        document.notes.append(f"{listed(massless)}: no mass, so {inertia.TINY_MASS:g} kg")
+
+
+def _make_possible(body: mujoco.MjsBody, document: Document) -> None:
+    full = np.array(body.fullinertia)
+    if np.isfinite(full).all():
+        matter = inertia.Inertial(body.mass, np.array(body.ipos), inertia.tensor_of(*full))
+    else:
+        matter = inertia.Inertial(body.mass, np.array(body.ipos), np.diag(body.inertia))
+    if matter.mass < SMALLEST_MASS or inertia.is_physical(matter):
+        return
+    document.notes.append(f"{body.name}: no real body has such an inertia, so the nearest possible one")
+    if np.isfinite(full).all():
+        inertia.write(body, inertia.physical(matter))
+    else:
+        body.inertia = np.diag(inertia.physical(matter).tensor)
+
+
+def _driven_joints(model: mujoco.MjModel) -> list[str]:
+    """The joint of each actuator, '' if it drives something else."""
+    joints = []
+    for kind, (target, _) in zip(model.actuator_trntype.tolist(), model.actuator_trnid, strict=True):
+        joints.append(model.joint(target).name if kind in OF_JOINT else "")
+    return joints
+
+
+def _actuators(model: mujoco.MjModel) -> list[ActuatorProperties]:
+    properties = []
+    for i in range(model.nu):
+        kp, kv = -model.actuator_biasprm[i, 1:3]
+        low_control, high_control = model.actuator_ctrlrange[i]
+        low_force, high_force = model.actuator_forcerange[i]
+        properties.append(
+            ActuatorProperties(
+                type="position" if kp else "velocity" if kv else "motor",
+                control_limited=bool(model.actuator_ctrllimited[i]),
+                force_limited=bool(model.actuator_forcelimited[i]),
+                kp=kp,
+                kv=kv,
+                lower_control_limit=low_control,
+                upper_control_limit=high_control,
+                lower_force_limit=low_force,
+                upper_force_limit=high_force,
+                motor_effort=model.actuator_gear[i, 0],
+            )
+        )
+    return properties
+
+
+def _dof(model: mujoco.MjModel, joint: int, drive: ActuatorProperties | None, options: AssetOptions) -> tuple:
+    """A row of `DOF_PROPERTIES`."""
+    address = model.jnt_dofadr[joint]
+    limited = bool(model.jnt_limited[joint])
+    lower, upper = model.jnt_range[joint] if limited else (-NO_LIMIT, NO_LIMIT)
+    mode = MODES[drive.type] if drive else options.default_dof_drive_mode
+    stiffness = drive.kp if drive and drive.kp else model.jnt_stiffness[joint]
+    damping = model.dof_damping[address] + (drive.kv if drive else 0.0)
+    effort = NO_LIMIT
+    if drive and drive.force_limited:
+        effort = max(abs(drive.lower_force_limit), abs(drive.upper_force_limit)) * abs(drive.motor_effort)
+    if model.jnt_actfrclimited[joint]:
+        effort = min(effort, float(np.abs(model.jnt_actfrcrange[joint]).max()))
+    armature = model.dof_armature[address] + (options.armature if options.use_physx_armature else 0.0)
+    friction = model.dof_frictionloss[address]
+    return limited, lower, upper, mode, DEFAULT_VELOCITY, effort, stiffness, damping, friction, armature
+
+
+def _add_armature(spec: mujoco.MjSpec, options: AssetOptions) -> None:
+    if options.use_physx_armature:
+        for joint in spec.joints:
+            joint.armature += options.armature
+
+
+def _joint_above(model: mujoco.MjModel) -> dict[str, str]:
+    """The joint above each body: its first one, or a fixed one that has no name in the file."""
+    names = {}
+    for i in range(1, model.nbody):
+        first = model.body_jntadr[i]
+        names[model.body(i).name] = model.joint(first).name if first >= 0 else f"{model.body(i).name}_fixed"
+    return names
+
+
+def _tendons(model: mujoco.MjModel, options: AssetOptions) -> tuple[list[TendonProperties], list[str]]:
+    properties = []
+    for i in range(model.ntendon):
+        path = slice(model.tendon_adr[i], model.tendon_adr[i] + model.tendon_num[i])
+        fixed = bool((model.wrap_type[path] == int(mujoco.mjtWrap.mjWRAP_JOINT)).all())
+        lower, upper = model.tendon_range[i]
+        count = int(model.tendon_num[i])
+        properties.append(
+            TendonProperties(
+                type=TendonType.TENDON_FIXED if fixed else TendonType.TENDON_SPATIAL,
+                damping=model.tendon_damping[i].reshape(-1)[0],
+                stiffness=model.tendon_stiffness[i].reshape(-1)[0],
+                is_fixed_limited=bool(model.tendon_limited[i]),
+                fixed_lower_limit=lower,
+                fixed_upper_limit=upper,
+                fixed_spring_rest_length=max(0.0, model.tendon_lengthspring[i, 0]),
+                limit_stiffness=options.tendon_limit_stiffness,
+                num_joints=count if fixed else 0,
+                num_attachments=0 if fixed else count,
+            )
+        )
+    return properties, [model.tendon(i).name for i in range(model.ntendon)]
