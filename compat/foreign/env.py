@@ -130,6 +130,7 @@ class ForeignEnv(Env):
 
     def _unstable(self, weighted: Tensor, reward: Tensor, obs: Groups) -> Tensor:
         """(N,) bool; reports such environments, and zeroes their rewards and observations in place."""
+        self.sim.find_unstable()  # type: ignore[attr-defined]
         unstable = self.stability.find(self.sim.unstable, weighted, reward, obs, (REWARD,), self.layout)
         if not unstable.any():
             self.stability.all_sound()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,13 +28,17 @@ class ForeignSim:
         self.unstable = torch.zeros(num_envs, dtype=torch.bool)
         self.xfrc_applied = torch.zeros(num_envs, self._engine.model.nbody, 6)
         """(N, B, 6) N and N m: pushes of users, which are added to the task's own forces."""
-        hooks: list[Callable[[], None]] | None = getattr(made, "before_simulate", None)
-        if hooks is not None:
-            hooks.append(self._push)
+        made.before_simulate.append(self._push)
 
     def _push(self) -> None:
         if self.xfrc_applied.any():
             self._engine.xfrc_applied[:] += self.xfrc_applied.numpy()
+            self._engine.push()
+
+    def find_unstable(self) -> None:
+        """Mark the environments whose state is non-finite in `unstable`."""
+        state = self._engine.qpos.sum(1) + self._engine.qvel.sum(1)
+        np.logical_not(np.isfinite(state), out=self.unstable.numpy())
 
     @property
     def qpos(self) -> Tensor:
@@ -61,20 +66,29 @@ class ForeignSim:
 
     def model_xml(self) -> str:
         """The compiled model as MJCF."""
-        own = getattr(self._engine, "model_xml", None)
-        return str(own() if own is not None else self._engine.spec.to_xml())
+        return str(self._engine.model_xml())
 
     def snapshot(self, env_ids: Tensor) -> Snapshot:
         """A copy of everything that decides how the simulation continues; always of all environments."""
-        arrays = {name: torch.from_numpy(value.copy()) for name, value in self._engine.snapshot().items()}
-        return Snapshot(env_ids, arrays)
+        return Snapshot(env_ids, {name: _as_tensor(value) for name, value in self._engine.snapshot().items()})
 
     def restore(self, snapshot: Snapshot, env_ids: Tensor | None = None) -> None:
         """Restore a snapshot of all environments. Raises ValueError if it is one of another simulation."""
-        self._engine.restore({name: value.numpy() for name, value in snapshot.arrays.items()})
+        here = self._engine.snapshot()
+        self._engine.restore({name: _as_array(value, here.get(name)) for name, value in snapshot.arrays.items()})
 
     def close(self) -> None:
-        """End the threads of the physics, if the engine can."""
-        end = getattr(self._engine, "close", None)
-        if end is not None:
-            end()
+        """Forget the pushes; the physics ends its threads when nothing uses it any more."""
+        if self._push in self._made.before_simulate:
+            self._made.before_simulate.remove(self._push)
+
+
+def _as_tensor(value: np.ndarray) -> Tensor:
+    """An array as a tensor; records, which torch does not know, as bytes (N, ...)."""
+    return torch.from_numpy(value.view(np.uint8) if value.dtype.fields else value)
+
+
+def _as_array(value: Tensor, here: np.ndarray | None) -> np.ndarray:
+    """The inverse of `_as_tensor`; `here` is the same array of this simulation, None if it has none."""
+    array = value.numpy()
+    return array.view(here.dtype) if here is not None and here.dtype.fields else array
