@@ -23,6 +23,7 @@ def main(arguments: list[str]) -> int:
     if not rest or rest[0].startswith("-"):
         print(f"error: {' '.join(arguments) or 'nothing to run'}. Allowed: {USAGE}", file=sys.stderr)
         return UserError("").exit_code
+    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # rl_games compiles networks, which takes minutes on a CPU
     install()
     sys.argv = list(rest)
     if by_module:

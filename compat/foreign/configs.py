@@ -9,7 +9,7 @@ its root, and those that choose the CPU.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ HERE = {
     "force_render": False,
 }
 """Keys at the root that are set here, whatever upstream says."""
-RESOLVERS = {
+RESOLVERS: dict[str, Callable[..., Any]] = {
     "eq": lambda x, y: str(x).lower() == str(y).lower(),
     "contains": lambda x, y: str(x).lower() in str(y).lower(),
     "if": lambda condition, then, otherwise: then if condition else otherwise,
@@ -80,10 +80,21 @@ def _root(checkout: Checkout, name: str, changes: Mapping[str, Any]) -> DictConf
     own = checkout.cfg / "config.yaml"
     content = mapping_of(own) if own.is_file() else {}
     given = {key: value for key, value in content.items() if key not in ("defaults", "hydra", "task", "train")}
-    root = OmegaConf.create({**ROOT, **given, **HERE})
+    root = OmegaConf.create({**ROOT, **given, **_other_groups(checkout.cfg, content.get("defaults", [])), **HERE})
     task = OmegaConf.create(_merged(checkout.task_yaml(name), checkout.cfg / "task"))
     root["task"] = OmegaConf.merge(task, OmegaConf.create(dict(changes)))
     return root
+
+
+def _other_groups(folder: Path, defaults: list[Any]) -> dict[str, Any]:
+    """The groups that a root yaml chooses beside task and learner, such as `pbt: no_pbt`."""
+    chosen = {group: option for entry in defaults if isinstance(entry, dict) for group, option in entry.items()}
+    files = {group: folder / str(group) / f"{option}.yaml" for group, option in chosen.items()}
+    return {
+        str(group): _merged(file, folder / str(group))
+        for group, file in files.items()
+        if group not in ("task", "train") and file.is_file()
+    }
 
 
 def _merged(file: Path, folder: Path) -> dict[str, Any]:

@@ -63,11 +63,11 @@ class ForeignEnv(Env):
         with part.running("failed in its first step"):
             first = self._driver.step(torch.zeros(num_envs, loaded.actions))
         control_dt = float(made.params.dt) * max(1, made.frames - frames)
-        self.sim = ForeignSim(made, num_envs, control_dt)  # type: ignore[assignment]
+        self.sim = ForeignSim(made, num_envs, control_dt)
         self.max_length = max(1, round(config.episode_length_s / control_dt))
         self.curriculum = Curriculum(None, task, num_envs, self.sim.device)
         self.layout = _layout(first.obs)
-        self.terms = _Terms()  # type: ignore[assignment]
+        self.terms = _Terms()
         self.episode_length = torch.zeros(num_envs, dtype=torch.int64)
         self.stability = StabilityWatch(config.name, num_envs, config.max_reward)
         self.stats = EpisodeStats(num_envs, (REWARD,), REASONS, self.sim.device)
@@ -130,7 +130,7 @@ class ForeignEnv(Env):
 
     def _unstable(self, weighted: Tensor, reward: Tensor, obs: Groups) -> Tensor:
         """(N,) bool; reports such environments, and zeroes their rewards and observations in place."""
-        self.sim.find_unstable()  # type: ignore[attr-defined]
+        self.sim.find_unstable()
         unstable = self.stability.find(self.sim.unstable, weighted, reward, obs, (REWARD,), self.layout)
         if not unstable.any():
             self.stability.all_sound()
