@@ -29,12 +29,12 @@ class SubTerrain:
 
 def _units(terrain, metres):
     """Heights in units of the terrain's samples."""
-    return int(metres / terrain.vertical_scale)
+    return int(round(metres / terrain.vertical_scale, 6))
 
 
 def _samples(terrain, metres):
     """Lengths in numbers of samples."""
-    return int(metres / terrain.horizontal_scale)
+    return int(round(metres / terrain.horizontal_scale, 6))
 
 
 def _middle(size, part):
