@@ -13,7 +13,7 @@ import pytest
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "compat"))
-from isaacgym import gymapi, gymtorch, gymutil, terrain_utils, torch_utils
+from isaacgym import gymapi, gymtorch, gymutil, terrain_utils, torch_utils  # noqa: E402
 
 METHODS = {
     line.split()[0]: line.split()[1:]

@@ -86,7 +86,7 @@ def irregular():
 
 def roof():
     vertices, triangles = grid_mesh(np.zeros((4, 4)), 1.0)
-    over = vertices[:] + [0, 0, 2]
+    over = vertices + np.array([0, 0, 2])
     return np.concatenate([vertices, over]), np.concatenate([triangles, triangles[:, ::-1] + len(vertices)])
 
 

@@ -20,8 +20,8 @@ from livegym.utils.errors import UserError
 
 FREE = "/free"
 FRICTION_STIFFNESS = 100.0
-"""How much stiffer friction is than the normal force. With 1, the feet of a standing ANYmal creep by 1 cm/s, and it falls
-after 11 s; with 100 it stands. The elliptic cone bounds the friction equally in all directions, as PhysX does."""
+"""How much stiffer friction is than the normal force. With 1, the feet of a standing ANYmal creep by 1 cm/s, and it
+falls after 11 s; with 100 it stands. The elliptic cone bounds the friction equally in all directions."""
 FORCE_SENSOR = ("mjSENS_FRAMELINACC", "mjSENS_FRAMEANGACC", "mjSENS_FRAMEANGVEL")
 
 
