@@ -36,7 +36,7 @@ class ShapeClass:
         """Whether this shape and `other` may collide."""
         if self.group != other.group and -1 not in (self.group, other.group):
             return False
-        if self.actor == other.actor and self.filter == FROM_FILE:
+        if self.actor == other.actor and self.filter == other.filter == FROM_FILE:
             return bool((self.contype & other.conaffinity) | (other.contype & self.conaffinity))
         mine, theirs = (0 if f == FROM_FILE else f for f in (self.filter, other.filter))
         return mine & theirs == 0

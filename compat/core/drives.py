@@ -8,7 +8,8 @@ the effort limit. With v' = v + h a and q' = q + h v' this is
 so an actuator with gain kp and bias (0, -kp, -(kd + h kp)), an added armature of h kd + h^2 kp, and Euler integration
 give the same step, and contacts meet the right effective mass. While a drive is at its limit L its force is +-L, and
 nothing is added to the armature. Which drives are at their limit is found by iteration: step, compute the force that
-each drive would need at the *new* state, change those that are on the wrong side, and step those environments again
+each drive would need at the *new* state, change those that are on the wrong side (from one limit to the other only by
+way of a free drive: directly, two coupled joints may take turns forever), and step those environments again
 from the same state. A drive is right if
 
     free:      |kp (target - q') - kd v'| <= L, which is the force that it applied
@@ -101,7 +102,7 @@ class Drives:
         self.side = np.zeros(props.shape, np.int8)  # -1, 1: the drive is at that limit
         self.ctrl = batch.bind("ctrl")
         self._before = np.empty_like(batch.state)
-        self._expanded: set[str] = set()
+        self.expanded: set[str] = set()
         self._masks: dict[int, np.ndarray | bool] = {}
         differ = np.flatnonzero((props != props[0]).any(1)) if props.size else np.zeros(0, int)
         if differ.size:
@@ -123,15 +124,23 @@ class Drives:
             self._modes_changed()
 
     def _write(self, envs: np.ndarray, dofs: slice) -> None:
-        for field, values in coefficients(self.props[envs, dofs], self.h).items():
+        fields = coefficients(self.props[envs, dofs], self.h)
+        self._write_armature(envs[:, None], self.layout.qvel[dofs], fields.pop("dof_armature"))
+        for field, values in fields.items():
             array, rows = self._expand(field), _rows(self.layout, field)[dofs]
             if values.ndim > 2:
                 array[envs[:, None], rows, : values.shape[2]] = values
             else:
                 array[envs[:, None], rows] = values
 
+    def _write_armature(self, envs: np.ndarray, dofs: np.ndarray, values: np.ndarray) -> None:
+        """Set the armature; MuJoCo takes the inertia of a simple DOF from dof_M0, which contains it."""
+        armature, inertia = self._expand("dof_armature"), self._expand("dof_M0")
+        inertia[envs, dofs] += values - armature[envs, dofs]
+        armature[envs, dofs] = values
+
     def _expand(self, field: str) -> np.ndarray:
-        self._expanded.add(field)
+        self.expanded.add(field)
         return self.batch.expand(field)
 
     def _modes_changed(self) -> None:
@@ -172,7 +181,6 @@ class Drives:
         self._added = added_armature(part, self.h)
         self._gain = self._expand("actuator_gainprm")
         self._bias = self._expand("actuator_biasprm")
-        self._armature = self._expand("dof_armature")
 
     # targets
 
@@ -218,8 +226,8 @@ class Drives:
         """Move drives that are on the wrong side of their limit; return the environments that have any."""
         needed, limit = self._needed(envs), self._limit[envs]
         side = self.side[envs][:, self._columns]
-        threshold = limit * np.where(side == 0, 1.0 + MARGIN, 1.0 - MARGIN)
-        right = np.where(needed > threshold, 1, np.where(needed < -threshold, -1, 0)).astype(np.int8)
+        beyond = np.where(np.abs(needed) > limit * (1.0 + MARGIN), np.sign(needed), 0)
+        right = np.where(side == 0, beyond, np.where(side * needed < limit * (1.0 - MARGIN), 0, side)).astype(np.int8)
         rows, columns = np.nonzero(right != side)
         if not rows.size:
             return rows
@@ -238,7 +246,7 @@ class Drives:
         self._bias[envs, dofs, 1] = np.where(free, -kp, 0.0)
         self._bias[envs, dofs, 2] = np.where(free, -(kd + self.h * kp), 0.0)
         added = np.where(free, self._added[envs, columns], 0.0)
-        self._armature[envs, self.layout.qvel[dofs]] = self.props["armature"][envs, dofs] + added
+        self._write_armature(envs, self.layout.qvel[dofs], self.props["armature"][envs, dofs] + added)
 
     def _limit_or_0(self, envs: np.ndarray, columns: np.ndarray) -> np.ndarray:
         limit = self._limit[envs, columns]
@@ -256,15 +264,9 @@ class Drives:
         return rows | {"props": self.props.copy(), "side": self.side.copy()}
 
     def restore(self, snapshot: dict[str, np.ndarray]) -> None:
-        """Return to a snapshot."""
+        """Return to a snapshot; the engine restores the model's fields."""
         for mode, values in self.targets.items():
             values[:] = snapshot[f"target/{mode}"]
-        every = np.arange(len(self.props))
-        if self._expanded or (self.props != snapshot["props"]).any():
-            self.props[:] = snapshot["props"]
-            self._write(every, slice(0, self.layout.dofs))
+        self.props[:] = snapshot["props"]
         self._modes_changed()
-        self.side[:] = 0
-        if self.limited:
-            envs, columns = np.nonzero(snapshot["side"][:, self._columns])
-            self._set_side(envs, columns, snapshot["side"][envs, self._columns[columns]])
+        self.side[:] = snapshot["side"]

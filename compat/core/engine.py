@@ -25,6 +25,8 @@ VEL = int(mujoco.mjtStage.mjSTAGE_VEL)
 NONE = int(mujoco.mjtStage.mjSTAGE_NONE)
 FIRST_BAD = int(mujoco.mjtWarning.mjWARN_BADQPOS)
 """The first of the counters of non-finite or huge values."""
+DERIVED = ("actuator_acc0", "body_invweight0", "body_subtreemass", "dof_M0", "dof_invweight0")
+"""The fields that `set_const` gives each environment."""
 FORCES = ("sensordata", "qfrc_actuator", "qacc", "qfrc_spring", "qfrc_damper", "cfrc_ext")
 
 
@@ -167,6 +169,7 @@ class Engine:
     def set_const(self, envs: np.ndarray) -> None:
         """Recompute what MuJoCo derives from masses and inertias of these environments."""
         self._batch.set_const(envs)
+        self._expanded.update(DERIVED)
         self._stale[envs] = True
 
     def set_gravity(self, gravity: list[float]) -> None:
@@ -185,19 +188,18 @@ class Engine:
         """Return copies of everything that determines what follows."""
         self.flush_first()
         rows = {"state": self._batch.state.copy(), "warning": self._batch.warning.copy()}
-        rows |= {f"model/{field}": self._batch.expand(field).copy() for field in sorted(self._expanded)}
+        fields = sorted(self._expanded | self.drives.expanded)
+        rows |= {f"model/{field}": self._batch.expand(field).copy() for field in fields}
         return rows | self.drives.snapshot()
 
     def restore(self, snapshot: dict[str, np.ndarray]) -> None:
         """Return to a snapshot of this engine, or of one with the same scene."""
+        fields = {key.removeprefix("model/"): rows for key, rows in snapshot.items() if key.startswith("model/")}
+        for field in self._expanded | self.drives.expanded | fields.keys():
+            self.expand(field)[:] = fields[field] if field in fields else _shared(self.model, field)
+        self.drives.restore(snapshot)
         np.copyto(self._batch.state, snapshot["state"])
         np.copyto(self._batch.warning, snapshot["warning"])
-        fields = {key.removeprefix("model/"): rows for key, rows in snapshot.items() if key.startswith("model/")}
-        for field in self._expanded | fields.keys():
-            self.expand(field)[:] = fields[field] if field in fields else _shared(self.model, field)
-        if self._expanded & {"body_mass", "body_inertia", "body_ipos", "body_iquat"}:
-            self._batch.set_const()
-        self.drives.restore(snapshot)
         self._kept.clear()
         self._stale[:] = True
 

@@ -187,16 +187,22 @@ def _write_shapes(engine: Engine, slot: ActorSlot, actors: list[Actor]) -> None:
 
 
 def _write_filters(sim: Scene, envs: list[Env]) -> None:
-    first = _filters(sim.envs[0])
-    different = [env for env in envs if _filters(env) != sim.filters_written.get(env.index, first)]
+    different = [env for env in envs if _filters(env) != sim.filters_written.get(env.index, sim.filters)]
     if not different:
         return
     geoms = np.concatenate([slot.geoms for slot in sim.engine.layout.actors])
-    kind, affinity = sim.engine.expand("geom_contype"), sim.engine.expand("geom_conaffinity")
+    bodies = sim.engine.model.geom_bodyid[geoms]
     for env in different:
-        bits = collision.encode(shape_classes(env))
-        kind[env.index, geoms], affinity[env.index, geoms] = bits.T
+        for name, bits in zip(("contype", "conaffinity"), collision.encode(shape_classes(env)).T, strict=True):
+            sim.engine.expand(f"geom_{name}")[env.index, geoms] = bits
+            _collect(sim.engine.expand(f"body_{name}")[env.index], bodies, bits)
         sim.filters_written[env.index] = _filters(env)
+
+
+def _collect(of_body: np.ndarray, bodies: np.ndarray, bits: np.ndarray) -> None:
+    """Give bodies the bits of all their shapes: MuJoCo looks at those first."""
+    of_body[bodies] = 0
+    np.bitwise_or.at(of_body, bodies, bits)
 
 
 # tendons
@@ -233,6 +239,7 @@ def write_model(sim: Scene, model: mujoco.MjModel, layout: Layout) -> np.ndarray
     props = _dof_table(sim)
     drives.write_model(model, layout, props[0])
     bits = collision.encode(shape_classes(sim.envs[0]))
+    sim.filters = _filters(sim.envs[0])
     first = 0
     for actor, slot in zip(sim.envs[0].actors, layout.actors, strict=True):
         geoms = slot.geoms
@@ -240,7 +247,9 @@ def write_model(sim: Scene, model: mujoco.MjModel, layout: Layout) -> np.ndarray
         model.geom_priority[geoms] = 1
         model.geom_condim[geoms] = 3
         model.geom_margin[geoms] = 0.0
-        model.geom_contype[geoms], model.geom_conaffinity[geoms] = bits[first : first + len(geoms)].T
+        for name, own in zip(("contype", "conaffinity"), bits[first : first + len(geoms)].T, strict=True):
+            getattr(model, f"geom_{name}")[geoms] = own
+            _collect(getattr(model, f"body_{name}"), model.geom_bodyid[geoms], own)
         first += len(geoms)
     mujoco.mj_setConst(model, mujoco.MjData(model))
     return props

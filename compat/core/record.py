@@ -83,6 +83,7 @@ class Scene:
         self.envs: list[Env] = []
         self.actor_count = 0
         self.changed: dict[str, dict[int, Actor]] = {kind: {} for kind in KINDS}  # by the actor's index
+        self.filters: tuple = ()  # the model's
         self.filters_written: dict[int, tuple] = {}  # of environments that differ from the model's
 
     @property

@@ -53,8 +53,14 @@ def dof_forces(engine: Engine, out: np.ndarray) -> None:
     force += engine.forces("qfrc_spring")[:, at] + engine.forces("qfrc_damper")[:, at]
     if layout.limits:
         dofs, data = (list(column) for column in zip(*layout.limits, strict=True))
-        force[:, dofs] += engine.forces("sensordata")[:, data]
+        force[:, dofs] += _away_from_limit(engine, dofs) * engine.forces("sensordata")[:, data]
     out[:] = force
+
+
+def _away_from_limit(engine: Engine, dofs: list[int]) -> np.ndarray:
+    """(N, n) 1 or -1: the direction in which the nearer limit of each DOF pushes; MuJoCo reports its size only."""
+    position, props = engine.qpos[:, engine.layout.qpos[dofs]], engine.drives.props[:, dofs]
+    return np.where(2.0 * position < props["lower"] + props["upper"], 1.0, -1.0)
 
 
 def force_sensors(engine: Engine, out: np.ndarray) -> None:

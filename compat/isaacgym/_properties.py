@@ -24,9 +24,9 @@ class Properties:
         """Return a record a body."""
         return properties.get_bodies(env.actors[actor])
 
-    def set_actor_rigid_body_properties(self, env, actor, props, recomputeInertia=False):
+    def set_actor_rigid_body_properties(self, env, actorHandle, props, recomputeInertia=False):
         """Set masses, centres of mass and inertias; with `recomputeInertia` inertias scale with the masses."""
-        properties.set_bodies(env.sim, env.actors[actor], props, bool(recomputeInertia))
+        properties.set_bodies(env.sim, env.actors[actorHandle], props, bool(recomputeInertia))
         return True
 
     def get_actor_rigid_shape_properties(self, env, actor):

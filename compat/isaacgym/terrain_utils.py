@@ -29,12 +29,12 @@ class SubTerrain:
 
 def _units(terrain, metres):
     """Heights in units of the terrain's samples."""
-    return int(metres / terrain.vertical_scale)
+    return int(round(metres / terrain.vertical_scale, 6))
 
 
 def _samples(terrain, metres):
     """Lengths in numbers of samples."""
-    return int(metres / terrain.horizontal_scale)
+    return int(round(metres / terrain.horizontal_scale, 6))
 
 
 def _middle(size, part):
@@ -150,20 +150,21 @@ def convert_heightfield_to_trimesh(height_field_raw, horizontal_scale, vertical_
     """
     field = np.asarray(height_field_raw)
     rows, columns = field.shape
-    x, y = (np.repeat(np.arange(n, dtype=float)[:, None], k, 1) for n, k in ((rows, columns), (columns, rows)))
-    y = y.T.copy()
+    vertices = np.empty((rows, columns, 3), np.float32)
+    vertices[..., 0] = np.arange(rows)[:, None]
+    vertices[..., 1] = np.arange(columns)
     if slope_threshold is not None:
-        move_x, move_y = _walls(field.astype(float), slope_threshold * horizontal_scale / vertical_scale)
-        x += move_x
-        y += move_y
-    heights = field * float(vertical_scale)
-    vertices = np.stack([x * horizontal_scale, y * horizontal_scale, heights], -1).reshape(-1, 3).astype(np.float32)
-    first = (np.arange(rows - 1)[:, None] * columns + np.arange(columns - 1)).reshape(-1)
-    beside, above = first + 1, first + columns
-    across = above + 1
-    triangles = np.stack([first, across, beside, first, above, across], -1).reshape(-1, 3).astype(np.uint32)
-    core.remember(vertices, heights, float(horizontal_scale))
-    return vertices, triangles
+        moves = _walls(field.astype(np.float32), slope_threshold * horizontal_scale / vertical_scale)
+        for axis, move in enumerate(moves):
+            vertices[..., axis] += move
+    vertices[..., :2] *= horizontal_scale
+    vertices[..., 2] = field * float(vertical_scale)
+    triangles = np.empty((rows - 1, columns - 1, 6), np.uint32)
+    triangles[:] = (np.arange(rows - 1) * columns)[:, None, None] + np.arange(columns - 1)[:, None]
+    triangles += np.array([0, columns + 1, 1, 0, columns, columns + 1], np.uint32)  # the corners of both triangles
+    vertices = vertices.reshape(-1, 3)
+    core.remember(vertices, field * float(vertical_scale), float(horizontal_scale))
+    return vertices, triangles.reshape(-1, 3)
 
 
 def _walls(field, rise):
