@@ -104,9 +104,13 @@ class Checkout(Project):
         file = self.cfg / "train" / f"{name}PPO.yaml"
         return file if file.is_file() else None
 
+    def is_impossible(self, task: str) -> bool:
+        """Whether a task would run, but could not mean anything here."""
+        return self.layout == YAML and NO_PHYSICS.match(self.tasks.get(task, "")) is not None
+
     def refuse_impossible(self, task: str) -> None:
         """Raises UserError for a task that would run, but could not mean anything here."""
-        if self.layout == YAML and NO_PHYSICS.match(self.tasks.get(task, "")):
+        if self.is_impossible(task):
             possible = [name for name in self.tasks.values() if not NO_PHYSICS.match(name)]
             raise UserError(
                 f"task={self.name}:{self.tasks[task]}: Factory and IndustReal tasks load and step with convex hulls, "

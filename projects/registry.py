@@ -138,6 +138,14 @@ class ForeignPart(Part):
         with self.running("cannot be loaded"):
             return import_module("livegym.compat.foreign.task").task_class(self)
 
+    def about(self) -> str:
+        """A sentence on the task, without reading its code."""
+        assert isinstance(self.project, Checkout)
+        if self.project.is_impossible(self.name):
+            return "Refused, because its physics would be meaningless here: docs/isaacgym.md"
+        upstream = self.project.upstream(self.name)
+        return f"Foreign code, type task={self.project.name}:{upstream}. From {self.source}."
+
     def running(self, failed: str) -> AbstractContextManager[None]:
         """As `Part.running`, for code that is not the user's own."""
         assert isinstance(self.project, Checkout)
