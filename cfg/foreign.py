@@ -9,7 +9,6 @@ from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import OmegaConf
 
-from livegym.compat.foreign.task import task_yaml, train_yaml
 from livegym.projects import registry
 from livegym.projects.checkout import Checkout
 
@@ -31,6 +30,8 @@ class ForeignYaml(ConfigSource):
 
     def load_config(self, config_path: str) -> ConfigResult:
         """Make one option. Raises UserError if the checkout's configuration cannot be read."""
+        from livegym.compat.foreign.task import task_yaml, train_yaml  # imports torch, which --help need not wait for
+
         group, _, option = config_path.strip("/").removesuffix(".yaml").rpartition("/")
         part = registry.part("tasks", option.removesuffix(LEARNER) if group == "train" else option)
         with part.running("has a configuration that cannot be read"):

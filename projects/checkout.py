@@ -12,6 +12,7 @@ the task's name everywhere else is `isaacgymenvs-Ant`, so it is never mistaken f
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import os
 import re
@@ -222,7 +223,7 @@ def checkout_in(folder: str, source: str) -> Checkout | None:
     Raises UserError if it holds several.
     """
     full = Path(os.path.realpath(os.path.expanduser(folder)))
-    found = list(_packages(full)) if full.is_dir() else []
+    found = list(_packages(full)) if os.path.isdir(full) else []
     if len(found) > 1:
         names = ", ".join(str(path) for path, _ in found)
         raise UserError(f"{source}: holds several packages of Isaac Gym tasks. Allowed: one of {names}")
@@ -235,7 +236,11 @@ def checkout_in(folder: str, source: str) -> Checkout | None:
 
 
 def _packages(folder: Path) -> Iterator[tuple[Path, str]]:
-    for path in [folder, *sorted(child for child in folder.iterdir() if child.is_dir())]:
+    try:
+        below = sorted(entry.path for entry in os.scandir(folder) if entry.is_dir())
+    except OSError:
+        return  # a folder that cannot be listed has no package; `project_in` says what it lacks
+    for path in [folder, *map(Path, below)]:
         layout = _layout(path)
         if layout:
             yield path, layout
@@ -243,10 +248,9 @@ def _packages(folder: Path) -> Iterator[tuple[Path, str]]:
 
 def _layout(folder: Path) -> str:
     """The layout of a package's folder; '' if it is none of those that are known."""
-    initial = folder / "envs" / "__init__.py"
-    if initial.is_file() and "task_registry.register" in text_of(initial):
+    if "task_registry.register" in _readable(folder / "envs" / "__init__.py"):
         return CLASSES
-    if not (folder / "tasks").is_dir():
+    if not os.path.isdir(folder / "tasks"):
         return ""
     isaac = (_is_isaac(file) for file in sorted((folder / "cfg" / "task").glob("*.yaml")))
     return YAML if any(isaac) else ""
@@ -254,5 +258,12 @@ def _layout(folder: Path) -> str:
 
 def _is_isaac(file: Path) -> bool:
     """Whether a task's yaml has the sections of Isaac Gym's tasks; livegym's own has neither."""
-    text = text_of(file)
+    text = _readable(file)
     return all(re.search(rf"^{section}:", text, re.M) for section in ("env", "sim"))
+
+
+def _readable(file: Path) -> str:
+    """The text of a file; '' if there is none, or if it cannot be read."""
+    with contextlib.suppress(UserError):
+        return text_of(file)
+    return ""
