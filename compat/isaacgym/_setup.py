@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
+
 from livegym.compat.core import asset as assets
 from livegym.compat.core import terrain
 from livegym.compat.core.scene import Sim
@@ -145,9 +147,10 @@ class Setup:
 
     def set_actor_scale(self, env, actor, scale):
         """Accept a scale of 1 only."""
-        if abs(float(scale) - 1.0) > 1e-6:
+        scale = float(np.asarray(scale).item())
+        if abs(scale - 1.0) > 1e-6:
             raise NotImplementedError(
-                f"set_actor_scale({float(scale):g}): scaled actors are not supported. Scale the asset file, or leave "
+                f"set_actor_scale({scale:g}): scaled actors are not supported. Scale the asset file, or leave "
                 "`scale` out of the task's randomisation."
             )
         return True
