@@ -13,7 +13,7 @@ import numpy as np
 
 from livegym.compat.core import collision, terrain
 from livegym.compat.core.asset import AssetModel
-from livegym.compat.core.layout import ActorSlot, Layout, SensorSlot
+from livegym.compat.core.layout import ActorSlot, Layout, SensorSlot, group
 from livegym.compat.core.record import Actor, Env, Scene
 from livegym.compat.core.values import Transform
 from livegym.utils.errors import UserError
@@ -54,12 +54,12 @@ def shape_classes(env: Env) -> list[collision.ShapeClass]:
     return [
         collision.ShapeClass(
             actor.handle,
-            group,
+            number,
             int(properties.filter) or actor.filter,
             int(actor.asset.model.geom_contype[geom]),
             int(actor.asset.model.geom_conaffinity[geom]),
         )
-        for actor, group in zip(env.actors, groups, strict=True)
+        for actor, number in zip(env.actors, groups, strict=True)
         for geom, properties in zip(actor.asset.shapes, actor.shape_properties, strict=True)
     ]
 
@@ -270,7 +270,8 @@ def _layout(model: mujoco.MjModel, env: Env, sensors: _Sensors, friction: float)
         qvel=model.jnt_dofadr[joints].astype(int),
         joints=joints,
         bodies=first_body - 1,
-        sensors=sensors.forces,
+        sensors=group(sensors.forces),
+        sensor_count=len(sensors.forces),
         contacts=sensors.contacts,
         limits=sensors.limits,
         ground_friction=friction,

@@ -141,15 +141,15 @@ class Engine:
             raise KeyError(name)
         return self._kept[name] if name in self._kept else self._batch.bind(name)
 
-    def com(self, body: int) -> np.ndarray:
-        """(N, 3) centre of mass of a body in its own frame."""
+    def com(self, body: int | np.ndarray) -> np.ndarray:
+        """(N, 3) centre of mass of a body in its own frame; with an array of bodies (N, bodies, 3), as below."""
         return self._per_env("body_ipos")[:, body]
 
-    def mass(self, body: int) -> np.ndarray:
+    def mass(self, body: int | np.ndarray) -> np.ndarray:
         """(N,) mass of a body."""
         return self._per_env("body_mass")[:, body]
 
-    def inertia(self, body: int) -> tuple[np.ndarray, np.ndarray]:
+    def inertia(self, body: int | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Principal moments (N, 3) of a body and the wxyz orientation (N, 4) of their axes in its frame."""
         return self._per_env("body_inertia")[:, body], self._per_env("body_iquat")[:, body]
 
