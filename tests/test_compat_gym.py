@@ -309,6 +309,12 @@ def test_quaternion_functions_work_inside_torch_script():
     torch.testing.assert_close(heading(q, v), v, atol=1e-5, rtol=1e-4)
 
 
+def test_quaternions_in_rows_rotate_vectors_in_another_shape():
+    q, v = torch_utils.normalize(torch.randn(6, 4)), torch.randn(2, 3, 3)
+    flat = torch_utils.quat_apply(q, v.view(6, 3))
+    torch.testing.assert_close(torch_utils.quat_apply(q, v), flat.view(2, 3, 3))
+
+
 def test_small_helpers():
     assert torch_utils.get_axis_params(-1.0, 2) == [0.0, 0.0, -1.0]
     assert torch_utils.get_axis_params(0.4, 1, x_value=2.0) == [2.0, 0.4, 0.0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from livegym.compat.core.values import (
     Transform,
     TriangleMeshParams,
 )
+
+log = logging.getLogger(__name__)
 
 
 class Setup:
@@ -70,7 +73,10 @@ class Setup:
 
     def load_asset(self, sim, rootpath, filename, options=None):
         """Import a .urdf or .xml (MJCF) file."""
-        return assets.load_asset(rootpath, filename, AssetOptions() if options is None else options)
+        asset = assets.load_asset(rootpath, filename, AssetOptions() if options is None else options)
+        for note in asset.notes:
+            log.info("%s: %s", asset.file, note)
+        return asset
 
     def load_urdf(self, sim, rootpath, filename, options=None):
         """Import a .urdf file."""
