@@ -19,6 +19,8 @@ READABLE = (".stl", ".obj", ".msh")
 """Formats that MuJoCo reads."""
 HULL_VERTICES = 64
 """Most vertices of a convex hull, as PhysX has it."""
+THICKNESS = 1e-3
+"""Thickness (m, before scaling) that a flat mesh gets."""
 LEVELS = 6
 """Folders above the asset's own in which a mesh is searched."""
 
@@ -48,10 +50,10 @@ def not_found(file: Path, element: str, name: str, tried: Iterable[Path]) -> Use
 
 
 def unreadable(file: Path, element: str, mesh: Path) -> UserError:
-    """The error for a mesh in a format that MuJoCo does not read."""
+    """The error for a mesh in a format that cannot be read."""
     return UserError(
-        f"{file}: {element}: mesh {mesh.name} collides, and only {', '.join(READABLE)} can collide. Convert it, for "
-        f"example with trimesh: trimesh.load('{mesh}', force='mesh').export('{mesh.stem}.obj')"
+        f"{file}: {element}: {mesh.name} collides, but neither MuJoCo ({', '.join(READABLE)}) nor trimesh reads it. "
+        "Convert it to .obj, or install the reader of its format (.dae: pip install pycollada)."
     )
 
 
@@ -67,30 +69,73 @@ class Meshes:
         key = (path, tuple(scale.tolist()))
         if key not in self._names:
             self._names[key] = f"{path.stem}_{len(self._names)}"
-            self._spec.add_mesh(name=self._names[key], file=str(path), scale=scale, maxhullvert=HULL_VERTICES)
-            self._spec.meshes[-1].inertia = mujoco.mjtMeshInertia.mjMESH_INERTIA_CONVEX
+            mesh = self._spec.add_mesh(name=self._names[key], file=str(path), scale=scale, maxhullvert=HULL_VERTICES)
+            mesh.inertia = mujoco.mjtMeshInertia.mjMESH_INERTIA_CONVEX
+            if path.suffix.lower() not in READABLE:
+                _give_vertices(mesh, _vertices(path))
         return self._names[key]
 
 
-def compile_with_thin_meshes(spec: mujoco.MjSpec) -> tuple[mujoco.MjModel, list[str]]:
-    """Compile; a mesh without volume gets the inertia of its surface. Returns the model and the names of such meshes.
+def can_be_read(path: Path) -> bool:
+    """Whether a mesh can collide: MuJoCo reads its format, or trimesh does."""
+    if path.suffix.lower() in READABLE:
+        return True
+    try:
+        return len(_vertices(path)) > 0
+    except (ValueError, ImportError, NotImplementedError, AttributeError):
+        return False
 
-    Raises ValueError, as MuJoCo does, if anything else is wrong.
+
+def compile_spec(spec: mujoco.MjSpec) -> tuple[mujoco.MjModel, list[str]]:
+    """Compile, with a remedy for each mesh that MuJoCo refuses. Returns the model, and a note about each such mesh.
+
+    A mesh without volume gets the inertia of its surface; a flat one becomes a thin plate; an STL file in ASCII, or one
+    that is too large, is read by trimesh. Raises ValueError, as MuJoCo does, if anything else is wrong.
     """
-    thin: list[str] = []
+    notes: list[str] = []
+    tried: set[tuple[str, str]] = set()
     while True:
         try:
-            return spec.compile(), thin
+            return spec.compile(), notes
         except ValueError as error:
-            name = _mesh_without_volume(str(error), spec)
-            if name is None or name in thin:
+            found = re.search(r"Element name '([^']*)'", str(error))
+            mesh = next((m for m in spec.meshes if found and m.name == found[1]), None)
+            remedy = "surface" if "volume" in str(error) else "vertices"
+            if mesh is None or (mesh.name, remedy) in tried:
                 raise
-            thin.append(name)
-            next(m for m in spec.meshes if m.name == name).inertia = mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL
+            tried.add((mesh.name, remedy))
+            notes.append(_apply(remedy, mesh))
 
 
-def _mesh_without_volume(error: str, spec: mujoco.MjSpec) -> str | None:
-    if "volume" not in error:
-        return None
-    named = re.search(r"'([^']+)'", error)
-    return next((m.name for m in spec.meshes if named and m.name == named[1]), None)
+def _apply(remedy: str, mesh: mujoco.MjsMesh) -> str:
+    """Change a mesh so that MuJoCo may take it; returns a note."""
+    if remedy == "surface":
+        mesh.inertia = mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL
+        return f"mesh {mesh.name} has hardly any volume, so its inertia is that of its surface"
+    points = _vertices(Path(mesh.file)) if mesh.file else np.array(mesh.uservert).reshape(-1, 3)
+    solid = _thickened(points)
+    _give_vertices(mesh, solid)
+    flat = len(solid) > len(points)
+    return f"mesh {mesh.name} is flat, so it is {THICKNESS:g} m thick" if flat else f"mesh {mesh.name} read by trimesh"
+
+
+def _give_vertices(mesh: mujoco.MjsMesh, points: np.ndarray) -> None:
+    mesh.file = ""
+    mesh.uservert = points.reshape(-1)
+
+
+def _vertices(path: Path) -> np.ndarray:
+    """The vertices (n, 3) of a mesh file of any format. Raises ValueError or ImportError if trimesh cannot read it."""
+    import trimesh  # takes half a second, and few assets need it
+
+    return np.asarray(trimesh.load(path, force="mesh", process=False).vertices, float)
+
+
+def _thickened(points: np.ndarray) -> np.ndarray:
+    """The points, or if they lie in a plane, two copies of them on its sides."""
+    middle = points - points.mean(axis=0)
+    _, spread, axes = np.linalg.svd(middle, full_matrices=False)
+    if len(points) < 3 or spread[2] > 1e-6 * spread[0]:
+        return points
+    step = axes[2] * THICKNESS / 2
+    return np.concatenate((points + step, points - step))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import mujoco
@@ -15,6 +16,7 @@ import numpy as np
 from livegym.compat.core import inertia, meshes, mjcf_file
 from livegym.compat.core.asset_model import HINGE, AssetModel, finish, keep_as_given, listed
 from livegym.compat.core.enums import DofDriveMode, TendonType
+from livegym.compat.core.inertia import Inertial
 from livegym.compat.core.mjcf_file import Document
 from livegym.compat.core.records import NO_LIMIT, ActuatorProperties, AssetOptions, TendonProperties
 from livegym.compat.core.urdf import DEFAULT_VELOCITY, NARROW
@@ -95,10 +97,10 @@ def _parse(document: Document) -> mujoco.MjSpec:
 
 def _compile(spec: mujoco.MjSpec, document: Document) -> mujoco.MjModel:
     try:
-        model, thin = meshes.compile_with_thin_meshes(spec)
+        model, notes = meshes.compile_spec(spec)
     except ValueError as error:
         raise UserError(f"{document.file}: MuJoCo refuses it: {_one_line(error)}") from None
-    document.notes += [f"mesh {name} has no volume, so its inertia is that of its surface" for name in thin]
+    document.notes += notes
     return model
 
 
@@ -152,39 +154,60 @@ def _settle_inertia(spec: mujoco.MjSpec, document: Document, options: AssetOptio
             _make_possible(body, document)
     spec.compiler.boundmass = max(spec.compiler.boundmass, SMALLEST_MASS / 10)
     spec.compiler.boundinertia = max(spec.compiler.boundinertia, inertia.SMALLEST)
-    model = _compile(spec, document)
+    matters = _matters(_compile(spec, document))
+    if options.override_com or options.override_inertia:
+        spec.compiler.inertiafromgeom = mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_TRUE
+        shaped = _matters(_compile(spec, document))
+        matters = {name: _overridden(matter, shaped[name], options) for name, matter in matters.items()}
     keep_as_given(spec)
-    massless = []
-    for i in range(1, model.nbody):
-        body = spec.body(model.body(i).name)
-        body.gravcomp = 1.0 if options.disable_gravity else body.gravcomp
-        if model.body_mass[i] < SMALLEST_MASS:
-            massless.append(body.name)
-            matter = inertia.tiny()
-        else:
-            matter = inertia.from_moments(
-                model.body_mass[i], model.body_ipos[i].copy(), model.body_inertia[i], model.body_iquat[i]
-            )
-        if options.armature and not options.use_physx_armature:
-            matter = inertia.Inertial(matter.mass, matter.com, matter.tensor + options.armature * np.eye(3))
+    massless = [name for name, matter in matters.items() if matter.mass < SMALLEST_MASS]
+    for name, matter in matters.items():
+        body = spec.body(name)
+        if options.disable_gravity:
+            body.gravcomp = 1.0
+        matter = inertia.tiny() if name in massless else matter
+        if not options.use_physx_armature:
+            matter = replace(matter, tensor=matter.tensor + options.armature * np.eye(3))
         inertia.write(body, inertia.physical(matter))
     if massless:
         document.notes.append(f"{listed(massless)}: no mass, so {inertia.TINY_MASS:g} kg")
 
 
+def _matters(model: mujoco.MjModel) -> dict[str, Inertial]:
+    """Mass and inertia of each body of a model."""
+    return {
+        model.body(i).name: inertia.from_moments(
+            model.body_mass[i], model.body_ipos[i].copy(), model.body_inertia[i], model.body_iquat[i]
+        )
+        for i in range(1, model.nbody)
+    }
+
+
+def _overridden(given: Inertial, shaped: Inertial, options: AssetOptions) -> Inertial:
+    """Mass as given, the rest as the options say from the geoms, unless the body has none."""
+    if shaped.mass < SMALLEST_MASS:
+        return given
+    return Inertial(
+        given.mass,
+        shaped.com if options.override_com else given.com,
+        shaped.scaled_to(given.mass).tensor if options.override_inertia else given.tensor,
+    )
+
+
 def _make_possible(body: mujoco.MjsBody, document: Document) -> None:
+    """Change an inertia of the file that no real body can have."""
     full = np.array(body.fullinertia)
-    if np.isfinite(full).all():
-        matter = inertia.Inertial(body.mass, np.array(body.ipos), inertia.tensor_of(*full))
-    else:
-        matter = inertia.Inertial(body.mass, np.array(body.ipos), np.diag(body.inertia))
-    if matter.mass < SMALLEST_MASS or inertia.is_physical(matter):
+    by_products = bool(np.isfinite(full).all())
+    tensor = inertia.tensor_of(*full) if by_products else np.diag(body.inertia)
+    given = Inertial(body.mass, np.array(body.ipos), tensor)
+    if given.mass < SMALLEST_MASS:
         return
-    document.notes.append(f"{body.name}: no real body has such an inertia, so the nearest possible one")
-    if np.isfinite(full).all():
-        inertia.write(body, inertia.physical(matter))
+    if not inertia.is_physical(given):
+        document.notes.append(f"{body.name}: {inertia.REPLACED}")
+    if by_products:
+        inertia.write(body, inertia.physical(given))
     else:
-        body.inertia = np.diag(inertia.physical(matter).tensor)
+        body.inertia = np.diag(inertia.physical(given).tensor)
 
 
 def _driven_joints(model: mujoco.MjModel) -> list[str]:
@@ -198,7 +221,7 @@ def _driven_joints(model: mujoco.MjModel) -> list[str]:
 def _actuators(model: mujoco.MjModel) -> list[ActuatorProperties]:
     properties = []
     for i in range(model.nu):
-        kp, kv = -model.actuator_biasprm[i, 1:3]
+        kp, kv = 0.0 - model.actuator_biasprm[i, 1:3]
         low_control, high_control = model.actuator_ctrlrange[i]
         low_force, high_force = model.actuator_forcerange[i]
         properties.append(

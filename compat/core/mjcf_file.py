@@ -201,7 +201,7 @@ def _one_root(document: Document) -> None:
         raise document.error(
             "<worldbody>", f"{len(roots)} root bodies ({names}), an asset has one. Make a file of each."
         )
-    for key in ("pos", "quat", "euler", "axisangle", "xyaxes", "zaxis"):
+    for key in ("pos", "quat", "euler", "axisangle", "xyaxes", "zaxis", "mocap"):
         roots[0].attrib.pop(key, None)
 
 
