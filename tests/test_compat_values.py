@@ -1,4 +1,4 @@
-"""Values of Isaac Gym's task code: algebra against MuJoCo's, records that refuse, copies that share nothing."""
+"""Values of Isaac Gym's task code: algebra and inertia against MuJoCo's, strict records, real copies."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import pickle
 import mujoco
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from livegym.compat.core import values
+from livegym.compat.core import inertia, values
+from livegym.compat.core.frames import Pose
+from livegym.compat.core.inertia import Inertial
 from livegym.compat.core.values import (
     AssetOptions,
     ContactCollection,
@@ -260,3 +262,50 @@ def test_names_of_task_code():
     assert names["UP_AXIS_Z"].name == "UP_AXIS_Z"
     assert len({names[key] for key in names if key.startswith("KEY_")}) > 100
     assert set(values.__all__) <= set(dir(values))
+
+
+BOXES = st.tuples(*(st.tuples(number, number, number) for number in (st.floats(0.05, 2), NUMBERS, ANGLES)))
+"""Half lengths, position and Euler angles."""
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(BOXES, min_size=2, max_size=4))
+def test_merging_bodies_is_what_mujoco_makes_of_their_geoms(parts):
+    """Boxes at any pose in one body: our sum of their inertias is the one that MuJoCo computes."""
+    spec = mujoco.MjSpec()
+    together = spec.worldbody.add_body()
+    total = inertia.nothing()
+    for half, pos, euler in parts:
+        quat = np.zeros(4)
+        mujoco.mju_euler2Quat(quat, np.array(euler), "XYZ")
+        together.add_geom(type=mujoco.mjtGeom.mjGEOM_BOX, size=half, pos=pos, quat=quat, density=1)
+        own = 8 * math.prod(half)
+        x, y, z = (own * length**2 / 3 for length in half)
+        box_inertia = Inertial(own, np.zeros(3), np.diag([y + z, x + z, x + y]))
+        total = total + box_inertia.seen_from(Pose(np.array(pos), quat))
+    model = spec.compile()
+    expected = inertia.from_moments(model.body_mass[1], model.body_ipos[1], model.body_inertia[1], model.body_iquat[1])
+    assert total.mass == pytest.approx(expected.mass)
+    np.testing.assert_allclose(total.com, expected.com, atol=1e-6)
+    np.testing.assert_allclose(total.tensor, expected.tensor, atol=1e-6, rtol=1e-6)
+
+
+SYMMETRIC = st.lists(st.floats(-5, 5, allow_subnormal=False), min_size=6, max_size=6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SYMMETRIC, st.integers(-9, 0))
+def test_any_inertia_becomes_one_that_mujoco_moves(entries, power):
+    tensor = inertia.tensor_of(*entries) * 10.0**power
+    spec = mujoco.MjSpec()
+    body = spec.worldbody.add_body()
+    body.add_freejoint()
+    inertia.write(body, inertia.physical(Inertial(1.0, np.zeros(3), tensor)))
+    assert (spec.compile().body_inertia[1] > 0).all()
+
+
+@given(st.tuples(st.floats(0.1, 1), st.floats(0.1, 1), st.floats(0.1, 1)))
+def test_a_possible_inertia_is_not_touched(weights):
+    x, y, z = weights
+    own = Inertial(1.0, np.zeros(3), np.diag([y + z, x + z, x + y]))
+    assert inertia.physical(own) is own

@@ -48,8 +48,7 @@ def load(file: Path, root: Path, options: AssetOptions) -> AssetModel:
     _remove_hollow(spec, document)
     _settle_joints(spec, document)
     _settle_geoms(spec, options)
-    _settle_inertia(spec, document, options)
-    model = _compile(spec, document)
+    model = _settle_inertia(spec, document, options)
     actuators = _actuators(model)
     driven = _driven_joints(model)
     drives = dict(zip(driven, actuators, strict=True))
@@ -147,14 +146,18 @@ def _settle_geoms(spec: mujoco.MjSpec, options: AssetOptions) -> None:
             mesh.maxhullvert = meshes.HULL_VERTICES
 
 
-def _settle_inertia(spec: mujoco.MjSpec, document: Document, options: AssetOptions) -> None:
-    """Write down each body's mass and inertia, as the file says them or as its geoms give them."""
+def _settle_inertia(spec: mujoco.MjSpec, document: Document, options: AssetOptions) -> mujoco.MjModel:
+    """Write down each body's mass and inertia, as the file has them or as its geoms give them.
+
+    Returns the model as it was before.
+    """
     for body in spec.bodies[1:]:
         if body.explicitinertial:
             _make_possible(body, document)
     spec.compiler.boundmass = max(spec.compiler.boundmass, SMALLEST_MASS / 10)
     spec.compiler.boundinertia = max(spec.compiler.boundinertia, inertia.SMALLEST)
-    matters = _matters(_compile(spec, document))
+    model = _compile(spec, document)
+    matters = _matters(model)
     if options.override_com or options.override_inertia:
         spec.compiler.inertiafromgeom = mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_TRUE
         shaped = _matters(_compile(spec, document))
@@ -171,6 +174,7 @@ def _settle_inertia(spec: mujoco.MjSpec, document: Document, options: AssetOptio
         inertia.write(body, inertia.physical(matter))
     if massless:
         document.notes.append(f"{listed(massless)}: no mass, so {inertia.TINY_MASS:g} kg")
+    return model
 
 
 def _matters(model: mujoco.MjModel) -> dict[str, Inertial]:
