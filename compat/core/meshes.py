@@ -128,7 +128,7 @@ def _vertices(path: Path) -> np.ndarray:
     """The vertices (n, 3) of a mesh file of any format. Raises ValueError or ImportError if trimesh cannot read it."""
     import trimesh  # takes half a second, and few assets need it
 
-    return np.asarray(trimesh.load(path, force="mesh", process=False).vertices, float)
+    return np.asarray(trimesh.load_mesh(path, process=False).vertices, float)
 
 
 def _thickened(points: np.ndarray) -> np.ndarray:

@@ -11,7 +11,6 @@ arrays of one element. `copy.copy` makes a record that shares nothing with the f
 from __future__ import annotations
 
 import copy
-import functools
 from dataclasses import MISSING, dataclass, field, fields
 from enum import IntEnum
 from typing import Any, Self
@@ -27,10 +26,24 @@ NO_LIMIT = float(np.finfo(np.float32).max)
 """A limit of a force or a velocity that never acts."""
 
 
-@functools.cache
-def _kinds(record: type) -> dict[str, type]:
+_KINDS: dict[type, dict[str, type]] = {}
+"""The fields of each kind of record, filled when the first one is made."""
+
+
+def _kinds(record: Record) -> dict[str, type]:
     """The type of each field, which is that of its default."""
-    return {f.name: type(f.default if f.default_factory is MISSING else f.default_factory()) for f in fields(record)}
+    kinds = _KINDS.get(type(record))
+    if kinds is None:
+        kinds = {name: type(value) for name, value in _defaults(record).items()}
+        _KINDS[type(record)] = kinds
+    return kinds
+
+
+def _defaults(record: Record) -> dict[str, Any]:
+    found = {}
+    for each in fields(record):  # type: ignore[arg-type]  # all records are dataclasses
+        found[each.name] = each.default if each.default_factory is MISSING else each.default_factory()
+    return found
 
 
 def _whole(value: Any) -> int:
@@ -45,8 +58,8 @@ def _whole(value: Any) -> int:
 
 def _fitting(kind: type, value: Any) -> Any:
     """`value` as a `kind`; a vector or a record is copied. Raises TypeError or ValueError if it does not fit."""
-    if isinstance(value, kind) and kind not in (bool, int, float):
-        return copy.deepcopy(value)
+    if type(value) is kind:
+        return value if kind in (bool, int, float) else copy.copy(value)
     if kind is bool:
         return bool(np.asarray(value).item())
     if kind is float:
@@ -62,25 +75,22 @@ class Record:
     """Base of all records."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        kinds = _kinds(type(self))
+        kinds = _kinds(self)
         if name not in kinds:
             raise AttributeError(f"{type(self).__name__} has no {name}.{did_you_mean(name, kinds)}")
         try:
-            object.__setattr__(self, name, _fitting(kinds[name], value))
+            self.__dict__[name] = _fitting(kinds[name], value)
         except (TypeError, ValueError) as error:
             raise TypeError(f"{type(self).__name__}.{name} = {value!r}: {error}") from None
 
     def __dir__(self) -> list[str]:
-        return list(_kinds(type(self)))
+        return list(_kinds(self))
 
     def __copy__(self) -> Self:
         return copy.deepcopy(self)
 
 
-record = dataclass(eq=True, kw_only=True)
-
-
-@record
+@dataclass(kw_only=True)
 class VhacdParams(Record):
     """Convex decomposition of meshes. MuJoCo takes one convex hull of each mesh, so they have no effect."""
 
@@ -100,7 +110,7 @@ class VhacdParams(Record):
     resolution: int = 100_000
 
 
-@record
+@dataclass(kw_only=True)
 class AssetOptions(Record):
     """Import of an asset. Units: kg, m, s, rad; densities in kg/m^3."""
 
@@ -131,7 +141,7 @@ class AssetOptions(Record):
     vhacd_params: VhacdParams = field(default_factory=VhacdParams)
 
 
-@record
+@dataclass(kw_only=True)
 class PhysXParams(Record):
     """Settings of PhysX. Most have no counterpart in MuJoCo; task code reads back the values that it set."""
 
@@ -153,7 +163,7 @@ class PhysXParams(Record):
     use_gpu: bool = False
 
 
-@record
+@dataclass(kw_only=True)
 class FlexParams(Record):
     """Settings of Flex, which MuJoCo does not stand in for."""
 
@@ -176,7 +186,7 @@ class FlexParams(Record):
     warm_start: float = 0.4
 
 
-@record
+@dataclass(kw_only=True)
 class SimParams(Record):
     """A simulation. `dt` (s) is one call of `simulate`, which takes `substeps` steps of physics."""
 
@@ -194,7 +204,7 @@ class SimParams(Record):
     use_gpu_pipeline: bool = False
 
 
-@record
+@dataclass(kw_only=True)
 class PlaneParams(Record):
     """The ground; `distance` (m) lies between it and the origin."""
 
@@ -206,7 +216,7 @@ class PlaneParams(Record):
     static_friction: float = 1.0
 
 
-@record
+@dataclass(kw_only=True)
 class TriangleMeshParams(Record):
     """Ground made of triangles."""
 
@@ -219,7 +229,7 @@ class TriangleMeshParams(Record):
     transform: Transform = field(default_factory=Transform)
 
 
-@record
+@dataclass(kw_only=True)
 class HeightFieldParams(Record):
     """Ground made of heights on a grid; scales in m."""
 
@@ -235,7 +245,7 @@ class HeightFieldParams(Record):
     vertical_scale: float = 1.0
 
 
-@record
+@dataclass(kw_only=True)
 class CameraProperties(Record):
     """A camera: size in pixels, planes in m, field of view in degrees."""
 
@@ -250,7 +260,7 @@ class CameraProperties(Record):
     width: int = 1600
 
 
-@record
+@dataclass(kw_only=True)
 class RigidBodyProperties(Record):
     """Mass (kg), centre of mass in the body's frame (m), and inertia about it in the body's axes (kg m^2)."""
 
@@ -262,7 +272,7 @@ class RigidBodyProperties(Record):
     mass: float = 0.0
 
 
-@record
+@dataclass(kw_only=True)
 class RigidShapeProperties(Record):
     """Contact of one shape. Shapes A and B meet if `A.filter & B.filter` is 0."""
 
@@ -277,7 +287,7 @@ class RigidShapeProperties(Record):
     torsion_friction: float = 0.0
 
 
-@record
+@dataclass(kw_only=True)
 class ActuatorProperties(Record):
     """An actuator of an MJCF file: control and force limits, gains, and the gear of a motor."""
 
@@ -293,7 +303,7 @@ class ActuatorProperties(Record):
     upper_force_limit: float = 0.0
 
 
-@record
+@dataclass(kw_only=True)
 class TendonProperties(Record):
     """A tendon: limits and rest length in the units of its joints, gains per unit."""
 
@@ -309,7 +319,7 @@ class TendonProperties(Record):
     type: TendonType = TendonType.TENDON_FIXED
 
 
-@record
+@dataclass(kw_only=True)
 class ForceSensorProperties(Record):
     """Forces that a sensor adds up, and its axes: its own, or the world's."""
 
@@ -318,7 +328,7 @@ class ForceSensorProperties(Record):
     use_world_frame: bool = False
 
 
-@record
+@dataclass(kw_only=True)
 class AttractorProperties(Record):
     """A spring (N/m, N m/rad) and damper from a body, at `offset`, to the pose `target`, along the flagged `axes`."""
 
@@ -330,7 +340,7 @@ class AttractorProperties(Record):
     target: Transform = field(default_factory=Transform)
 
 
-@record
+@dataclass(kw_only=True)
 class SoftMaterial(Record):
     """Material of a soft body."""
 
@@ -342,7 +352,7 @@ class SoftMaterial(Record):
     youngs: float = 0.0
 
 
-@record
+@dataclass(kw_only=True)
 class IndexRange(Record):
     """`count` indices from `start`."""
 
@@ -350,7 +360,7 @@ class IndexRange(Record):
     start: int = 0
 
 
-@record
+@dataclass(kw_only=True)
 class Version(Record):
     """Version numbers."""
 
