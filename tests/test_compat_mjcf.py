@@ -7,12 +7,15 @@ import math
 import mujoco
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from livegym.compat.core import inertia
 from livegym.compat.core.asset import AssetModel, load_asset
 from livegym.compat.core.enums import DofDriveMode, TendonType
 from livegym.compat.core.records import NO_LIMIT, AssetOptions
 from livegym.utils.errors import UserError
+from tests.damaged_xml import damaged, refused_or_finite
 
 CORNER = "v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n"
 """A tetrahedron of 1/6 m^3."""
@@ -375,6 +378,7 @@ ARM = f'<body name="a">{BALL}<body name="b">{{}}{BALL}</body></body>'
         ),
         (world(ARM.format('<geom type="tube" size="1"/>')), r"MuJoCo cannot read it: .*tube"),
         (world(ARM.format('<geom type="box" size="1"/>')), r"MuJoCo refuses it: .*size"),
+        (world(ARM.format('<geom size="1" euler="x 0 0"/>')), r"MuJoCo cannot read it: .*euler"),
         (world(ARM.format("<wheel/>")), r"MuJoCo cannot read it: .*wheel"),
     ],
 )
@@ -382,3 +386,9 @@ def test_what_cannot_be_an_asset_is_refused_by_name(load, text, says):
     with pytest.raises(UserError, match=says) as error:
         load(text)
     assert "robot.xml" in error.value.message
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.sampled_from([CRAB, ROOTED]).flatmap(damaged), st.booleans())
+def test_a_damaged_file_is_refused_or_loads_with_finite_numbers(tmp_path_factory, text, fixed):
+    refused_or_finite(tmp_path_factory.getbasetemp() / "robot.xml", text, fixed)

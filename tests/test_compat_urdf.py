@@ -8,12 +8,15 @@ from pathlib import Path
 import mujoco
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from livegym.compat.core import inertia
 from livegym.compat.core.asset import AssetModel, box, capsule, load_asset, sphere
 from livegym.compat.core.inertia import Inertial
 from livegym.compat.core.records import NO_LIMIT, AssetOptions
 from livegym.utils.errors import UserError
+from tests.damaged_xml import damaged, refused_or_finite
 
 CUBE = """v 0 0 0
 v 1 0 0
@@ -367,6 +370,7 @@ def test_boxes_spheres_and_capsules():
 TWO = link("a", ONE) + link("b", ONE)
 AB, BA = joint("j", "a", "b"), joint("k", "b", "a")
 WITHOUT_A_LINK = joint("j", "a", "bb")
+NEGATIVE = joint("j", "a", "b", inside='<limit lower="0" upper="1" effort="-1"/>')
 NOT_A_NUMBER = joint("j", "a", "b", inside='<limit lower="nan" upper="1"/>')
 
 
@@ -395,6 +399,7 @@ NOT_A_NUMBER = joint("j", "a", "b", inside='<limit lower="nan" upper="1"/>')
         (robot(link("a", mass(-1))), r"link a <mass>: value=-1: it must not be negative"),
         (robot(link("a", mass(1, moments="inf 1 1"))), r"link a <inertia>: ixx='inf'"),
         (robot(link("a", mass(1, moments="x 1 1"))), r"link a <inertia>: ixx='x'"),
+        (robot(TWO, NEGATIVE), r"joint j <limit>: effort=-1: it must not be negative"),
         (robot(TWO, NOT_A_NUMBER), r"joint j <limit>: lower='nan'"),
         (robot(link("a", shape('<mesh filename="gone.stl"/>'))), r"(?s)<mesh>: mesh gone\.stl not found.*Searched:.*g"),
         (robot(link("a", shape("<mesh/>"))), r"link a <collision> <mesh>: it has no filename"),
@@ -431,3 +436,16 @@ def test_files_that_are_no_assets_are_refused(tmp_path, file, says):
     with pytest.raises(UserError, match=says) as error:
         load_asset(str(tmp_path), file, AssetOptions())
     assert str(Path(tmp_path, file)) in error.value.message
+
+
+SHAPED = robot(
+    link("a", shape('<box size="1 2 3"/>') + shape('<cylinder radius="1" length="2"/>')),
+    link("b", mass(1) + shape('<sphere radius="1"/>')),
+    joint("j", "a", "b", "fixed"),
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.sampled_from([DOG, DOFS, SHAPED]).flatmap(damaged), st.booleans())
+def test_a_damaged_file_is_refused_or_loads_with_finite_numbers(tmp_path_factory, text, fixed):
+    refused_or_finite(tmp_path_factory.getbasetemp() / "robot.urdf", text, fixed)

@@ -114,7 +114,7 @@ def _remove_hollow(spec: mujoco.MjSpec, document: Document) -> None:
             raise UserError(document.hollow[geom.meshname])
         spec.delete(geom)
     while mesh := next((m for m in spec.meshes if m.name in document.hollow), None):
-        document.notes.append(f"mesh {mesh.name} is left out: it only draws, and MuJoCo cannot read it")
+        document.notes.append(f"mesh {mesh.name} is left out: it only draws, and is missing or of another format")
         spec.delete(mesh)
 
 

@@ -97,7 +97,9 @@ def _check_numbers(document: Document) -> None:
             if key not in WORDS and re.search(r"(?<![\w.])[-+]?(nan|inf(inity)?)(?![\w.])", text, re.IGNORECASE):
                 raise document.error(where, f"{key}={text!r}: finite numbers expected.")
             if key in NEVER_NEGATIVE and text.strip().startswith("-"):
-                raise document.error(where, f"{key}={text!r}: it must not be negative. Without it, it is computed.")
+                raise document.error(
+                    where, f"{key}={text!r}: it must not be negative. Leave it out to have it computed."
+                )
 
 
 def _leave_out(document: Document) -> None:
@@ -144,9 +146,16 @@ def _to_radians(tree: ET.Element) -> None:
     for element in tree.iter():
         for key, turning in (("euler", slice(0, 3)), ("axisangle", slice(3, 4))):
             if key in element.attrib:
-                numbers = [float(word) for word in element.attrib[key].split()]
-                numbers[turning] = [math.radians(number) for number in numbers[turning]]
-                element.attrib[key] = " ".join(map(repr, numbers))
+                words = element.attrib[key].split()
+                words[turning] = [_radians(word) for word in words[turning]]
+                element.attrib[key] = " ".join(words)
+
+
+def _radians(word: str) -> str:
+    try:
+        return repr(math.radians(float(word)))
+    except ValueError:
+        return word  # MuJoCo names it in its own error
 
 
 def _locate(element: ET.Element, folder: str, document: Document, root: Path) -> None:

@@ -200,10 +200,10 @@ def _joint(element: ET.Element, links: dict[str, Link], complain: Complaint) -> 
         axis=axis,
         lower=_number(limit, "lower", f"{where} <limit>", complain),
         upper=_number(limit, "upper", f"{where} <limit>", complain),
-        effort=_number(limit, "effort", f"{where} <limit>", complain),
-        velocity=_number(limit, "velocity", f"{where} <limit>", complain),
-        damping=_number(dynamics, "damping", f"{where} <dynamics>", complain) or 0.0,
-        friction=_number(dynamics, "friction", f"{where} <dynamics>", complain) or 0.0,
+        effort=_positive(limit, "effort", f"{where} <limit>", complain),
+        velocity=_positive(limit, "velocity", f"{where} <limit>", complain),
+        damping=_positive(dynamics, "damping", f"{where} <dynamics>", complain) or 0.0,
+        friction=_positive(dynamics, "friction", f"{where} <dynamics>", complain) or 0.0,
         keep=element.get("dont_collapse", "").lower() in ("true", "1"),
     )
 
@@ -259,5 +259,5 @@ def _needed(element: ET.Element, key: str, where: str, complain: Complaint) -> f
 def _positive(element: ET.Element | None, key: str, where: str, complain: Complaint) -> float | None:
     value = _number(element, key, where, complain)
     if value is not None and value < 0:
-        raise complain(where, f"{key}={value:g}: it must not be negative. Without the element, it is computed.")
+        raise complain(where, f"{key}={value:g}: it must not be negative. Leave it out to have a default.")
     return value
