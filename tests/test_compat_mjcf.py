@@ -99,6 +99,14 @@ def test_bodies_joints_and_dofs_are_in_the_order_of_the_file(load):
     assert asset.floating
 
 
+def test_orientations_in_any_notation_are_kept(load):
+    turns = ('euler="10 20 30"', 'axisangle="1 0 0 40"', 'zaxis="1 1 1"', 'xyaxes="0 1 0 -1 0 0"')
+    geoms = "".join(f'<geom type="box" size="0.1 0.2 0.3" {turn}/>' for turn in turns)
+    text = world(f'<body name="a">{geoms}</body>', before='<compiler eulerseq="zyx" angle="degree"/>')
+    own = mujoco.MjSpec.from_string(text).compile()
+    np.testing.assert_allclose(load(text).model.geom_quat, own.geom_quat, atol=1e-12)
+
+
 def test_what_belongs_to_a_scene_is_left_out(load):
     model = load(CRAB).model
     counts = {name: getattr(model, name) for name in ("nu", "nsensor", "nkey", "nmat", "ntex", "nlight", "ncam", "neq")}
@@ -147,7 +155,28 @@ def test_the_specification_can_be_put_into_a_scene(load):
     model = scene.compile()
     assert model.nbody == 9
     np.testing.assert_allclose(model.body_mass[1:5], asset.model.body_mass[1:])
-    np.testing.assert_allclose(model.jnt_range[4:8], asset.model.jnt_range, atol=1e-12)
+    for name, first in (("jnt_range", 4), ("body_quat", 5), ("geom_quat", 5), ("geom_size", 5), ("body_inertia", 5)):
+        own = getattr(asset.model, name)
+        again = getattr(model, name)[first:]
+        np.testing.assert_allclose(again, own[-len(again) :], atol=1e-12, err_msg=name)
+
+
+def test_numbers_are_those_of_mujocos_own_reading(load, tmp_path):
+    asset = load(CRAB)
+    own = mujoco.MjSpec.from_file(str(tmp_path / "robot.xml")).compile()
+    for body in asset.bodies:
+        ours, theirs = asset.model.body(body), own.body(body)
+        np.testing.assert_allclose(ours.mass, theirs.mass, rtol=1e-12)
+        np.testing.assert_allclose(np.sort(ours.inertia), np.sort(theirs.inertia), rtol=1e-9)
+    for joint in asset.dofs:
+        ours, theirs = asset.model.joint(joint), own.joint(joint)
+        limits = ["range"] if own.jnt_limited[theirs.id] else []  # MuJoCo leaves unused ones in degrees
+        for number in ["axis", "pos", "armature", "damping", "stiffness", "frictionloss", *limits]:
+            np.testing.assert_allclose(getattr(ours, number), getattr(theirs, number), atol=1e-12, err_msg=number)
+    for geom in ("back", "foot", "paint"):
+        for number in ("size", "pos", "quat", "friction", "contype", "conaffinity", "type"):
+            same = getattr(asset.model.geom(geom), number), getattr(own.geom(geom), number)
+            np.testing.assert_array_equal(*same, err_msg=number)
 
 
 def test_mass_and_inertia_are_written_down(load):

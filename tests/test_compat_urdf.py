@@ -269,6 +269,15 @@ def test_meshes_are_found_and_scaled(tmp_path, name):
     assert asset.shapes == (0,)
 
 
+def test_meshes_above_a_relative_root_are_found(tmp_path, monkeypatch):
+    (tmp_path / "urdf").mkdir()
+    (tmp_path / "meshes").mkdir()
+    (tmp_path / "meshes/cube.obj").write_text(CUBE)
+    (tmp_path / "urdf/r.urdf").write_text(robot(link("a", shape('<mesh filename="package://r/meshes/cube.obj"/>'))))
+    monkeypatch.chdir(tmp_path / "urdf")
+    assert load_asset(".", "r.urdf", AssetOptions()).model.nmesh == 1
+
+
 def test_a_mesh_of_several_links_is_kept_once(load, tmp_path):
     (tmp_path / "cube.obj").write_text(CUBE)
     same = shape('<mesh filename="cube.obj"/>')
