@@ -7,6 +7,7 @@ import math
 import mujoco
 import numpy as np
 import pytest
+import trimesh
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -222,6 +223,13 @@ def test_actuators_become_drives(load):
     assert rows["left_lift"]["damping"] == pytest.approx(7.1)
 
 
+def test_of_several_actuators_of_a_joint_the_position_counts(load):
+    after = '<actuator><position joint="j" kp="3"/><velocity joint="j" kv="2"/><motor joint="j"/></actuator>'
+    text = world(f'<body name="a">{BALL}<body name="b"><joint name="j" axis="0 0 1"/>{BALL}</body></body>', after=after)
+    row = load(text).dof_properties[0]
+    assert (row["driveMode"], row["stiffness"]) == (DofDriveMode.DOF_MODE_POS, 3)
+
+
 def test_joint_force_limits_bound_the_effort(load):
     joint = '<joint name="j" axis="0 0 1" actuatorfrcrange="-2 3"/>'
     asset = load(world(f'<body name="a">{BALL}<body name="b">{joint}{BALL}</body></body>'))
@@ -377,9 +385,17 @@ def test_a_mesh_that_collides_must_be_there(load, tmp_path):
     with pytest.raises(UserError, match=r"(?s)<mesh> hull: mesh hull\.obj not found\. Searched:.*hull\.obj"):
         load(world(PAINTED.format(0), before=MESHES))
     (tmp_path / "hull.obj").write_text(CORNER)
-    (tmp_path / "paint.glb").write_text("")
+    (tmp_path / "paint.glb").write_bytes(b"")
     with pytest.raises(UserError, match=r"<mesh> paint: paint\.glb collides"):
         load(world(PAINTED.format(1), before=MESHES))
+
+
+def test_a_colliding_mesh_of_another_format_is_read_by_trimesh(load, tmp_path):
+    (tmp_path / "hull.obj").write_text(CORNER)
+    trimesh.creation.box((1, 2, 3)).export(tmp_path / "paint.glb")
+    asset = load(world(PAINTED.format(1), before=MESHES))
+    assert len(asset.shapes) == 3
+    assert asset.model.body_mass[1] == pytest.approx(1000 * (6 + 1 / 6 + math.pi / 6e3 * 8))
 
 
 ARM = f'<body name="a">{BALL}<body name="b">{{}}{BALL}</body></body>'
@@ -417,6 +433,7 @@ def test_what_cannot_be_an_asset_is_refused_by_name(load, text, says):
     assert "robot.xml" in error.value.message
 
 
+@pytest.mark.filterwarnings("ignore:Inertia matrix is too close to singular")
 @settings(max_examples=120, deadline=None)
 @given(st.sampled_from([CRAB, ROOTED]).flatmap(damaged), st.booleans())
 def test_a_damaged_file_is_refused_or_loads_with_finite_numbers(tmp_path_factory, text, fixed):

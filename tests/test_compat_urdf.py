@@ -8,6 +8,7 @@ from pathlib import Path
 import mujoco
 import numpy as np
 import pytest
+import trimesh
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -426,6 +427,32 @@ def test_an_axis_without_direction_is_refused(load):
         load(text)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.stl", b"no mesh at all" * 20, "neither a binary STL file nor one in ASCII"),
+        ("a.stl", b"", "neither a binary STL file nor one in ASCII"),
+        ("a.stl", b"\0" * 84, "at least 4 vertices"),
+        ("a.stl", b"solid\nvertex nan 0 0\nvertex 1 0 0\nvertex 0 1 0\nvertex 0 0 1", "vertices are not finite"),
+        ("a.obj", b"\0\1\2", "at least 4 vertices"),
+        ("a.ply", b"ply\nformat", "collides"),
+        ("a.glb", b"glTF\1\2", "collides"),
+    ],
+    ids=["text", "empty", "no triangle", "nan", "bytes", "half a ply", "half a glb"],
+)
+def test_damaged_meshes_are_refused_by_name(load, tmp_path, name, content, says):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=says) as error:
+        load(robot(link("a", shape(f'<mesh filename="{name}"/>'))))
+    assert "robot.urdf" in error.value.message
+
+
+def test_formats_that_mujoco_does_not_know_are_read_by_trimesh(load, tmp_path):
+    trimesh.creation.box((1, 2, 3)).export(tmp_path / "box.ply")
+    asset = load(robot(link("a", shape('<mesh filename="box.ply" scale="2 1 1"/>'))), density=1)
+    assert asset.model.body_mass[1] == pytest.approx(12)
+
+
 def test_a_mesh_of_an_unknown_format_is_refused(load, tmp_path):
     (tmp_path / "a.dae").write_text("no mesh")
     with pytest.raises(UserError, match=r"a\.dae collides, .* Convert it to \.obj"):
@@ -454,6 +481,7 @@ SHAPED = robot(
 )
 
 
+@pytest.mark.filterwarnings("ignore:Inertia matrix is too close to singular")
 @settings(max_examples=120, deadline=None)
 @given(st.sampled_from([DOG, DOFS, SHAPED]).flatmap(damaged), st.booleans())
 def test_a_damaged_file_is_refused_or_loads_with_finite_numbers(tmp_path_factory, text, fixed):

@@ -31,10 +31,10 @@ OF_JOINT = (int(mujoco.mjtTrn.mjTRN_JOINT), int(mujoco.mjtTrn.mjTRN_JOINTINPAREN
 """Transmissions of actuators that drive one joint."""
 MODES = {
     "motor": DofDriveMode.DOF_MODE_EFFORT,
-    "position": DofDriveMode.DOF_MODE_POS,
     "velocity": DofDriveMode.DOF_MODE_VEL,
+    "position": DofDriveMode.DOF_MODE_POS,
 }
-"""Drive mode of the DOF under an actuator of each type."""
+"""Drive mode of the DOF under an actuator of each type; of several, the last one counts."""
 
 
 def load(file: Path, root: Path, options: AssetOptions) -> AssetModel:
@@ -45,13 +45,13 @@ def load(file: Path, root: Path, options: AssetOptions) -> AssetModel:
     mjcf_file.remove_dangling(document)
     _default_density(document, options)
     spec = _parse(document)
-    _remove_hollow(spec, document)
+    _settle_meshes(spec, document)
     _settle_joints(spec, document)
     _settle_geoms(spec, options)
     model = _settle_inertia(spec, document, options)
     actuators = _actuators(model)
     driven = _driven_joints(model)
-    drives = dict(zip(driven, actuators, strict=True))
+    drives = _drives(actuators, driven)
     names = [model.actuator(i).name for i in range(model.nu)]
     while spec.actuators:  # the list is read again each time: a stale one crashes the process
         spec.delete(spec.actuators[0])
@@ -107,15 +107,23 @@ def _one_line(error: ValueError) -> str:
     return " ".join(str(error).split())
 
 
-def _remove_hollow(spec: mujoco.MjSpec, document: Document) -> None:
-    """Leave out meshes that MuJoCo cannot read, with the geoms that show them. Raises UserError if one collides."""
+def _settle_meshes(spec: mujoco.MjSpec, document: Document) -> None:
+    """Leave out meshes that MuJoCo cannot read, with the geoms that show them.
+
+    Those that collide are read by trimesh; raises UserError if it cannot.
+    """
+    colliding = {geom.meshname for geom in spec.geoms if geom.contype or geom.conaffinity}
+    for mesh in spec.meshes:
+        if mesh.name in document.hollow and mesh.name in colliding:
+            hollow = document.hollow.pop(mesh.name)
+            if hollow.path is None or not meshes.can_be_read(hollow.path):
+                raise hollow.error
+            meshes.give_vertices(mesh, meshes.vertices(hollow.path))
     while geom := next((g for g in spec.geoms if g.meshname in document.hollow), None):
-        if geom.contype or geom.conaffinity:
-            raise UserError(document.hollow[geom.meshname])
         spec.delete(geom)
-    while mesh := next((m for m in spec.meshes if m.name in document.hollow), None):
-        document.notes.append(f"mesh {mesh.name} is left out: it only draws, and is missing or of another format")
-        spec.delete(mesh)
+    while drawn := next((m for m in spec.meshes if m.name in document.hollow), None):
+        document.notes.append(f"mesh {drawn.name} is left out: it only draws, and is missing or of another format")
+        spec.delete(drawn)
 
 
 def _settle_joints(spec: mujoco.MjSpec, document: Document) -> None:
@@ -220,6 +228,11 @@ def _driven_joints(model: mujoco.MjModel) -> list[str]:
     for kind, (target, _) in zip(model.actuator_trntype.tolist(), model.actuator_trnid, strict=True):
         joints.append(model.joint(target).name if kind in OF_JOINT else "")
     return joints
+
+
+def _drives(actuators: list[ActuatorProperties], driven: list[str]) -> dict[str, ActuatorProperties]:
+    """The actuator that counts for each joint: of several, one toward a position, otherwise one toward a velocity."""
+    return dict(sorted(zip(driven, actuators, strict=True), key=lambda pair: list(MODES).index(pair[1].type)))
 
 
 def _actuators(model: mujoco.MjModel) -> list[ActuatorProperties]:

@@ -32,6 +32,15 @@ NEVER_NEGATIVE = ("mass", "density")
 
 
 @dataclass
+class Hollow:
+    """A mesh that is missing (its path is None) or in a format that MuJoCo does not read."""
+
+    path: Path | None
+    error: UserError
+    """The error to raise if it collides and trimesh does not read it either."""
+
+
+@dataclass
 class Document:
     """A cleaned file."""
 
@@ -39,8 +48,8 @@ class Document:
     tree: ET.Element
     degree: bool
     """Whether ranges of joints are in degrees."""
-    hollow: dict[str, str] = field(default_factory=dict)
-    """Meshes that MuJoCo cannot read, and why; a placeholder stands for each. They may only draw."""
+    hollow: dict[str, Hollow] = field(default_factory=dict)
+    """Meshes that MuJoCo cannot read, by name; a placeholder stands for each."""
     notes: list[str] = field(default_factory=list)
 
     def error(self, element: str, trouble: str) -> UserError:
@@ -174,7 +183,7 @@ def _locate(element: ET.Element, folder: str, document: Document, root: Path) ->
     error = (
         meshes.unreadable(document.file, where, path) if path else meshes.not_found(document.file, where, name, tried)
     )
-    document.hollow[element.get("name", "")] = error.message
+    document.hollow[element.get("name", "")] = Hollow(path, error)
     element.attrib.pop("file")
     element.set("vertex", "0 0 0  1 0 0  0 1 0  0 0 1")
 

@@ -127,6 +127,8 @@ def _from_shapes(links: list[Link], options: AssetOptions, file: Path) -> dict[s
 
 def _inertial(link: Link, shaped: Inertial | None, options: AssetOptions) -> Inertial:
     """Mass and inertia of a link as the file has them; `shaped` fills the gaps."""
+    if shaped and not shaped.mass:
+        shaped = None
     mass = link.mass or (shaped.mass if shaped else 0.0)
     if not mass:
         return inertia.nothing()
@@ -134,7 +136,7 @@ def _inertial(link: Link, shaped: Inertial | None, options: AssetOptions) -> Ine
     given = link.tensor if link.tensor is not None and link.tensor.any() else None
     if given is not None and not (options.override_inertia and shaped):
         tensor = frame.matrix() @ given @ frame.matrix().T
-    elif shaped and shaped.mass:
+    elif shaped:
         tensor = shaped.scaled_to(mass).tensor
     else:
         tensor = mass * GYRATION**2 * np.eye(3)
