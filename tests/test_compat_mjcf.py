@@ -421,6 +421,7 @@ ARM = f'<body name="a">{BALL}<body name="b">{{}}{BALL}</body></body>'
             world(ARM.format("<joint/>"), before='<compiler coordinate="global"/>'),
             r"<compiler>: MuJoCo no longer",
         ),
+        (world(ARM.format('<joint name="j" armature="-1"/>')), r"<joint> j: armature='-1': it must not be negative"),
         (world(ARM.format('<geom type="tube" size="1"/>')), r"MuJoCo cannot read it: .*tube"),
         (world(ARM.format('<geom type="box" size="1"/>')), r"MuJoCo refuses it: .*size"),
         (world(ARM.format('<geom size="1" euler="x 0 0"/>')), r"MuJoCo cannot read it: .*euler"),

@@ -28,7 +28,7 @@ NAMED = ("body", "joint", "geom", "site", "mesh")
 WORDS = {"name", "class", "childclass", "dclass", "file", "model", "type", "user", "mesh", "hfield", "material"}
 WORDS |= {"joint", "joint1", "joint2", "tendon", "site", "body", "body1", "body2", "geom1", "geom2", "objname"}
 """Attributes that hold no numbers."""
-NEVER_NEGATIVE = ("mass", "density")
+NEVER_NEGATIVE = ("mass", "density", "armature", "frictionloss")
 
 
 @dataclass
@@ -105,10 +105,15 @@ def _check_numbers(document: Document) -> None:
             where = f"<{element.tag}> {element.get('name') or ''}".strip()
             if key not in WORDS and re.search(r"(?<![\w.])[-+]?(nan|inf(inity)?)(?![\w.])", text, re.IGNORECASE):
                 raise document.error(where, f"{key}={text!r}: finite numbers expected.")
-            if key in NEVER_NEGATIVE and text.strip().startswith("-"):
-                raise document.error(
-                    where, f"{key}={text!r}: it must not be negative. Leave it out to have it computed."
-                )
+            if key in NEVER_NEGATIVE and _is_negative(text):
+                raise document.error(where, f"{key}={text!r}: it must not be negative. Leave it out to have a default.")
+
+
+def _is_negative(text: str) -> bool:
+    try:
+        return float(text) < 0
+    except ValueError:
+        return False  # MuJoCo names it in its own error
 
 
 def _leave_out(document: Document) -> None:
