@@ -17,7 +17,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from livegym.compat.core.enums import ContactCollection, MeshNormalMode, SoftMaterialType, TendonType, UpAxis
+from livegym.compat.core.enums import (
+    ContactCollection,
+    MeshNormalMode,
+    SoftMaterialType,
+    TendonType,
+    UpAxis,
+    UsdMaterialMode,
+)
 from livegym.compat.core.states import Mat33
 from livegym.compat.core.vectors import Transform, Vec3, number
 from livegym.utils.errors import did_you_mean
@@ -350,6 +357,18 @@ class SoftMaterial(Record):
     model: SoftMaterialType = SoftMaterialType.MAT_COROTATIONAL
     poissons: float = 0.0
     youngs: float = 0.0
+
+
+@dataclass(kw_only=True)
+class UsdExportOptions(Record):
+    """An export to USD, which is not available."""
+
+    export_physics: bool = True
+    material_mode: UsdMaterialMode = UsdMaterialMode.USD_MATERIAL_PREVIEW_SURFACE
+    scale: float = 1.0
+    single_file: bool = False
+    use_geom_subsets: bool = False
+    use_physics_visuals: bool = False
 
 
 @dataclass(kw_only=True)

@@ -68,6 +68,7 @@ from livegym.compat.core.records import (
     SoftMaterial,
     TendonProperties,
     TriangleMeshParams,
+    UsdExportOptions,
     Version,
     VhacdParams,
 )
@@ -163,6 +164,7 @@ __all__ = [
     "Transform",
     "TriangleMeshParams",
     "UpAxis",
+    "UsdExportOptions",
     "UsdMaterialMode",
     "Vec2",
     "Vec3",
