@@ -37,6 +37,7 @@ class ActorSlot:
     qvel: int  # first of the 6, -1 if the base is fixed
     mocap: int  # mocap id, -1 if the base is free
     tendon: int  # first tendon, -1 if it has none
+    max_speed: tuple[float, float]  # of a free root: m/s, rad/s
 
     @property
     def root(self) -> int:
