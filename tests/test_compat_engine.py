@@ -284,6 +284,18 @@ def test_a_free_ball_is_damped_as_asked():
     np.testing.assert_allclose(sim.engine.qvel[0, [0, 4]], [1 / (1 + H * 0.3), 2 / (1 + H * 0.5)], rtol=1e-6)
 
 
+def test_roots_are_no_faster_than_their_asset_allows():
+    options = AssetOptions()
+    options.max_linear_velocity, options.max_angular_velocity = 2.0, 3.0
+    options.angular_damping = 0.0
+    sim = Sim(scenes.params(gravity=0.0))
+    for _ in range(2):
+        sim.add_env(Vec3(), Vec3(), 1).add(sphere(0.1, options), scenes.pose(), "ball")
+    sim.engine.qvel[:] = [[3.0, 0, 4.0, 0, 1.0, 0], [1.0, 0, 0, 0, 0, -9.0]]
+    sim.simulate()
+    np.testing.assert_allclose(sim.engine.qvel, [[1.2, 0, 1.6, 0, 1.0, 0], [1.0, 0, 0, 0, 0, -3.0]], atol=1e-9)
+
+
 def test_environments_of_another_make_up_are_refused(tmp_path):
     sim = scenes.scene(scenes.asset(tmp_path, scenes.WALKER), 1)
     sim.add_env(Vec3(), Vec3(), 1).add(sphere(0.1, AssetOptions()), scenes.pose(), "ball")

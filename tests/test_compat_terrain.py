@@ -63,6 +63,18 @@ def test_our_own_mesh_is_recognised_after_flattening():
     assert field.friction == 0.7
 
 
+def test_a_mesh_with_vertical_walls_is_rasterised_without_its_height_field(monkeypatch):
+    monkeypatch.setattr(terrain, "_MADE", type(terrain._MADE)())
+    heights = np.zeros((60, 40), np.int16)
+    heights[10:30, 5:25] = 60
+    heights[40:50, 20:35] = -30
+    vertices, triangles = tu.convert_heightfield_to_trimesh(heights, 0.1, 0.005, 0.75)
+    terrain._MADE.clear()
+    field = terrain.from_mesh(vertices, triangles, ORIGIN, 1.0)
+    np.testing.assert_allclose(field.spacing, 0.1, rtol=1e-5)
+    assert (np.abs(field.heights - heights * 0.005) < 1e-5).mean() > 0.999  # a corner of a wall may differ
+
+
 def test_walls_of_our_mesh_are_vertical_and_its_faces_look_up():
     heights = np.zeros((6, 6), np.int16)
     heights[3:, :] = 100

@@ -6,6 +6,7 @@ asset.bodies, asset.dofs, asset.dof_properties["upper"]
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import mujoco
@@ -26,14 +27,14 @@ ALONG_X = (0.5**0.5, 0.0, 0.5**0.5, 0.0)
 
 def load_asset(root: str, file: str, options: AssetOptions) -> AssetModel:
     """Import `file`, a path relative to `root`. Raises UserError that names file, element and remedy."""
-    path = Path(root, file)
+    path = Path(os.path.abspath(Path(root, file)))  # not resolved: meshes may lie beside a link
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         remedy = " USD needs NVIDIA's libraries; export it as URDF or MJCF." if "usd" in path.suffix.lower() else ""
         raise UserError(f"{path}: {path.suffix or 'no extension'} is no asset. Allowed: {', '.join(READERS)}.{remedy}")
     if not path.is_file():
         raise UserError(f"{path}: no such file. It is root {root} and file {file} of the task; correct one of them.")
-    return reader(path, Path(root), options)
+    return reader(path, Path(os.path.abspath(root)), options)
 
 
 def box(width: float, height: float, depth: float, options: AssetOptions | None = None) -> AssetModel:

@@ -13,7 +13,7 @@ import numpy as np
 
 from livegym.compat.core import collision, terrain
 from livegym.compat.core.asset import AssetModel
-from livegym.compat.core.layout import ActorSlot, Layout, SensorSlot
+from livegym.compat.core.layout import ActorSlot, Layout, SensorSlot, group
 from livegym.compat.core.record import Actor, Env, Scene
 from livegym.compat.core.values import Transform
 from livegym.utils.errors import UserError
@@ -54,12 +54,12 @@ def shape_classes(env: Env) -> list[collision.ShapeClass]:
     return [
         collision.ShapeClass(
             actor.handle,
-            group,
+            number,
             int(properties.filter) or actor.filter,
             int(actor.asset.model.geom_contype[geom]),
             int(actor.asset.model.geom_conaffinity[geom]),
         )
-        for actor, group in zip(env.actors, groups, strict=True)
+        for actor, number in zip(env.actors, groups, strict=True)
         for geom, properties in zip(actor.asset.shapes, actor.shape_properties, strict=True)
     ]
 
@@ -79,11 +79,12 @@ def _check(envs: list[Env]) -> None:
 
 
 def _interchangeable(a: AssetModel, b: AssetModel) -> bool:
-    """Whether two assets give the same model: the same object, or the same file with the same bodies and shapes."""
+    """Whether two assets give the same model: one object, or the same file or size with the same bodies and shapes."""
     if a is b:
         return True
-    same_file = a.file == b.file and a.file is not None
-    return same_file and a.bodies == b.bodies and a.dofs == b.dofs and len(a.shapes) == len(b.shapes)
+    if a.file != b.file or (a.bodies, a.dofs, len(a.shapes)) != (b.bodies, b.dofs, len(b.shapes)):
+        return False
+    return a.file is not None or np.array_equal(a.model.geom_size, b.model.geom_size)
 
 
 def _name(asset: AssetModel) -> str:
@@ -258,6 +259,7 @@ def _layout(model: mujoco.MjModel, env: Env, sensors: _Sensors, friction: float)
                 qpos=int(joint.qposadr[0]) if joint else -1,
                 qvel=int(joint.dofadr[0]) if joint else -1,
                 mocap=int(model.body_mocapid[bodies.start]),
+                max_speed=(asset.options.max_linear_velocity, asset.options.max_angular_velocity),
                 tendon=model.tendon(prefix + asset.tendon_names[0]).id if asset.tendons else -1,
             )
         )
@@ -270,7 +272,8 @@ def _layout(model: mujoco.MjModel, env: Env, sensors: _Sensors, friction: float)
         qvel=model.jnt_dofadr[joints].astype(int),
         joints=joints,
         bodies=first_body - 1,
-        sensors=sensors.forces,
+        sensors=group(sensors.forces),
+        sensor_count=len(sensors.forces),
         contacts=sensors.contacts,
         limits=sensors.limits,
         ground_friction=friction,

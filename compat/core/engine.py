@@ -92,9 +92,24 @@ class Engine:
             log.warning("%s; these environments keep their state.", error)
         self._kept.clear()
         self._stale[:] = self.stage == NONE
+        self._limit_speeds()
         if self._pushed:
             self.xfrc_applied[:] = 0.0
             self._pushed = False
+
+    def _limit_speeds(self) -> None:
+        """Shorten the velocities of free roots to the limits of their assets, as PhysX does: a drone with random thrust
+        would turn at thousands of rad/s and diverge. Velocities of DOFs stay as they are."""
+        for slot in self.layout.actors:
+            for limit, at in zip(slot.max_speed, (slot.qvel, slot.qvel + 3), strict=True):
+                if slot.qvel < 0:
+                    continue
+                velocity = self.qvel[:, at : at + 3]
+                square = np.einsum("ni,ni->n", velocity, velocity)
+                fast = np.flatnonzero(square > limit * limit)
+                if fast.size:
+                    velocity[fast] *= (limit / np.sqrt(square[fast]))[:, None]
+                    self._stale[fast] = True
 
     def push(self) -> None:
         """Note that `xfrc_applied` was written: it is cleared after the next step."""
@@ -141,15 +156,15 @@ class Engine:
             raise KeyError(name)
         return self._kept[name] if name in self._kept else self._batch.bind(name)
 
-    def com(self, body: int) -> np.ndarray:
-        """(N, 3) centre of mass of a body in its own frame."""
+    def com(self, body: int | np.ndarray) -> np.ndarray:
+        """(N, 3) centre of mass of a body in its own frame; with an array of bodies (N, bodies, 3), as below."""
         return self._per_env("body_ipos")[:, body]
 
-    def mass(self, body: int) -> np.ndarray:
+    def mass(self, body: int | np.ndarray) -> np.ndarray:
         """(N,) mass of a body."""
         return self._per_env("body_mass")[:, body]
 
-    def inertia(self, body: int) -> tuple[np.ndarray, np.ndarray]:
+    def inertia(self, body: int | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Principal moments (N, 3) of a body and the wxyz orientation (N, 4) of their axes in its frame."""
         return self._per_env("body_inertia")[:, body], self._per_env("body_iquat")[:, body]
 

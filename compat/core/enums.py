@@ -10,8 +10,8 @@ from __future__ import annotations
 from enum import IntEnum
 
 
-def _numbered(name: str, members: str, start: int = 0) -> type[IntEnum]:
-    return IntEnum(name, members.split(), start=start, module=__name__)
+def _numbered(name: str, members: str) -> type[IntEnum]:
+    return IntEnum(name, members.split(), start=0, module=__name__)  # type: ignore[return-value]  # mypy: a member
 
 
 class DofDriveMode(IntEnum):

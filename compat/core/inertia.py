@@ -19,6 +19,12 @@ TINY_MASS = 1e-4
 """Mass (kg) of a body that has none, because MuJoCo cannot move a body without mass."""
 TINY_INERTIA = 1e-7
 """Moment of inertia (kg m^2) of such a body about each axis."""
+REPLACED = "inertia of no real body that MuJoCo can move, replaced by the nearest possible one"
+"""Note about a body whose moments are negative or tiny, or one is larger than the other two together."""
+MARGIN = 1e-12
+"""Share of the largest moment by which the other two together exceed it, so that rounding does not spoil it."""
+ROUNDING = 1e-6
+"""Share of the largest moment that the other two may lack without a note."""
 SMALLEST = 1e-12
 """Moments of inertia (kg m^2) below it are raised to it; MuJoCo refuses those below 1e-15."""
 
@@ -93,19 +99,19 @@ def physical(inertial: Inertial) -> Inertial:
     """
     moments, quat = inertial.principal()
     raised = np.maximum(moments, SMALLEST)
-    order = np.argsort(raised)
-    lack = raised[order[2]] - raised[order[0]] - raised[order[1]]
+    low, middle, high = np.argsort(raised)
+    lack = raised[high] * (1 + MARGIN) - raised[low] - raised[middle]
     if lack > 0:
-        raised[order[:2]] += lack * (0.5 + 1e-9)
+        raised[[low, middle]] += lack / 2
     if np.array_equal(raised, moments):
         return inertial
     return from_moments(inertial.mass, inertial.com, raised, quat)
 
 
 def is_physical(inertial: Inertial) -> bool:
-    """Whether MuJoCo takes it as it is."""
-    moments = np.sort(inertial.principal()[0])
-    return bool(moments[0] >= SMALLEST and moments[0] + moments[1] >= moments[2])
+    """Whether a real body can have it, except for rounding in the file."""
+    low, middle, high = np.sort(inertial.principal()[0])
+    return bool(low >= SMALLEST and low + middle >= high * (1 - ROUNDING))
 
 
 def write(body: mujoco.MjsBody, inertial: Inertial) -> None:

@@ -37,6 +37,7 @@ class ActorSlot:
     qvel: int  # first of the 6, -1 if the base is fixed
     mocap: int  # mocap id, -1 if the base is free
     tendon: int  # first tendon, -1 if it has none
+    max_speed: tuple[float, float]  # of a free root: m/s, rad/s
 
     @property
     def root(self) -> int:
@@ -86,6 +87,33 @@ class SensorSlot:
     world_axes: bool
     data: slice  # of sensordata: linear acceleration of the centre of mass, angular acceleration, angular velocity
 
+    @property
+    def flags(self) -> tuple[bool, bool, bool]:
+        """Which parts count, and in which axes they are."""
+        return self.dynamics, self.constraints, self.world_axes
+
+
+class SensorGroup:
+    """All force sensors (k of them) with the same flags, so that they are computed at once."""
+
+    def __init__(self, sensors: list[SensorSlot], columns: list[int]) -> None:
+        self.dynamics, self.constraints, self.world_axes = sensors[0].flags
+        self.columns = np.array(columns)  # (k,) of the environment's sensors
+        self.bodies = np.array([sensor.body for sensor in sensors])
+        self.position = np.array([sensor.position for sensor in sensors])
+        self.quat = np.array([sensor.quat for sensor in sensors])
+        self.turned = bool((self.quat[:, 1:] != 0).any())
+        self.data = np.array([range(sensor.data.start, sensor.data.stop) for sensor in sensors])  # (k, 9)
+
+
+def group(sensors: list[SensorSlot]) -> list[SensorGroup]:
+    """Return the groups of equal flags."""
+    groups = []
+    for flags in dict.fromkeys(sensor.flags for sensor in sensors):
+        columns = [column for column, sensor in enumerate(sensors) if sensor.flags == flags]
+        groups.append(SensorGroup([sensors[column] for column in columns], columns))
+    return groups
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -96,7 +124,8 @@ class Layout:
     qvel: np.ndarray  # (dofs,) address of each DOF in qvel
     joints: np.ndarray  # (dofs,) MuJoCo's joint ids
     bodies: int
-    sensors: list[SensorSlot]
+    sensors: list[SensorGroup]
+    sensor_count: int
     contacts: list[tuple[int, slice]]  # (environment's body, its three numbers in sensordata)
     limits: list[tuple[int, int]]  # (DOF, index of its limit force in sensordata)
     ground_friction: float

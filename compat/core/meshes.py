@@ -19,6 +19,19 @@ READABLE = (".stl", ".obj", ".msh")
 """Formats that MuJoCo reads."""
 HULL_VERTICES = 64
 """Most vertices of a convex hull, as PhysX has it."""
+THICKNESS = 1e-3
+"""Thickness (m) that a flat mesh gets."""
+UNREADABLE = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ImportError,
+    NotImplementedError,
+    OSError,
+    SyntaxError,
+)
+"""Errors of trimesh's readers about a file that is damaged or of another kind."""
 LEVELS = 6
 """Folders above the asset's own in which a mesh is searched."""
 
@@ -48,10 +61,10 @@ def not_found(file: Path, element: str, name: str, tried: Iterable[Path]) -> Use
 
 
 def unreadable(file: Path, element: str, mesh: Path) -> UserError:
-    """The error for a mesh in a format that MuJoCo does not read."""
+    """The error for a mesh in a format that cannot be read."""
     return UserError(
-        f"{file}: {element}: mesh {mesh.name} collides, and only {', '.join(READABLE)} can collide. Convert it, for "
-        f"example with trimesh: trimesh.load('{mesh}', force='mesh').export('{mesh.stem}.obj')"
+        f"{file}: {element}: {mesh.name} collides, but neither MuJoCo ({', '.join(READABLE)}) nor trimesh reads it. "
+        "Convert it to .obj, or install the reader of its format (.dae: pip install pycollada)."
     )
 
 
@@ -67,30 +80,98 @@ class Meshes:
         key = (path, tuple(scale.tolist()))
         if key not in self._names:
             self._names[key] = f"{path.stem}_{len(self._names)}"
-            self._spec.add_mesh(name=self._names[key], file=str(path), scale=scale, maxhullvert=HULL_VERTICES)
-            self._spec.meshes[-1].inertia = mujoco.mjtMeshInertia.mjMESH_INERTIA_CONVEX
+            mesh = self._spec.add_mesh(name=self._names[key], file=str(path), scale=scale, maxhullvert=HULL_VERTICES)
+            mesh.inertia = mujoco.mjtMeshInertia.mjMESH_INERTIA_CONVEX
+            if path.suffix.lower() not in READABLE:
+                give_vertices(mesh, vertices(path))
         return self._names[key]
 
 
-def compile_with_thin_meshes(spec: mujoco.MjSpec) -> tuple[mujoco.MjModel, list[str]]:
-    """Compile; a mesh without volume gets the inertia of its surface. Returns the model and the names of such meshes.
+def can_be_read(path: Path) -> bool:
+    """Whether a mesh can collide: MuJoCo reads its format, or trimesh does."""
+    if path.suffix.lower() in READABLE:
+        return True
+    try:
+        return len(vertices(path)) > 3
+    except ValueError:
+        return False
 
-    Raises ValueError, as MuJoCo does, if anything else is wrong.
+
+def vertices(path: Path) -> np.ndarray:
+    """The vertices (n, 3) of a mesh file of any format. Raises ValueError if it cannot be read."""
+    try:
+        points = _of_stl(path.read_bytes()) if path.suffix.lower() == ".stl" else _by_trimesh(path)
+    except UNREADABLE as error:
+        raise ValueError(f"{path}: {error}") from None
+    if not np.isfinite(points).all():
+        raise ValueError(f"{path}: its vertices are not finite")
+    return points
+
+
+def _of_stl(content: bytes) -> np.ndarray:
+    """The corners of an STL file: MuJoCo reads neither those in ASCII nor those with more than 200,000 triangles."""
+    count = int.from_bytes(content[80:84], "little")
+    if len(content) == 84 + 50 * count:
+        triangle = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")])
+        return np.frombuffer(content, triangle, offset=84)["corners"].reshape(-1, 3).astype(float)
+    lines = re.findall(rb"vertex\s+(\S+)\s+(\S+)\s+(\S+)", content)
+    if not lines:
+        raise ValueError("neither a binary STL file nor one in ASCII")
+    return np.array([[float(number) for number in line] for line in lines])
+
+
+def _by_trimesh(path: Path) -> np.ndarray:
+    import trimesh  # takes half a second, and few assets need it
+
+    return np.asarray(trimesh.load_mesh(path, process=False).vertices, float)
+
+
+def give_vertices(mesh: mujoco.MjsMesh, points: np.ndarray) -> None:
+    """Replace a mesh's file by vertices (n, 3); it collides as their convex hull."""
+    mesh.file = ""
+    mesh.uservert = points.reshape(-1)
+
+
+def compile_spec(spec: mujoco.MjSpec) -> tuple[mujoco.MjModel, list[str]]:
+    """Compile, with a remedy for each mesh that MuJoCo refuses. Returns the model, and a note about each such mesh.
+
+    A mesh without volume gets the inertia of its surface; a flat one becomes a thin plate; an STL file in ASCII, or one
+    that is too large, is read here. Raises ValueError, as MuJoCo does, if anything else is wrong.
     """
-    thin: list[str] = []
+    notes: list[str] = []
+    tried: set[tuple[str, str]] = set()
     while True:
         try:
-            return spec.compile(), thin
+            return spec.compile(), notes
         except ValueError as error:
-            name = _mesh_without_volume(str(error), spec)
-            if name is None or name in thin:
+            found = re.search(r"Element name '([^']*)'", str(error))
+            mesh = next((m for m in spec.meshes if found and m.name == found[1]), None)
+            remedy = "surface" if "volume" in str(error) else "vertices"
+            if mesh is None or (mesh.name, remedy) in tried:
                 raise
-            thin.append(name)
-            next(m for m in spec.meshes if m.name == name).inertia = mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL
+            tried.add((mesh.name, remedy))
+            notes.append(_apply(remedy, mesh))
 
 
-def _mesh_without_volume(error: str, spec: mujoco.MjSpec) -> str | None:
-    if "volume" not in error:
-        return None
-    named = re.search(r"'([^']+)'", error)
-    return next((m.name for m in spec.meshes if named and m.name == named[1]), None)
+def _apply(remedy: str, mesh: mujoco.MjsMesh) -> str:
+    """Change a mesh so that MuJoCo may take it; returns a note. Raises ValueError if its file cannot be read."""
+    if remedy == "surface":
+        mesh.inertia = mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL
+        return f"mesh {mesh.name} has hardly any volume, so its inertia is that of its surface"
+    points = vertices(Path(mesh.file)) if mesh.file else np.array(mesh.uservert).reshape(-1, 3)
+    solid = _thickened(points, THICKNESS / np.abs(mesh.scale).max())
+    give_vertices(mesh, solid)
+    if len(solid) > len(points):
+        return f"mesh {mesh.name} is flat, so it is {THICKNESS:g} m thick"
+    return f"mesh {mesh.name}: only its vertices are read"
+
+
+def _thickened(points: np.ndarray, thickness: float) -> np.ndarray:
+    """The points, or if they lie in a plane, two copies of them on its sides."""
+    if len(points) < 3:
+        return points
+    _, spread, axes = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)
+    if spread[2] > 1e-6 * spread[0]:
+        return points
+    step = axes[2] * thickness / 2
+    return np.concatenate((points + step, points - step))

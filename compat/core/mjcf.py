@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import mujoco
@@ -15,6 +16,7 @@ import numpy as np
 from livegym.compat.core import inertia, meshes, mjcf_file
 from livegym.compat.core.asset_model import HINGE, AssetModel, finish, keep_as_given, listed
 from livegym.compat.core.enums import DofDriveMode, TendonType
+from livegym.compat.core.inertia import Inertial
 from livegym.compat.core.mjcf_file import Document
 from livegym.compat.core.records import NO_LIMIT, ActuatorProperties, AssetOptions, TendonProperties
 from livegym.compat.core.urdf import DEFAULT_VELOCITY, NARROW
@@ -29,10 +31,10 @@ OF_JOINT = (int(mujoco.mjtTrn.mjTRN_JOINT), int(mujoco.mjtTrn.mjTRN_JOINTINPAREN
 """Transmissions of actuators that drive one joint."""
 MODES = {
     "motor": DofDriveMode.DOF_MODE_EFFORT,
-    "position": DofDriveMode.DOF_MODE_POS,
     "velocity": DofDriveMode.DOF_MODE_VEL,
+    "position": DofDriveMode.DOF_MODE_POS,
 }
-"""Drive mode of the DOF under an actuator of each type."""
+"""Drive mode of the DOF under an actuator of each type; of several, the last one counts."""
 
 
 def load(file: Path, root: Path, options: AssetOptions) -> AssetModel:
@@ -43,14 +45,13 @@ def load(file: Path, root: Path, options: AssetOptions) -> AssetModel:
     mjcf_file.remove_dangling(document)
     _default_density(document, options)
     spec = _parse(document)
-    _remove_hollow(spec, document)
+    _settle_meshes(spec, document)
     _settle_joints(spec, document)
     _settle_geoms(spec, options)
-    _settle_inertia(spec, document, options)
-    model = _compile(spec, document)
+    model = _settle_inertia(spec, document, options)
     actuators = _actuators(model)
     driven = _driven_joints(model)
-    drives = dict(zip(driven, actuators, strict=True))
+    drives = _drives(actuators, driven)
     names = [model.actuator(i).name for i in range(model.nu)]
     while spec.actuators:  # the list is read again each time: a stale one crashes the process
         spec.delete(spec.actuators[0])
@@ -95,10 +96,10 @@ def _parse(document: Document) -> mujoco.MjSpec:
 
 def _compile(spec: mujoco.MjSpec, document: Document) -> mujoco.MjModel:
     try:
-        model, thin = meshes.compile_with_thin_meshes(spec)
+        model, notes = meshes.compile_spec(spec)
     except ValueError as error:
         raise UserError(f"{document.file}: MuJoCo refuses it: {_one_line(error)}") from None
-    document.notes += [f"mesh {name} has no volume, so its inertia is that of its surface" for name in thin]
+    document.notes += notes
     return model
 
 
@@ -106,15 +107,23 @@ def _one_line(error: ValueError) -> str:
     return " ".join(str(error).split())
 
 
-def _remove_hollow(spec: mujoco.MjSpec, document: Document) -> None:
-    """Leave out meshes that MuJoCo cannot read, with the geoms that show them. Raises UserError if one collides."""
+def _settle_meshes(spec: mujoco.MjSpec, document: Document) -> None:
+    """Leave out meshes that MuJoCo cannot read, with the geoms that show them.
+
+    Those that collide are read by trimesh; raises UserError if it cannot.
+    """
+    colliding = {geom.meshname for geom in spec.geoms if geom.contype or geom.conaffinity}
+    for mesh in spec.meshes:
+        if mesh.name in document.hollow and mesh.name in colliding:
+            hollow = document.hollow.pop(mesh.name)
+            if hollow.path is None or not meshes.can_be_read(hollow.path):
+                raise hollow.error
+            meshes.give_vertices(mesh, meshes.vertices(hollow.path))
     while geom := next((g for g in spec.geoms if g.meshname in document.hollow), None):
-        if geom.contype or geom.conaffinity:
-            raise UserError(document.hollow[geom.meshname])
         spec.delete(geom)
-    while mesh := next((m for m in spec.meshes if m.name in document.hollow), None):
-        document.notes.append(f"mesh {mesh.name} is left out: it only draws, and MuJoCo cannot read it")
-        spec.delete(mesh)
+    while drawn := next((m for m in spec.meshes if m.name in document.hollow), None):
+        document.notes.append(f"mesh {drawn.name} is left out: it only draws, and is missing or of another format")
+        spec.delete(drawn)
 
 
 def _settle_joints(spec: mujoco.MjSpec, document: Document) -> None:
@@ -145,46 +154,72 @@ def _settle_geoms(spec: mujoco.MjSpec, options: AssetOptions) -> None:
             mesh.maxhullvert = meshes.HULL_VERTICES
 
 
-def _settle_inertia(spec: mujoco.MjSpec, document: Document, options: AssetOptions) -> None:
-    """Write down each body's mass and inertia, as the file says them or as its geoms give them."""
+def _settle_inertia(spec: mujoco.MjSpec, document: Document, options: AssetOptions) -> mujoco.MjModel:
+    """Write down each body's mass and inertia, as the file has them or as its geoms give them.
+
+    Returns the model as it was before.
+    """
     for body in spec.bodies[1:]:
         if body.explicitinertial:
             _make_possible(body, document)
     spec.compiler.boundmass = max(spec.compiler.boundmass, SMALLEST_MASS / 10)
     spec.compiler.boundinertia = max(spec.compiler.boundinertia, inertia.SMALLEST)
     model = _compile(spec, document)
+    matters = _matters(model)
+    if options.override_com or options.override_inertia:
+        spec.compiler.inertiafromgeom = mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_TRUE
+        shaped = _matters(_compile(spec, document))
+        matters = {name: _overridden(matter, shaped[name], options) for name, matter in matters.items()}
     keep_as_given(spec)
-    massless = []
-    for i in range(1, model.nbody):
-        body = spec.body(model.body(i).name)
-        body.gravcomp = 1.0 if options.disable_gravity else body.gravcomp
-        if model.body_mass[i] < SMALLEST_MASS:
-            massless.append(body.name)
-            matter = inertia.tiny()
-        else:
-            matter = inertia.from_moments(
-                model.body_mass[i], model.body_ipos[i].copy(), model.body_inertia[i], model.body_iquat[i]
-            )
-        if options.armature and not options.use_physx_armature:
-            matter = inertia.Inertial(matter.mass, matter.com, matter.tensor + options.armature * np.eye(3))
+    massless = [name for name, matter in matters.items() if matter.mass < SMALLEST_MASS]
+    for name, matter in matters.items():
+        body = spec.body(name)
+        if options.disable_gravity:
+            body.gravcomp = 1.0
+        matter = inertia.tiny() if name in massless else matter
+        if not options.use_physx_armature:
+            matter = replace(matter, tensor=matter.tensor + options.armature * np.eye(3))
         inertia.write(body, inertia.physical(matter))
     if massless:
         document.notes.append(f"{listed(massless)}: no mass, so {inertia.TINY_MASS:g} kg")
+    return model
+
+
+def _matters(model: mujoco.MjModel) -> dict[str, Inertial]:
+    """Mass and inertia of each body of a model."""
+    return {
+        model.body(i).name: inertia.from_moments(
+            model.body_mass[i], model.body_ipos[i].copy(), model.body_inertia[i], model.body_iquat[i]
+        )
+        for i in range(1, model.nbody)
+    }
+
+
+def _overridden(given: Inertial, shaped: Inertial, options: AssetOptions) -> Inertial:
+    """Mass as given, the rest as the options say from the geoms, unless the body has none."""
+    if shaped.mass < SMALLEST_MASS:
+        return given
+    return Inertial(
+        given.mass,
+        shaped.com if options.override_com else given.com,
+        shaped.scaled_to(given.mass).tensor if options.override_inertia else given.tensor,
+    )
 
 
 def _make_possible(body: mujoco.MjsBody, document: Document) -> None:
+    """Change an inertia of the file that no real body can have."""
     full = np.array(body.fullinertia)
-    if np.isfinite(full).all():
-        matter = inertia.Inertial(body.mass, np.array(body.ipos), inertia.tensor_of(*full))
-    else:
-        matter = inertia.Inertial(body.mass, np.array(body.ipos), np.diag(body.inertia))
-    if matter.mass < SMALLEST_MASS or inertia.is_physical(matter):
+    by_products = bool(np.isfinite(full).all())
+    tensor = inertia.tensor_of(*full) if by_products else np.diag(body.inertia)
+    given = Inertial(body.mass, np.array(body.ipos), tensor)
+    if given.mass < SMALLEST_MASS:
         return
-    document.notes.append(f"{body.name}: no real body has such an inertia, so the nearest possible one")
-    if np.isfinite(full).all():
-        inertia.write(body, inertia.physical(matter))
+    if not inertia.is_physical(given):
+        document.notes.append(f"{body.name}: {inertia.REPLACED}")
+    if by_products:
+        inertia.write(body, inertia.physical(given))
     else:
-        body.inertia = np.diag(inertia.physical(matter).tensor)
+        body.inertia = np.diag(inertia.physical(given).tensor)
 
 
 def _driven_joints(model: mujoco.MjModel) -> list[str]:
@@ -195,10 +230,15 @@ def _driven_joints(model: mujoco.MjModel) -> list[str]:
     return joints
 
 
+def _drives(actuators: list[ActuatorProperties], driven: list[str]) -> dict[str, ActuatorProperties]:
+    """The actuator that counts for each joint: of several, one toward a position, otherwise one toward a velocity."""
+    return dict(sorted(zip(driven, actuators, strict=True), key=lambda pair: list(MODES).index(pair[1].type)))
+
+
 def _actuators(model: mujoco.MjModel) -> list[ActuatorProperties]:
     properties = []
     for i in range(model.nu):
-        kp, kv = -model.actuator_biasprm[i, 1:3]
+        kp, kv = 0.0 - model.actuator_biasprm[i, 1:3]
         low_control, high_control = model.actuator_ctrlrange[i]
         low_force, high_force = model.actuator_forcerange[i]
         properties.append(

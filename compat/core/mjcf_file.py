@@ -28,7 +28,16 @@ NAMED = ("body", "joint", "geom", "site", "mesh")
 WORDS = {"name", "class", "childclass", "dclass", "file", "model", "type", "user", "mesh", "hfield", "material"}
 WORDS |= {"joint", "joint1", "joint2", "tendon", "site", "body", "body1", "body2", "geom1", "geom2", "objname"}
 """Attributes that hold no numbers."""
-NEVER_NEGATIVE = ("mass", "density")
+NEVER_NEGATIVE = ("mass", "density", "armature", "frictionloss")
+
+
+@dataclass
+class Hollow:
+    """A mesh that is missing (its path is None) or in a format that MuJoCo does not read."""
+
+    path: Path | None
+    error: UserError
+    """The error to raise if it collides and trimesh does not read it either."""
 
 
 @dataclass
@@ -39,8 +48,8 @@ class Document:
     tree: ET.Element
     degree: bool
     """Whether ranges of joints are in degrees."""
-    hollow: dict[str, str] = field(default_factory=dict)
-    """Meshes that MuJoCo cannot read, and why; a placeholder stands for each. They may only draw."""
+    hollow: dict[str, Hollow] = field(default_factory=dict)
+    """Meshes that MuJoCo cannot read, by name; a placeholder stands for each."""
     notes: list[str] = field(default_factory=list)
 
     def error(self, element: str, trouble: str) -> UserError:
@@ -96,8 +105,15 @@ def _check_numbers(document: Document) -> None:
             where = f"<{element.tag}> {element.get('name') or ''}".strip()
             if key not in WORDS and re.search(r"(?<![\w.])[-+]?(nan|inf(inity)?)(?![\w.])", text, re.IGNORECASE):
                 raise document.error(where, f"{key}={text!r}: finite numbers expected.")
-            if key in NEVER_NEGATIVE and text.strip().startswith("-"):
-                raise document.error(where, f"{key}={text!r}: it must not be negative. Without it, it is computed.")
+            if key in NEVER_NEGATIVE and _is_negative(text):
+                raise document.error(where, f"{key}={text!r}: it must not be negative. Leave it out to have a default.")
+
+
+def _is_negative(text: str) -> bool:
+    try:
+        return float(text) < 0
+    except ValueError:
+        return False  # MuJoCo names it in its own error
 
 
 def _leave_out(document: Document) -> None:
@@ -144,9 +160,16 @@ def _to_radians(tree: ET.Element) -> None:
     for element in tree.iter():
         for key, turning in (("euler", slice(0, 3)), ("axisangle", slice(3, 4))):
             if key in element.attrib:
-                numbers = [float(word) for word in element.attrib[key].split()]
-                numbers[turning] = [math.radians(number) for number in numbers[turning]]
-                element.attrib[key] = " ".join(map(repr, numbers))
+                words = element.attrib[key].split()
+                words[turning] = [_radians(word) for word in words[turning]]
+                element.attrib[key] = " ".join(words)
+
+
+def _radians(word: str) -> str:
+    try:
+        return repr(math.radians(float(word)))
+    except ValueError:
+        return word  # MuJoCo names it in its own error
 
 
 def _locate(element: ET.Element, folder: str, document: Document, root: Path) -> None:
@@ -165,7 +188,7 @@ def _locate(element: ET.Element, folder: str, document: Document, root: Path) ->
     error = (
         meshes.unreadable(document.file, where, path) if path else meshes.not_found(document.file, where, name, tried)
     )
-    document.hollow[element.get("name", "")] = error.message
+    document.hollow[element.get("name", "")] = Hollow(path, error)
     element.attrib.pop("file")
     element.set("vertex", "0 0 0  1 0 0  0 1 0  0 0 1")
 
@@ -201,7 +224,7 @@ def _one_root(document: Document) -> None:
         raise document.error(
             "<worldbody>", f"{len(roots)} root bodies ({names}), an asset has one. Make a file of each."
         )
-    for key in ("pos", "quat", "euler", "axisangle", "xyaxes", "zaxis"):
+    for key in ("pos", "quat", "euler", "axisangle", "xyaxes", "zaxis", "mocap"):
         roots[0].attrib.pop(key, None)
 
 

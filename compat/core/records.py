@@ -11,14 +11,17 @@ arrays of one element. `copy.copy` makes a record that shares nothing with the f
 from __future__ import annotations
 
 import copy
-import functools
 from dataclasses import MISSING, dataclass, field, fields
 from enum import IntEnum
 from typing import Any, Self
 
 import numpy as np
 
-from livegym.compat.core.enums import ContactCollection, MeshNormalMode, SoftMaterialType, TendonType, UpAxis
+from livegym.compat.core.enums import (
+    MeshNormalMode,
+    SoftMaterialType,
+    TendonType,
+)
 from livegym.compat.core.states import Mat33
 from livegym.compat.core.vectors import Transform, Vec3, number
 from livegym.utils.errors import did_you_mean
@@ -27,10 +30,24 @@ NO_LIMIT = float(np.finfo(np.float32).max)
 """A limit of a force or a velocity that never acts."""
 
 
-@functools.cache
-def _kinds(record: type) -> dict[str, type]:
+_KINDS: dict[type, dict[str, type]] = {}
+"""The fields of each kind of record, filled when the first one is made."""
+
+
+def _kinds(record: Record) -> dict[str, type]:
     """The type of each field, which is that of its default."""
-    return {f.name: type(f.default if f.default_factory is MISSING else f.default_factory()) for f in fields(record)}
+    kinds = _KINDS.get(type(record))
+    if kinds is None:
+        kinds = {name: type(value) for name, value in _defaults(record).items()}
+        _KINDS[type(record)] = kinds
+    return kinds
+
+
+def _defaults(record: Record) -> dict[str, Any]:
+    found = {}
+    for each in fields(record):  # type: ignore[arg-type]  # all records are dataclasses
+        found[each.name] = each.default if each.default_factory is MISSING else each.default_factory()
+    return found
 
 
 def _whole(value: Any) -> int:
@@ -45,8 +62,8 @@ def _whole(value: Any) -> int:
 
 def _fitting(kind: type, value: Any) -> Any:
     """`value` as a `kind`; a vector or a record is copied. Raises TypeError or ValueError if it does not fit."""
-    if isinstance(value, kind) and kind not in (bool, int, float):
-        return copy.deepcopy(value)
+    if type(value) is kind:
+        return value if kind in (bool, int, float) else copy.copy(value)
     if kind is bool:
         return bool(np.asarray(value).item())
     if kind is float:
@@ -62,25 +79,22 @@ class Record:
     """Base of all records."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        kinds = _kinds(type(self))
+        kinds = _kinds(self)
         if name not in kinds:
             raise AttributeError(f"{type(self).__name__} has no {name}.{did_you_mean(name, kinds)}")
         try:
-            object.__setattr__(self, name, _fitting(kinds[name], value))
+            self.__dict__[name] = _fitting(kinds[name], value)
         except (TypeError, ValueError) as error:
             raise TypeError(f"{type(self).__name__}.{name} = {value!r}: {error}") from None
 
     def __dir__(self) -> list[str]:
-        return list(_kinds(type(self)))
+        return list(_kinds(self))
 
     def __copy__(self) -> Self:
         return copy.deepcopy(self)
 
 
-record = dataclass(eq=True, kw_only=True)
-
-
-@record
+@dataclass(kw_only=True)
 class VhacdParams(Record):
     """Convex decomposition of meshes. MuJoCo takes one convex hull of each mesh, so they have no effect."""
 
@@ -100,7 +114,7 @@ class VhacdParams(Record):
     resolution: int = 100_000
 
 
-@record
+@dataclass(kw_only=True)
 class AssetOptions(Record):
     """Import of an asset. Units: kg, m, s, rad; densities in kg/m^3."""
 
@@ -131,126 +145,7 @@ class AssetOptions(Record):
     vhacd_params: VhacdParams = field(default_factory=VhacdParams)
 
 
-@record
-class PhysXParams(Record):
-    """Settings of PhysX. Most have no counterpart in MuJoCo; task code reads back the values that it set."""
-
-    always_use_articulations: bool = False
-    bounce_threshold_velocity: float = 0.2
-    contact_collection: ContactCollection = ContactCollection.CC_ALL_SUBSTEPS
-    contact_offset: float = 0.02
-    default_buffer_size_multiplier: float = 2.0
-    friction_correlation_distance: float = 0.025
-    friction_offset_threshold: float = 0.04
-    max_depenetration_velocity: float = 100.0
-    max_gpu_contact_pairs: int = 1024 * 1024
-    num_position_iterations: int = 4
-    num_subscenes: int = 0
-    num_threads: int = 0
-    num_velocity_iterations: int = 1
-    rest_offset: float = 0.001
-    solver_type: int = 1
-    use_gpu: bool = False
-
-
-@record
-class FlexParams(Record):
-    """Settings of Flex, which MuJoCo does not stand in for."""
-
-    contact_regularization: float = 0.0
-    deterministic_mode: bool = False
-    dynamic_friction: float = 0.0
-    friction_mode: int = 2
-    geometric_stiffness: float = 1.0
-    max_rigid_contacts: int = 512 * 1024
-    max_soft_contacts: int = 512 * 1024
-    num_inner_iterations: int = 20
-    num_outer_iterations: int = 4
-    particle_friction: float = 0.0
-    relaxation: float = 0.75
-    return_contacts: bool = False
-    shape_collision_distance: float = 0.0
-    shape_collision_margin: float = 0.0
-    solver_type: int = 5
-    static_friction: float = 0.0
-    warm_start: float = 0.4
-
-
-@record
-class SimParams(Record):
-    """A simulation. `dt` (s) is one call of `simulate`, which takes `substeps` steps of physics."""
-
-    dt: float = 1 / 60
-    enable_actor_creation_warning: bool = True
-    flex: FlexParams = field(default_factory=FlexParams)
-    gravity: Vec3 = field(default_factory=lambda: Vec3(0, -9.8, 0))
-    num_client_threads: int = 0
-    physx: PhysXParams = field(default_factory=PhysXParams)
-    stress_visualization: bool = False
-    stress_visualization_max: float = 1e5
-    stress_visualization_min: float = 0.0
-    substeps: int = 2
-    up_axis: UpAxis = UpAxis.UP_AXIS_Y
-    use_gpu_pipeline: bool = False
-
-
-@record
-class PlaneParams(Record):
-    """The ground; `distance` (m) lies between it and the origin."""
-
-    distance: float = 0.0
-    dynamic_friction: float = 1.0
-    normal: Vec3 = field(default_factory=lambda: Vec3(0, 1, 0))
-    restitution: float = 0.0
-    segmentation_id: int = 0
-    static_friction: float = 1.0
-
-
-@record
-class TriangleMeshParams(Record):
-    """Ground made of triangles."""
-
-    dynamic_friction: float = 1.0
-    nb_triangles: int = 0
-    nb_vertices: int = 0
-    restitution: float = 0.0
-    segmentation_id: int = 0
-    static_friction: float = 1.0
-    transform: Transform = field(default_factory=Transform)
-
-
-@record
-class HeightFieldParams(Record):
-    """Ground made of heights on a grid; scales in m."""
-
-    column_scale: float = 1.0
-    dynamic_friction: float = 1.0
-    nbColumns: int = 0
-    nbRows: int = 0
-    restitution: float = 0.0
-    row_scale: float = 1.0
-    segmentation_id: int = 0
-    static_friction: float = 1.0
-    transform: Transform = field(default_factory=Transform)
-    vertical_scale: float = 1.0
-
-
-@record
-class CameraProperties(Record):
-    """A camera: size in pixels, planes in m, field of view in degrees."""
-
-    enable_tensors: bool = False
-    far_plane: float = 2e6
-    height: int = 900
-    horizontal_fov: float = 90.0
-    near_plane: float = 0.001
-    supersampling_horizontal: int = 1
-    supersampling_vertical: int = 1
-    use_collision_geometry: bool = False
-    width: int = 1600
-
-
-@record
+@dataclass(kw_only=True)
 class RigidBodyProperties(Record):
     """Mass (kg), centre of mass in the body's frame (m), and inertia about it in the body's axes (kg m^2)."""
 
@@ -262,7 +157,7 @@ class RigidBodyProperties(Record):
     mass: float = 0.0
 
 
-@record
+@dataclass(kw_only=True)
 class RigidShapeProperties(Record):
     """Contact of one shape. Shapes A and B meet if `A.filter & B.filter` is 0."""
 
@@ -277,7 +172,7 @@ class RigidShapeProperties(Record):
     torsion_friction: float = 0.0
 
 
-@record
+@dataclass(kw_only=True)
 class ActuatorProperties(Record):
     """An actuator of an MJCF file: control and force limits, gains, and the gear of a motor."""
 
@@ -293,7 +188,7 @@ class ActuatorProperties(Record):
     upper_force_limit: float = 0.0
 
 
-@record
+@dataclass(kw_only=True)
 class TendonProperties(Record):
     """A tendon: limits and rest length in the units of its joints, gains per unit."""
 
@@ -309,7 +204,7 @@ class TendonProperties(Record):
     type: TendonType = TendonType.TENDON_FIXED
 
 
-@record
+@dataclass(kw_only=True)
 class ForceSensorProperties(Record):
     """Forces that a sensor adds up, and its axes: its own, or the world's."""
 
@@ -318,7 +213,7 @@ class ForceSensorProperties(Record):
     use_world_frame: bool = False
 
 
-@record
+@dataclass(kw_only=True)
 class AttractorProperties(Record):
     """A spring (N/m, N m/rad) and damper from a body, at `offset`, to the pose `target`, along the flagged `axes`."""
 
@@ -330,7 +225,7 @@ class AttractorProperties(Record):
     target: Transform = field(default_factory=Transform)
 
 
-@record
+@dataclass(kw_only=True)
 class SoftMaterial(Record):
     """Material of a soft body."""
 
@@ -342,7 +237,7 @@ class SoftMaterial(Record):
     youngs: float = 0.0
 
 
-@record
+@dataclass(kw_only=True)
 class IndexRange(Record):
     """`count` indices from `start`."""
 
@@ -350,7 +245,7 @@ class IndexRange(Record):
     start: int = 0
 
 
-@record
+@dataclass(kw_only=True)
 class Version(Record):
     """Version numbers."""
 

@@ -25,6 +25,16 @@ def rotate(quat: np.ndarray, v: np.ndarray) -> np.ndarray:
     return v + quat[..., :1] * twice + cross(u, twice)
 
 
+def apply(matrix: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Rotate v (..., 3) by matrices (..., 3, 3)."""
+    return (matrix @ v[..., None])[..., 0]
+
+
+def apply_inverse(matrix: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Rotate v (..., 3) by the inverse of matrices (..., 3, 3)."""
+    return (v[..., None, :] @ matrix)[..., 0, :]
+
+
 def conjugate(quat: np.ndarray) -> np.ndarray:
     """Return the inverse rotation of unit quaternions (..., 4)."""
     return quat * np.array([1.0, -1.0, -1.0, -1.0])

@@ -9,14 +9,14 @@ import numpy as np
 
 from livegym.compat.core import rotation
 from livegym.compat.core.engine import Engine
-from livegym.compat.core.layout import ActorSlot, SensorSlot
+from livegym.compat.core.layout import ActorSlot, SensorGroup
 
 READS = {
     "contact": ("sensordata",),
     "dof_force": ("sensordata", "qfrc_actuator", "qfrc_spring", "qfrc_damper", "qacc"),
     "sensor": ("sensordata",),
 }
-KINEMATICS = {"body": ("cvel", "subtree_com", "xipos", "xpos", "xquat"), "sensor": ("xquat",)}
+KINEMATICS = {"body": ("cvel", "subtree_com", "xipos", "xpos", "xquat"), "sensor": ("xmat", "ximat")}
 
 
 def prepare(engine: Engine, name: str) -> None:
@@ -69,49 +69,55 @@ def force_sensors(engine: Engine, out: np.ndarray) -> None:
     With both parts it is what moves the body: mass times acceleration of the centre of mass, and the change of spin. A
     body at rest reads 0. The constraint part is what contacts and attractors exert.
     """
-    xquat = engine.kinematics("xquat")
-    for column, sensor in enumerate(engine.layout.sensors):
-        quat = xquat[:, sensor.body]
-        force, torque = _parts(engine, sensor, quat)
-        arm = rotation.rotate(quat, engine.com(sensor.body) - sensor.position)
+    xmat = engine.kinematics("xmat")
+    for group in engine.layout.sensors:
+        frame = _matrices(xmat, group.bodies)  # (N, k, 3, 3)
+        force, torque = _parts(engine, group)
+        arm = rotation.apply(frame, engine.com(group.bodies) - group.position)
         torque = torque + rotation.cross(arm, force)
-        if not sensor.world_axes:
-            axes = rotation.multiply(quat, sensor.quat)
-            force, torque = rotation.rotate_inverse(axes, force), rotation.rotate_inverse(axes, torque)
-        out[:, column, :3] = force
-        out[:, column, 3:] = torque
+        if not group.world_axes:
+            force, torque = (rotation.apply_inverse(frame, world) for world in (force, torque))
+            if group.turned:
+                force, torque = (rotation.rotate_inverse(group.quat, own) for own in (force, torque))
+        out[:, group.columns, :3] = force
+        out[:, group.columns, 3:] = torque
 
 
-def _parts(engine: Engine, sensor: SensorSlot, quat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The force and the torque about the centre of mass, world axes, that a sensor's flags ask for."""
-    if sensor.dynamics and sensor.constraints:
-        return _motion(engine, sensor, quat)
-    outside = _constraint(engine, sensor.body)
-    if sensor.constraints:
+def _matrices(flat: np.ndarray, bodies: np.ndarray) -> np.ndarray:
+    return flat[:, bodies].reshape(len(flat), len(bodies), 3, 3)
+
+
+def _parts(engine: Engine, group: SensorGroup) -> tuple[np.ndarray, np.ndarray]:
+    """The forces and torques (N, k, 3) about the centres of mass, world axes, that the flags ask for."""
+    if group.dynamics and group.constraints:
+        return _motion(engine, group)
+    outside = _constraint(engine, group.bodies)
+    if group.constraints:
         return outside
-    if sensor.dynamics:
-        force, torque = _motion(engine, sensor, quat)
+    if group.dynamics:
+        force, torque = _motion(engine, group)
         return force - outside[0], torque - outside[1]
     return np.zeros_like(outside[0]), np.zeros_like(outside[1])
 
 
-def _motion(engine: Engine, sensor: SensorSlot, quat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mass times acceleration and rate of change of spin of a body, world axes."""
-    data = engine.forces("sensordata")[:, sensor.data]
-    force = engine.mass(sensor.body)[:, None] * (data[:, :3] + engine.gravity())  # MuJoCo's acceleration contains -g
-    moments, principal = engine.inertia(sensor.body)
-    axes = rotation.multiply(quat, principal)
-    turn, spin = rotation.rotate_inverse(axes, data[:, 3:6]), rotation.rotate_inverse(axes, data[:, 6:9])
-    torque = moments * turn + rotation.cross(spin, moments * spin)
-    return force, rotation.rotate(axes, torque)
+def _motion(engine: Engine, group: SensorGroup) -> tuple[np.ndarray, np.ndarray]:
+    """Mass times acceleration and rate of change of spin of bodies, world axes."""
+    data = engine.forces("sensordata")[:, group.data]  # (N, k, 9)
+    acceleration = data[..., :3] + engine.gravity()[:, None]  # MuJoCo's contains -g
+    force = engine.mass(group.bodies)[..., None] * acceleration
+    moments, _ = engine.inertia(group.bodies)
+    principal = _matrices(engine.kinematics("ximat"), group.bodies)
+    turn = rotation.apply_inverse(principal, data[..., 3:6])
+    spin = rotation.apply_inverse(principal, data[..., 6:])
+    return force, rotation.apply(principal, moments * turn + rotation.cross(spin, moments * spin))
 
 
-def _constraint(engine: Engine, body: int) -> tuple[np.ndarray, np.ndarray]:
-    """Force and torque about the centre of mass of a body that contacts and equality constraints exert."""
-    wrench = engine.forces("cfrc_ext")[:, body]  # about the tree's centre of mass: torque, then force
-    com = engine.kinematics("subtree_com")[:, engine.model.body_rootid[body]]
-    arm = com - engine.kinematics("xipos")[:, body]
-    return wrench[:, 3:].copy(), wrench[:, :3] + rotation.cross(arm, wrench[:, 3:])
+def _constraint(engine: Engine, bodies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Forces and torques about the centres of mass of bodies that contacts and equality constraints exert."""
+    wrench = engine.forces("cfrc_ext")[:, bodies]  # about the tree's centre of mass: torque, then force
+    com = engine.kinematics("subtree_com")[:, engine.model.body_rootid[bodies]]
+    arm = com - engine.kinematics("xipos")[:, bodies]
+    return wrench[..., 3:].copy(), wrench[..., :3] + rotation.cross(arm, wrench[..., 3:])
 
 
 def columns(engine: Engine, slot: ActorSlot) -> np.ndarray:

@@ -50,12 +50,6 @@ class Mat44(Parts):
     def __reduce__(self) -> tuple:
         return Mat44._flat, ([number for row in self for number in row],)
 
-    def __copy__(self) -> Mat44:
-        return Mat44._flat([number for row in self for number in row])
-
-    def __deepcopy__(self, memo: dict) -> Mat44:
-        return self.__copy__()
-
     @classmethod
     def _flat(cls, numbers: Sequence[float]) -> Mat44:
         matrix = cls()

@@ -42,7 +42,7 @@ class Tensors:
             "body": (n * layout.bodies, 13),
             "contact": (n * layout.bodies, 3),
             "dof_force": (n * layout.dofs,),
-            "sensor": (n * len(layout.sensors), 6),
+            "sensor": (n * layout.sensor_count, 6),
         }
         self.buffers: dict[str, Tensor] = {}
         self.of_actors: dict[tuple[Callable, int], Tensor] = {}  # Jacobians and mass matrices

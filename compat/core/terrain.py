@@ -27,6 +27,8 @@ MAX_SAMPLES = 1 << 24
 BELOW = 0.1
 """Thickness of a height field below its lowest point, m."""
 REMEMBERED = 8
+WIDTH = 3
+"""Width of the smallest overhang that is refused, cells; narrower ones are filled."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def _spacing(values: np.ndarray, axis: str) -> tuple[float, int]:
     extent = float(values.max()) - float(values.min())
     if extent <= 0:
         raise UserError(f"add_triangle_mesh: all vertices have the same {axis}, so the mesh has no area to stand on.")
-    tolerance = max(1e-4 * extent / 1000, 1e-5 * extent**0.5, 2e-6 * float(np.abs(values).max()))
+    tolerance = 1e-5 * max(float(np.abs(values).max()), 1e-3)  # some rounding errors of float32
     different = np.sort(values.astype(np.float64))
     gaps = np.diff(different)
     gaps = gaps[gaps > 4 * tolerance]
@@ -151,7 +153,7 @@ def _rasterise(
     area = first[:, 0] * second[:, 1] - first[:, 1] * second[:, 0]
     cell = spacing[0] * spacing[1]
     flat = np.abs(area) > 1e-9 * cell  # not vertical
-    _refuse_overhang(corners[flat], area[flat], cell)
+    _refuse_overhang(corners[flat], area[flat], corner, np.array(spacing))
     flat &= area > 0
     grid = np.array(spacing)
     low = np.round((corners[..., :2].min(1) - corner) / grid).astype(int)
@@ -182,17 +184,23 @@ def _raise(out: np.ndarray, corners: np.ndarray, index: np.ndarray, corner: np.n
     np.maximum.at(out, (index[inside, 0], index[inside, 1]), height[inside])
 
 
-def _refuse_overhang(corners: np.ndarray, area: np.ndarray, cell: float) -> None:
-    """A face that looks down may only be the underside of the whole mesh."""
-    down = corners[(area < 0)]
+def _refuse_overhang(corners: np.ndarray, area: np.ndarray, corner: np.ndarray, grid: np.ndarray) -> None:
+    """A face that looks down may be the underside of the whole mesh, or one of a narrow fold, as at a wall's foot."""
+    raised = corners[..., 2].max(1) > corners[..., 2].min() + 1e-3
+    down = corners[(area < 0) & raised]
     if not len(down) or not (area > 0).any():
         return
-    bottom = corners[..., 2].min()
-    loose = (down[..., 2].max(1) > bottom + 1e-3) & (np.abs(area[area < 0]) > 1e-3 * cell)
-    if loose.any():
-        x, y, z = down[loose][0].mean(0)
+    cells = np.floor((down[..., :2].mean(1) - corner) / grid).astype(int)
+    mask = np.zeros(cells.max(0) + WIDTH, bool)
+    mask[tuple(cells.T)] = True
+    block = np.ones(mask.shape - np.array([WIDTH - 1, WIDTH - 1]), bool)
+    for i in range(WIDTH):
+        for j in range(WIDTH):
+            block &= mask[i : i + block.shape[0], j : j + block.shape[1]]
+    if block.any():
+        x, y = corner + (np.argwhere(block)[0] + 0.5 * WIDTH) * grid
         raise UserError(
-            f"add_triangle_mesh: a face at ({x:.3g}, {y:.3g}, {z:.3g}) looks down, so there is room below it: an "
+            f"add_triangle_mesh: faces around x = {x:.3g}, y = {y:.3g} look down, so there is room below them: an "
             "overhang cannot become a height field. Leave it out, or add it as a box with create_box and fix_base_link."
         )
 

@@ -64,6 +64,8 @@ def load(file: Path, root: Path, options: AssetOptions) -> AssetModel:
             _locate(shape, link, robot.file, root)
     notes = list(robot.notes)
     masses = _link_inertials(robot, options, notes)
+    if options.vhacd_enabled:
+        notes.append("vhacd_enabled: MuJoCo takes one convex hull of each mesh")
     tree = _tree(robot, robot.root, None, masses, options.collapse_fixed_joints)
     _settle(tree, options, notes)
     spec, model = _build(tree, options, robot.file, notes)
@@ -79,7 +81,7 @@ def _locate(shape: Shape, link: Link, file: Path, root: Path) -> None:
         path, tried = meshes.find_mesh(shape.mesh, file.parent, root)
         if path is None:
             raise meshes.not_found(file, element, shape.mesh, tried)
-        if path.suffix.lower() not in meshes.READABLE:
+        if not meshes.can_be_read(path):
             raise meshes.unreadable(file, element, path)
         shape.mesh = str(path)
 
@@ -125,6 +127,8 @@ def _from_shapes(links: list[Link], options: AssetOptions, file: Path) -> dict[s
 
 def _inertial(link: Link, shaped: Inertial | None, options: AssetOptions) -> Inertial:
     """Mass and inertia of a link as the file has them; `shaped` fills the gaps."""
+    if shaped and not shaped.mass:
+        shaped = None
     mass = link.mass or (shaped.mass if shaped else 0.0)
     if not mass:
         return inertia.nothing()
@@ -132,7 +136,7 @@ def _inertial(link: Link, shaped: Inertial | None, options: AssetOptions) -> Ine
     given = link.tensor if link.tensor is not None and link.tensor.any() else None
     if given is not None and not (options.override_inertia and shaped):
         tensor = frame.matrix() @ given @ frame.matrix().T
-    elif shaped and shaped.mass:
+    elif shaped:
         tensor = shaped.scaled_to(mass).tensor
     else:
         tensor = mass * GYRATION**2 * np.eye(3)
@@ -167,11 +171,11 @@ def _settle(tree: Body, options: AssetOptions, notes: list[str]) -> None:
             body.inertial = replace(body.inertial, tensor=body.inertial.tensor + options.armature * np.eye(3))
         if not inertia.is_physical(body.inertial):
             impossible.append(body.name)
-            body.inertial = inertia.physical(body.inertial)
+        body.inertial = inertia.physical(body.inertial)
     if massless:
         notes.append(f"{listed(massless)}: no mass, so {inertia.TINY_MASS:g} kg")
     if impossible:
-        notes.append(f"{listed(impossible)}: no real body has such an inertia, so the nearest possible one")
+        notes.append(f"{listed(impossible)}: {inertia.REPLACED}")
 
 
 def _build(tree: Body, options: AssetOptions, file: Path, notes: list[str]) -> tuple[mujoco.MjSpec, mujoco.MjModel]:
@@ -183,10 +187,10 @@ def _build(tree: Body, options: AssetOptions, file: Path, notes: list[str]) -> t
 
 def _compile(spec: mujoco.MjSpec, file: Path, notes: list[str]) -> mujoco.MjModel:
     try:
-        model, thin = meshes.compile_with_thin_meshes(spec)
+        model, others = meshes.compile_spec(spec)
     except ValueError as error:
         raise UserError(f"{file}: MuJoCo refuses it: {error}") from None
-    notes += [f"mesh {name} has no volume, so its inertia is that of its surface" for name in thin]
+    notes += others
     return model
 
 

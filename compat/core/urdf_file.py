@@ -185,20 +185,27 @@ def _joint(element: ET.Element, links: dict[str, Link], complain: Complaint) -> 
     if kind not in KINDS:
         near = did_you_mean(kind, KINDS)
         raise complain(where, f"type {kind or '?'} has no counterpart. Allowed: {', '.join(KINDS)}.{near}")
-    ends = [_end(element, tag, links, where, complain) for tag in ("parent", "child")]
     axis = np.array([1.0, 0.0, 0.0])
     if (given := element.find("axis")) is not None:
         axis = _numbers(given, "xyz", 3, f"{where} <axis>", complain, (1.0, 0.0, 0.0))
     if kind != "fixed" and not np.linalg.norm(axis) > 1e-9:
         raise complain(f"{where} <axis>", "it has no direction. Give xyz a vector that is not zero.")
     limit, dynamics = element.find("limit"), element.find("dynamics")
-    bounds = {
-        key: _number(limit, key, f"{where} <limit>", complain) for key in ("lower", "upper", "effort", "velocity")
-    }
-    losses = {key: _number(dynamics, key, f"{where} <dynamics>", complain) or 0.0 for key in ("damping", "friction")}
-    pose = _pose(element, where, complain)
-    keep = element.get("dont_collapse", "").lower() in ("true", "1")
-    return Joint(name, kind, *ends, pose, axis, **bounds, **losses, keep=keep)
+    return Joint(
+        name,
+        kind,
+        parent=_end(element, "parent", links, where, complain),
+        child=_end(element, "child", links, where, complain),
+        pose=_pose(element, where, complain),
+        axis=axis,
+        lower=_number(limit, "lower", f"{where} <limit>", complain),
+        upper=_number(limit, "upper", f"{where} <limit>", complain),
+        effort=_positive(limit, "effort", f"{where} <limit>", complain),
+        velocity=_positive(limit, "velocity", f"{where} <limit>", complain),
+        damping=_positive(dynamics, "damping", f"{where} <dynamics>", complain) or 0.0,
+        friction=_positive(dynamics, "friction", f"{where} <dynamics>", complain) or 0.0,
+        keep=element.get("dont_collapse", "").lower() in ("true", "1"),
+    )
 
 
 def _end(element: ET.Element, tag: str, links: dict[str, Link], where: str, complain: Complaint) -> str:
@@ -252,5 +259,5 @@ def _needed(element: ET.Element, key: str, where: str, complain: Complaint) -> f
 def _positive(element: ET.Element | None, key: str, where: str, complain: Complaint) -> float | None:
     value = _number(element, key, where, complain)
     if value is not None and value < 0:
-        raise complain(where, f"{key}={value:g}: it must not be negative. Without the element, it is computed.")
+        raise complain(where, f"{key}={value:g}: it must not be negative. Leave it out to have a default.")
     return value

@@ -46,10 +46,13 @@ class Value:
         return type(self), tuple(self)
 
     def __copy__(self) -> Self:
-        return type(self)(*self)
+        again = object.__new__(type(self))
+        for name, value in self.__dict__.items():
+            again.__dict__[name] = value if isinstance(value, float) else value.__copy__()
+        return again
 
     def __deepcopy__(self, memo: dict) -> Self:
-        return type(self)(*self)
+        return self.__copy__()
 
     @classmethod
     def _flat(cls, numbers: Sequence[float]) -> Self:
@@ -75,13 +78,13 @@ class Numbers(Value):
     """A value of plain numbers."""
 
     def __init__(self, *numbers: float) -> None:
-        for name, number in zip(self._fields, numbers, strict=True):
-            setattr(self, name, number)
+        for name, value in zip(self._fields, numbers, strict=True):
+            self.__dict__[name] = number(value)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self._fields:
             raise AttributeError(f"{type(self).__name__} has no {name}; it has {', '.join(self._fields)}")
-        object.__setattr__(self, name, number(value))
+        self.__dict__[name] = number(value)
 
 
 class Vec2(Numbers):
@@ -229,7 +232,10 @@ class Parts(Value):
 
     def __init__(self, *parts: Value | None) -> None:
         for name, kind, part in zip(self._fields, self._kinds, parts, strict=True):
-            setattr(self, name, kind() if part is None else part)
+            if part is None:
+                self.__dict__[name] = kind()
+            else:
+                setattr(self, name, part)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self._fields:
@@ -237,7 +243,7 @@ class Parts(Value):
         kind = self._kinds[self._fields.index(name)]
         if not isinstance(value, kind):
             raise TypeError(f"{type(self).__name__}.{name} is a {kind.__name__}, not {type(value).__name__}")
-        object.__setattr__(self, name, kind(*value))
+        self.__dict__[name] = value.__copy__()
 
     @classmethod
     def _flat(cls, numbers: Sequence[float]) -> Self:

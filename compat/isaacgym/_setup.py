@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import logging
+
+import numpy as np
 
 from livegym.compat.core import asset as assets
 from livegym.compat.core import terrain
@@ -16,6 +19,8 @@ from livegym.compat.core.values import (
     Transform,
     TriangleMeshParams,
 )
+
+log = logging.getLogger(__name__)
 
 
 class Setup:
@@ -68,7 +73,10 @@ class Setup:
 
     def load_asset(self, sim, rootpath, filename, options=None):
         """Import a .urdf or .xml (MJCF) file."""
-        return assets.load_asset(rootpath, filename, AssetOptions() if options is None else options)
+        asset = assets.load_asset(rootpath, filename, AssetOptions() if options is None else options)
+        for note in asset.notes:
+            log.info("%s: %s", asset.file, note)
+        return asset
 
     def load_urdf(self, sim, rootpath, filename, options=None):
         """Import a .urdf file."""
@@ -145,9 +153,10 @@ class Setup:
 
     def set_actor_scale(self, env, actor, scale):
         """Accept a scale of 1 only."""
-        if abs(float(scale) - 1.0) > 1e-6:
+        scale = float(np.asarray(scale).item())
+        if abs(scale - 1.0) > 1e-6:
             raise NotImplementedError(
-                f"set_actor_scale({float(scale):g}): scaled actors are not supported. Scale the asset file, or leave "
+                f"set_actor_scale({scale:g}): scaled actors are not supported. Scale the asset file, or leave "
                 "`scale` out of the task's randomisation."
             )
         return True

@@ -83,16 +83,11 @@ def parse_sim_config(config: Mapping[str, Any], sim_params: gymapi.SimParams) ->
     for name, value in config.items():
         if name in ("physx", "flex"):
             for key, number in value.items():
-                _set(getattr(sim_params, name), key, number)
+                setattr(getattr(sim_params, name), key, number)
         elif name == "gravity":
             sim_params.gravity = gymapi.Vec3(*value)
         else:
-            _set(sim_params, name, value)
-
-
-def _set(record: Any, name: str, value: Any) -> None:
-    kind = type(getattr(record, name))
-    setattr(record, name, kind(value) if isinstance(value, (int, float, str)) and kind is not bool else value)
+            setattr(sim_params, name, value)
 
 
 def _indent_xml(elem, level=0):

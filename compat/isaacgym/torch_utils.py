@@ -51,7 +51,14 @@ def quat_unit(a: Tensor) -> Tensor:
 
 
 def quat_apply(a: Tensor, b: Tensor) -> Tensor:
-    """Rotate vectors b (..., 3) by quaternions a (..., 4)."""
+    """Rotate vectors b (..., 3) by quaternions a (..., 4), or by as many in another shape (n, 4)."""
+    if a.dim() != b.dim():
+        return quat_apply_rows(a.reshape(-1, 4), b.reshape(-1, 3)).view(b.shape)
+    return quat_apply_rows(a, b)
+
+
+def quat_apply_rows(a: Tensor, b: Tensor) -> Tensor:
+    """Rotate vectors b (..., 3) by quaternions a (..., 4) of as many dimensions."""
     u = a[..., :3].expand(b.shape)
     twice = 2.0 * torch.cross(u, b, dim=-1)
     return b + a[..., 3:] * twice + torch.cross(u, twice, dim=-1)
