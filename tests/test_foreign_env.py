@@ -169,6 +169,21 @@ def test_observations_that_are_not_numbers_end_the_episode_as_unstable(caplog):
     assert env.drain_report().unstable == 1
 
 
+def test_a_state_that_is_not_finite_is_reported_and_begins_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes its log there
+    env = made(task="Crawl")
+    env.reset()
+    env.step(env.zero_action())
+    env.sim._engine.qvel[5, 0] = float("nan")
+    env.sim._engine.moved(np.array([5]))
+    step = env.step(env.zero_action())
+    assert step.ended.env_ids.tolist() == [5]
+    assert step.ended.reasons.tolist() == [UNSTABLE]
+    steps = [env.step(env.zero_action()) for _ in range(5)]
+    assert all(torch.isfinite(step.obs["policy"]).all() for step in steps)
+    assert all(step.ended is None or 5 not in step.ended.env_ids for step in steps[1:])
+
+
 def test_a_push_moves_one_body_of_one_environment():
     env, alone = made(task="Crawl"), made(task="Crawl")
     env.reset()

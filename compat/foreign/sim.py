@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import mujoco
 import numpy as np
 import torch
 from torch import Tensor
 
 from livegym.sim.base import Snapshot
 from livegym.utils.errors import did_you_mean
+
+FIRST_BAD = int(mujoco.mjtWarning.mjWARN_BADQPOS)
+"""The first of MuJoCo's counters of non-finite or huge values."""
 
 
 class ForeignSim:
@@ -28,6 +32,7 @@ class ForeignSim:
         self.unstable = torch.zeros(num_envs, dtype=torch.bool)
         self.xfrc_applied = torch.zeros(num_envs, self._engine.model.nbody, 6)
         """(N, B, 6) N and N m: pushes of users, which are added to the task's own forces."""
+        self._warned = self._warnings()
         made.before_simulate.append(self._push)
 
     def _push(self) -> None:
@@ -36,9 +41,16 @@ class ForeignSim:
             self._engine.push()
 
     def find_unstable(self) -> None:
-        """Mark the environments whose state is non-finite in `unstable`."""
+        """Mark in `unstable` the environments whose state is non-finite, or was found to be bad since the last call."""
         state = self._engine.qpos.sum(1) + self._engine.qvel.sum(1)
-        np.logical_not(np.isfinite(state), out=self.unstable.numpy())
+        warnings = self._warnings()
+        np.logical_or(~np.isfinite(state), warnings > self._warned, out=self.unstable.numpy())
+        self._warned = warnings
+
+    def _warnings(self) -> np.ndarray:
+        """(N,) how often MuJoCo has found a bad position, velocity, acceleration or control in each environment."""
+        found: np.ndarray = self._engine.batch.warning[:, FIRST_BAD:, 1].sum(1)
+        return found
 
     @property
     def qpos(self) -> Tensor:
@@ -76,6 +88,7 @@ class ForeignSim:
         """Restore a snapshot of all environments. Raises ValueError if it is one of another simulation."""
         here = self._engine.snapshot()
         self._engine.restore({name: _as_array(value, here.get(name)) for name, value in snapshot.arrays.items()})
+        self._warned = self._warnings()
 
     def close(self) -> None:
         """Forget the pushes; the physics ends its threads when nothing uses it any more."""
