@@ -11,8 +11,8 @@ from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
 PACKAGES = (
-    "utils", "projects", "schema", "rundir", "compare", "sim", "tasks", "cfg", "rl", "weights", "live", "play", "web",
-    "online", "serve", "viewers",
+    "utils", "projects", "schema", "rundir", "compare", "sim", "tasks", "compat", "cfg", "rl", "weights", "live",
+    "play", "web", "online", "serve", "viewers",
 )  # fmt: skip
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "livegym" / "__init__.py").read_text())[1]
 

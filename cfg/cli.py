@@ -27,6 +27,7 @@ from livegym.cfg.overrides import OWN_OPTIONS, parse, split, values
 from livegym.cfg.schemas import register
 from livegym.cfg.validate import validate
 from livegym.projects import new, registry
+from livegym.projects.checkout import spelt_out
 from livegym.projects.commands import command
 from livegym.schema import RootConfig
 from livegym.schema.keys import Schema
@@ -81,6 +82,7 @@ def _run(job: Job, arguments: list[str]) -> int:
             return _answer(serve_command.help_text())
         arguments = serve_command.arguments_of(arguments[1:])
     registry.use(_project_dir(arguments))
+    arguments = [spelt_out(argument) for argument in arguments]
     if {"--help", "-h"} & set(arguments):
         from livegym.cfg.help import help_text
 

@@ -36,6 +36,7 @@ from livegym.cfg.groups import (
 from livegym.cfg.schemas import register
 from livegym.cfg.typed import plain, schema_of
 from livegym.projects import registry
+from livegym.projects.checkout import spelt_out as foreign_spelt_out
 from livegym.projects.commands import command
 from livegym.schema import RootConfig
 from livegym.schema.keys import Key, Schema, is_mapping, section, strip_optional
@@ -88,6 +89,7 @@ def prepare(arguments: Sequence[str], multirun: bool = False) -> Prepared:
 
 
 def _prepare(arguments: Sequence[str], loader: ConfigLoader, multirun: bool) -> Prepared:
+    arguments = [foreign_spelt_out(argument) for argument in arguments]
     chosen = as_named(arguments, _compose)
     arguments = [*chosen, *arguments]
     files = file_parameters(arguments)

@@ -234,7 +234,10 @@ def tasks_text(width: int | None = None) -> str:
 def _about(name: str) -> str:
     """Describe one task, or say why it cannot be used: a broken task must not hide the others."""
     try:
-        part, task = registry.part("tasks", name), TASKS[name]
+        part = registry.part("tasks", name)
+        if isinstance(part, registry.ForeignPart):
+            return part.about()
+        task = TASKS[name]
         config = compose([f"task={name}"]).task
         with part.running("cannot be described"):
             facts = _facts(task(task.Params()), config)

@@ -24,8 +24,10 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import MISSING, OmegaConf
 
+from livegym.cfg.foreign import ForeignYaml
 from livegym.cfg.groups import algorithm_of_settings
 from livegym.projects import registry
+from livegym.projects.checkout import Checkout
 from livegym.schema import RootConfig, TaskConfig
 from livegym.schema.keys import Schema, section, strip_optional
 from livegym.schema.train import settings_class
@@ -40,14 +42,21 @@ def thawed(cls: type) -> type:
         inner = section(hint)
         if inner is not None and not strip_optional(hint)[1]:
             twin = thawed(inner)
-            given = vars(default) if isinstance(default, inner) else {}
-            members.append((key.name, twin, dataclasses.field(default_factory=functools.partial(twin, **given))))
+            made = functools.partial(_filled, twin, default) if isinstance(default, inner) else twin
+            members.append((key.name, twin, dataclasses.field(default_factory=made)))
             continue
         if not _omegaconf_knows(hint):
             hint = Any
         value = list(default) if isinstance(default, tuple) else MISSING if default == "???" else default
         members.append((key.name, hint, dataclasses.field(default_factory=functools.partial(copy.copy, value))))
     return dataclasses.make_dataclass(cls.__name__, members)
+
+
+def _filled(twin: type, values: Any) -> Any:
+    """An instance of a twin with the values of the original's instance, sections inside it included."""
+    inner = {field.name: field.type for field in dataclasses.fields(twin) if dataclasses.is_dataclass(field.type)}
+    given = {name: _filled(inner[name], value) if name in inner else value for name, value in vars(values).items()}
+    return twin(**given)
 
 
 def _omegaconf_knows(hint: Any) -> bool:
@@ -84,7 +93,9 @@ class ProjectFolders(SearchPathPlugin):
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         """Add them; Hydra calls this each time it begins to compose."""
         for project in registry.projects()[1:]:
-            search_path.append(project.name, f"file://{project.cfg}")
+            if not isinstance(project, Checkout):
+                search_path.append(project.name, f"file://{project.cfg}")
+        search_path.append("foreign", f"{ForeignYaml.scheme()}://")
         search_path.append("livegym", f"{PartSchemas.scheme()}://")
 
 
@@ -140,3 +151,4 @@ def register() -> None:
     ConfigStore.instance().store(name="schema", node=RootConfig)
     Plugins.instance().register(ProjectFolders)
     Plugins.instance().register(PartSchemas)
+    Plugins.instance().register(ForeignYaml)

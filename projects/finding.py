@@ -16,6 +16,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 import livegym
+from livegym.projects.checkout import checkout_in
 from livegym.projects.names import is_library
 from livegym.projects.project import KINDS, Project, make_importable, package_name, project_in, wrong_name
 from livegym.projects.reading import pyproject_of, table
@@ -75,7 +76,8 @@ def _near(project_dir: str | None) -> Project | None:
     """The project in `projectDir`, otherwise the current directory's."""
     here = str(Path.cwd())
     if project_dir is not None:
-        near = project_in(project_dir, f"projectDir={project_dir}")
+        source = f"projectDir={project_dir}"
+        near = checkout_in(project_dir, source) or project_in(project_dir, source)
     elif is_project(Path(here)):
         near = project_in(here, f"the current directory {here}")
     else:

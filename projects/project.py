@@ -100,7 +100,9 @@ def project_in(folder: str, source: str) -> Project:
     if not os.path.isdir(os.path.join(holds, "cfg")):
         raise UserError(
             f"{source}: there is no {os.path.join(holds, 'cfg')}. Allowed: a folder that holds cfg/ and tasks/ (its "
-            "pyproject.toml may name one below it: [tool.livegym] folder). To create one: livegym new <name>"
+            "pyproject.toml may name one below it: [tool.livegym] folder). To create one: livegym new <name>. A "
+            "checkout of Isaac Gym tasks has a package with cfg/task and tasks, or with envs/__init__.py: "
+            "docs/isaacgym.md"
         )
     name = text_in(file, ours, "name") or text_in(file, described, "name") or file.parent.name
     return Project(

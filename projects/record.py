@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 from livegym.projects import registry
+from livegym.projects.checkout import Checkout
 from livegym.projects.commands import program
 from livegym.utils.errors import UserError, not_one_of
 
@@ -16,10 +17,15 @@ PROJECT = "project"
 
 
 def record(task: str) -> dict[str, Any]:
-    """Name and version of the task's project; for an outside project, also the digest of its files."""
+    """Name and version of the task's project; for an outside project, also the digest of its files.
+
+    For a task of a checkout, instead, the SHA-256 of the files that define it.
+    """
     project = registry.part("tasks", task).project
     assert project is not None  # a gate or an engine may have no project, a task always has one
-    found = {"name": project.name, "version": project.version}
+    found: dict[str, Any] = {"name": project.name, "version": project.version}
+    if isinstance(project, Checkout):
+        return {**found, "files": project.described(task)}
     return found if project is registry.projects()[0] else {**found, "digest": registry.digest(project)}
 
 
@@ -30,6 +36,11 @@ def no_such_task(name: object, recorded: object) -> UserError:
     if owner in (None, "livegym"):
         unknown = not_one_of("the checkpoint's task", name, here)
         return UserError(f"{unknown} If it is a task of your own, add projectDir=<its folder>")
+    if isinstance(recorded, dict) and "files" in recorded:
+        return UserError(
+            f"the checkpoint's task={name} is foreign code of {owner}, which runs only if the command line names its "
+            f"folder. Allowed here: {', '.join(here)}. Name it: {program()} ... projectDir=<checkout of {owner}>"
+        )
     return UserError(
         f"the checkpoint's task={name} belongs to the project {owner}, which is not here. Allowed here: "
         f"{', '.join(here)}. Name its folder: {program()} ... projectDir=<folder of {owner}>, or install it: "
@@ -51,14 +62,28 @@ def remember_change(name: str, recorded: object) -> None:
             f"{now['name']}. Allowed: the project it was trained with. Name its folder: projectDir=<folder of "
             f"{recorded.get('name')}>"
         )
-    if recorded.get("digest") != now.get("digest"):
+    if "files" in now:
+        _compare_files(name, recorded.get("files"), now["files"])
+    elif recorded.get("digest") != now.get("digest"):
         _log_once(f"the project {now['name']} has changed since this run was made; task={name} is used as it is now.")
+
+
+def _compare_files(task: str, before: object, now: dict[str, str]) -> None:
+    """Warn once for each foreign file that the run recorded with another hash."""
+    known = before if isinstance(before, dict) else {}
+    for file, digest in now.items():
+        if known.get(file) not in (None, digest):
+            _log_once(
+                f"{file} has changed since this run was made: its SHA-256 was {known[file]}, now it is {digest}. "
+                f"task={task} is used as it is now.",
+                logging.WARNING,
+            )
 
 
 _logged: set[str] = set()
 
 
-def _log_once(text: str) -> None:
+def _log_once(text: str, level: int = logging.INFO) -> None:
     if text not in _logged:
         _logged.add(text)
-        log.info(text)
+        log.log(level, text)

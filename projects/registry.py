@@ -23,6 +23,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
+from livegym.projects.checkout import Checkout
 from livegym.projects.finding import LIVEGYM, FoundProjects, find, importable, project_above
 from livegym.projects.foreign import foreign_code
 from livegym.projects.project import TARGET, Project
@@ -124,6 +125,32 @@ class Part:
             f"{self.typed}: {file} has no {name}.{near} Allowed: {self.target}, as {self.source} names it. "
             f"Write `{written}` there, or leave {self.typed} out."
         )
+
+
+@dataclass(frozen=True)
+class ForeignPart(Part):
+    """A task of a checkout that was written for Isaac Gym; `livegym.compat.foreign` makes its class."""
+
+    def load(self) -> Any:
+        """The class of the task. Raises UserError for a task that cannot be loaded, or that is refused."""
+        assert isinstance(self.project, Checkout)
+        self.project.refuse_impossible(self.name)
+        with self.running("cannot be loaded"):
+            return import_module("livegym.compat.foreign.task").task_class(self)
+
+    def about(self) -> str:
+        """A sentence on the task, without reading its code."""
+        assert isinstance(self.project, Checkout)
+        if self.project.is_impossible(self.name):
+            return "Refused, because its physics would be meaningless here: docs/isaacgym.md"
+        upstream = self.project.upstream(self.name)
+        return f"Foreign code, type task={self.project.name}:{upstream}. From {self.source}."
+
+    def running(self, failed: str) -> AbstractContextManager[None]:
+        """As `Part.running`, for code that is not the user's own."""
+        assert isinstance(self.project, Checkout)
+        what = f"task={self.project.name}:{self.project.upstream(self.name)} of {self.source}"
+        return foreign_code(what, failed, None, "What such tasks need, and what is not there: docs/isaacgym.md")
 
 
 class _Projects:
@@ -249,6 +276,11 @@ def refuse_twice(group: str, name: str) -> None:
         raise _twice(f"{group}={name}", [str(path) for path in files])
 
 
+def typed_names(project: Checkout) -> list[str]:
+    """The tasks of a checkout as they are typed."""
+    return [f"{project.name}:{name}" for name in project.tasks.values()]
+
+
 def _twice(typed: str, locations: Iterable[str]) -> UserError:
     return UserError(
         f"{typed}: defined twice, in {' and in '.join(locations)}. Allowed: one definition. Rename one, or remove one."
@@ -274,6 +306,8 @@ def _parts(kind: str) -> dict[str, tuple[Part, ...]]:
 
 
 def _tasks_of(project: Project) -> list[Part]:
+    if isinstance(project, Checkout):
+        return [ForeignPart("tasks", name, "", project.source, project) for name in project.tasks]
     modules = project.modules("tasks")
     made = []
     for name, path in project.yaml_files("task").items():
@@ -291,6 +325,8 @@ def _modules_of(project: Project, kind: str) -> list[Part]:
 def _no_such_task(name: str) -> UserError:
     """The error for an unknown task; if its code exists, it says that the yaml is missing."""
     for project in projects():
+        if isinstance(project, Checkout) and name.startswith(f"{project.name}-"):
+            return not_one_of("task", f"{project.name}:{name.removeprefix(f'{project.name}-')}", typed_names(project))
         for stem, module in project.modules("tasks").items():
             file = project.folder / "tasks" / f"{stem}.py"
             if fold(stem) == fold(name) and file.is_file() and f"class {name}(" in text_of(file):
@@ -298,6 +334,12 @@ def _no_such_task(name: str) -> UserError:
                     f"task={name}: there is {module}, but no {project.cfg / 'task' / name}.yaml. "
                     "A task needs both: add the yaml (docs/new-task.md)."
                 )
+    source, _, upstream = name.partition("-")
+    if upstream:
+        return UserError(
+            f"task={source}:{upstream}: there is no {source} here. Allowed: a task of the folder that projectDir "
+            f"names. Name the checkout of {source}: projectDir=<folder> (docs/isaacgym.md)"
+        )
     unknown = not_one_of("task", name, names("tasks"))
     above = project_above() if project_dir() is None else None
     if above is None:

@@ -53,6 +53,8 @@ def _kind(key: Key, inner: Any) -> str:
         return ("a whole number" if inner is int else "a number") + _range(key.doc)
     if inner is str:
         return "text"
+    if inner is Any:
+        return "any value"
     if typing.get_origin(inner) in (list, tuple):
         return "a list such as [64, 64]" if int in typing.get_args(inner) else "a list such as [a, b]"
     return "names with values, such as {name: value}"

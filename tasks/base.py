@@ -84,6 +84,7 @@ class Task(ABC):
 
     Params: ClassVar[type]  # a frozen dataclass with units, the type of `params` in the yaml
     own_dynamics: ClassVar[bool] = False  # True: no model and no bodies (sim=none), `update` advances the world
+    own_env: ClassVar[bool] = False  # True: foreign code steps it, and `make_env` makes its environments
     only_clients: ClassVar[bool] = False  # True: it cannot be simulated here, because clients run its environment
     success_reason: ClassVar[str | None] = None  # the termination reason that means success, if there is one
     bound_params: ClassVar[tuple[str, ...]] = ()  # parameters that only `bind` reads: a curriculum cannot change them
@@ -128,6 +129,11 @@ class Task(ABC):
                 success = reasons[name] & ~terminated
             terminated = terminated | reasons[name]
         return success.float(), (terminated & ~success).float()
+
+    @classmethod
+    def make_env(cls, config: Any, sim: Any, physics: Any, num_envs: int, seed: int) -> Any:
+        """The Env of a task that has `own_env`."""
+        raise NotImplementedError
 
     @property
     @abstractmethod

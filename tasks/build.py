@@ -22,6 +22,8 @@ def make_env(
     """
     if task.name not in TASKS:
         raise not_one_of("task", task.name, TASKS)
+    if TASKS[task.name].own_env:
+        return TASKS[task.name].make_env(task, sim, physics, num_envs, seed)
     made = TASKS[task.name](task.params)
     engine = _simulator(made, task, sim, physics, num_envs)
     engine.require(*fields)

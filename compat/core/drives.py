@@ -1,0 +1,272 @@
+"""PhysX's implicit joint drives, exactly, and their effort limits.
+
+PhysX computes a drive's force from the state at the end of the step, kp (target - q') - kd v', and clamps that force at
+the effort limit. With v' = v + h a and q' = q + h v' this is
+
+    kp (target - q) - (kd + h kp) v - (h kd + h^2 kp) a
+
+so an actuator with gain kp and bias (0, -kp, -(kd + h kp)), an added armature of h kd + h^2 kp, and Euler integration
+give the same step, and contacts meet the right effective mass. While a drive is at its limit L its force is +-L, and
+nothing is added to the armature. Which drives are at their limit is found by iteration: step, compute the force that
+each drive would need at the *new* state, change those that are on the wrong side (from one limit to the other only by
+way of a free drive: directly, two coupled joints may take turns forever), and step those environments again
+from the same state. A drive is right if
+
+    free:      |kp (target - q') - kd v'| <= L, which is the force that it applied
+    at +-L:    the force needed at the new state is beyond +-L
+
+This is the semi-smooth Newton method for a clamped spring. Most substeps need one round: the last answer is the first
+guess.
+
+Modes NONE and EFFORT: stiffness and damping are those of the joint (MuJoCo integrates the damping implicitly).
+"""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+from mujoco.batch import Batch
+
+from livegym.compat.core.enums import DofDriveMode
+from livegym.compat.core.layout import Layout
+
+POS = int(DofDriveMode.DOF_MODE_POS)
+VEL = int(DofDriveMode.DOF_MODE_VEL)
+EFFORT = int(DofDriveMode.DOF_MODE_EFFORT)
+UNLIMITED = 1e30
+"""An effort of at least this, or of 0, is no limit."""
+ROUNDS = 8
+"""Rounds of the iteration; the last one's answer is kept even if a drive is still on the wrong side."""
+MARGIN = 1e-6
+"""Relative width around the limit within which a drive keeps its side, so that rounding does not flip it."""
+BY_DOF = ("dof_armature", "dof_damping", "dof_frictionloss")
+BY_JOINT = ("jnt_stiffness", "jnt_range", "jnt_limited")
+BY_ACTUATOR = ("actuator_gainprm", "actuator_biasprm")
+
+
+def added_armature(props: np.ndarray, h: float) -> np.ndarray:
+    """Return the armature, kg m^2 or kg, that makes drives with DOF properties `props` implicit with time step h."""
+    kp, kd = props["stiffness"].astype(float), props["damping"].astype(float)
+    mode = props["driveMode"]
+    return np.where(mode == POS, h * kd + h * h * kp, np.where(mode == VEL, h * kd, 0.0))
+
+
+def coefficients(props: np.ndarray, h: float) -> dict[str, np.ndarray]:
+    """Return the model fields of DOFs with properties `props` (...,): values (...,) or (..., k), by field."""
+    kp, kd = props["stiffness"].astype(float), props["damping"].astype(float)
+    mode = props["driveMode"]
+    pos, vel = mode == POS, mode == VEL
+    zero = np.zeros_like(kp)
+    passive = ~(pos | vel)
+    low, high = np.minimum(props["lower"], props["upper"]), np.maximum(props["lower"], props["upper"])
+    return {
+        "actuator_gainprm": np.select([pos, vel, mode == EFFORT], [kp, kd, zero + 1.0], 0.0)[..., None],
+        "actuator_biasprm": np.stack(
+            [zero, np.where(pos, -kp, 0.0), np.select([pos, vel], [-(kd + h * kp), -kd], 0.0)], -1
+        ),
+        "dof_armature": props["armature"] + added_armature(props, h),
+        "dof_damping": np.where(passive, kd, 0.0),
+        "dof_frictionloss": props["friction"].astype(float),
+        "jnt_stiffness": np.where(passive, kp, 0.0),
+        "jnt_range": np.stack([low, high], -1).astype(float),
+        "jnt_limited": props["hasLimits"].astype(int),
+    }
+
+
+def write_model(model: mujoco.MjModel, layout: Layout, props: np.ndarray) -> None:
+    """Write DOF properties (dofs,) into the model that environments share."""
+    for field, values in coefficients(props, model.opt.timestep).items():
+        array, rows = getattr(model, field), _rows(layout, field)
+        if values.ndim > 1:
+            array[rows, : values.shape[1]] = values
+        else:
+            array[rows] = values
+
+
+def _rows(layout: Layout, field: str) -> np.ndarray:
+    """The rows of a model field that belong to the DOFs."""
+    if field in BY_DOF:
+        return layout.qvel
+    return layout.joints if field in BY_JOINT else np.arange(layout.dofs)
+
+
+class Drives:
+    """Drive modes, targets and gains of all DOFs, (N, D); the model holds `props[0]` when it is made."""
+
+    def __init__(self, batch: Batch, layout: Layout, props: np.ndarray) -> None:
+        self.batch = batch
+        self.layout = layout
+        self.h = float(batch.model.opt.timestep)
+        self.props = props  # (N, D) DOF_PROPERTIES
+        self.targets = {mode: np.zeros(props.shape, np.float32) for mode in (POS, VEL, EFFORT)}
+        self.side = np.zeros(props.shape, np.int8)  # -1, 1: the drive is at that limit
+        self.ctrl = batch.bind("ctrl")
+        self._before = np.empty_like(batch.state)
+        self.expanded: set[str] = set()
+        self._masks: dict[int, np.ndarray | bool] = {}
+        differ = np.flatnonzero((props != props[0]).any(1)) if props.size else np.zeros(0, int)
+        if differ.size:
+            self._write(differ, slice(0, layout.dofs))
+        self._modes_changed()
+
+    # properties
+
+    def set_props(self, env: int, dofs: slice, props: np.ndarray) -> None:
+        """Give the DOFs of one actor other properties."""
+        if (self.props[env, dofs] == props).all():
+            return
+        modes = (self.props[env, dofs]["driveMode"] != props["driveMode"]).any()
+        self.props[env, dofs] = props
+        self.side[env, dofs] = 0
+        self._write(np.array([env]), dofs)
+        self._limits_known = False
+        if modes:
+            self._modes_changed()
+
+    def _write(self, envs: np.ndarray, dofs: slice) -> None:
+        fields = coefficients(self.props[envs, dofs], self.h)
+        self._write_armature(envs[:, None], self.layout.qvel[dofs], fields.pop("dof_armature"))
+        for field, values in fields.items():
+            array, rows = self._expand(field), _rows(self.layout, field)[dofs]
+            if values.ndim > 2:
+                array[envs[:, None], rows, : values.shape[2]] = values
+            else:
+                array[envs[:, None], rows] = values
+
+    def _write_armature(self, envs: np.ndarray, dofs: np.ndarray, values: np.ndarray) -> None:
+        """Set the armature; MuJoCo takes the inertia of a simple DOF from dof_M0, which contains it."""
+        armature, inertia = self._expand("dof_armature"), self._expand("dof_M0")
+        inertia[envs, dofs] += values - armature[envs, dofs]
+        armature[envs, dofs] = values
+
+    def _expand(self, field: str) -> np.ndarray:
+        self.expanded.add(field)
+        return self.batch.expand(field)
+
+    def _modes_changed(self) -> None:
+        mode = self.props["driveMode"]
+        for m in self.targets:
+            mask = mode == m
+            self._masks[m] = True if mask.all() else mask
+        self.ctrl[:] = 0.0
+        for m in self.targets:
+            self._to_ctrl(m)
+        self._limits_known = False
+
+    @property
+    def limited(self) -> bool:
+        """Whether any drive has an effort limit, so that substeps are checked."""
+        if not self._limits_known:
+            self._limits_changed()
+            self._limits_known = True
+        return self._limited
+
+    def _limit_mask(self) -> np.ndarray:
+        mode, effort = self.props["driveMode"], self.props["effort"]
+        return ((mode == POS) | (mode == VEL)) & (effort > 0) & (effort < UNLIMITED)
+
+    def _limits_changed(self) -> None:
+        mask = self._limit_mask()
+        self._limited = bool(mask.any())
+        if not self._limited:
+            return
+        self._columns = np.flatnonzero(mask.any(0))
+        part = self.props[:, self._columns]
+        pos = part["driveMode"] == POS
+        limit = np.where(mask[:, self._columns], part["effort"], np.inf)
+        self._limit = limit.astype(float)
+        self._kp = np.where(pos, part["stiffness"], 0.0).astype(float)
+        self._kd = part["damping"].astype(float)
+        self._kd_target = np.where(pos, 0.0, part["damping"]).astype(float)  # velocity drives: kd (target - v)
+        self._added = added_armature(part, self.h)
+        self._gain = self._expand("actuator_gainprm")
+        self._bias = self._expand("actuator_biasprm")
+
+    # targets
+
+    def set_targets(self, mode: int, values: np.ndarray, envs: np.ndarray | None = None, dofs: slice | None = None):
+        """Set targets (N, D) of one mode; with `envs` and `dofs` only theirs."""
+        if envs is None:
+            self.targets[mode][:] = values
+            self._to_ctrl(mode)
+            return
+        self.targets[mode][envs, dofs] = values[envs, dofs]
+        mask = self._masks[mode]
+        mask = mask if mask is True else mask[envs, dofs]
+        part = self.ctrl[envs, dofs]
+        np.copyto(part, values[envs, dofs], where=mask)
+        self.ctrl[envs, dofs] = part
+
+    def _to_ctrl(self, mode: int) -> None:
+        np.copyto(self.ctrl, self.targets[mode], where=self._masks[mode])
+
+    # stepping
+
+    def step(self, stage: int) -> None:
+        """One substep, with every limited drive on its right side of the limit."""
+        np.copyto(self._before, self.batch.state)
+        envs = None
+        for _ in range(ROUNDS):
+            self.batch.step(envs, stage=stage)
+            envs = self._change_sides(slice(None) if envs is None else envs)
+            if not envs.size:
+                return
+            self.batch.state[envs] = self._before[envs]
+        self.batch.step(envs, stage=stage)
+
+    def _needed(self, envs: slice | np.ndarray) -> np.ndarray:
+        """The force (n, columns) that each limited drive needs at the new state."""
+        at = self.layout
+        q = self.batch.bind("qpos")[envs][:, at.qpos[self._columns]]
+        v = self.batch.bind("qvel")[envs][:, at.qvel[self._columns]]
+        target = self.ctrl[envs][:, self._columns]
+        return self._kp[envs] * (target - q) + self._kd_target[envs] * target - self._kd[envs] * v
+
+    def _change_sides(self, envs: slice | np.ndarray) -> np.ndarray:
+        """Move drives that are on the wrong side of their limit; return the environments that have any."""
+        needed, limit = self._needed(envs), self._limit[envs]
+        side = self.side[envs][:, self._columns]
+        beyond = np.where(np.abs(needed) > limit * (1.0 + MARGIN), np.sign(needed), 0)
+        right = np.where(side == 0, beyond, np.where(side * needed < limit * (1.0 - MARGIN), 0, side)).astype(np.int8)
+        rows, columns = np.nonzero(right != side)
+        if not rows.size:
+            return rows
+        ids = np.arange(len(self.side))[envs][rows]
+        self._set_side(ids, columns, right[rows, columns])
+        return np.unique(ids)
+
+    def _set_side(self, envs: np.ndarray, columns: np.ndarray, side: np.ndarray) -> None:
+        """Give drives (envs, columns) the gains of a free drive, or the constant force of one at its limit."""
+        dofs = self._columns[columns]
+        free = side == 0
+        kp, kd = self._kp[envs, columns], self._kd[envs, columns]
+        self.side[envs, dofs] = side
+        self._gain[envs, dofs, 0] = np.where(free, kp + self._kd_target[envs, columns], 0.0)
+        self._bias[envs, dofs, 0] = np.where(free, 0.0, side * self._limit_or_0(envs, columns))
+        self._bias[envs, dofs, 1] = np.where(free, -kp, 0.0)
+        self._bias[envs, dofs, 2] = np.where(free, -(kd + self.h * kp), 0.0)
+        added = np.where(free, self._added[envs, columns], 0.0)
+        self._write_armature(envs, self.layout.qvel[dofs], self.props["armature"][envs, dofs] + added)
+
+    def _limit_or_0(self, envs: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        limit = self._limit[envs, columns]
+        return np.where(np.isfinite(limit), limit, 0.0)
+
+    # outputs
+
+    def armature_in_use(self) -> np.ndarray:
+        """(N, D) the armature that the drives added in the last substep."""
+        return np.where(self.side == 0, added_armature(self.props, self.h), 0.0)
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Return copies of targets, properties and sides."""
+        rows = {f"target/{mode}": values.copy() for mode, values in self.targets.items()}
+        return rows | {"props": self.props.copy(), "side": self.side.copy()}
+
+    def restore(self, snapshot: dict[str, np.ndarray]) -> None:
+        """Return to a snapshot; the engine restores the model's fields."""
+        for mode, values in self.targets.items():
+            values[:] = snapshot[f"target/{mode}"]
+        self.props[:] = snapshot["props"]
+        self._modes_changed()
+        self.side[:] = snapshot["side"]

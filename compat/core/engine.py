@@ -1,0 +1,224 @@
+"""One `mujoco.batch.Batch` for all environments, its arrays, and the order of a step.
+
+    engine.step():  changed properties -> ctrl -> `substeps` steps of the batch -> forces of one step are cleared
+
+The batch keeps one MjData per thread, so after a `forward` the force-like outputs (contacts, accelerations, actuator
+forces) are another environment's. `forces(name)` therefore returns a copy that was made before the first `forward`
+after a step. Kinematic outputs are recomputed on demand, only for environments whose state was written (`moved`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import mujoco
+import numpy as np
+from mujoco.batch import Batch, SimulationError
+
+from livegym.compat.core.drives import Drives
+from livegym.compat.core.layout import Layout
+
+log = logging.getLogger(__name__)
+
+VEL = int(mujoco.mjtStage.mjSTAGE_VEL)
+NONE = int(mujoco.mjtStage.mjSTAGE_NONE)
+FIRST_BAD = int(mujoco.mjtWarning.mjWARN_BADQPOS)
+"""The first of the counters of non-finite or huge values."""
+DERIVED = ("actuator_acc0", "body_invweight0", "body_subtreemass", "dof_M0", "dof_invweight0")
+"""The fields that `set_const` gives each environment."""
+FORCES = ("sensordata", "qfrc_actuator", "qacc", "qfrc_spring", "qfrc_damper", "cfrc_ext")
+
+
+class Engine:
+    """The physics of N environments of one model."""
+
+    def __init__(
+        self,
+        spec: mujoco.MjSpec,
+        model: mujoco.MjModel,
+        layout: Layout,
+        props: np.ndarray,
+        substeps: int,
+        threads: int,
+    ) -> None:
+        self.spec = spec
+        self.layout = layout
+        self.num_envs = num_envs = len(props)
+        self.substeps = substeps
+        self.stage = NONE  # the stage that steps compute at the new state; VEL if bodies are read
+        self.flush_first: Callable[[], None] = lambda: None
+        self._batch = Batch(model, num_envs, threads)
+        self._batch.reset(stage=NONE)
+        self.drives = Drives(self._batch, layout, props)
+        self._stale = np.ones(num_envs, bool)  # the state is newer than the kinematic outputs
+        self._kept: dict[str, np.ndarray] = {}
+        self._expanded: set[str] = set()
+        self._pushed = False
+        self.qpos = self._batch.bind("qpos")
+        self.qvel = self._batch.bind("qvel")
+        self.ctrl = self._batch.bind("ctrl")
+        self.xfrc_applied = self._batch.bind("xfrc_applied")
+        self.mocap_pos = self._batch.bind("mocap_pos")
+        self.mocap_quat = self._batch.bind("mocap_quat")
+
+    @property
+    def batch(self) -> Batch:
+        """The batch, with all properties that were set until now."""
+        self.flush_first()
+        return self._batch
+
+    @property
+    def model(self) -> mujoco.MjModel:
+        """The model that the environments share; what differs between them is expanded in the batch."""
+        return self._batch.model
+
+    def model_xml(self) -> str:
+        """Return the shared model as MJCF, for viewers: shapes and poses, not the properties set later."""
+        return self.spec.to_xml()
+
+    # stepping
+
+    def step(self) -> None:
+        """Advance every environment by all substeps. What was applied to bodies counts for this call only."""
+        self.flush_first()
+        try:
+            if self.drives.limited:
+                for remaining in reversed(range(self.substeps)):
+                    self.drives.step(self.stage if remaining == 0 else NONE)
+            else:
+                self._batch.step(nstep=self.substeps, stage=self.stage)
+        except SimulationError as error:
+            log.warning("%s; these environments keep their state.", error)
+        self._kept.clear()
+        self._stale[:] = self.stage == NONE
+        self._limit_speeds()
+        if self._pushed:
+            self.xfrc_applied[:] = 0.0
+            self._pushed = False
+
+    def _limit_speeds(self) -> None:
+        """Shorten the velocities of free roots to the limits of their assets, as PhysX does: a drone with random thrust
+        would turn at thousands of rad/s and diverge. Velocities of DOFs stay as they are."""
+        for slot in self.layout.actors:
+            for limit, at in zip(slot.max_speed, (slot.qvel, slot.qvel + 3), strict=True):
+                if slot.qvel < 0:
+                    continue
+                velocity = self.qvel[:, at : at + 3]
+                square = np.einsum("ni,ni->n", velocity, velocity)
+                fast = np.flatnonzero(square > limit * limit)
+                if fast.size:
+                    velocity[fast] *= (limit / np.sqrt(square[fast]))[:, None]
+                    self._stale[fast] = True
+
+    def push(self) -> None:
+        """Note that `xfrc_applied` was written: it is cleared after the next step."""
+        self._pushed = True
+
+    def moved(self, envs: np.ndarray | slice = slice(None)) -> None:
+        """Note that the states of environments were written from outside."""
+        self._stale[envs] = True
+
+    def unstable(self) -> np.ndarray:
+        """(N,) bool: environments that ever had non-finite or huge values, or have some now."""
+        bad = self._batch.warning[:, FIRST_BAD:, 1].any(1)
+        with np.errstate(all="ignore"):
+            return bad | ~np.isfinite(self.qpos.sum(1) + self.qvel.sum(1))
+
+    # outputs
+
+    def kinematics(self, name: str) -> np.ndarray:
+        """Return a position- or velocity-dependent output, such as xpos (N, bodies, 3), at the current state."""
+        if name not in self._batch._bound:
+            self._batch.bind(name)
+            self.stage = VEL
+            self._stale[:] = True
+        self._refresh()
+        return self._batch.bind(name)
+
+    def _refresh(self) -> None:
+        if not self._stale.any():
+            return
+        self.flush_first()
+        self._keep()
+        self._batch.forward(None if self._stale.all() else np.flatnonzero(self._stale), stage=VEL)
+        self._stale[:] = False
+
+    def _keep(self) -> None:
+        """Copy force-like outputs of the last step before a forward overwrites them."""
+        for name in FORCES:
+            if name in self._batch._bound and name not in self._kept:
+                self._kept[name] = self._batch.bind(name).copy()
+
+    def forces(self, name: str) -> np.ndarray:
+        """Return a force-like output of the last substep, one of FORCES; 0 before the first step."""
+        if name not in FORCES:
+            raise KeyError(name)
+        return self._kept[name] if name in self._kept else self._batch.bind(name)
+
+    def com(self, body: int | np.ndarray) -> np.ndarray:
+        """(N, 3) centre of mass of a body in its own frame; with an array of bodies (N, bodies, 3), as below."""
+        return self._per_env("body_ipos")[:, body]
+
+    def mass(self, body: int | np.ndarray) -> np.ndarray:
+        """(N,) mass of a body."""
+        return self._per_env("body_mass")[:, body]
+
+    def inertia(self, body: int | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Principal moments (N, 3) of a body and the wxyz orientation (N, 4) of their axes in its frame."""
+        return self._per_env("body_inertia")[:, body], self._per_env("body_iquat")[:, body]
+
+    def _per_env(self, field: str) -> np.ndarray:
+        if field in self._expanded:
+            return self._batch.expand(field)
+        shared = getattr(self.model, field)
+        return np.broadcast_to(shared, (self.num_envs, *shared.shape))
+
+    # parameters
+
+    def expand(self, field: str) -> np.ndarray:
+        """Return a model field's values for each environment, (N, ...), to be written."""
+        self._expanded.add(field)
+        return self._batch.expand(field)
+
+    def set_const(self, envs: np.ndarray) -> None:
+        """Recompute what MuJoCo derives from masses and inertias of these environments."""
+        self._batch.set_const(envs)
+        self._expanded.update(DERIVED)
+        self._stale[envs] = True
+
+    def set_gravity(self, gravity: list[float]) -> None:
+        """Set gravity, m/s^2, in every environment."""
+        self.expand("opt.gravity")[:] = gravity
+
+    def gravity(self) -> np.ndarray:
+        """(N, 3) gravity, m/s^2."""
+        if "opt.gravity" in self._expanded:
+            return self._batch.expand("opt.gravity")
+        return np.broadcast_to(self.model.opt.gravity, (self.num_envs, 3))
+
+    # state
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Return copies of everything that determines what follows."""
+        self.flush_first()
+        rows = {"state": self._batch.state.copy(), "warning": self._batch.warning.copy()}
+        fields = sorted(self._expanded | self.drives.expanded)
+        rows |= {f"model/{field}": self._batch.expand(field).copy() for field in fields}
+        return rows | self.drives.snapshot()
+
+    def restore(self, snapshot: dict[str, np.ndarray]) -> None:
+        """Return to a snapshot of this engine, or of one with the same scene."""
+        fields = {key.removeprefix("model/"): rows for key, rows in snapshot.items() if key.startswith("model/")}
+        for field in self._expanded | self.drives.expanded | fields.keys():
+            self.expand(field)[:] = fields[field] if field in fields else _shared(self.model, field)
+        self.drives.restore(snapshot)
+        np.copyto(self._batch.state, snapshot["state"])
+        np.copyto(self._batch.warning, snapshot["warning"])
+        self._kept.clear()
+        self._stale[:] = True
+
+
+def _shared(model: mujoco.MjModel, field: str) -> np.ndarray:
+    """The value of a field in the model that environments share."""
+    return np.asarray(getattr(model.opt, field[4:]) if field.startswith("opt.") else getattr(model, field))

@@ -1,0 +1,112 @@
+"""Record of the set-up calls of a task: environments, and the actors in them.
+
+An actor keeps the records that were set for it; None, or its asset's own list, stands for the asset's.
+"""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from typing import Any
+
+import numpy as np
+
+from livegym.compat.core.asset import AssetModel
+from livegym.compat.core.terrain import Ground
+from livegym.compat.core.values import AttractorProperties, SimParams, Transform, Vec3
+from livegym.utils.errors import UserError
+
+KINDS = ("bodies", "shapes", "tendons")
+"""The kinds of properties that are marked as changed and written together; properties of DOFs are written at once."""
+
+
+class Actor:
+    """One asset in one environment, with the properties that were set for it."""
+
+    def __init__(
+        self, env: Env, asset: AssetModel, pose: Transform, name: str, group: int, filter: int, segmentation: int
+    ) -> None:
+        self.env = weakref.proxy(env)
+        self.asset = asset
+        self.pose = copy.deepcopy(pose)
+        self.name = name
+        self.group = group
+        self.filter = filter
+        self.segmentation = segmentation
+        self.handle = len(env.actors)
+        self.index = env.sim.actor_count
+        self.sensors = tuple(asset.sensors)
+        self.dof_properties: np.ndarray | None = None  # None: the asset's
+        self.body_properties: list[Any] | None = None
+        self.tendon_properties: list[Any] | None = None
+        self.shape_properties: list[Any] = asset.shape_properties  # replaced, never changed in place
+        self.measures_dof_forces = False
+
+
+class Env:
+    """One environment: a cell of the grid, which only defines an origin for drawing, and its actors."""
+
+    def __init__(self, sim: Scene, index: int, origin: Vec3) -> None:
+        self.sim: Scene = weakref.proxy(sim)
+        self.index = index
+        self.origin = origin
+        self.actors: list[Actor] = []
+        self.attractors: list[AttractorProperties] = []
+        self.body_count = 0
+        self.dof_count = 0
+
+    def add(
+        self,
+        asset: AssetModel,
+        pose: Transform,
+        name: str | None = None,
+        group: int = -1,
+        filter: int = -1,
+        segmentation: int = 0,
+    ) -> Actor:
+        """Place an asset; `pose` is in the environment's frame."""
+        self.sim.only_before("create_actor")
+        actor = Actor(self, asset, pose, name or f"actor{len(self.actors)}", group, filter, segmentation)
+        self.actors.append(actor)
+        self.sim.actor_count += 1
+        self.body_count += len(asset.bodies)
+        self.dof_count += len(asset.dofs)
+        return actor
+
+
+class Scene:
+    """The record of a simulation. Until `engine` exists, things can be added."""
+
+    def __init__(self, params: SimParams) -> None:
+        self.params = copy.deepcopy(params)
+        self.ground = Ground()
+        self.envs: list[Env] = []
+        self.actor_count = 0
+        self.changed: dict[str, dict[int, Actor]] = {kind: {} for kind in KINDS}  # by the actor's index
+        self.filters: tuple = ()  # the model's
+        self.filters_written: dict[int, tuple] = {}  # of environments that differ from the model's
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the model exists, so that nothing can be added any more."""
+        return False
+
+    def only_before(self, call: str) -> None:
+        """Raise UserError if the scene is compiled already."""
+        if self.compiled:
+            raise UserError(
+                f"{call} after prepare_sim or the first acquire_*_tensor: the scene is compiled. Call it before."
+            )
+
+    def add_env(self, lower: Vec3, upper: Vec3, per_row: int) -> Env:
+        """Add an environment in the next cell of a grid with `per_row` cells a row."""
+        self.only_before("create_env")
+        row, column = divmod(len(self.envs), max(int(per_row), 1))
+        origin = Vec3(column * (upper.x - lower.x), row * (upper.y - lower.y), 0.0)
+        self.envs.append(Env(self, len(self.envs), origin))
+        return self.envs[-1]
+
+    def mark(self, kind: str, actor: Actor) -> None:
+        """Note that an actor's properties of that kind must be written."""
+        if self.compiled:
+            self.changed[kind][actor.index] = actor

@@ -1,0 +1,116 @@
+"""The set-up calls of a task, recorded until the first of `prepare_sim` and any `acquire_*`.
+
+    sim = Sim(params)
+    env = sim.add_env(spacing...)
+    actor = env.add(asset, pose, name="ant", group=0, filter=1)
+    sim.compile()          # one model and one batch from here on
+    sim.engine.step()
+
+All environments of a simulation have the same make-up: the same sequence of assets. Poses, groups, filters and
+properties may differ. Positions are in the environment's own frame, so every environment is a world of its own.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import weakref
+from collections.abc import Callable
+
+import numpy as np
+
+from livegym.compat.core import properties
+from livegym.compat.core.build import build
+from livegym.compat.core.engine import Engine
+from livegym.compat.core.record import Scene
+from livegym.compat.core.tensors import Tensors
+from livegym.compat.core.values import SimParams, Transform
+from livegym.utils.errors import UserError
+
+_CREATED: list[weakref.ref[Sim]] = []
+_THREADS: list[int] = []
+
+
+def threads(count: int) -> None:
+    """Set the number of threads of batches that are made afterwards; 0: one for each core."""
+    _THREADS[:] = [count]
+
+
+def created() -> list[Sim]:
+    """Return the simulations of this process that are still in use, newest last."""
+    return [sim for sim in (ref() for ref in _CREATED) if sim is not None]
+
+
+def _threads() -> int:
+    return _THREADS[0] if _THREADS else int(os.environ.get("LIVEGYM_COMPAT_THREADS", "0"))
+
+
+class Sim(Scene):
+    """A simulation: first a record of what was asked for, after `compile` an engine with its tensors."""
+
+    def __init__(self, params: SimParams) -> None:
+        super().__init__(params)
+        self.frames = 0
+        self.before_simulate: list[Callable[[], None]] = []  # may write engine.xfrc_applied
+        self._engine: Engine | None = None
+        self._tensors: Tensors | None = None
+        _CREATED.append(weakref.ref(self))
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the model exists, so that nothing can be added any more."""
+        return self._engine is not None
+
+    @property
+    def engine(self) -> Engine:
+        """The engine; the first use compiles the scene."""
+        self.compile()
+        return self._engine
+
+    @property
+    def tensors(self) -> Tensors:
+        """The buffers of the tensor interface; the first use compiles the scene."""
+        self.compile()
+        return self._tensors
+
+    def compile(self) -> None:
+        """Build the model and the batch from the record, once. Raises UserError if that is not possible."""
+        if self._engine is not None:
+            return
+        if not self.envs or not self.actor_count:
+            raise UserError("The simulation has no actors: call create_env and create_actor before prepare_sim.")
+        spec, model, layout = build(self)
+        props = properties.write_model(self, model, layout)
+        self._engine = Engine(spec, model, layout, props, int(self.params.substeps), _threads())
+        properties.mark_different(self)
+        self._engine.flush_first = lambda: properties.flush(self)
+        self._place()
+        self._tensors = Tensors(self._engine)
+
+    def _place(self) -> None:
+        """Put every actor at its pose."""
+        engine, layout = self._engine, self._engine.layout
+        for handle, slot in enumerate(layout.actors):
+            poses = np.array([_pose(env.actors[handle].pose) for env in self.envs])
+            slot.write_pose(engine, slice(None), poses)
+        engine.moved()
+
+    def simulate(self) -> None:
+        """Advance by `dt`, which is `substeps` steps of the engine."""
+        engine = self.engine
+        for call in self.before_simulate:
+            call()
+            engine.push()
+        engine.step()
+        self.frames += 1
+
+    def set_params(self, params: SimParams) -> None:
+        """Take over parameters; after `compile`, only gravity changes anything."""
+        self.params = copy.deepcopy(params)
+        if self.compiled:
+            self._engine.set_gravity([params.gravity.x, params.gravity.y, params.gravity.z])
+
+
+def _pose(pose: Transform) -> list[float]:
+    p, r = pose.p, pose.r
+    return [p.x, p.y, p.z, r.w, r.x, r.y, r.z]

@@ -1,0 +1,135 @@
+"""Finders of modules for foreign task code: `isaacgym`, `gym`, and libraries that only refused tasks need.
+
+Whatever is installed is used instead. Only the name `isaacgym` is added:
+with this folder on `sys.path`, foreign code could import `core` and `foreign`, too.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+import numpy as np
+
+PACKAGE = Path(__file__).parent / "isaacgym"
+ABSENT = {
+    "rsl_rl": "the learner of legged_gym; livegym's own trains here",
+    "warp": "it computes contact of signed distance fields on GPUs",
+    "pysdf": "it computes signed distances",
+    "urdfpy": "it reads robot descriptions",
+    "trimesh": "it reads meshes",
+    "pyvirtualdisplay": "it captures a window",
+    "wandb": "it logs to W&B",
+    "scipy": "it interpolates and filters",
+}
+"""Libraries that modules of foreign checkouts import and most tasks never use -> what they are for."""
+DROPPED = {
+    "Inf": np.inf,
+    "infty": np.inf,
+    "NaN": np.nan,
+    "float_": np.float64,
+    "complex_": np.complex128,
+    "float": float,
+    "int": int,
+    "bool": bool,
+    "object": object,
+}
+"""Names that NumPy 1 had -> what they meant."""
+
+
+def install() -> None:
+    """Let `import isaacgym` find livegym's package, unless the real one is installed; may be called again.
+
+    `gym` becomes another name of Gymnasium, unless it is installed, and NumPy gets the names that version 2 dropped.
+    """
+    for finder in (_Isaacgym, _Absent):
+        if not any(isinstance(found, finder) for found in sys.meta_path):
+            sys.meta_path.append(finder())
+    if "gym" not in sys.modules and importlib.util.find_spec("gym") is None:
+        sys.meta_path.insert(0, _Gym())  # first: modules in Gymnasium's folders would be found again as gym.*
+    for name, value in DROPPED.items():
+        if name not in vars(np):
+            setattr(np, name, value)
+
+
+class _Isaacgym(MetaPathFinder):
+    """Finds the package `isaacgym` in livegym's folder."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name != "isaacgym":
+            return None
+        return importlib.util.spec_from_file_location(
+            name, PACKAGE / "__init__.py", submodule_search_locations=[str(PACKAGE)]
+        )
+
+
+class _Gym(MetaPathFinder, Loader):
+    """`gym` and its modules are those of Gymnasium."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name.partition(".")[0] != "gym":
+            return None
+        return ModuleSpec(name, self, is_package=True)
+
+    def exec_module(self, module: ModuleType) -> None:
+        _, dot, rest = module.__name__.partition(".")
+        sys.modules[module.__name__] = importlib.import_module(f"gymnasium{dot}{rest}")
+
+
+class _Absent(MetaPathFinder, Loader):
+    """The libraries in `ABSENT`, as modules that fail by name as soon as one of their names is used."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        return ModuleSpec(name, self, is_package=True) if name.partition(".")[0] in ABSENT else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _AbsentModule(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing to run."""
+
+
+class _AbsentModule(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return placeholder(f"{self.__name__}.{name}")
+
+
+class _Placeholder(type):
+    """A class that can be named, subclassed, and used in annotations and decorators, but not in a function."""
+
+    _path = ""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return placeholder(f"{cls._path}.{name}")
+
+    def __call__(cls, *arguments: Any, **named: Any) -> Any:
+        caller = sys._getframe(1).f_code
+        if caller.co_flags & inspect.CO_OPTIMIZED:  # the body of a function; those of modules and classes are not
+            _fail(cls._path)
+        return placeholder(f"{cls._path}()")
+
+
+def placeholder(path: str) -> type:
+    """The stand-in for a name of an absent library, such as rsl_rl.env.VecEnv."""
+    return _Placeholder(path.rpartition(".")[2], (), {"_path": path})
+
+
+def _fail(path: str) -> NoReturn:
+    library = path.partition(".")[0]
+    raise ModuleNotFoundError(
+        f"{path} is used, but {library} is not installed ({ABSENT[library]}). Install it, if this task must have it: "
+        f"pip install {library}",
+        name=library,
+    )

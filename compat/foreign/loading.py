@@ -1,0 +1,217 @@
+"""Import foreign task code and make its environment; the only module that executes it.
+
+    loaded = load_yaml(checkout, "Ant", {}, num_envs=64, seed=0, threads=0)
+    loaded.env                           # the foreign object itself
+
+Each file that defines a task is named once in the log, with its SHA-256. Packages are made without their `__init__`,
+because that of IsaacGymEnvs imports every task with all their libraries. The constructor runs in a folder of its own,
+because some tasks write files to the current directory; `keep_files` moves them into the run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import hashlib
+import importlib
+import logging
+import os
+import shutil
+import sys
+import tempfile
+import types
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from livegym.compat.finders import install
+from livegym.compat.foreign import configs, settings
+from livegym.projects.checkout import Checkout, Code
+from livegym.projects.reading import bytes_of
+from livegym.utils.errors import UserError
+from livegym.utils.seeding import seed_everything
+
+log = logging.getLogger(__name__)
+ONE_SIM = "EXISTING_SIM"
+"""The global of vec_task.py that holds the simulation of the process: a second environment would share it."""
+
+
+@dataclass
+class Loaded:
+    """A foreign environment, and what its caller must know about it."""
+
+    env: Any
+    actions: int
+    reach: float  # the environment's action that livegym's 1 means
+    resets_inside: bool  # the step returns the next episode's first observation, as in legged_gym
+    files: Path  # a folder with the files that its constructor wrote
+
+    def keep_files(self, folder: Path) -> None:
+        """Move the files that the constructor wrote to `folder`, if there are any."""
+        if self.files.is_dir() and any(self.files.iterdir()):
+            with contextlib.suppress(OSError):
+                shutil.copytree(self.files, folder, dirs_exist_ok=True)
+        self.discard()
+
+    def discard(self) -> None:
+        """Remove the files that the constructor wrote."""
+        shutil.rmtree(self.files, ignore_errors=True)
+
+
+_announced: set[str] = set()
+
+
+def announce(checkout: Checkout, name: str) -> None:
+    """Log once which files define a task, with their hashes, before they are executed."""
+    for file, digest in checkout.described(f"{checkout.name}-{name}").items():
+        _name_once(checkout.root / file, digest)
+
+
+def announce_imported(checkout: Checkout) -> None:
+    """Log once each other file of the checkout that has been imported."""
+    for name, module in sorted(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if name.partition(".")[0] == checkout.name and file is not None:
+            _name_once(Path(file), hashlib.sha256(bytes_of(Path(file))).hexdigest())
+
+
+def _name_once(file: Path, digest: str) -> None:
+    if str(file) not in _announced:
+        _announced.add(str(file))
+        log.info("running foreign code: %s, SHA-256 %s", file, digest)
+
+
+def load_yaml(
+    checkout: Checkout, name: str, changes: Mapping[str, Any], num_envs: int, seed: int, threads: int
+) -> Loaded:
+    """An environment in the layout of IsaacGymEnvs, with nested `changes` of its configuration."""
+    code = checkout.code(name)
+    cls = _class_of(checkout, code, name)
+    number = {"numEnvs": num_envs}
+    config = configs.yaml_config(checkout, name, {**changes, "env": {**changes.get("env", {}), **number}})
+    config.setdefault("seed", seed)
+
+    def make() -> Any:
+        return cls(
+            cfg=config,
+            rl_device="cpu",
+            sim_device="cpu",
+            graphics_device_id=-1,
+            headless=True,
+            virtual_screen_capture=False,
+            force_render=False,
+        )
+
+    env, files = _made(make, checkout, seed, threads)
+    return Loaded(env, int(env.num_actions), 1.0, resets_inside=False, files=files)
+
+
+def load_classes(
+    checkout: Checkout, name: str, changes: Mapping[str, Any], num_envs: int, seed: int, threads: int
+) -> Loaded:
+    """An environment in the layout of legged_gym, with nested `changes` of its configuration."""
+    announce(checkout, name)
+    tasks = registry_of(checkout)
+    config = copy.deepcopy(tasks.get_cfgs(name)[0])
+    configs.write_into(config, changes)
+    config.env.num_envs = num_envs
+    config.seed = seed
+    from isaacgym import gymapi
+
+    arguments = types.SimpleNamespace(
+        physics_engine=gymapi.SIM_PHYSX,
+        sim_device="cpu",
+        device="cpu",
+        use_gpu=False,
+        use_gpu_pipeline=False,
+        subscenes=0,
+        num_threads=0,
+        num_envs=None,
+        headless=True,
+    )
+    reach = settings.action_range(configs.plain(config))
+    (env, _), files = _made(lambda: tasks.make_env(name, arguments, config), checkout, seed, threads)
+    return Loaded(env, int(env.num_actions), reach, resets_inside=True, files=files)
+
+
+def registry_of(checkout: Checkout) -> Any:
+    """The task registry of a package in the layout of legged_gym, which is imported now."""
+    _importable(checkout.root)
+    importlib.import_module(f"{checkout.name}.envs")
+    return importlib.import_module(f"{checkout.name}.utils.task_registry").task_registry
+
+
+def _importable(root: Path) -> None:
+    install()
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    import isaacgym  # noqa: F401 - before torch is used by foreign code, as its own programs do
+
+
+def _class_of(checkout: Checkout, code: Code, name: str) -> Any:
+    """Import the module of a task, and return its class."""
+    announce(checkout, name)
+    _importable(checkout.root)
+    parts = code.module.split(".")
+    for depth in range(1, min(len(parts), 3)):  # the package and its `tasks`; those below are small
+        _bare_package(".".join(parts[:depth]), checkout.root.joinpath(*parts[:depth]))
+    found = getattr(importlib.import_module(code.module), code.attribute)
+    if not isinstance(found, type):
+        raise UserError(
+            f"task={checkout.name}:{name}: {code.attribute} in {code.file} is not a class. Allowed: a task class that "
+            "takes cfg, rl_device, sim_device, graphics_device_id, headless"
+        )
+    return found
+
+
+def _bare_package(name: str, folder: Path) -> None:
+    """Make a package without running its `__init__`. Raises UserError if another package has its name already."""
+    known = sys.modules.get(name)
+    if known is not None:
+        if str(folder) not in [os.path.realpath(path) for path in getattr(known, "__path__", [])]:
+            raise UserError(f"{folder}: the name {name} is taken by {known}, which is imported already. Rename it.")
+        return
+    module = types.ModuleType(name)
+    module.__path__ = [str(folder)]
+    sys.modules[name] = module
+
+
+def _made(make: Any, checkout: Checkout, seed: int, threads: int) -> tuple[Any, Path]:
+    """Call a constructor with seeded generators, in a folder of its own, without a simulation of an earlier one."""
+    from livegym.compat.core import scene
+
+    scene.threads(threads)
+    seed_everything(seed)
+    _forget_simulation(checkout)
+    folder = Path(tempfile.mkdtemp(prefix="livegym_foreign_"))
+    try:
+        with _inside(folder), torch.no_grad(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*precision lowered by casting.*")  # of its float64 spaces
+            made = make()
+            announce_imported(checkout)
+            return made, folder
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    finally:
+        _forget_simulation(checkout)
+
+
+def _forget_simulation(checkout: Checkout) -> None:
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == checkout.name and getattr(module, ONE_SIM, None) is not None:
+            setattr(module, ONE_SIM, None)
+
+
+@contextlib.contextmanager
+def _inside(folder: Path) -> Iterator[None]:
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)

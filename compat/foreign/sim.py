@@ -1,0 +1,107 @@
+"""The simulation behind a foreign environment, as livegym's viewers, recorders and pushes see a simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import mujoco
+import numpy as np
+import torch
+from torch import Tensor
+
+from livegym.sim.base import Snapshot
+from livegym.utils.errors import did_you_mean
+
+FIRST_BAD = int(mujoco.mjtWarning.mjWARN_BADQPOS)
+"""The first of MuJoCo's counters of non-finite or huge values."""
+
+
+class ForeignSim:
+    """The state and the model of a simulation that foreign code made. It is stepped by that code alone."""
+
+    def __init__(self, made: Any, num_envs: int, control_dt: float) -> None:
+        """`made`: what `create_sim` returned (`compat/core/scene.py`)."""
+        self._made = made
+        self._engine = made.engine
+        self.num_envs = num_envs
+        self.device = torch.device("cpu")
+        self.control_dt = control_dt
+        self.dt = float(self._engine.model.opt.timestep)
+        self.decimation = max(1, round(control_dt / self.dt))
+        self.unstable = torch.zeros(num_envs, dtype=torch.bool)
+        self.xfrc_applied = torch.zeros(num_envs, self._engine.model.nbody, 6)
+        """(N, B, 6) N and N m: pushes of users, which are added to the task's own forces."""
+        self._warned = self._warnings()
+        made.before_simulate.append(self._push)
+
+    def _push(self) -> None:
+        if self.xfrc_applied.any():
+            self._engine.xfrc_applied[:] += self.xfrc_applied.numpy()
+            self._engine.push()
+
+    def find_unstable(self) -> None:
+        """Mark in `unstable` the environments whose state is non-finite, or was found to be bad since the last call."""
+        state = self._engine.qpos.sum(1) + self._engine.qvel.sum(1)
+        warnings = self._warnings()
+        np.logical_or(~np.isfinite(state), warnings > self._warned, out=self.unstable.numpy())
+        self._warned = warnings
+
+    def _warnings(self) -> np.ndarray:
+        """(N,) how often MuJoCo has found a bad position, velocity, acceleration or control in each environment."""
+        found: np.ndarray = self._engine.batch.warning[:, FIRST_BAD:, 1].sum(1)
+        return found
+
+    @property
+    def qpos(self) -> Tensor:
+        """(N, nq) float32, a copy of the present state."""
+        return torch.from_numpy(self._engine.qpos).float()
+
+    @property
+    def qvel(self) -> Tensor:
+        """(N, nv) float32, a copy of the present state."""
+        return torch.from_numpy(self._engine.qvel).float()
+
+    @property
+    def ctrl(self) -> Tensor:
+        """(N, nu) float32, a copy of the present controls."""
+        return torch.from_numpy(self._engine.ctrl).float()
+
+    def body_ids(self, names: Sequence[str]) -> list[int]:
+        """Indices into the body axis. Raises ValueError with the nearest name."""
+        model = self._engine.model
+        known = [model.body(index).name for index in range(model.nbody)]
+        for name in names:
+            if name not in known:
+                raise ValueError(f"there is no body {name!r}.{did_you_mean(name, known)}")
+        return [known.index(name) for name in names]
+
+    def model_xml(self) -> str:
+        """The compiled model as MJCF."""
+        return str(self._engine.model_xml())
+
+    def snapshot(self, env_ids: Tensor) -> Snapshot:
+        """A copy of everything that decides how the simulation continues; always of all environments."""
+        return Snapshot(env_ids, {name: _as_tensor(value) for name, value in self._engine.snapshot().items()})
+
+    def restore(self, snapshot: Snapshot, env_ids: Tensor | None = None) -> None:
+        """Restore a snapshot of all environments. Raises ValueError if it is one of another simulation."""
+        here = self._engine.snapshot()
+        self._engine.restore({name: _as_array(value, here.get(name)) for name, value in snapshot.arrays.items()})
+        self._warned = self._warnings()
+
+    def close(self) -> None:
+        """Forget the pushes; the physics ends its threads when nothing uses it any more."""
+        if self._push in self._made.before_simulate:
+            self._made.before_simulate.remove(self._push)
+
+
+def _as_tensor(value: np.ndarray) -> Tensor:
+    """An array as a tensor; records, which torch does not know, as bytes (N, ...)."""
+    return torch.from_numpy(value.view(np.uint8) if value.dtype.fields else value)
+
+
+def _as_array(value: Tensor, here: np.ndarray | None) -> np.ndarray:
+    """The inverse of `_as_tensor`; `here` is the same array of this simulation, None if it has none."""
+    array = value.numpy()
+    return array.view(here.dtype) if here is not None and here.dtype.fields else array

@@ -1,0 +1,214 @@
+"""Make livegym's class of a foreign task: its parameters, and the yaml of `task.*` and `train.*` that stands for it.
+
+    cls = task_class(registry.part("tasks", "isaacgymenvs-Ant"))
+    cls.Params().env.episodeLength       # 1000
+
+`task.params.*` is the upstream configuration, key by key, so an unknown key is refused with the nearest name. A value
+that differs from upstream's is written into the unresolved yaml, or into the classes, when the environment is made.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import keyword
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from livegym.compat.foreign import configs, loading, settings
+from livegym.compat.foreign.env import OBSERVATION, REWARD, STATES, TERMINATED, ForeignEnv
+from livegym.projects import registry
+from livegym.projects.checkout import CLASSES, Checkout
+from livegym.schema import PhysicsConfig, SimConfig, TaskConfig
+from livegym.schema.keydoc import key
+from livegym.sim.base import Simulator
+from livegym.tasks.base import ActionSpec, Box, Task
+from livegym.tasks.env import Env
+from livegym.utils.errors import UserError
+
+log = logging.getLogger(__name__)
+
+MAX_LENGTH = 1e6  # s, the time limit in the yaml of a task that does not say one
+
+
+class ForeignTask(Task):
+    """A task whose environment is foreign code. Its own methods are never called: `ForeignEnv` steps it."""
+
+    part: ClassVar[registry.Part]
+    own_env: ClassVar[bool] = True
+
+    def __init__(self, params: Any, actions: int = 0) -> None:
+        super().__init__(params)
+        self._actions = actions
+
+    @property
+    def action_spec(self) -> ActionSpec:
+        """Continuous actions, as many as the environment says."""
+        return Box(self._actions)
+
+    @classmethod
+    def make_env(cls, config: TaskConfig, sim: SimConfig, physics: PhysicsConfig, num_envs: int, seed: int) -> Env:
+        """The environments. Raises UserError for keys that a foreign task cannot obey."""
+        refuse_unused(cls.part, config, sim, physics)
+        _note_left(cls.part)
+        with cls.part.running("failed"):
+            loaded = cls.loaded(config.params, num_envs, seed, sim.threads)
+        return ForeignEnv(cls(config.params, loaded.actions), config, loaded, num_envs, cls.part)
+
+    @classmethod
+    def loaded(cls, params: Any, num_envs: int, seed: int, threads: int) -> loading.Loaded:
+        """The foreign environment itself, made with these parameters."""
+        checkout, name = origin(cls.part)
+        changes = configs.changed(_as_dict(params), _as_dict(cls.Params()))
+        make = loading.load_classes if checkout.layout == CLASSES else loading.load_yaml
+        return make(checkout, name, changes, num_envs, seed, threads)
+
+    def model_path(self) -> Path:
+        """None: the foreign code builds its world by itself."""
+        raise NotImplementedError
+
+    def bind(self, sim: Simulator) -> None:
+        """Nothing to bind."""
+
+    def reset(self, env_ids: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+        """The foreign code resets by itself."""
+        raise NotImplementedError
+
+    def control(self, action: Tensor) -> Tensor:
+        """The foreign code acts by itself."""
+        raise NotImplementedError
+
+    def observe(self, state: Simulator) -> dict[str, Tensor]:
+        """The foreign code observes by itself."""
+        raise NotImplementedError
+
+    def reward(self, state: Simulator, action: Tensor) -> dict[str, Tensor]:
+        """The foreign code rewards by itself."""
+        raise NotImplementedError
+
+    def terminate(self, state: Simulator) -> dict[str, Tensor]:
+        """The foreign code ends episodes by itself."""
+        raise NotImplementedError
+
+
+def origin(part: registry.Part) -> tuple[Checkout, str]:
+    """The checkout of a task, and its name there."""
+    assert isinstance(part.project, Checkout)
+    return part.project, part.project.upstream(part.name)
+
+
+def task_class(part: registry.Part) -> type[ForeignTask]:
+    """The class of a foreign task. Its configuration is read now; classes are imported for that, yaml is not."""
+    content = upstream_config(part)
+    params = section_class("Params", content)
+    return type(part.name, (ForeignTask,), {"part": part, "Params": params, "__doc__": _about(part)})
+
+
+def _about(part: registry.Part) -> str:
+    checkout, name = origin(part)
+    return f"{name} of {checkout.root}, as it is."
+
+
+@functools.cache
+def upstream_config(part: registry.Part) -> dict[str, Any]:
+    """The upstream configuration of a task, resolved, as plain values."""
+    checkout, name = origin(part)
+    if checkout.layout == CLASSES:
+        return configs.plain(loading.registry_of(checkout).get_cfgs(name)[0])
+    return configs.yaml_config(checkout, name)
+
+
+def section_class(name: str, content: Mapping[str, Any]) -> type:
+    """A dataclass with the keys of a section, and these values as defaults; any value is accepted for a key."""
+    members: list[tuple[str, Any, Any]] = []
+    for field, value in content.items():
+        if isinstance(value, Mapping) and value and all(_is_field(inner) for inner in value):
+            inner = section_class(field, value)
+            members.append((field, inner, dataclasses.field(default_factory=inner)))
+        elif isinstance(value, (list, dict)):
+            members.append((field, Any, dataclasses.field(default_factory=functools.partial(copy.deepcopy, value))))
+        else:
+            members.append((field, Any, key(value, "")))
+    return dataclasses.make_dataclass(name, members)
+
+
+def _is_field(name: object) -> bool:
+    return isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name)
+
+
+def _as_dict(params: Any) -> dict[str, Any]:
+    return dataclasses.asdict(params)
+
+
+# yaml of livegym for a foreign task
+
+
+def task_yaml(part: registry.Part) -> dict[str, Any]:
+    """The keys of `task.*`, except `params`, which has its defaults."""
+    content = upstream_config(part)
+    env = content.get("env", {})
+    dt = float(content.get("sim", {}).get("dt", 1 / 60))
+    steps = env.get("maxEpisodeLength", env.get("episodeLength"))
+    seconds = env.get("episode_length_s", env.get("episodeLength_s"))
+    length = float(seconds) if seconds else float(steps) * dt if steps else MAX_LENGTH
+    states = int(env.get("numStates") or env.get("num_privileged_obs") or 0)
+    return {
+        "name": part.name,
+        "num_envs": int(env.get("numEnvs", env.get("num_envs", 64))),
+        "episode_length_s": length,
+        "decimation": int(env.get("controlFrequencyInv") or content.get("control", {}).get("decimation") or 1),
+        "observations": {"policy": [OBSERVATION], "privileged": [STATES] if states else []},
+        "rewards": {REWARD: 1.0},
+        "terminations": {TERMINATED: True},
+        "params": {},
+    }
+
+
+def train_yaml(part: registry.Part) -> dict[str, Any]:
+    """The keys of `train.*`."""
+    return {"algorithm": "ppo", **_learner(part)[0]}
+
+
+@functools.cache
+def _learner(part: registry.Part) -> tuple[settings.Settings, list[str]]:
+    """The settings of the learner, and what was not taken over."""
+    checkout, name = origin(part)
+    if checkout.layout == CLASSES:
+        reach = settings.action_range(upstream_config(part))
+        return settings.from_rsl_rl(configs.plain(loading.registry_of(checkout).get_cfgs(name)[1]), reach)
+    return settings.from_rl_games(configs.yaml_settings(checkout, name), int(task_yaml(part)["num_envs"]))
+
+
+_noted: set[str] = set()
+
+
+def _note_left(part: registry.Part) -> None:
+    """Log once what livegym's settings of the learner do not have of upstream's."""
+    left = _learner(part)[1]
+    if left and part.name not in _noted:
+        _noted.add(part.name)
+        log.info("not taken over from the settings of %s's learner: %s", part.name, ", ".join(left))
+
+
+def refuse_unused(part: registry.Part, config: TaskConfig, sim: SimConfig, physics: PhysicsConfig) -> None:
+    """Raises UserError for a key of livegym's own tasks that was set for a foreign one."""
+    typed = f"task={part.name.replace('-', ':', 1)}"
+    instead = "Its own configuration is in task.params.*"
+    for name in ("noise", "delay", "history", "randomization", "curriculum"):
+        if getattr(config, name):
+            raise UserError(f"task.{name}: {typed} is foreign code, which does not read it. Leave it out. {instead}")
+    for field in dataclasses.fields(PhysicsConfig):
+        value = getattr(physics, field.name)
+        if value != field.default:
+            raise UserError(
+                f"physics.{field.name}={value}: {typed} sets its own physics. Allowed: physics=default. {instead}, "
+                "such as task.params.sim.substeps"
+            )
+    if sim.engine != "mujoco":
+        raise UserError(f"sim={sim.engine}: {typed} runs over isaacgym on MuJoCo. Allowed: mujoco. Leave sim= out.")

@@ -1,0 +1,144 @@
+"""Methods of `Gym` that read and set the properties of actors, and those that only concern looks."""
+
+from __future__ import annotations
+
+import copy
+
+from livegym.compat.core import properties
+from livegym.compat.core.values import Vec3
+
+
+class Properties:
+    """Getters return copies; setters count before and after the scene is compiled."""
+
+    def get_actor_dof_properties(self, env, actor):
+        """Return a structured array, one row a DOF."""
+        return properties.get_dofs(env.actors[actor])
+
+    def set_actor_dof_properties(self, env, actor, props):
+        """Set drive modes, gains, limits, friction and armature."""
+        properties.set_dofs(env.sim, env.actors[actor], props)
+        return True
+
+    def get_actor_rigid_body_properties(self, env, actor):
+        """Return a record a body."""
+        return properties.get_bodies(env.actors[actor])
+
+    def set_actor_rigid_body_properties(self, env, actorHandle, props, recomputeInertia=False):
+        """Set masses, centres of mass and inertias; with `recomputeInertia` inertias scale with the masses."""
+        properties.set_bodies(env.sim, env.actors[actorHandle], props, bool(recomputeInertia))
+        return True
+
+    def get_actor_rigid_shape_properties(self, env, actor):
+        """Return a record a shape."""
+        return properties.get_shapes(env.actors[actor])
+
+    def set_actor_rigid_shape_properties(self, env, actor, props):
+        """Set friction and filters; MuJoCo has no use for the other fields."""
+        properties.set_shapes(env.sim, env.actors[actor], props)
+        return True
+
+    def get_asset_rigid_shape_properties(self, asset):
+        """Return a record a shape."""
+        return [copy.copy(record) for record in asset.shape_properties]
+
+    def set_asset_rigid_shape_properties(self, asset, props):
+        """Set the shape properties of actors created later."""
+        asset.shape_properties = [copy.copy(record) for record in props]
+        return True
+
+    def get_actor_tendon_properties(self, env, actor):
+        """Return a record a tendon."""
+        return properties.get_tendons(env.actors[actor])
+
+    def set_actor_tendon_properties(self, env, actor, props):
+        """Set stiffness, damping and limits of tendons."""
+        properties.set_tendons(env.sim, env.actors[actor], props)
+        return True
+
+    def get_asset_tendon_properties(self, asset):
+        """Return a record a tendon."""
+        return copy.deepcopy(asset.tendons)
+
+    def set_asset_tendon_properties(self, asset, props):
+        """Set the tendon properties of an asset's actors."""
+        asset.tendons = copy.deepcopy(list(props))
+        return True
+
+    def get_actor_actuator_properties(self, env, actor):
+        """Return copies of the properties of the file's actuators."""
+        return copy.deepcopy(env.actors[actor].asset.actuators)
+
+    def enable_actor_dof_force_sensors(self, env, actor):
+        """Have the DOF force tensor contain the limits' forces of this actor, too."""
+        env.actors[actor].measures_dof_forces = True
+        return True
+
+    # looks: livegym's own viewers watch instead
+
+    def set_rigid_body_color(self, env, actor, body, mesh, color):
+        """Do nothing."""
+
+    def get_rigid_body_color(self, env, actor, body, mesh):
+        """Return white."""
+        return Vec3(1.0, 1.0, 1.0)
+
+    def set_rigid_body_segmentation_id(self, env, actor, body, id):
+        """Do nothing."""
+
+    def get_rigid_body_segmentation_id(self, env, actor, body):
+        """Return the number given to create_actor."""
+        return env.actors[actor].segmentation
+
+    def set_light_parameters(self, sim, light, intensity, ambient, direction):
+        """Do nothing."""
+
+    # viewer: nothing is drawn
+
+    def create_viewer(self, sim, properties):
+        """Return None, as no window opens. Watch with livegym's viewers."""
+        return
+
+    def destroy_viewer(self, viewer):
+        """Do nothing."""
+
+    def query_viewer_has_closed(self, viewer):
+        """Return False: no window can be closed."""
+        return False
+
+    def query_viewer_action_events(self, viewer):
+        """Return no events."""
+        return []
+
+    def viewer_camera_look_at(self, viewer, env, position, target):
+        """Do nothing."""
+
+    def subscribe_viewer_keyboard_event(self, viewer, key, action):
+        """Do nothing."""
+
+    def subscribe_viewer_mouse_event(self, viewer, button, action):
+        """Do nothing."""
+
+    def step_graphics(self, sim):
+        """Do nothing."""
+
+    def draw_viewer(self, viewer, sim, render_collision=False):
+        """Do nothing."""
+
+    def sync_frame_time(self, sim):
+        """Do nothing: time is not slowed down to real time."""
+
+    def poll_viewer_events(self, viewer):
+        """Do nothing."""
+
+    def write_viewer_image_to_file(self, viewer, path):
+        """Do nothing."""
+
+    def add_lines(self, viewer, env, count, vertices, colors):
+        """Do nothing."""
+
+    def clear_lines(self, viewer):
+        """Do nothing."""
+
+    def draw_env_rigid_contacts(self, viewer, env, color, scale, sync):
+        """Do nothing."""

@@ -1,0 +1,269 @@
+"""A checkout of task code that was written for Isaac Gym: the names of its tasks and their files, without imports.
+
+    checkout = checkout_in("IsaacGymEnvs", "projectDir=IsaacGymEnvs")     # None if it is not such a folder
+    checkout.tasks                       # {"isaacgymenvs-Ant": "Ant", ...}
+    checkout.code("Ant")                 # the module and the class that define it
+
+Two layouts are known. In that of IsaacGymEnvs, a package has `cfg/task/X.yaml`, `cfg/train/XPPO.yaml` and `tasks/`. In
+that of legged_gym, `envs/__init__.py` registers classes with their configurations. `task=isaacgymenvs:Ant` is typed;
+the task's name everywhere else is `isaacgymenvs-Ant`, so it is never mistaken for another task Ant.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from livegym.projects.names import fault_of_package
+from livegym.projects.project import Project
+from livegym.projects.reading import bytes_of, mapping_of, text_of
+from livegym.utils.errors import UserError, not_one_of
+
+YAML = "yaml"  # the layout of IsaacGymEnvs
+CLASSES = "classes"  # the layout of legged_gym
+TYPED = re.compile(r"(?<![\w:/.])([A-Za-z]\w*):([A-Za-z]\w*)(?![\w:/.])")
+"""A task as it is typed: source:Name."""
+NEEDS = "a package that has cfg/task/*.yaml and tasks/ (as IsaacGymEnvs), or envs/__init__.py (as legged_gym)"
+NO_PHYSICS = re.compile(r"Factory|IndustReal")
+"""Tasks whose parts fit into each other with less than a millimetre of play, by contact of signed distance fields."""
+
+
+def task_name(source: str, name: str) -> str:
+    """The name of a foreign task in livegym: isaacgymenvs, Ant -> isaacgymenvs-Ant."""
+    return f"{source}-{name}"
+
+
+def spelt_out(argument: str) -> str:
+    """`task=isaacgymenvs:Ant` -> `task=isaacgymenvs-Ant`; any other argument is returned unchanged."""
+    key, equals, value = argument.partition("=")
+    return f"task={TYPED.sub(_named, value)}" if equals and key == "task" else argument
+
+
+def _named(typed: re.Match[str]) -> str:
+    return task_name(typed[1], typed[2])
+
+
+@dataclass(frozen=True)
+class Code:
+    """Where a task's class is defined."""
+
+    module: str  # importable name
+    attribute: str
+    file: Path
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Checkout(Project):
+    """A package of foreign tasks; `folder` is the package's, `root` the one that must be on `sys.path`."""
+
+    layout: str
+
+    @property
+    def root(self) -> Path:
+        """The folder that holds the package."""
+        return self.folder.parent
+
+    @property
+    def cfg(self) -> Path:
+        """The folder with the upstream yaml; Hydra does not read it."""
+        return self.folder / "cfg"
+
+    def yaml_files(self, group: str) -> dict[str, Path]:
+        """{}: the upstream yaml is no yaml of livegym."""
+        return {}
+
+    def modules(self, kind: str) -> dict[str, str]:
+        """{}: its modules do not have livegym's names."""
+        return {}
+
+    @cached_property
+    def tasks(self) -> dict[str, str]:
+        """Name in livegym -> upstream name."""
+        found = self._registered if self.layout == CLASSES else self._yaml_names
+        return {task_name(self.name, name): name for name in sorted(found)}
+
+    def upstream(self, task: str) -> str:
+        """The upstream name of a task. Raises UserError with the nearest name if the checkout does not have it."""
+        if task not in self.tasks:
+            name = task.removeprefix(f"{self.name}-")
+            raise not_one_of(f"task of {self.folder}", name, [*self.tasks.values()])
+        return self.tasks[task]
+
+    def task_yaml(self, name: str) -> Path:
+        """The yaml of a task, by its upstream name."""
+        return self.cfg / "task" / f"{name}.yaml"
+
+    def train_yaml(self, name: str) -> Path | None:
+        """The learner's yaml of a task; None if there is none."""
+        file = self.cfg / "train" / f"{name}PPO.yaml"
+        return file if file.is_file() else None
+
+    def is_impossible(self, task: str) -> bool:
+        """Whether a task would run, but could not mean anything here."""
+        return self.layout == YAML and NO_PHYSICS.match(self.tasks.get(task, "")) is not None
+
+    def refuse_impossible(self, task: str) -> None:
+        """Raises UserError for a task that would run, but could not mean anything here."""
+        if self.is_impossible(task):
+            possible = [name for name in self.tasks.values() if not NO_PHYSICS.match(name)]
+            raise UserError(
+                f"task={self.name}:{self.tasks[task]}: Factory and IndustReal tasks load and step with convex hulls, "
+                "but their physics is meaningless: nuts, gears and pegs need contact of signed distance fields. "
+                f"Allowed: {', '.join(possible)}"
+            )
+
+    def code(self, name: str) -> Code:
+        """The class of a task, by its upstream name. Raises UserError if it is not found."""
+        return self._registered[name] if self.layout == CLASSES else self._class_of(self._class_name(name))
+
+    def described(self, task: str) -> dict[str, str]:
+        """Name of each file of the task that is executed by name, from `root` -> SHA-256 of its content."""
+        file = self.code(self.upstream(task)).file
+        return {file.relative_to(self.root).as_posix(): hashlib.sha256(bytes_of(file)).hexdigest()}
+
+    def digest(self) -> str:
+        """SHA-256 over the package's Python and yaml files: names and contents."""
+        total = hashlib.sha256()
+        for file in sorted(path for path in self.folder.rglob("*") if path.suffix in (".py", ".yaml")):
+            content = hashlib.sha256(bytes_of(file)).hexdigest()
+            total.update(f"{file.relative_to(self.root).as_posix()} {content}\n".encode())
+        return total.hexdigest()
+
+    # the layout of IsaacGymEnvs
+
+    @cached_property
+    def _yaml_names(self) -> list[str]:
+        return [file.stem for file in sorted((self.cfg / "task").glob("*.yaml")) if self._class_name(file.stem)]
+
+    def _class_name(self, name: str) -> str:
+        """The `name` in a task's yaml or in those that it extends; '' if there is none."""
+        content = mapping_of(self.task_yaml(name))
+        if "name" in content:
+            return str(content["name"])
+        above = (base for base in extended(content.get("defaults", [])) if self.task_yaml(base).is_file())
+        return next((found for base in above if (found := self._class_name(base))), "")
+
+    def _class_of(self, name: str) -> Code:
+        """The class by the table of tasks/__init__.py, otherwise by a search for `class <name>`."""
+        package = f"{self.name}.tasks"
+        initial = self.folder / "tasks" / "__init__.py"
+        tree = ast.parse(text_of(initial)) if initial.is_file() else ast.Module([], [])
+        attribute = _table(tree).get(name, name)
+        module = _imported(tree, package).get(attribute)
+        if module is not None and (file := self._file(module)) is not None:
+            return Code(module, attribute, file)
+        for file in sorted((self.folder / "tasks").rglob("*.py")):
+            if re.search(rf"^class {name}\b", text_of(file), re.M):
+                return Code(".".join(file.relative_to(self.root).with_suffix("").parts), name, file)
+        raise UserError(
+            f"task={self.name}:{name}: no module in {self.folder / 'tasks'} has a class {attribute}. Allowed: a class "
+            "that tasks/__init__.py names, or one with the name that the yaml has."
+        )
+
+    def _file(self, module: str) -> Path | None:
+        file = self.root.joinpath(*module.split(".")).with_suffix(".py")
+        return file if file.is_file() else None
+
+    # the layout of legged_gym
+
+    @cached_property
+    def _registered(self) -> dict[str, Code]:
+        """Name of each registered task -> its class."""
+        package = f"{self.name}.envs"
+        initial = self.folder / "envs" / "__init__.py"
+        tree = ast.parse(text_of(initial))
+        imported = _imported(tree, package)
+        found = {}
+        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+            if ast.unparse(call.func).endswith("task_registry.register") and len(call.args) >= 2:
+                name, cls = call.args[:2]
+                if isinstance(name, ast.Constant):
+                    module = imported.get(ast.unparse(cls), package)
+                    found[str(name.value)] = Code(module, ast.unparse(cls), self._file(module) or initial)
+        return found
+
+
+def extended(defaults: Sequence[object]) -> list[str]:
+    """The names of yaml files in the same folder that a Hydra defaults list extends."""
+    return [name for name in defaults if isinstance(name, str) and name != "_self_" and not name.startswith("/")]
+
+
+def _table(tree: ast.Module) -> dict[str, str]:
+    """Text -> name, of all literal dictionaries {"Ant": Ant} of a module."""
+    return {
+        key.value: value.id
+        for node in tree.body
+        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Dict)
+        for key, value in zip(node.value.keys, node.value.values, strict=True)
+        if isinstance(key, ast.Constant) and isinstance(key.value, str) and isinstance(value, ast.Name)
+    }
+
+
+def _imported(tree: ast.Module, package: str) -> dict[str, str]:
+    """Imported name -> importable module, of the `from` imports of a package's __init__."""
+    found = {}
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom):
+            parts = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            module = ".".join([*parts, *([node.module] if node.module else [])])
+            found.update({alias.asname or alias.name: module for alias in node.names})
+    return found
+
+
+def checkout_in(folder: str, source: str) -> Checkout | None:
+    """The foreign package in a folder, or the folder itself if it is one; None if it holds none. Nothing is imported.
+
+    Raises UserError if it holds several.
+    """
+    full = Path(os.path.realpath(os.path.expanduser(folder)))
+    found = list(_packages(full)) if os.path.isdir(full) else []
+    if len(found) > 1:
+        names = ", ".join(str(path) for path, _ in found)
+        raise UserError(f"{source}: holds several packages of Isaac Gym tasks. Allowed: one of {names}")
+    for path, layout in found:
+        fault = fault_of_package(path.name)
+        if fault:
+            raise UserError(f"{source}: {path.name!r} cannot be imported: it {fault}. Rename that folder.")
+        return Checkout(name=path.name, folder=path, source=source, near=True, layout=layout)
+    return None
+
+
+def _packages(folder: Path) -> Iterator[tuple[Path, str]]:
+    try:
+        below = sorted(entry.path for entry in os.scandir(folder) if entry.is_dir())
+    except OSError:
+        return  # a folder that cannot be listed has no package; `project_in` says what it lacks
+    for path in [folder, *map(Path, below)]:
+        layout = _layout(path)
+        if layout:
+            yield path, layout
+
+
+def _layout(folder: Path) -> str:
+    """The layout of a package's folder; '' if it is none of those that are known."""
+    if "task_registry.register" in _readable(folder / "envs" / "__init__.py"):
+        return CLASSES
+    if not os.path.isdir(folder / "tasks"):
+        return ""
+    isaac = (_is_isaac(file) for file in sorted((folder / "cfg" / "task").glob("*.yaml")))
+    return YAML if any(isaac) else ""
+
+
+def _is_isaac(file: Path) -> bool:
+    """Whether a task's yaml has the sections of Isaac Gym's tasks; livegym's own has neither."""
+    text = _readable(file)
+    return all(re.search(rf"^{section}:", text, re.M) for section in ("env", "sim"))
+
+
+def _readable(file: Path) -> str:
+    """The text of a file; '' if there is none, or if it cannot be read."""
+    with contextlib.suppress(UserError):
+        return text_of(file)
+    return ""

@@ -1,0 +1,188 @@
+"""The contract of `gymapi`: every method of Isaac Gym is here, with its parameters, or refuses by name.
+
+`isaacgym_methods.txt` lists names and parameters, taken from the MIT-licensed stubs.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent / "compat"))
+from isaacgym import gymapi, gymtorch, gymutil, terrain_utils, torch_utils  # noqa: E402
+
+METHODS = {
+    line.split()[0]: line.split()[1:]
+    for line in (HERE / "isaacgym_methods.txt").read_text().splitlines()
+    if not line.startswith("#")
+}
+CONSTANTS = [
+    "AXIS_ALL",
+    "AXIS_ROTATION",
+    "AXIS_TRANSLATION",
+    "AXIS_X",
+    "CC_ALL_SUBSTEPS",
+    "CC_LAST_SUBSTEP",
+    "CC_NEVER",
+    "COMPUTE_PER_FACE",
+    "COMPUTE_PER_VERTEX",
+    "DEFAULT_VIEWER_HEIGHT",
+    "DEFAULT_VIEWER_WIDTH",
+    "DOF_MODE_EFFORT",
+    "DOF_MODE_NONE",
+    "DOF_MODE_POS",
+    "DOF_MODE_VEL",
+    "DOMAIN_ACTOR",
+    "DOMAIN_ENV",
+    "DOMAIN_SIM",
+    "ENV_SPACE",
+    "FROM_ASSET",
+    "GLOBAL_SPACE",
+    "IMAGE_COLOR",
+    "IMAGE_DEPTH",
+    "INVALID_HANDLE",
+    "KEY_ESCAPE",
+    "KEY_R",
+    "KEY_SPACE",
+    "KEY_V",
+    "LOCAL_SPACE",
+    "MESH_COLLISION",
+    "MESH_NONE",
+    "MESH_VISUAL",
+    "MESH_VISUAL_AND_COLLISION",
+    "MOUSE_LEFT_BUTTON",
+    "SIM_FLEX",
+    "SIM_PHYSX",
+    "STATE_ALL",
+    "STATE_NONE",
+    "STATE_POS",
+    "STATE_VEL",
+    "UP_AXIS_Y",
+    "UP_AXIS_Z",
+]
+CLASSES = [
+    "ActuatorProperties",
+    "Asset",
+    "AssetOptions",
+    "AttractorProperties",
+    "CameraProperties",
+    "ContactCollection",
+    "Env",
+    "FlexParams",
+    "ForceSensorProperties",
+    "Gym",
+    "HeightFieldParams",
+    "Mat33",
+    "PhysXParams",
+    "PlaneParams",
+    "Quat",
+    "RigidBodyProperties",
+    "RigidShapeProperties",
+    "Sim",
+    "SimParams",
+    "TendonProperties",
+    "Tensor",
+    "Transform",
+    "TriangleMeshParams",
+    "Vec3",
+    "Velocity",
+    "VhacdParams",
+]
+QUATERNIONS = [
+    "axisangle2quat",
+    "copysign",
+    "get_axis_params",
+    "get_basis_vector",
+    "get_euler_xyz",
+    "normalize",
+    "normalize_angle",
+    "quat_apply",
+    "quat_conjugate",
+    "quat_from_angle_axis",
+    "quat_from_euler_xyz",
+    "quat_mul",
+    "quat_rotate",
+    "quat_rotate_inverse",
+    "quat_unit",
+    "scale",
+    "scale_np",
+    "tensor_clamp",
+    "tf_apply",
+    "tf_combine",
+    "tf_inverse",
+    "tf_vector",
+    "to_torch",
+    "torch_rand_float",
+    "torch_random_dir_2",
+    "unscale",
+    "unscale_np",
+    "mem_report",
+]
+TERRAINS = [
+    "SubTerrain",
+    "convert_heightfield_to_trimesh",
+    "discrete_obstacles_terrain",
+    "pyramid_sloped_terrain",
+    "pyramid_stairs_terrain",
+    "random_uniform_terrain",
+    "sloped_terrain",
+    "stairs_terrain",
+    "stepping_stones_terrain",
+    "wave_terrain",
+]
+
+
+def refusal(method) -> str | None:
+    """The message of a method that refuses, None if it works."""
+    return method.__doc__ if method.__doc__.startswith("Raises NotImplementedError") else None
+
+
+def test_the_list_is_the_whole_interface():
+    assert len(METHODS) == 312
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_has_its_parameters_or_refuses_by_name(name):
+    method = getattr(gymapi.Gym, name)
+    assert method.__doc__, name
+    if refusal(method):
+        arguments = [None] * max(len(METHODS[name]), 1)
+        with pytest.raises(NotImplementedError, match=rf"gym\.{name} is not available over MuJoCo\. \w+"):
+            getattr(gymapi.acquire_gym(), name)(*arguments)
+        return
+    parameters = list(inspect.signature(method).parameters.values())[1:]
+    if METHODS[name] == ["*"]:
+        return
+    assert len(parameters) == len(METHODS[name]), f"{name}: {parameters} instead of {METHODS[name]}"
+    for parameter, wanted in zip(parameters, METHODS[name], strict=True):
+        assert wanted in ("_", "_=") or parameter.name == wanted.rstrip("=")
+        assert not wanted.endswith("=") or parameter.default is not inspect.Parameter.empty
+
+
+def test_most_of_what_is_used_anywhere_works():
+    assert sum(refusal(getattr(gymapi.Gym, name)) is None for name in METHODS) >= 150
+
+
+def test_no_method_is_invented():
+    public = {name for name in dir(gymapi.Gym) if not name.startswith("_")}
+    assert public == set(METHODS)
+
+
+def test_an_unknown_method_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="Gym has no method simulat"):
+        gymapi.acquire_gym().simulat  # noqa: B018
+
+
+def test_names_of_the_other_modules():
+    assert all(hasattr(gymapi, name) for name in [*CONSTANTS, *CLASSES])
+    assert all(hasattr(torch_utils, name) for name in QUATERNIONS)
+    assert all(hasattr(terrain_utils, name) for name in TERRAINS)
+    assert all(hasattr(gymtorch, name) for name in ("wrap_tensor", "unwrap_tensor"))
+    names = (
+        "parse_arguments parse_sim_config parse_device_str draw_lines AxesGeometry WireframeSphereGeometry _indent_xml"
+    )
+    assert all(hasattr(gymutil, name) for name in names.split())

@@ -1,0 +1,143 @@
+"""Foreign checkouts are found by their layout, without running their code; wrong names say what is there."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+import pytest
+
+from livegym.cfg.compose import compose
+from livegym.projects import record, registry
+from livegym.projects.checkout import Checkout, checkout_in, spelt_out
+from livegym.tasks import TASKS
+from livegym.utils.errors import UserError
+from tests.isaac_toys import TOYS, copied, project, toys  # noqa: F401 - a fixture
+
+LEGGED = """
+from .robot.robot import Robot
+from walkers.envs.robot.robot_config import RobotCfg, RobotCfgPPO
+from walkers.utils.task_registry import task_registry
+raise RuntimeError("imported")
+task_registry.register("hound", Robot, RobotCfg(), RobotCfgPPO())
+"""
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("task=isaacgymenvs:Ant", "task=isaacgymenvs-Ant"),
+        ("task=legged_gym:a1", "task=legged_gym-a1"),
+        ("task=toys:Swing,toys:Crawl,Ant", "task=toys-Swing,toys-Crawl,Ant"),
+        ("task=Ant", "task=Ant"),
+        ("checkpoint=a:b", "checkpoint=a:b"),
+        ("task", "task"),
+    ],
+)
+def test_a_task_is_typed_with_its_source(typed, meant):
+    assert spelt_out(typed) == meant
+
+
+def test_the_layout_of_isaacgymenvs_is_found_from_both_folders():
+    for folder in (TOYS, TOYS / "toys"):
+        found = checkout_in(str(folder), "projectDir")
+        assert found is not None
+        assert found.tasks == {"toys-Crawl": "Crawl", "toys-Swing": "Swing", "toys-SwingSlow": "SwingSlow"}
+        assert found.code("Crawl").attribute == "Crawler"  # by the table of tasks/__init__.py
+        assert found.code("SwingSlow").module == "toys.tasks.swing"  # by the name in the yaml that it extends
+
+
+def test_the_layout_of_legged_gym_is_found_without_imports(tmp_path):
+    robot = tmp_path / "walkers" / "envs" / "robot" / "robot.py"
+    robot.parent.mkdir(parents=True)
+    robot.write_text("class Robot: ...\n")
+    (tmp_path / "walkers" / "envs" / "__init__.py").write_text(LEGGED)
+    found = checkout_in(str(tmp_path), "projectDir")
+    assert found is not None
+    assert found.tasks == {"walkers-hound": "hound"}
+    assert found.code("hound").file == robot
+    assert found.described("walkers-hound") == {
+        "walkers/envs/robot/robot.py": hashlib.sha256(robot.read_bytes()).hexdigest()
+    }
+
+
+def test_a_project_of_livegyms_own_layout_is_no_checkout(tmp_path):
+    (tmp_path / "cfg" / "task").mkdir(parents=True)
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "cfg" / "task" / "Mine.yaml").write_text("name: Mine\nnum_envs: 3\n")
+    assert checkout_in(str(tmp_path), "projectDir") is None
+    assert checkout_in(str(tmp_path / "absent"), "projectDir") is None
+
+
+def test_two_packages_in_one_folder_are_refused(tmp_path):
+    both = copied(tmp_path)
+    (both / "toys").rename(both / "one")
+    copied(tmp_path / "again")
+    (tmp_path / "again" / "isaac_project" / "toys").rename(both / "two")
+    with pytest.raises(UserError, match=r"holds several packages of Isaac Gym tasks. Allowed: one of .*one, .*two"):
+        checkout_in(str(both), "projectDir=both")
+
+
+def test_a_folder_without_tasks_says_what_is_missing(tmp_path):
+    with pytest.raises(UserError, match=r"there is no .*cfg.*checkout of Isaac Gym tasks has a package with cfg/task"):
+        registry.use(str(tmp_path))
+
+
+@pytest.mark.usefixtures("toys")
+def test_an_unknown_task_lists_those_of_the_checkout_and_the_nearest():
+    with pytest.raises(UserError) as error:
+        compose(["task=toys:Swng"])
+    assert "task=toys:Swng: unknown. Allowed: toys:Crawl, toys:Swing, toys:SwingSlow." in str(error.value)
+    assert "Did you mean toys:Swing?" in str(error.value)
+
+
+def test_without_projectdir_the_error_says_what_to_name():
+    with pytest.raises(UserError, match=r"task=toys:Swing: there is no toys here.*projectDir=<folder>"):
+        compose(["task=toys:Swing"])
+
+
+@pytest.mark.usefixtures("toys")
+def test_names_do_not_run_foreign_code():
+    assert {"toys-Swing", "Ant"} <= set(registry.names("tasks"))
+    assert "toys-Swing" in TASKS
+    assert isinstance(registry.project_in_use(), Checkout)
+
+
+def test_tasks_whose_physics_would_be_meaningless_are_refused(tmp_path):
+    folder = copied(tmp_path)
+    yaml = folder / "toys" / "cfg" / "task" / "Swing.yaml"
+    (yaml.parent / "FactoryTaskGears.yaml").write_text(
+        yaml.read_text().replace("name: Swing", "name: FactoryTaskGears")
+    )
+    with project(folder), pytest.raises(UserError, match="with convex hulls, but their physics is meaningless"):
+        compose(["task=toys:FactoryTaskGears"])
+
+
+def test_a_task_that_no_module_defines_says_where_it_was_searched(tmp_path):
+    folder = copied(tmp_path)
+    yaml = folder / "toys" / "cfg" / "task" / "Swing.yaml"
+    (yaml.parent / "Jump.yaml").write_text(yaml.read_text().replace("name: Swing", "name: Jump"))
+    found = checkout_in(str(folder), "projectDir")
+    with pytest.raises(UserError, match=r"no module in .*tasks has a class Jump"):
+        found.code("Jump")
+
+
+def test_a_changed_file_is_a_warning_that_names_both_hashes(tmp_path, caplog):
+    folder = copied(tmp_path)
+    with project(folder):
+        before = record.record("toys-Swing")
+        file = folder / "toys" / "tasks" / "swing.py"
+        file.write_text(file.read_text() + "# changed\n")
+        record.remember_change("toys-Swing", before)
+        now = record.record("toys-Swing")
+    name = "toys/tasks/swing.py"
+    assert before["files"][name] != now["files"][name]
+    assert re.search(f"{name} has changed.*{before['files'][name]}.*{now['files'][name]}", caplog.text)
+    assert caplog.records[-1].levelname == "WARNING"
+
+
+def test_a_run_of_foreign_code_never_loads_it_by_itself():
+    with pytest.raises(UserError, match="is foreign code of toys"):
+        raise record.no_such_task("toys-Swing", {"name": "toys", "files": {"toys/tasks/swing.py": "0"}})
+    with pytest.raises(UserError, match="runs only if the command line names its folder"):
+        raise record.no_such_task("toys-Swing", {"name": "toys", "files": {}})

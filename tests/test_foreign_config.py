@@ -1,0 +1,172 @@
+"""Upstream configuration becomes task.params and train: resolved, overridden and mapped as the tables say."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from livegym.cfg.compose import compose
+from livegym.cfg.typed import to_typed
+from livegym.compat.foreign import configs, settings
+from livegym.projects import registry
+from livegym.tasks import TASKS
+from livegym.utils.errors import UserError
+from tests.isaac_toys import TOYS, toys  # noqa: F401 - a fixture
+
+RL_GAMES = {
+    "algo": {"name": "a2c_continuous"},
+    "network": {
+        "separate": False,
+        "space": {"continuous": {"sigma_init": {"name": "const_initializer", "val": -1.0}, "fixed_sigma": True}},
+        "mlp": {"units": [256, 128], "activation": "relu"},
+        "rnn": {"name": "gru", "units": 64, "layers": 2, "before_mlp": True},
+    },
+    "config": {
+        "horizon_length": 16,
+        "minibatch_size": 32768,
+        "mini_epochs": 4,
+        "learning_rate": "3e-4",
+        "lr_schedule": "adaptive",
+        "schedule_type": "legacy",
+        "kl_threshold": 0.008,
+        "truncate_grads": True,
+        "grad_norm": 0.5,
+        "reward_shaper": {"scale_value": 0.01, "min_val": -1},
+        "seq_len": 8,
+        "max_epochs": 500,
+        "score_to_win": 20000,
+        "mixed_precision": False,
+    },
+}
+
+
+class Nested:
+    """As a configuration of legged_gym."""
+
+    class env:
+        num_envs = 4096
+        size = (1, 2)
+
+    class commands:
+        class ranges:
+            speed = [-1.0, 1.0]
+
+    scale = 2
+    function = len
+
+
+def test_rl_games_settings_by_the_table():
+    found, left = settings.from_rl_games(RL_GAMES, num_envs=4096)
+    assert found == {
+        "horizon_length": 16,
+        "mini_epochs": 4,
+        "learning_rate": 3e-4,
+        "kl_threshold": 0.008,
+        "max_iterations": 500,
+        "grad_norm": 0.5,
+        "lr_schedule": "adaptive",
+        "reward_scale": 0.01,
+        "num_minibatches": 2,
+        "network": {
+            "units": [256, 128],
+            "activation": "relu",
+            "separate": False,
+            "initial_log_std": -1.0,
+            "recurrent": {"cell": "gru", "units": 64, "layers": 2, "sequence_length": 8},
+        },
+    }
+    assert left == ["config.schedule_type=legacy", "network.rnn.before_mlp=True", "config.reward_shaper.min_val=-1"]
+
+
+def test_gradients_that_upstream_does_not_clip_are_not_clipped():
+    found, _ = settings.from_rl_games({"config": {"truncate_grads": False, "grad_norm": 1.0}}, 16)
+    assert found["grad_norm"] == settings.UNCLIPPED
+
+
+def test_another_algorithm_is_named():
+    _, left = settings.from_rl_games({"algo": {"name": "amp_continuous"}, "config": {}}, 16)
+    assert left == ["algo.name=amp_continuous, instead of which PPO trains on the task's reward"]
+
+
+def test_rsl_rl_settings_by_the_table():
+    train = {
+        "algorithm": {
+            "value_loss_coef": 1.0,
+            "clip_param": 0.2,
+            "lam": 0.95,
+            "schedule": "fixed",
+            "num_mini_batches": 4,
+        },
+        "policy": {"init_noise_std": 1.0, "actor_hidden_dims": [8, 4], "critic_hidden_dims": [8], "activation": "elu"},
+        "runner": {"num_steps_per_env": 24, "max_iterations": 7},
+    }
+    found, left = settings.from_rsl_rl(train, action_range=5.0)
+    assert found["critic_coef"] == 2.0
+    assert (found["e_clip"], found["tau"], found["lr_schedule"], found["num_minibatches"]) == (0.2, 0.95, "constant", 4)
+    assert (found["horizon_length"], found["max_iterations"]) == (24, 7)
+    assert found["network"]["units"] == [8, 4]
+    assert found["network"]["initial_log_std"] == pytest.approx(math.log(0.2))
+    assert left == ["policy.critic_hidden_dims=[8]"]
+
+
+def test_an_action_reaches_as_far_as_the_task_clips_it():
+    assert settings.action_range({"normalization": {"clip_actions": 2.0}}) == 2.0
+    assert settings.action_range({"normalization": {"clip_actions": 100.0}}) == settings.WIDE
+
+
+def test_classes_become_plain_values_and_take_changes():
+    plain = configs.plain(Nested())
+    assert plain == {
+        "env": {"num_envs": 4096, "size": [1, 2]},
+        "commands": {"ranges": {"speed": [-1.0, 1.0]}},
+        "scale": 2,
+    }
+    config = Nested()
+    configs.write_into(config, {"commands": {"ranges": {"speed": [0.0, 2.0]}}, "env": {"size": [3, 4]}})
+    assert config.commands.ranges.speed == [0.0, 2.0]
+    assert config.env.size == (3, 4)
+    assert configs.changed({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 1, "c": 5}, "d": 3}) == {"a": {"c": 2}}
+
+
+@pytest.mark.usefixtures("toys")
+def test_yaml_is_resolved_for_the_cpu_and_follows_changes():
+    checkout = registry.project_in_use()
+    found = configs.yaml_config(checkout, "Swing")
+    assert found["env"]["numEnvs"] == 64
+    assert found["sim"]["use_gpu_pipeline"] is False
+    assert found["sim"]["physx"]["use_gpu"] is False
+    assert found["env"]["torqueRatio"] == 4.0
+    assert configs.yaml_config(checkout, "Swing", {"env": {"maxTorque": 7}})["env"]["torqueRatio"] == 7
+    assert configs.yaml_config(checkout, "SwingSlow")["env"]["controlFrequencyInv"] == 3
+    assert configs.yaml_settings(checkout, "Swing")["config"]["max_epochs"] == 20
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_composed_configuration_has_the_upstream_values():
+    config = to_typed(compose(["task=toys:Swing", "task.params.env.asset.file=other.urdf", "train.mini_epochs=2"]))
+    assert config.task.name == "toys-Swing"
+    assert config.task.num_envs == 64
+    assert config.task.episode_length_s == pytest.approx(0.8)
+    assert config.task.params.env.asset.file == "other.urdf"
+    assert config.task.params.sim.gravity == [0.0, 0.0, -9.81]
+    assert (config.train.mini_epochs, config.train.num_minibatches, config.train.gamma) == (2, 2, 0.98)
+    assert config.train.network.units == [32, 32]
+    assert TASKS["toys-Swing"].Params().env.asset.file == "arm.urdf"
+
+
+@pytest.mark.usefixtures("toys")
+def test_an_unknown_key_of_the_upstream_configuration_is_refused_with_the_nearest():
+    with pytest.raises(UserError, match=r"Did you mean task\.params\.env\.maxTorque"):
+        compose(["task=toys:Swing", "task.params.env.maxTorqe=3"])
+
+
+@pytest.mark.usefixtures("toys")
+def test_yaml_that_does_not_resolve_names_its_file():
+    checkout = registry.project_in_use()
+    with pytest.raises(UserError, match=r"Swing.yaml: cannot be resolved"):
+        configs.yaml_config(checkout, "Swing", {"env": {"damping": "${...nothing}"}})
+
+
+def test_the_toys_are_in_the_repository():
+    assert (TOYS / "toys" / "cfg" / "task" / "Swing.yaml").is_file()
