@@ -360,7 +360,10 @@ def _plot(options: argparse.Namespace, found: dict[str, list[dict[str, Any]]]) -
         (line,) = axes.plot(steps, middle, label=labels[side])
         axes.fill_between(steps, middle - half, middle + half, color=line.get_color(), alpha=0.2, linewidth=0)
     axes.set(xlabel="steps", ylabel=f"return in {options.environment}, mean of {EPISODES[options.effort]} episodes")
-    axes.legend(frameon=False)
+    every = [point[1] for seeds in found.values() for seed in seeds for point in seed["curve"]]
+    margin = 0.04 * (max(every) - min(every))
+    axes.set_ylim(min(every) - margin, max(every) + margin)  # an interval of two seeds may be far wider
+    axes.legend(frameon=False, loc="center right")
     axes.grid(alpha=0.3)
     figure.savefig(options.plot, dpi=150)
 

@@ -64,8 +64,8 @@ class Client:
     ) -> None:
         """`url`: as the server prints it. `timeout`: s to wait for an answer before the request is resent.
 
-        `patience`: s for which a request is repeated while the server is away; math.inf: without end. `tries`: also give
-        up after so many tries; None: no limit.
+        `patience`: s for which a request is repeated while the server is away; math.inf: without end. `tries`: after
+        so many tries the client gives up, too; None: no limit.
 
         The client connects at the first request. Raises ValueError if `url` is invalid.
         """
