@@ -296,6 +296,13 @@ def test_roots_are_no_faster_than_their_asset_allows():
     np.testing.assert_allclose(sim.engine.qvel, [[1.2, 0, 1.6, 0, 1.0, 0], [1.0, 0, 0, 0, 0, -3.0]], atol=1e-9)
 
 
+def test_dofs_are_no_faster_than_their_limit(tmp_path):
+    sim = driven(tmp_path, 1.0, [{"velocity": 2.0}, {"velocity": 0.0}])
+    sim.engine.qvel[:] = -5.0
+    sim.simulate()
+    np.testing.assert_allclose(sim.engine.qvel[:, 0], [-2.0, -5.0], rtol=1e-9)  # 0 is no limit
+
+
 def test_environments_of_another_make_up_are_refused(tmp_path):
     sim = scenes.scene(scenes.asset(tmp_path, scenes.WALKER), 1)
     sim.add_env(Vec3(), Vec3(), 1).add(sphere(0.1, AssetOptions()), scenes.pose(), "ball")

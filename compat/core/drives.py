@@ -156,16 +156,22 @@ class Drives:
     @property
     def limited(self) -> bool:
         """Whether any drive has an effort limit, so that substeps are checked."""
+        self._know_limits()
+        return self._limited
+
+    def _know_limits(self) -> None:
         if not self._limits_known:
             self._limits_changed()
             self._limits_known = True
-        return self._limited
 
     def _limit_mask(self) -> np.ndarray:
         mode, effort = self.props["driveMode"], self.props["effort"]
         return ((mode == POS) | (mode == VEL)) & (effort > 0) & (effort < UNLIMITED)
 
     def _limits_changed(self) -> None:
+        speed = self.props["velocity"].astype(float)
+        bounded = (speed > 0) & (speed < UNLIMITED)
+        self._fastest = np.where(bounded, speed, np.inf) if bounded.any() else None
         mask = self._limit_mask()
         self._limited = bool(mask.any())
         if not self._limited:
@@ -181,6 +187,22 @@ class Drives:
         self._added = added_armature(part, self.h)
         self._gain = self._expand("actuator_gainprm")
         self._bias = self._expand("actuator_biasprm")
+
+    def limit_speeds(self) -> np.ndarray:
+        """Cut velocities of DOFs to the limits of their properties, as PhysX does; return the environments changed.
+
+        ANYmal C with its actuator network and large random actions diverges without.
+        """
+        self._know_limits()
+        if self._fastest is None:
+            return np.zeros(0, int)
+        velocity = self.batch.bind("qvel")
+        own = velocity[:, self.layout.qvel]
+        fast = np.flatnonzero((np.abs(own) > self._fastest).any(1))
+        if fast.size:
+            limit = self._fastest[fast]
+            velocity[fast[:, None], self.layout.qvel] = np.clip(own[fast], -limit, limit)
+        return fast
 
     # targets
 

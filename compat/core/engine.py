@@ -98,8 +98,11 @@ class Engine:
             self._pushed = False
 
     def _limit_speeds(self) -> None:
-        """Shorten the velocities of free roots to the limits of their assets, as PhysX does: a drone with random thrust
-        would turn at thousands of rad/s and diverge. Velocities of DOFs stay as they are."""
+        """Shorten velocities of free roots and DOFs to the limits of their assets, as PhysX does.
+
+        A drone with random thrust would turn at thousands of rad/s and diverge.
+        """
+        self._stale[self.drives.limit_speeds()] = True
         for slot in self.layout.actors:
             for limit, at in zip(slot.max_speed, (slot.qvel, slot.qvel + 3), strict=True):
                 if slot.qvel < 0:
