@@ -356,14 +356,10 @@ def _plot(options: argparse.Namespace, found: dict[str, list[dict[str, Any]]]) -
         length = min(len(seed["curve"]) for seed in seeds)
         steps = np.array([point[0] for point in seeds[0]["curve"][:length]])
         values = np.array([[point[1] for point in seed["curve"][:length]] for seed in seeds])
-        middle, half = np.array([interval(column.tolist()) for column in values.T]).T
-        (line,) = axes.plot(steps, middle, label=labels[side])
-        axes.fill_between(steps, middle - half, middle + half, color=line.get_color(), alpha=0.2, linewidth=0)
-    axes.set(xlabel="steps", ylabel=f"return in {options.environment}, mean of {EPISODES[options.effort]} episodes")
-    every = [point[1] for seeds in found.values() for seed in seeds for point in seed["curve"]]
-    margin = 0.04 * (max(every) - min(every))
-    axes.set_ylim(min(every) - margin, max(every) + margin)  # an interval of two seeds may be far wider
-    axes.legend(frameon=False, loc="center right")
+        (line,) = axes.plot(steps, values.mean(0), label=labels[side])
+        axes.fill_between(steps, values.min(0), values.max(0), color=line.get_color(), alpha=0.2, linewidth=0)
+    axes.set(xlabel="steps", ylabel=f"mean return of {EPISODES[options.effort]} episodes", title=options.environment)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False)
     axes.grid(alpha=0.3)
     figure.savefig(options.plot, dpi=150)
 

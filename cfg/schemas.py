@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-from typing import Any
+from typing import Any, cast
 
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
@@ -54,7 +54,9 @@ def thawed(cls: type) -> type:
 
 def _filled(twin: type, values: Any) -> Any:
     """An instance of a twin with the values of the original's instance, sections inside it included."""
-    inner = {field.name: field.type for field in dataclasses.fields(twin) if dataclasses.is_dataclass(field.type)}
+    inner = {
+        field.name: cast(type, field.type) for field in dataclasses.fields(twin) if dataclasses.is_dataclass(field.type)
+    }
     given = {name: _filled(inner[name], value) if name in inner else value for name, value in vars(values).items()}
     return twin(**given)
 

@@ -8,6 +8,8 @@ do. Friction is averaged with the ground's, and robots' shapes have priority ove
 
 from __future__ import annotations
 
+from typing import Any
+
 import mujoco
 import numpy as np
 
@@ -171,7 +173,7 @@ class _Sensors:
         self.limits: list[tuple[int, int]] = []
         self.size = 0
 
-    def _add(self, kind: str, size: int, **where: object) -> object:
+    def _add(self, kind: str, size: int, **where: object) -> Any:
         sensor = self.spec.add_sensor(name=f"/{self.size}", type=getattr(mujoco.mjtSensor, kind), **where)
         self.size += size
         return sensor

@@ -214,7 +214,7 @@ class Drives:
             return
         self.targets[mode][envs, dofs] = values[envs, dofs]
         mask = self._masks[mode]
-        mask = mask if mask is True else mask[envs, dofs]
+        mask = mask[envs, dofs] if isinstance(mask, np.ndarray) else mask
         part = self.ctrl[envs, dofs]
         np.copyto(part, values[envs, dofs], where=mask)
         self.ctrl[envs, dofs] = part

@@ -91,6 +91,11 @@ class Scene:
         """Whether the model exists, so that nothing can be added any more."""
         return False
 
+    @property
+    def engine(self) -> Any:
+        """The physics, of a scene that can be compiled."""
+        raise NotImplementedError
+
     def only_before(self, call: str) -> None:
         """Raise UserError if the scene is compiled already."""
         if self.compiled:

@@ -65,12 +65,14 @@ class Sim(Scene):
     def engine(self) -> Engine:
         """The engine; the first use compiles the scene."""
         self.compile()
+        assert self._engine is not None
         return self._engine
 
     @property
     def tensors(self) -> Tensors:
         """The buffers of the tensor interface; the first use compiles the scene."""
         self.compile()
+        assert self._tensors is not None
         return self._tensors
 
     def compile(self) -> None:
@@ -89,7 +91,7 @@ class Sim(Scene):
 
     def _place(self) -> None:
         """Put every actor at its pose."""
-        engine, layout = self._engine, self._engine.layout
+        engine, layout = self.engine, self.engine.layout
         for handle, slot in enumerate(layout.actors):
             poses = np.array([_pose(env.actors[handle].pose) for env in self.envs])
             slot.write_pose(engine, slice(None), poses)
@@ -108,7 +110,7 @@ class Sim(Scene):
         """Take over parameters; after `compile`, only gravity changes anything."""
         self.params = copy.deepcopy(params)
         if self.compiled:
-            self._engine.set_gravity([params.gravity.x, params.gravity.y, params.gravity.z])
+            self.engine.set_gravity([params.gravity.x, params.gravity.y, params.gravity.z])
 
 
 def _pose(pose: Transform) -> list[float]:

@@ -89,8 +89,8 @@ def from_mesh(
     _check(vertices, triangles)
     made = _MADE.get(_digest(vertices))
     if made is not None:
-        heights, spacing = made
-        return Field(heights, (spacing, spacing), origin, friction)
+        known, side = made
+        return Field(known, (side, side), origin, friction)
     corners = vertices.astype(np.float64)[triangles]  # (m, 3, 3)
     corner, spacing, shape = _grid(vertices)
     heights = _rasterise(corners, corner, spacing, shape)
@@ -116,7 +116,7 @@ def _grid(vertices: np.ndarray) -> tuple[np.ndarray, tuple[float, float], tuple[
     """The corner, spacing and number of samples along x and y of the grid on which the vertices lie."""
     corner = vertices[:, :2].min(0).astype(np.float64)
     axes = [_spacing(vertices[:, axis], name) for axis, name in ((0, "x"), (1, "y"))]
-    shape = tuple(count for _, count in axes)
+    shape = (axes[0][1], axes[1][1])
     if shape[0] * shape[1] > MAX_SAMPLES:
         raise UserError(
             f"add_triangle_mesh: {shape[0]} x {shape[1]} samples are needed to rasterise this mesh, more than "
@@ -166,8 +166,8 @@ def _rasterise(
             use = small & (span[:, 0] >= i) & (span[:, 1] >= j)
             _raise(out, corners[use], low[use] + (i, j), corner, grid)
     for number in np.flatnonzero(flat & ~small):
-        i, j = np.meshgrid(*(np.arange(low[number, a], high[number, a] + 1) for a in (0, 1)), indexing="ij")
-        points = np.stack([i.ravel(), j.ravel()], 1)
+        along, across = np.meshgrid(*(np.arange(low[number, a], high[number, a] + 1) for a in (0, 1)), indexing="ij")
+        points = np.stack([along.ravel(), across.ravel()], 1)
         _raise(out, np.broadcast_to(corners[number], (len(points), 3, 3)), points, corner, grid)
     return out
 

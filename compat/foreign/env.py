@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ from livegym.tasks.curriculum import Curriculum
 from livegym.tasks.env import Env, Step
 from livegym.tasks.stability import StabilityWatch, StateLog
 from livegym.tasks.stats import EpisodeStats, EpisodeSummary
-from livegym.tasks.terms import POLICY, TIME_LIMIT, UNSTABLE, ObservationLayout
+from livegym.tasks.terms import POLICY, TIME_LIMIT, UNSTABLE, ObservationLayout, RewardTerms
 from livegym.utils.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -63,11 +63,12 @@ class ForeignEnv(Env):
         with part.running("failed in its first step"):
             first = self._driver.step(torch.zeros(num_envs, loaded.actions))
         control_dt = float(made.params.dt) * max(1, made.frames - frames)
-        self.sim = ForeignSim(made, num_envs, control_dt)
+        self._sim = ForeignSim(made, num_envs, control_dt)
+        self.sim = cast(Simulator, self._sim)  # it has all that is used of one
         self.max_length = max(1, round(config.episode_length_s / control_dt))
         self.curriculum = Curriculum(None, task, num_envs, self.sim.device)
         self.layout = _layout(first.obs)
-        self.terms = _Terms()
+        self.terms = cast(RewardTerms, _Terms())
         self.episode_length = torch.zeros(num_envs, dtype=torch.int64)
         self.stability = StabilityWatch(config.name, num_envs, config.max_reward)
         self.stats = EpisodeStats(num_envs, (REWARD,), REASONS, self.sim.device)
@@ -130,7 +131,7 @@ class ForeignEnv(Env):
 
     def _unstable(self, weighted: Tensor, reward: Tensor, obs: Groups) -> Tensor:
         """(N,) bool; reports such environments, and zeroes their rewards and observations in place."""
-        self.sim.find_unstable()
+        self._sim.find_unstable()
         unstable = self.stability.find(self.sim.unstable, weighted, reward, obs, (REWARD,), self.layout)
         if not unstable.any():
             self.stability.all_sound()

@@ -102,10 +102,10 @@ class TensorMethods:
         return self._refresh_of_actors(sim, sensors.mass_matrix)
 
     def _acquire_of_actor(self, sim, name, compute):
-        handle = self.find_actor_handle(sim.envs[0], name)
-        if handle < 0:
-            names = ", ".join(actor.name for actor in sim.envs[0].actors)
-            raise KeyError(f"no actor is called {name}; environment 0 has {names}")
+        names = [actor.name for actor in sim.envs[0].actors]
+        if name not in names:
+            raise KeyError(f"no actor is called {name}; environment 0 has {', '.join(names)}")
+        handle = names.index(name)
         known = sim.tensors.of_actors
         if (compute, handle) not in known:
             values = compute(sim.engine, sim.engine.layout.actors[handle])

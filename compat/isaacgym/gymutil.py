@@ -13,11 +13,12 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from . import gymapi
+from livegym.compat.core.enums import SimType
+from livegym.compat.core.values import SimParams, Vec3
 
 log = logging.getLogger(__name__)
 
-ENGINES = {"physx": gymapi.SIM_PHYSX, "flex": gymapi.SIM_FLEX}
+ENGINES = {"physx": int(SimType.SIM_PHYSX), "flex": int(SimType.SIM_FLEX)}
 
 
 def parse_device_str(device_str: str) -> tuple[str, int]:
@@ -78,14 +79,14 @@ def _complete(args: argparse.Namespace) -> argparse.Namespace:
     return args
 
 
-def parse_sim_config(config: Mapping[str, Any], sim_params: gymapi.SimParams) -> None:
+def parse_sim_config(config: Mapping[str, Any], sim_params: SimParams) -> None:
     """Copy a nested mapping onto simulation parameters. Raises AttributeError for a name that they do not have."""
     for name, value in config.items():
         if name in ("physx", "flex"):
             for key, number in value.items():
                 setattr(getattr(sim_params, name), key, number)
         elif name == "gravity":
-            sim_params.gravity = gymapi.Vec3(*value)
+            sim_params.gravity = Vec3(*value)
         else:
             setattr(sim_params, name, value)
 

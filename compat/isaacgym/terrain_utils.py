@@ -162,9 +162,9 @@ def convert_heightfield_to_trimesh(height_field_raw, horizontal_scale, vertical_
     triangles = np.empty((rows - 1, columns - 1, 6), np.uint32)
     triangles[:] = (np.arange(rows - 1) * columns)[:, None, None] + np.arange(columns - 1)[:, None]
     triangles += np.array([0, columns + 1, 1, 0, columns, columns + 1], np.uint32)  # the corners of both triangles
-    vertices = vertices.reshape(-1, 3)
-    core.remember(vertices, field * float(vertical_scale), float(horizontal_scale))
-    return vertices, triangles.reshape(-1, 3)
+    points = vertices.reshape(-1, 3)
+    core.remember(points, field * float(vertical_scale), float(horizontal_scale))
+    return points, triangles.reshape(-1, 3)
 
 
 def _walls(field, rise):
