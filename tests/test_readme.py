@@ -39,6 +39,7 @@ FOLLOWED = {
     "docs/new-task.md": "tests/test_new_task.py runs its commands one after the other",
     "docs/new-stream.md": "tests/test_new_stream.py runs its commands one after the other",
     "docs/protocol.md": "tests/test_online_docs.py sends its requests",
+    "docs/isaacgym.md": "tests/test_foreign_docs.py runs its commands with small tasks of its own",
 }
 """Documents whose blocks are run as a whole by a test of their own."""
 
@@ -58,6 +59,7 @@ ELSEWHERE = {
     "source .venv/bin/activate": "the tests run in that environment",
     ".venv/bin/python -m pytest tests/test_env.py": "this is how tests run",
     "tensorboard --logdir runs": "a program of its own; test_train_cli.py reads the curves as it does",
+    "python -m livegym.compat -m isaacgymenvs.train": "test_foreign_docs.py, if there is a checkout",
     "livegym new": "test_outside_project.py",
     "livegym new my_robot": "test_outside_project.py",
     "livegym new plant": "test_new_stream.py",
