@@ -32,3 +32,27 @@ def test_a_spoiled_trainer_does_not_get_through_and_is_set_back(tmp_path):
         assert serving.end() == 0
     (made,) = runs(tmp_path, "continuous")
     assert meta_of(newest_usable(open_run(made)).state).version > alarm["serving"]["version"]
+
+
+@pytest.mark.slow
+def test_a_challenger_acts_in_a_share_of_the_streams_before_it_goes_live(tmp_path):
+    with Serving(tmp_path, *JUDGED, "numEnvs=8", "challengerShare=0.25") as serving:
+        challenged = serving.until(lambda s: s["champion"]["challenger"] is not None)
+        challenger, champion = challenged["champion"]["challenger"], challenged["serving"]["version"]
+        assert challenger > champion
+        after = serving.until(lambda s: s["serving"]["version"] > champion)
+        assert after["buffer"]["lost"] == 0
+        assert serving.end() == 0
+
+
+@pytest.mark.full
+def test_a_trainer_that_gets_worse_little_by_little_does_not_get_through(tmp_path):
+    """Each update round draws the policy a hundredth towards chance: no step is large enough to be refused for it."""
+    spoil = tmp_path / "spoil"
+    with Serving(tmp_path, *JUDGED, env=spoiler(tmp_path)) as serving:
+        good = serving.until(lambda s: s["rewards"]["count"] >= 1000 and s["rewards"]["mean"] > 1.2)
+        spoil.write_text("drift")
+        spoiled = serving.until(lambda s: s["trainer"]["training_steps"] > good["trainer"]["training_steps"] + 1500)
+        assert spoiled["rewards"]["mean"] > 1.1, spoiled["champion"]
+        assert spoiled["champion"]["refused"] > good["champion"]["refused"]
+        assert serving.end() == 0
