@@ -50,7 +50,8 @@ class TrainerProcess:
         }
         try:
             spare = after is None
-            self._process, output = start_child(request, {PROGRAM: program()}, (writing,), keep_input=spare)
+            environment = {PROGRAM: program(), "MUJOCO_GL": "disabled"}  # it draws nothing, so MuJoCo loads no GLFW
+            self._process, output = start_child(request, environment, (writing,), keep_input=spare)
         except OSError:
             os.close(reading)
             raise
