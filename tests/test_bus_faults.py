@@ -243,7 +243,7 @@ def _read_hard(kind: type[BusReader], file: Path, out) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [BusReader, Unchecked])
+@pytest.mark.parametrize("kind", [BusReader, pytest.param(Unchecked, marks=pytest.mark.full)])
 def test_a_writer_at_full_speed_and_several_readers(tmp_path, kind):
     context, file = multiprocessing.get_context("fork"), tmp_path / "bus"
     out, ready = context.Queue(), context.Event()

@@ -45,6 +45,7 @@ def test_a_challenger_acts_in_a_share_of_the_streams_before_it_goes_live(tmp_pat
         assert serving.end() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.full
 def test_a_trainer_that_gets_worse_little_by_little_does_not_get_through(tmp_path):
     """Each update round draws the policy a hundredth towards chance: no step is large enough to be refused for it."""

@@ -179,6 +179,7 @@ def test_what_is_read_once_and_what_cannot_succeed_is_refused():
         curriculum_of(task=switched_off)
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_a_run_keeps_its_level_over_a_resume_and_a_test_plays_at_it(tmp_path):
     """With a success rate that is always high enough, the level goes up in training and nowhere else."""

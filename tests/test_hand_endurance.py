@@ -16,7 +16,7 @@ HELD = 12  # control steps for which a target stays: long enough to come there
 BEYOND = 0.4  # m or rad beyond a limit, for a moment, where the base's 60 N crush a finger against the ground
 
 
-@pytest.mark.parametrize("steps", [20_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("steps", [20_000, pytest.param(1_000_000, marks=[pytest.mark.slow, pytest.mark.full])])
 def test_nothing_explodes_under_random_targets_beside_the_box(steps):
     sim = create(SimConfig(engine="mujoco"), PhysicsConfig(), SCENE, ENVS, DECIMATION, {"hand": OURS})
     sim.start()

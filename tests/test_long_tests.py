@@ -229,6 +229,7 @@ def test_a_killed_test_has_written_its_results_and_curves(trained):
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_an_endless_test_writes_curves_and_a_short_one_does_not(trained):
     with Running(trained, "config=test", "testGamesNum=0", "checkpoint=latest", name="endless") as test:

@@ -150,6 +150,7 @@ def test_every_mode_with_an_installed_project(installed):
     everything(*installed)
 
 
+@pytest.mark.full
 def test_every_mode_with_a_folder_that_is_named(not_installed):
     everything(*not_installed, "projectDir=my_robot")
 

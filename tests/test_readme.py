@@ -147,6 +147,13 @@ def commands(document: Path) -> list[str]:
 
 ALL = list(dict.fromkeys(command for document in DOCUMENTS for command in commands(document)))
 LISTED = ELSEWHERE | COMPOSED
+LONG = (
+    "python train.py config=test checkpoint=latest testGamesNum=4 videoRecord=true videoEnv=null",
+    "python train.py -m config=train_headless task=Cartpole seed=1,2,3",
+    "python train.py config=test checkpoint=docs/policies/BlindGrasping.pth testGamesNum=200 numEnvs=20",
+    "python train.py config=train_headless task=Territory maxIterations=30",
+)
+"""Commands that run in `make test-full` only; tests of their own run the same modes in less time."""
 PYTHON = [c for c in ALL if c.startswith("python train.py ") and c not in LISTED]
 BENCHMARKS = [c for c in ALL if re.match(r"(\.venv/bin/)?python -m benchmarks\.", c)]
 MAKE = [c for c in ALL if c.startswith("make ")]
@@ -247,7 +254,7 @@ def display():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("newest")
-@pytest.mark.parametrize("command", PYTHON)
+@pytest.mark.parametrize("command", [pytest.param(c, marks=pytest.mark.full) if c in LONG else c for c in PYTHON])
 def test_the_command_runs(command, trained, display):
     arguments = shlex.split(command)[2:]
     trains = "config=train_headless" in arguments or any(

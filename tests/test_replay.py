@@ -274,6 +274,7 @@ def test_rows_are_whole_while_another_process_writes_over_them(file):
     assert mixed(ReplayReader(file, LAYOUT, 64).fresh(0)) == 0
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_ten_million_samples_hold_no_mixture_although_copies_were_torn(file):
     wrong, partial = sampled_beside_a_writer(file, 64, 10_000_000)

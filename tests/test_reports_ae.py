@@ -265,6 +265,7 @@ def test_a_training_without_links_ends_well_and_is_found(tmp_path, error):
         assert found["checkpoint"].endswith(name)
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_a_policy_is_as_good_resumed_and_as_a_beginning_as_it_is_played(tmp_path):
     """C9"""

@@ -189,6 +189,7 @@ def test_it_trains_is_tested_and_its_keys_are_in_the_run(lab, tmp_path):
     assert "projectDir=<its folder>" in done.stdout
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_a_resumed_training_continues_bit_for_bit(lab, tmp_path):
     assert run(tmp_path, *TRAIN, "maxIterations=4").returncode == 0
@@ -212,7 +213,7 @@ def test_a_resumed_training_continues_bit_for_bit(lab, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("weights", ["bus", "files"])
+@pytest.mark.parametrize("weights", ["bus", pytest.param("files", marks=pytest.mark.full)])
 def test_it_is_followed_while_it_learns(lab, tmp_path, weights):
     training = (*TRAIN, "maxIterations=100000", "publishInterval=0.2", "saveInterval=0.3", "train.steps=20")
     test = ("config=test", "testGamesNum=0", "checkpoint=latest", "reloadInterval=0.3", "projectDir=lab")

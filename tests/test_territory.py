@@ -421,6 +421,7 @@ def test_other_numbers_of_everything_work(make, override):
     assert (env.task.land.minerals >= 0).all()
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_thirty_iterations_of_ppo_leave_chance_far_behind(tmp_path):
     options = [f"runsDir={tmp_path}", "task=Territory"]

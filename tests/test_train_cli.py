@@ -72,7 +72,9 @@ def test_k_stop_resume_m_equals_k_plus_m_bit_for_bit(tmp_path):
     assert steps == [128 * k for k in range(1, 7)]
 
 
-@pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("signum", "status"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.full)]
+)
 def test_a_signal_saves_the_last_iteration(tmp_path, signum, status):
     with Running(tmp_path, *LONG) as training:
         training.wait_for("iteration 1/")
@@ -200,7 +202,7 @@ def test_sweeps_run_each_job_in_its_own_directory_and_survive_a_bad_one(tmp_path
     assert len(runs(tmp_path)) == 4  # the good one ran
 
 
-@pytest.mark.parametrize("kills", [8, pytest.param(30, marks=pytest.mark.full)])
+@pytest.mark.parametrize("kills", [3, pytest.param(30, marks=pytest.mark.full)])
 def test_kills_lose_nothing(tmp_path, kills):
     """kill -9 at random moments, each followed by a resume, while a test follows from before the first checkpoint."""
     dice = random.Random(0)
