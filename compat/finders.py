@@ -27,7 +27,6 @@ ABSENT = {
     "urdfpy": "it reads robot descriptions",
     "trimesh": "it reads meshes",
     "pyvirtualdisplay": "it captures a window",
-    "wandb": "it logs to W&B",
     "scipy": "it interpolates and filters",
 }
 """Libraries that modules of foreign checkouts import and most tasks never use -> what they are for."""

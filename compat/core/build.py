@@ -24,6 +24,11 @@ FREE = "/free"
 FRICTION_STIFFNESS = 100.0
 """How much stiffer friction is than the normal force. With 1, the feet of a standing ANYmal creep by 1 cm/s, and it
 falls after 11 s; with 100 it stands. The elliptic cone bounds the friction equally in all directions."""
+OPTIONS = (
+    "fix_base_link", "disable_gravity", "linear_damping", "angular_damping", "armature", "default_dof_drive_mode",
+    "max_linear_velocity", "max_angular_velocity",
+)  # fmt: skip
+"""Options of assets that the model of one environment holds for all."""
 FORCE_SENSOR = ("mjSENS_FRAMELINACC", "mjSENS_FRAMEANGACC", "mjSENS_FRAMEANGVEL")
 
 
@@ -72,11 +77,29 @@ def _check(envs: list[Env]) -> None:
     for env in envs[1:]:
         assets = [actor.asset for actor in env.actors]
         if len(assets) == len(first) and all(map(_interchangeable, assets, first)):
+            _check_measurements(env, envs[0])
             continue
         raise UserError(
             f"Environment {env.index} has other assets ({', '.join(_name(a) for a in assets)}) than environment 0 "
             f"({', '.join(_name(a) for a in first)}). Environments of different make-up are not supported: "
             "create the same actors in the same order in each."
+        )
+
+
+def _check_measurements(env: Env, first: Env) -> None:
+    """What is measured and attracted must be the same in each environment, too."""
+    counts = [
+        (
+            [len(actor.sensors) for actor in each.actors],
+            [a.measures_dof_forces for a in each.actors],
+            len(each.attractors),
+        )
+        for each in (env, first)
+    ]
+    if counts[0] != counts[1]:
+        raise UserError(
+            f"Environment {env.index} has other force sensors, DOF force sensors or attractors than environment 0 "
+            f"({counts[0]} instead of {counts[1]}). Create the same ones in each environment."
         )
 
 
@@ -86,7 +109,10 @@ def _interchangeable(a: AssetModel, b: AssetModel) -> bool:
         return True
     if a.file != b.file or (a.bodies, a.dofs, len(a.shapes)) != (b.bodies, b.dofs, len(b.shapes)):
         return False
-    return a.file is not None or np.array_equal(a.model.geom_size, b.model.geom_size)
+    fields = ("geom_size", "geom_pos", "body_pos", "body_mass", "body_inertia")
+    if not all(np.array_equal(getattr(a.model, field), getattr(b.model, field)) for field in fields):
+        return False
+    return all(getattr(a.options, name) == getattr(b.options, name) for name in OPTIONS)
 
 
 def _name(asset: AssetModel) -> str:

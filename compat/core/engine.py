@@ -184,6 +184,10 @@ class Engine:
         self._expanded.add(field)
         return self._batch.expand(field)
 
+    def differs(self, field: str) -> bool:
+        """Whether environments have values of their own of a model field."""
+        return field in self._expanded
+
     def set_const(self, envs: np.ndarray) -> None:
         """Recompute what MuJoCo derives from masses and inertias of these environments."""
         self._batch.set_const(envs)

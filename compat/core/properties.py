@@ -130,8 +130,10 @@ def _write_bodies(engine: Engine, slot: ActorSlot, actors: list[Actor]) -> None:
     inertia = np.array([[_matrix(record.inertia) for record in records] for records in rows])
     model, at = engine.model, slot.bodies
     engine.expand("body_mass")[envs, at] = mass
-    if not np.allclose(com, model.body_ipos[at], rtol=0, atol=1e-6):
+    if engine.differs("body_ipos") or not np.allclose(com, model.body_ipos[at], rtol=0, atol=1e-6):
         engine.expand("body_ipos")[envs, at] = com
+    if engine.differs("body_iquat"):
+        engine.expand("body_iquat")[envs, at] = model.body_iquat[at]
     moments = engine.expand("body_inertia")
     shared = np.array(
         [_inertia_matrix(*pair) for pair in zip(model.body_inertia[at], model.body_iquat[at], strict=True)]

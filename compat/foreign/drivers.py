@@ -4,8 +4,15 @@ VecTask, of IsaacGymEnvs: an episode's last observation is returned with done=1,
 beginning of the *next* `post_physics_step`. That order is kept, because tasks were tuned with it: the transition after
 an episode's end is a throw-away.
 
-legged_gym: the reset is inside the step, and the observation returned with done=1 is the next episode's first one.
-There is no last observation; rsl_rl adds the value of the one before, and so does livegym here.
+legged_gym, and AnymalTerrain of IsaacGymEnvs: the reset is inside the step, and the observation returned with done=1 is
+the next episode's first one. There is no last observation; rsl_rl adds the value of the one before, and so does livegym
+here.
+
+HumanoidAMP of IsaacGymEnvs: a step resets nothing. The learner calls `reset_done` before each step; here the driver
+resets after the step, so the last observation is known.
+
+Which of them an environment of IsaacGymEnvs follows is seen in its first step: all its `reset_buf` is 1 then, so one
+that is reset in the *next* step is reset in this one.
 """
 
 from __future__ import annotations
@@ -78,16 +85,56 @@ class Driver(ABC):
 
 
 class VecTaskDriver(Driver):
-    """The convention of IsaacGymEnvs."""
+    """The conventions of IsaacGymEnvs."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        super().__init__(loaded)
+        self._next_step: bool | None = None  # whether ended environments are reset in the next step; None: not seen yet
+        self._begun: list[Tensor] = []  # ids that were reset in this step
+        reset_idx = getattr(self.env, "reset_idx", None)
+        if reset_idx is None:
+            self._next_step = True
+            return
+
+        def noted(env_ids: Tensor, *given: Any, **named: Any) -> Any:
+            self._begun.append(env_ids.clone())
+            return reset_idx(env_ids, *given, **named)
+
+        self.env.reset_idx = noted
 
     def _step(self, action: Tensor) -> Outcome:
+        before = self.obs
+        self._begun.clear()
         result, reward, reset, extras = self.env.step(action)
         ended, timed_out = self._ended(reset, extras)
         obs = self._groups(result)
-        return Outcome(obs, obs, reward.float().clone(), ended, timed_out)
+        reward = reward.float().clone()
+        begun = torch.zeros_like(ended)
+        for ids in self._begun:
+            begun[ids] = True
+        first = self._next_step is None
+        if first:
+            self._next_step = bool(begun.all())
+        if self._next_step:
+            return Outcome(obs, obs, reward, ended, timed_out)
+        inside = (ended & begun)[:, None]  # their last observation is unknown
+        final = {name: torch.where(inside, before.get(name, value), value) for name, value in obs.items()}
+        self.obs = obs
+        left = torch.ones_like(ended) if first else ended & ~begun
+        return Outcome(self.reset(left.nonzero().squeeze(1)), final, reward, ended, timed_out)
 
     def _reset(self, env_ids: Tensor) -> None:
-        self.env.reset_buf[env_ids] = 1  # takes effect in the next step
+        if self._next_step:
+            self.env.reset_buf[env_ids] = 1
+            return
+        self.env.reset_idx(env_ids)
+        if hasattr(self.env, "compute_observations"):
+            self.env.compute_observations()
+        limit = self.env.clip_obs
+        fresh = {POLICY: self.env.obs_buf.clip(-limit, limit)}
+        if PRIVILEGED in self.obs:
+            fresh[PRIVILEGED] = self.env.get_state()
+        self.obs = _with_rows(self.obs, fresh, env_ids)
 
     def _groups(self, result: Any) -> Groups:
         obs = result["obs"] if isinstance(result, dict) else result
@@ -101,7 +148,7 @@ class LeggedDriver(Driver):
     """The convention of legged_gym."""
 
     def _step(self, action: Tensor) -> Outcome:
-        before = self.obs
+        before = {name: value.clone() for name, value in self.obs.items()}  # the caller may change it in place
         obs, privileged, reward, reset, extras = self.env.step(action)
         ended, timed_out = self._ended(reset, extras)
         groups = self._groups(obs, privileged)
@@ -114,9 +161,7 @@ class LeggedDriver(Driver):
         privileged = self.env.privileged_obs_buf
         clipped = None if privileged is None else privileged.clip(-limit, limit)
         fresh = self._groups(self.env.obs_buf.clip(-limit, limit), clipped)
-        self.obs = {name: value.clone() for name, value in (self.obs or fresh).items()}
-        for name, value in fresh.items():
-            self.obs[name][env_ids] = value[env_ids]
+        self.obs = _with_rows(self.obs or fresh, fresh, env_ids)
 
     @staticmethod
     def _groups(obs: Tensor, privileged: Tensor | None) -> Groups:
@@ -124,6 +169,14 @@ class LeggedDriver(Driver):
         if privileged is not None:
             groups[PRIVILEGED] = privileged.float().clone()
         return groups
+
+
+def _with_rows(groups: Groups, fresh: Groups, env_ids: Tensor) -> Groups:
+    """Copies of groups, with the rows (n,) of fresh ones."""
+    made = {name: value.clone() for name, value in groups.items()}
+    for name, value in fresh.items():
+        made[name][env_ids] = value[env_ids].float()
+    return made
 
 
 def driver_of(loaded: Loaded) -> Driver:

@@ -113,7 +113,7 @@ class ForeignEnv(Env):
         self.stability.stepped()
         weighted = made.reward[:, None] * self._weight  # (N, 1)
         reward = weighted.sum(1)
-        unstable = self._unstable(weighted, reward, made.final_obs)
+        unstable = self._unstable(weighted, reward, made.final_obs, made.obs)
         ended = made.ended | unstable
         terminated = ended & ~made.timed_out | unstable
         truncated = made.timed_out & ~unstable
@@ -129,9 +129,9 @@ class ForeignEnv(Env):
         self.episode_length[ids] = 0
         return Step(obs, reward, terminated, truncated, made.final_obs, episodes, weighted)
 
-    def _unstable(self, weighted: Tensor, reward: Tensor, obs: Groups) -> Tensor:
+    def _unstable(self, weighted: Tensor, reward: Tensor, obs: Groups, obs_next: Groups) -> Tensor:
         """(N,) bool; reports such environments, and zeroes their rewards and observations in place."""
-        self._sim.find_unstable()
+        self._sim.find_unstable(obs_next)
         unstable = self.stability.find(self.sim.unstable, weighted, reward, obs, (REWARD,), self.layout)
         if not unstable.any():
             self.stability.all_sound()

@@ -107,7 +107,8 @@ def load_yaml(
         )
 
     env, files = _made(make, checkout, seed, threads)
-    return Loaded(env, int(env.num_actions), 1.0, resets_inside=False, files=files)
+    reach = settings.yaml_range(config["env"], configs.yaml_settings(checkout, name))
+    return Loaded(env, int(env.num_actions), reach, resets_inside=False, files=files)
 
 
 def load_classes(

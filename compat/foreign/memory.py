@@ -39,7 +39,7 @@ def recall(env: Any, state: Mapping[str, Any], num_envs: int) -> None:
 
 
 def _write(env: Any, name: str, target: Tensor, value: Tensor) -> None:
-    if 0 not in target.stride():  # an expanded tensor shares its rows
+    if 0 not in target.stride() and not target.is_inference():  # an expanded tensor shares its rows
         target.copy_(value)
         return
     attribute, _, key = name.partition("/")

@@ -41,6 +41,7 @@ CONFIG: dict[str, str] = {
 """rl_games' key in `config` -> the key of `train.*` that means the same."""
 HANDLED = (
     "grad_norm", "truncate_grads", "lr_schedule", "minibatch_size", "reward_shaper", "seq_len", "seq_length",
+    "clip_actions",
 )  # fmt: skip
 """Keys in `config` that are translated by code below."""
 OURS = (
@@ -75,23 +76,28 @@ RSL = {
 """rsl_rl's key in `algorithm` -> the key of `train.*`."""
 
 
-def from_rl_games(params: Mapping[str, Any], num_envs: int) -> tuple[Settings, list[str]]:
-    """Settings of `train.*` from rl_games' parameters for `num_envs` environments, and what was not taken over."""
+def from_rl_games(params: Mapping[str, Any], num_envs: int, reach: float = 1.0) -> tuple[Settings, list[str]]:
+    """Settings of `train.*` from rl_games' parameters for `num_envs` environments, and what was not taken over.
+
+    `reach`: the action of the task that livegym's action 1 means.
+    """
     config = dict(params.get("config", {}))
     found: Settings = {ours: config[theirs] for theirs, ours in CONFIG.items() if theirs in config}
     left = [f"config.{k}={_short(v)}" for k, v in config.items() if v and k not in (*CONFIG, *HANDLED, *OURS)]
     for key in ("learning_rate", "kl_threshold", "gamma", "tau", "e_clip", "entropy_coef", "critic_coef"):
         if key in found:
             found[key] = float(found[key])  # yaml reads 3e-4 as text
-    if "bounds_loss_coef" in found:
-        found["bounds_loss_coef"] = float(found["bounds_loss_coef"] or 0.0)
-    found["grad_norm"] = float(config.get("grad_norm", 1.0)) if config.get("truncate_grads", True) else UNCLIPPED
+    found["bounds_loss_coef"] = float(found.get("bounds_loss_coef") or 0.0)
+    found["grad_norm"] = float(config.get("grad_norm", 1.0)) if config.get("truncate_grads", False) else UNCLIPPED
     found["lr_schedule"] = SCHEDULES.get(str(config.get("lr_schedule", "none")).lower(), "constant")
     found["reward_scale"] = float(_get(config, "reward_shaper", "scale_value", default=1.0))
     if "minibatch_size" in config:
         batch = num_envs * int(config.get("horizon_length", 16))
         found["num_minibatches"] = max(1, round(batch / int(config["minibatch_size"])))
     found["network"] = _network(params.get("network", {}), config, left)
+    if reach != 1.0:
+        found["network"]["initial_log_std"] = found["network"].get("initial_log_std", 0.0) - math.log(reach)
+        left.append(f"config.clip_actions=False: actions beyond {reach:g} are clipped")
     left += _other_algorithm(params)
     shaper = dict(config.get("reward_shaper") or {})
     left += [f"config.reward_shaper.{k}={v}" for k, v in shaper.items() if k != "scale_value"]
@@ -175,6 +181,16 @@ def from_rsl_rl(train: Mapping[str, Any], action_range: float) -> tuple[Settings
         }
     found["network"] = network
     return found, left
+
+
+def yaml_range(env: Mapping[str, Any], params: Mapping[str, Any]) -> float:
+    """The action of a task of IsaacGymEnvs that livegym's action 1 means.
+
+    rl_games clips actions to 1, unless its settings have `clip_actions: False`: then the task's `clipActions` counts.
+    """
+    if _get(params, "config", "clip_actions", default=True):
+        return 1.0
+    return min(float(env.get("clipActions", math.inf)), WIDE)
 
 
 def action_range(config: Mapping[str, Any]) -> float:

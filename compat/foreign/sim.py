@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import mujoco
@@ -40,12 +40,14 @@ class ForeignSim:
             self._engine.xfrc_applied[:] += self.xfrc_applied.numpy()
             self._engine.push()
 
-    def find_unstable(self) -> None:
-        """Mark in `unstable` the environments whose state is non-finite, or was found to be bad since the last call."""
+    def find_unstable(self, observations: Mapping[str, Tensor]) -> None:
+        """Mark in `unstable` the environments with a bad state since the last call, or with non-finite observations."""
         state = self._engine.qpos.sum(1) + self._engine.qvel.sum(1)
         warnings = self._warnings()
         np.logical_or(~np.isfinite(state), warnings > self._warned, out=self.unstable.numpy())
         self._warned = warnings
+        for values in observations.values():
+            self.unstable |= ~torch.isfinite(values).all(1)
 
     def _warnings(self) -> np.ndarray:
         """(N,) how often MuJoCo has found a bad position, velocity, acceleration or control in each environment."""

@@ -182,7 +182,9 @@ def _learner(part: registry.Part) -> tuple[settings.Settings, list[str]]:
     if checkout.layout == CLASSES:
         reach = settings.action_range(upstream_config(part))
         return settings.from_rsl_rl(configs.plain(loading.registry_of(checkout).get_cfgs(name)[1]), reach)
-    return settings.from_rl_games(configs.yaml_settings(checkout, name), int(task_yaml(part)["num_envs"]))
+    params = configs.yaml_settings(checkout, name)
+    reach = settings.yaml_range(upstream_config(part).get("env", {}), params)
+    return settings.from_rl_games(params, int(task_yaml(part)["num_envs"]), reach)
 
 
 _noted: set[str] = set()
