@@ -1,7 +1,7 @@
 """Collision groups and filters as MuJoCo's contype and conaffinity.
 
-Two shapes of one environment may touch if their groups are equal, or one of them is -1, and if no bit is set in both of
-their filters. An actor with filter -1 keeps, among its own shapes, the contype and conaffinity of its file.
+Two shapes of one environment may touch if their groups are equal or one of them is -1, and if their filters have no
+bit in common. An actor with filter -1 keeps, among its own shapes, the contype and conaffinity of its file.
 Each different class of shapes gets one bit of contype; its conaffinity has the bits of the classes that it touches, so
 31 classes are exact. The ground has contype 0 and all bits of conaffinity: it touches everything.
 

@@ -191,7 +191,7 @@ class Drives:
     def limit_speeds(self) -> np.ndarray:
         """Cut velocities of DOFs to the limits of their properties, as PhysX does; return the environments changed.
 
-        ANYmal C with its actuator network and large random actions diverges without.
+        ANYmal C with its actuator network and large random actions diverges without that.
         """
         self._know_limits()
         if self._fastest is None:

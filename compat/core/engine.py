@@ -115,11 +115,11 @@ class Engine:
                     self._stale[fast] = True
 
     def push(self) -> None:
-        """Note that `xfrc_applied` was written: it is cleared after the next step."""
+        """Have `xfrc_applied` cleared after the next step."""
         self._pushed = True
 
     def moved(self, envs: np.ndarray | slice = slice(None)) -> None:
-        """Note that the states of environments were written from outside."""
+        """Mark environments whose state was written from outside."""
         self._stale[envs] = True
 
     def unstable(self) -> np.ndarray:
