@@ -65,6 +65,7 @@ def test_rl_games_settings_by_the_table():
         "kl_threshold": 0.008,
         "max_iterations": 500,
         "grad_norm": 0.5,
+        "bounds_loss_coef": 0.0,  # without the key, rl_games has no such loss
         "lr_schedule": "adaptive",
         "reward_scale": 0.01,
         "num_minibatches": 2,
@@ -170,3 +171,13 @@ def test_yaml_that_does_not_resolve_names_its_file():
 
 def test_the_toys_are_in_the_repository():
     assert (TOYS / "toys" / "cfg" / "task" / "Swing.yaml").is_file()
+
+
+def test_actions_that_rl_games_does_not_clip_have_the_tasks_range():
+    unclipped = {"config": {"clip_actions": False}}
+    assert settings.yaml_range({"clipActions": 1.0}, {}) == 1.0
+    assert settings.yaml_range({"clipActions": 2.0}, unclipped) == 2.0
+    assert settings.yaml_range({}, unclipped) == settings.WIDE
+    found, left = settings.from_rl_games(unclipped, 16, reach=5.0)
+    assert found["network"]["initial_log_std"] == pytest.approx(-math.log(5.0))  # as wide as upstream's, in its units
+    assert left == ["config.clip_actions=False: actions beyond 5 are clipped"]
