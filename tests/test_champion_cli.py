@@ -50,7 +50,8 @@ def test_a_challenger_acts_in_a_share_of_the_streams_before_it_goes_live(tmp_pat
 def test_a_trainer_that_gets_worse_little_by_little_does_not_get_through(tmp_path):
     """Each update round draws the policy a hundredth towards chance: no step is large enough to be refused for it."""
     spoil = tmp_path / "spoil"
-    with Serving(tmp_path, *JUDGED, env=spoiler(tmp_path)) as serving:
+    often = [word.replace("training_interval=0.2", "training_interval=0.01") for word in JUDGED]
+    with Serving(tmp_path, *often, env=spoiler(tmp_path)) as serving:
         good = serving.until(lambda s: s["rewards"]["count"] >= 1000 and s["rewards"]["mean"] > 1.2)
         spoil.write_text("drift")
         spoiled = serving.until(lambda s: s["trainer"]["training_steps"] > good["trainer"]["training_steps"] + 1500)
