@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from pathlib import Path
 
 import anyio._backends._asyncio
 import pytest
@@ -23,6 +24,9 @@ __all__ = ["logging_as_it_was", "no_process_is_left"]  # fixtures of every test
 ALONE = ("test_page_", "test_online_page", "test_native_viewer", "test_web_browser", "test_video", "test_record",
          "test_races", "test_learning")  # fmt: skip
 """Modules whose slow tests are about browsers, displays, or what is noticed within a time: one after the other."""
+
+LONG = frozenset((Path(__file__).parent / "long_tests.txt").read_text().splitlines())
+"""Slow tests of more than 11 s, whose subject shorter ones also touch: `make test-full` runs them."""
 
 CHECKOUT = pytest.StashKey[Checkout]()
 
@@ -62,10 +66,12 @@ class _Reports:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what two workers at once would disturb."""
+    """Marks what two workers at once would disturb, and what is too long for CI."""
     for item in items:
         if item.path.stem.startswith(ALONE):
             item.add_marker(pytest.mark.alone)
+        if item.nodeid in LONG:
+            item.add_marker(pytest.mark.full)
 
 
 @pytest.fixture(autouse=True)

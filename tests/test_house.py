@@ -295,3 +295,11 @@ def test_every_library_that_is_imported_is_required():
     used = {name.partition(".")[0] for path in MODULES for name in imports(tree_of(path))}
     foreign = used - {"livegym", "isaacgym", *OPTIONAL} - sys.stdlib_module_names
     assert {name for name in foreign if INSTALLED_AS.get(name, name) not in required} == set()
+
+
+def test_the_list_of_long_tests_names_tests_that_exist():
+    listed = (ROOT / "tests" / "long_tests.txt").read_text().splitlines()
+    assert listed == sorted(set(listed))
+    for name in listed:
+        file, _, test = name.partition("::")
+        assert f"def {test.partition('[')[0]}(" in (ROOT / file).read_text(), name
