@@ -1,4 +1,4 @@
-"""What a step of an Isaac Gym task costs here, and how long it takes to make its environments.
+"""Cost of a step of Isaac Gym tasks, and the time to make their environments, beside livegym's own tasks.
 
 A side is one task with 512 environments and random actions in one process with one thread. It reports the processor
 time of an environment step, the part of it that is not physics (the task's own code and the package `isaacgym`, or

@@ -87,7 +87,7 @@ def _check(envs: list[Env]) -> None:
 
 
 def _check_measurements(env: Env, first: Env) -> None:
-    """What is measured and attracted must be the same in each environment, too."""
+    """Refuse environments in which other things are measured or attracted."""
     counts = [
         (
             [len(actor.sensors) for actor in each.actors],
