@@ -30,10 +30,12 @@ def check_engine(sim: SimConfig, physics: PhysicsConfig, task: str, own_dynamics
             f"sim={engine}: {task} has its own dynamics, so there are no bodies to move. Allowed: {BODILESS}. "
             f"Leave sim= out. If you did not type it, the task's yaml must choose {BODILESS}: docs/new-stream.md"
         )
+    refuse_physics(physics, f"{task} has its own dynamics, so there is no physics to set", "Leave physics out.")
+
+
+def refuse_physics(physics: PhysicsConfig, reason: str, instead: str) -> None:
+    """Raises UserError for a key of `physics.*` that is not its default, of a task that cannot obey it."""
     for field in dataclasses.fields(PhysicsConfig):
         value = getattr(physics, field.name)
         if value != field.default:
-            raise UserError(
-                f"physics.{field.name}={value}: {task} has its own dynamics, so there is no physics to set. "
-                "Allowed: physics=default. Leave physics out."
-            )
+            raise UserError(f"physics.{field.name}={value}: {reason}. Allowed: physics=default. {instead}")

@@ -166,9 +166,7 @@ def space_of(space: Any) -> Space:
         return _choices(kind, space.shape, [2] * prod(space.shape), [0] * prod(space.shape))
     if kind == "Dict":
         return DictSpace(tuple((str(name), space_of(part)) for name, part in space.spaces.items()))
-    raise SpaceError(
-        f"{space}: a {kind} is not supported. Allowed: {LEAVES}, and for observations Dict of these. {OTHERS}"
-    )
+    raise _unsupported(f"{space}: a {kind}")
 
 
 def _box(low: Any, high: Any, shape: Any) -> BoxSpace:
@@ -248,9 +246,7 @@ def _from_call(node: ast.expr) -> Space:
             ]
         return DictSpace(tuple((str(name), _from_call(value)) for name, value in parts))
     if node.func.id not in ARGUMENTS:
-        raise SpaceError(
-            f"a {node.func.id} is not supported. Allowed: {LEAVES}, and for observations Dict of these. {OTHERS}"
-        )
+        raise _unsupported(f"a {node.func.id}")
     given = [_value(argument) for argument in node.args]
     return _made(node.func.id, given, {str(each.arg): _value(each.value) for each in node.keywords})
 

@@ -26,6 +26,7 @@ from livegym.compat.foreign.env import OBSERVATION, REWARD, STATES, TERMINATED, 
 from livegym.projects import registry
 from livegym.projects.checkout import CLASSES, Checkout
 from livegym.schema import PhysicsConfig, SimConfig, TaskConfig
+from livegym.schema.engines import refuse_physics
 from livegym.schema.keydoc import key
 from livegym.sim.base import Simulator
 from livegym.tasks.base import ActionSpec, Box, Task
@@ -205,12 +206,6 @@ def refuse_unused(part: registry.Part, config: TaskConfig, sim: SimConfig, physi
     for name in ("noise", "delay", "history", "randomization", "curriculum"):
         if getattr(config, name):
             raise UserError(f"task.{name}: {typed} is foreign code, which does not read it. Leave it out. {instead}")
-    for field in dataclasses.fields(PhysicsConfig):
-        value = getattr(physics, field.name)
-        if value != field.default:
-            raise UserError(
-                f"physics.{field.name}={value}: {typed} sets its own physics. Allowed: physics=default. {instead}, "
-                "such as task.params.sim.substeps"
-            )
+    refuse_physics(physics, f"{typed} sets its own physics", f"{instead}, such as task.params.sim.substeps")
     if sim.engine != "mujoco":
         raise UserError(f"sim={sim.engine}: {typed} runs over isaacgym on MuJoCo. Allowed: mujoco. Leave sim= out.")
