@@ -73,6 +73,7 @@ class Training:
     seed: int = 1
     poll: float = POLL  # s between two polls of the curve
     start: float = 0.0  # s, wall clock, when the process was started
+    pid: int = 0  # of the process, once it was started
 
     def run(self, enough: Callable[[Curve], bool], limit: float) -> Curve:
         """Runs until `enough` is true, the command ends, or `limit` seconds have passed; returns the curve so far.
@@ -89,6 +90,7 @@ class Training:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+            self.pid = process.pid
             try:
                 while process.poll() is None and time.time() - self.start < limit:
                     time.sleep(self.poll)
