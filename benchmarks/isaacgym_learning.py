@@ -1,8 +1,8 @@
 """Learning curves of Isaac Gym tasks whose files are untouched, and their picture.
 
-A task trains with `train.py` and its checkout's own settings until the training has used `--minutes` of processor time.
-The curve's x is processor time, not clock time, so that curves of several trainings beside each other, or beside other
-work, can be compared: a training that has a core to itself uses a minute of it in a minute. Its y is the mean return of
+A task trains with `train.py` and its checkout's own settings until the process has used `--minutes` of processor time.
+The curve's x is processor time, not clock time, so that curves of several runs beside each other, or beside other work,
+can be compared: a run that has a core to itself uses a minute of it in a minute. Its y is the mean return of
 the last 100 episodes. Results are added to a file, a line for each task; the picture is drawn of such a file.
 
     python -m benchmarks.isaacgym_learning --project ../IsaacGymEnvs --minutes 20 --results curves.jsonl \\
@@ -27,7 +27,7 @@ from benchmarks.trainings import OURS, POLL, TOY_POLL, Curve, Training
 
 CURVE = "rewards/step"
 TOYS = ROOT / "tests" / "isaac_project"
-LIMIT = 24 * 3600.0  # s; what ends a training is its processor time
+LIMIT = 24 * 3600.0  # s; what ends a run is its processor time
 TICKS = os.sysconf("SC_CLK_TCK")  # of the processor time that the kernel reports, per second
 POINTS = 200  # of a curve in the results
 
@@ -115,7 +115,7 @@ def main() -> None:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("tasks", nargs="*", help="such as isaacgymenvs:Ant")
     parser.add_argument("--project", default=str(TOYS), help="the checkout that holds the tasks")
-    parser.add_argument("--minutes", type=float, default=20.0, help="processor time of each training")
+    parser.add_argument("--minutes", type=float, default=20.0, help="processor time of each task")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--results", type=Path, help="file to which the results are added, and from which is drawn")
     parser.add_argument("--plot", type=Path, help="the picture to draw")

@@ -43,7 +43,8 @@ def follow(commands: list[str], folder: Path, cwd: Path) -> None:
 
 
 def test_the_document_has_the_commands():
-    assert [command.split()[0] for command in COMMANDS].count("python") == 5
+    assert [command.split()[0] for command in COMMANDS].count("python") == 5 + 2
+    assert all("compat/probe.py" in command for command in COMMANDS[6:]), "test_compat_probe.py runs them"
     assert COMMANDS[5].startswith("PYTHONPATH=<livegym>:<IsaacGymEnvs> python -m livegym.compat -m isaacgymenvs.train")
 
 
