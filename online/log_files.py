@@ -27,7 +27,7 @@ from livegym.utils.files import atomic_writer
 PARQUET, JSONL = ".parquet", ".jsonl"
 FOLLOWING = ("propensity", "executed_propensity", "complete")
 COLUMNS = (
-    "run", "stream", "decision", "time", "clock", "version", "obs", "proposed", "executed", "log_prob",
+    "run", "run_id", "stream", "decision", "time", "clock", "version", "obs", "proposed", "executed", "log_prob",
     "executed_log_prob", "propensity", "executed_propensity", "verdict", "held", "expected", "confidence", "reward",
     "next_obs", "done", "intervened", "complete",
 )  # fmt: skip

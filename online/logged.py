@@ -45,7 +45,8 @@ class Episode:
 class LoggedDecisions:
     """Decisions with their propensities, in order of time. All arrays have n entries."""
 
-    run: np.ndarray  # (n,) str, name of the run
+    run: np.ndarray  # (n,) str, name of the run when it was created
+    run_id: np.ndarray  # (n,) str, the same wherever the run is copied to; "": unknown
     stream: np.ndarray  # (n,) str
     decision: np.ndarray  # (n,) int64, its id, unique in its run
     time: np.ndarray  # (n,) float64, s since 1970
@@ -172,7 +173,7 @@ def no_decisions(obs: int = 0, action: int = 0, discrete: bool = True) -> Logged
 
 
 SCALARS: dict[str, Any] = {
-    "run": "U1", "stream": "U1", "decision": np.int64, "time": np.float64, "clock": np.float64, "version": np.int64,
+    "run": "U1", "run_id": "U1", "stream": "U1", "decision": np.int64, "time": np.float64, "clock": np.float64, "version": np.int64,
     "log_prob": np.float32, "executed_log_prob": np.float32, "verdict": np.int8, "held": np.bool_,
     "expected": np.float32, "confidence": np.float32, "reward": np.float32, "done": np.bool_, "intervened": np.bool_,
 }  # fmt: skip

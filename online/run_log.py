@@ -71,10 +71,10 @@ def decisions_of(run: Run) -> LoggedDecisions:
     layout = Layout.of(spec.obs_width, spec.action)
     parts = [no_decisions(layout.obs, layout.action, layout.discrete)]
     try:
-        parts += [_decisions(rows["it"], run.name, rows["intervened"]) for rows in segments_of(run.decisions)]
+        parts += [_decisions(rows["it"], run, rows["intervened"]) for rows in segments_of(run.decisions)]
         if run.replay_file.exists():
-            parts.append(_decisions(rows_in_file(run.replay_file, layout), run.name))
-        parts.append(_decisions(_pending(run, layout), run.name))
+            parts.append(_decisions(rows_in_file(run.replay_file, layout), run))
+        parts.append(_decisions(_pending(run, layout), run))
         return joined(parts)
     except (OSError, ValueError) as error:
         raise UserError(f"{run.path}: its decisions cannot be read ({error})") from error
@@ -92,14 +92,15 @@ def _pending(run: Run, layout: Layout) -> np.ndarray:
         return none
 
 
-def _decisions(rows: np.ndarray, run: str, intervened: np.ndarray | None = None) -> LoggedDecisions:
+def _decisions(rows: np.ndarray, run: Run, intervened: np.ndarray | None = None) -> LoggedDecisions:
     """Return rows (n,) of any layout as logged decisions."""
     n = len(rows)
-    as_they_are = [f.name for f in fields(LoggedDecisions) if f.name not in ("run", "stream", "intervened")]
+    as_they_are = [f.name for f in fields(LoggedDecisions) if f.name not in ("run", "run_id", "stream", "intervened")]
     names, which = np.unique(rows["stream"], return_inverse=True)
     streams = np.array([name.decode(errors="replace") for name in names.tolist()] or [""])
     return LoggedDecisions(
-        run=np.full(n, run),
+        run=np.full(n, run.first_name),
+        run_id=np.full(n, run.run_id),
         stream=streams[which] if n else np.zeros(0, "U1"),
         intervened=np.zeros(n, bool) if intervened is None else intervened,
         **{name: np.ascontiguousarray(rows[name]) for name in as_they_are},

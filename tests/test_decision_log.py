@@ -158,7 +158,7 @@ def example() -> LoggedDecisions:
     rng = np.random.default_rng(0)
     n = 6
     data = LoggedDecisions(
-        run=np.full(n, "Counting_continuous_20260102_120008"), stream=np.array(["a", "b", "a", "b", 'ö"', "a"]),
+        run=np.full(n, "Counting_continuous_20260102_120008"), run_id=np.array(["0e84"] * 5 + [""]), stream=np.array(["a", "b", "a", "b", 'ö"', "a"]),
         decision=2**40 + np.arange(n), time=1.8e9 + rng.random(n), clock=rng.random(n), version=np.arange(n),
         obs=rng.normal(size=(n, 3)).astype(np.float32), proposed=rng.normal(size=(n, 2)).astype(np.float32),
         executed=rng.normal(size=(n, 2)).astype(np.float32), log_prob=rng.normal(size=n).astype(np.float32),
