@@ -173,8 +173,8 @@ def no_decisions(obs: int = 0, action: int = 0, discrete: bool = True) -> Logged
 
 
 SCALARS: dict[str, Any] = {
-    "run": "U1", "run_id": "U1", "stream": "U1", "decision": np.int64, "time": np.float64, "clock": np.float64, "version": np.int64,
-    "log_prob": np.float32, "executed_log_prob": np.float32, "verdict": np.int8, "held": np.bool_,
+    "run": "U1", "run_id": "U1", "stream": "U1", "decision": np.int64, "time": np.float64, "clock": np.float64,
+    "version": np.int64, "log_prob": np.float32, "executed_log_prob": np.float32, "verdict": np.int8, "held": np.bool_,
     "expected": np.float32, "confidence": np.float32, "reward": np.float32, "done": np.bool_, "intervened": np.bool_,
 }  # fmt: skip
 """The fields with one value for each decision, and their types."""

@@ -7,6 +7,8 @@ import io
 import json
 import math
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -213,6 +215,20 @@ def test_an_export_can_be_read_and_evaluated(cartpole, config, tmp_path):
     assert json.loads((tmp_path / "evaluation.json").read_text())["decisions"] == 196
 
 
+def test_an_export_clears_what_a_killed_one_has_left_and_names_what_is_older(cartpole, config, tmp_path):
+    killed = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    left = tmp_path / f".decisions.jsonl.{int(killed.stdout)}.0123abcd.1.tmp"
+    other, older = tmp_path / ".other.tmp", tmp_path / "decisions.parquet"
+    for file in (left, other, older):
+        file.write_text("")
+    typed = ("config=export_log", "checkpoint=latest", cartpole[2], "exportFormats=[jsonl]", f"exportDir={tmp_path}")
+    text = said(export_log, session(config, *typed))
+    assert not left.exists()
+    assert other.exists()
+    assert f"written: {tmp_path / 'decisions.jsonl'}" in text
+    assert f"of an earlier export, and not written now: {older}" in text
+
+
 @pytest.mark.parametrize(
     ("command", "typed", "says"),
     [
@@ -221,7 +237,10 @@ def test_an_export_can_be_read_and_evaluated(cartpole, config, tmp_path):
         (export_log, ["checkpoint=latest", "exportFormats=[parqet]"], "Allowed: parquet, jsonl. Did you mean parquet"),
         (export_log, ["checkpoint=latest", "logStreams=[s3]"], "logStreams=s3: there is no such stream in"),
         (export_log, ["checkpoint=latest", "logFrom=tomorrow"], "logFrom=tomorrow: not a time"),
+        (export_log, ["checkpoint=latest", "logFrom=nan"], "logFrom=nan: not a time"),
         (export_log, ["checkpoint=latest", "logUntil=5"], "logUntil=5: there are no decisions in this time"),
+        (export_log, ["checkpoint=latest", "logFrom=6", "logUntil=5"], "there is no time between them"),
+        (export_log, ["checkpoint=latest", f"exportDir={__file__}"], "is not a directory. Choose another place"),
         (evaluate_log, ["checkpoint=latest", "log=nowhere"], "nowhere: no such log"),
     ],
 )
