@@ -213,7 +213,7 @@ def compare(values: np.ndarray, log_ratios: np.ndarray, groups: np.ndarray, mode
 def _learned_from(data: LoggedDecisions, run: Path | None, meta: CheckpointMeta | None) -> np.ndarray:
     """Return (n,) which decisions a policy may have learned from: of older versions of its run, under any name.
 
-    `run`: the directory that the policy's file is in; None: it was copied out of its run. `meta`: what the file says.
+    `run`: the directory that the policy's file is in; None if it was copied out of its run. `meta`: what the file says.
     """
     if meta is None:
         return np.zeros(len(data), bool)
