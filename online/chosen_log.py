@@ -68,5 +68,6 @@ def seconds_of(name: str, text: str | None) -> float | None:
 def extent_of(data: LoggedDecisions) -> str:
     """Return number, streams and times of decisions in words; there must be at least one."""
     streams = count(len(set(data.stream.tolist())), "stream")
-    first, last = (datetime.fromtimestamp(t).isoformat(" ", "seconds") for t in (data.time[0], data.time[-1]))
+    ends = (data.time.min(), data.time.max())
+    first, last = (datetime.fromtimestamp(t).isoformat(" ", "seconds") for t in ends)
     return f"{count(len(data), 'decision')} of {streams}, from {first} to {last}"

@@ -75,7 +75,7 @@ def spec_of_run(run: Run) -> PolicySpec:
 
 
 def decisions_of(run: Run) -> LoggedDecisions:
-    """Return the decisions of a continuous run, in order of time. Raises UserError if none can be read."""
+    """Return the decisions of a continuous run, in their order. Raises UserError if none can be read."""
     spec = spec_of_run(run)
     layout = Layout.of(spec.obs_width, spec.action)
     parts = [no_decisions(layout.obs, layout.action, layout.discrete)]

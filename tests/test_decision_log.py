@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from livegym.online import log_files
+from livegym.online.chosen_log import extent_of
 from livegym.online.decision_log import SEGMENTS, DecisionLog, row_type, segments_of
 from livegym.online.log_files import read_file, to_jsonl, write_files, write_jsonl, write_parquet
 from livegym.online.logged import LoggedDecisions, joined, no_decisions
@@ -330,7 +331,26 @@ def test_parts_of_a_log(tmp_path):
     assert data.of(["b"]).decision.tolist() == [2**40 + 1, 2**40 + 3]
     assert len(data.between(since=float(data.time.max()))) == 1
     assert len(data.between(until=float(data.time.max()))) == 5
-    assert same(joined([data[3:], data, no_decisions(3, 2, False)]), data[np.lexsort((data.decision, data.time))])
+    assert same(joined([data[3:], data, no_decisions(3, 2, False)]), data)
+    other = dataclasses.replace(data, run=np.full(6, "Other_continuous_20260102_120008"), time=data.time - 2.0)
+    assert same(joined([data[np.argsort(data.time)], other])[-6:], data[np.argsort(data.time)])
+
+
+def test_a_clock_that_is_set_back_does_not_break_episodes():
+    """Two streams in turn; before the fourth of eight decisions the clock goes back by 2.5 s."""
+    n, base = 8, example()[np.zeros(8, int)]
+    at = np.arange(n, dtype=float)
+    obs = np.repeat(at[:, None] // 2, 3, axis=1).astype(np.float32)
+    data = dataclasses.replace(
+        base, stream=np.array(["a", "b"] * 4), decision=np.arange(n), time=at - 2.5 * (at >= 3), obs=obs,
+        next_obs=obs + 1, done=np.zeros(n, bool),
+    )  # fmt: skip
+    assert joined([data[4:], data[:4]]).decision.tolist() == list(range(n))
+    assert [(e.stream, e.observations[:, 0].tolist()) for e in data.episodes()] == [
+        ("a", [0, 1, 2, 3, 4]),
+        ("b", [0, 1, 2, 3, 4]),
+    ]
+    assert extent_of(data).startswith("8 decisions of 2 streams, from 1970-01-01")
 
 
 def test_episodes_are_of_one_stream_and_end_where_the_log_does_not_go_on():
