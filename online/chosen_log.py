@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 from pathlib import Path
 
@@ -19,6 +20,11 @@ def chosen(data: LoggedDecisions, keys: LoggedKeys, source: Path) -> LoggedDecis
     `source`: the log, for messages. Raises UserError if a key has an invalid value, or if no decision is left.
     """
     since, until = seconds_of("logFrom", keys.logFrom), seconds_of("logUntil", keys.logUntil)
+    if since is not None and until is not None and since >= until:
+        raise UserError(
+            f"logFrom={keys.logFrom} logUntil={keys.logUntil}: there is no time between them. Allowed: a logFrom that "
+            "is earlier than logUntil"
+        )
     if not len(data):
         raise UserError(f"{source}: there are no decisions in it yet. Wait until a stream has asked for some")
     known = sorted(set(data.stream.tolist()))
@@ -45,7 +51,9 @@ def seconds_of(name: str, text: str | None) -> float | None:
     if text is None:
         return None
     try:
-        return float(text)
+        seconds = float(text)
+        if math.isfinite(seconds):
+            return seconds
     except ValueError:
         pass
     try:
@@ -60,5 +68,6 @@ def seconds_of(name: str, text: str | None) -> float | None:
 def extent_of(data: LoggedDecisions) -> str:
     """Return number, streams and times of decisions in words; there must be at least one."""
     streams = count(len(set(data.stream.tolist())), "stream")
-    first, last = (datetime.fromtimestamp(t).isoformat(" ", "seconds") for t in (data.time[0], data.time[-1]))
+    ends = (data.time.min(), data.time.max())
+    first, last = (datetime.fromtimestamp(t).isoformat(" ", "seconds") for t in ends)
     return f"{count(len(data), 'decision')} of {streams}, from {first} to {last}"

@@ -115,16 +115,23 @@ class DecisionLog:
 def segments_of(folder: Path) -> Iterator[np.ndarray]:
     """Yield the rows (n,) of each segment of a log, the oldest first, without incomplete ones.
 
-    A live run may delete a segment meanwhile, or add to the last one. Nothing is yielded for a damaged segment, which
-    is logged as a warning. Raises OSError if a file cannot be read.
+    A live run may delete a segment meanwhile, or add to the last one. Nothing is yielded for a damaged segment; it and
+    damaged rows are logged as warnings, except for a last row, which may be one that is being written. Raises OSError
+    if a file cannot be read.
     """
     for path in _paths_of(folder):
         with contextlib.suppress(FileNotFoundError):
             content = path.read_bytes()
             try:
-                yield _rows_in(content)
+                rows = _rows_in(content)
             except (ValueError, KeyError, TypeError) as error:
                 log.warning("%s is damaged, and left out (%s).", path, error)
+                continue
+            sound = checks_of_rows(rows) == rows["check"] if len(rows) else np.zeros(0, bool)
+            damaged = int((~sound[:-1]).sum())
+            if damaged:
+                log.warning("%s: %d of %d decisions are damaged, and left out.", path, damaged, len(rows))
+            yield rows[sound]
 
 
 def _paths_of(folder: Path) -> list[Path]:
@@ -149,5 +156,4 @@ def _rows_in(content: bytes) -> np.ndarray:
     layout = json.loads(content[16 : 16 + length])
     kind = row_type(int(layout["obs"]), int(layout["action"]), bool(layout["discrete"]))
     whole = (len(content) - 16 - length) // kind.itemsize
-    rows = np.frombuffer(content, kind, max(0, whole), 16 + length)
-    return rows[checks_of_rows(rows) == rows["check"]] if len(rows) else rows
+    return np.frombuffer(content, kind, max(0, whole), 16 + length)

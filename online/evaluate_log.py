@@ -18,7 +18,7 @@ has learned from the decisions in the log, it has seen their rewards, and the in
 self-normalised estimate of the reward does not depend on the critic.
 
 Decisions that the policy may have learned from are left out: on those, it seems better than it is. They are the ones of
-its own run that were made by older versions than itself.
+its own run, whatever it is called now, that were made by older versions than itself.
 
 Decisions are grouped in blocks of `BLOCK` consecutive ones of a stream, because neighbours resemble each other.
 """
@@ -46,7 +46,7 @@ from livegym.online.run_log import read_log
 from livegym.rl.algorithm import ActorCriticNetwork, algorithm_of
 from livegym.rl.policy import Policy
 from livegym.rl.spec import PolicySpec, shape_difference, shapes_of
-from livegym.rundir.checkpoint import meta_of
+from livegym.rundir.checkpoint import CheckpointMeta, list_checkpoints, meta_of
 from livegym.rundir.run import open_run
 from livegym.rundir.select import read_selected
 from livegym.schema.train import TrainConfig
@@ -101,7 +101,7 @@ def evaluate_log(session: Session, console: Console) -> int:
     data = chosen(read_log(source), config, source)
     meta = meta_of(state)
     version = meta.version if meta is not None else None
-    known = _learned_from(data, selection.run, version)
+    known = _learned_from(data, selection.run, meta)
     propensity = np.isfinite(data.log_prob) & (data.held | np.isfinite(data.executed_log_prob))
     usable = data.complete & ~data.intervened & propensity
     fresh = data[usable & ~known]
@@ -122,9 +122,11 @@ def evaluate_log(session: Session, console: Console) -> int:
         why = "without reward or propensity, or under human intervention"
         lines.append(f"left out: {count(unusable, 'decision')} {why}")
     if learned:
+        older = _older(selection.run, version)
+        such = "" if older is None else f", such as checkpoint={older}"
         lines.append(
             f"left out: {count(learned, 'decision')} that this policy may have learned from. To use them, evaluate an "
-            "older version, or a policy of another run"
+            f"older version{such}, or a policy of another run"
         )
     _print(console, lines, compared)
     if config.reportDir is not None:
@@ -208,11 +210,24 @@ def compare(values: np.ndarray, log_ratios: np.ndarray, groups: np.ndarray, mode
     return Compared(acting, plain, robust, difference(plain if robust is None else robust, acting))
 
 
-def _learned_from(data: LoggedDecisions, run: Path | None, version: int | None) -> np.ndarray:
-    """Return (n,) which decisions a version of `run` may have learned from."""
-    if run is None or version is None:
+def _learned_from(data: LoggedDecisions, run: Path | None, meta: CheckpointMeta | None) -> np.ndarray:
+    """Return (n,) which decisions a policy may have learned from: of older versions of its run, under any name.
+
+    `run`: the directory that the policy's file is in; None if it was copied out of its run. `meta`: what the file says.
+    """
+    if meta is None:
         return np.zeros(len(data), bool)
-    return (data.run == open_run(run).name) & (data.version < version)
+    own = (data.run_id == meta.run_id) & (data.run_id != "")
+    if run is not None:  # exports of older versions do not have the id
+        own |= data.run == open_run(run).first_name
+    return own & (data.version < meta.version)
+
+
+def _older(run: Path | None, version: int | None) -> Path | None:
+    """Return the oldest checkpoint of a run if it is older than `version`."""
+    entries = list_checkpoints(run) if run is not None and version is not None else []
+    known = [entry for entry in entries if 0 <= entry.version < (version or 0)]
+    return known[-1].path if known else None
 
 
 def _print(console: Console, lines: list[str], compared: Mapping[str, Compared]) -> None:
@@ -235,15 +250,26 @@ def _print(console: Console, lines: list[str], compared: Mapping[str, Compared])
     most = compared.get("outcome", compared["reward"])
     clipped = most.self_normalised.clipped
     if clipped:
-        text = f"{100 * clipped:.1f} % of the ratios were clipped at {CLIP:g}: the estimates lean towards what acted."
+        share = f"{100 * clipped:.1f} %" if clipped >= 0.0005 else "fewer than 0.1 %"
+        text = f"{share} of the ratios were clipped at {CLIP:g}: the estimates lean towards what acted."
         console.print(text, soft_wrap=True, highlight=False, markup=False)
-    console.print(verdict(most.gain), soft_wrap=True, highlight=False, markup=False)
+    console.print(verdict(most.gain, "outcome" in compared), soft_wrap=True, highlight=False, markup=False)
 
 
-def verdict(gain: Estimate) -> str:
-    """Return in a sentence what the data say about the gain."""
+def verdict(gain: Estimate, discounted: bool) -> str:
+    """Return in words what the data say about the gain; `discounted`: it is that of `outcome`, not of `reward`.
+
+    A policy learns what its own critic values, so a bad policy too may gain by it. Only a reward is earned.
+    """
     if not gain.known:
         return f"The data do not tell whether this policy is better: {gain.unknown}."
+    if discounted:
+        if gain.low <= 0 <= gain.high:
+            return "This policy's critic sees no difference between its single decisions and those of the log."
+        return (
+            f"By this policy's own critic, its single decisions are {'better' if gain.low > 0 else 'worse'} than those "
+            "of the log. That does not tell what it would earn in an episode."
+        )
     if gain.low > 0:
         return "This policy would have earned more than those that acted."
     if gain.high < 0:

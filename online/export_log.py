@@ -16,15 +16,16 @@ from rich.console import Console
 
 from livegym.cfg.session import Session
 from livegym.online.chosen_log import chosen, extent_of
-from livegym.online.log_files import JSONL, PARQUET, arrow, write_jsonl, write_parquet
+from livegym.online.log_files import JSONL, PARQUET, arrow, to_jsonl, to_parquet, write_files
 from livegym.online.run_log import FILE, decisions_of
 from livegym.rundir.run import Run, open_run
 from livegym.rundir.select import resolve_checkpoint
 from livegym.schema import RootConfig
 from livegym.utils.errors import UserError, did_you_mean
+from livegym.utils.files import discard, is_left_over
 from livegym.utils.words import count
 
-WRITERS = {"parquet": (PARQUET, write_parquet), "jsonl": (JSONL, write_jsonl)}
+WRITERS = {"parquet": (PARQUET, to_parquet), "jsonl": (JSONL, to_jsonl)}
 
 
 def export_log(session: Session, console: Console) -> int:
@@ -39,9 +40,12 @@ def export_log(session: Session, console: Console) -> int:
     folder = run.path / "export" if config.exportDir is None else Path(os.path.expanduser(config.exportDir))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name in formats:
-            suffix, write = WRITERS[name]
-            write(data, folder / f"{FILE}{suffix}")
+        _discard_left_over(folder)
+        write_files(data, {folder / f"{FILE}{suffix}": write for suffix, write in map(WRITERS.__getitem__, formats)})
+    except FileExistsError as error:
+        raise UserError(
+            f"{folder.absolute()} is not a directory. Choose another place for the decisions: exportDir=..."
+        ) from error
     except OSError as error:
         raise UserError(
             f"the decisions cannot be written to {folder.absolute()} ({error.strerror or error}). Choose another "
@@ -54,12 +58,24 @@ def export_log(session: Session, console: Console) -> int:
     if intervened:
         why = "human intervention, a failure of gate or policy, or learn: false"
         lines.append(f"{count(intervened, 'decision')} excluded from training: {why}")
-    lines += [f"written: {(folder / f'{FILE}{WRITERS[name][0]}').absolute()}" for name in formats]
+    for name, (suffix, _) in WRITERS.items():
+        file = folder / f"{FILE}{suffix}"
+        if name in formats:
+            lines.append(f"written: {file.absolute()}")
+        elif file.exists():
+            lines.append(f"of an earlier export, and not written now: {file.absolute()}")
     if "parquet" not in formats and config.exportFormats is None:
         lines.append("Parquet is left out; it needs the extra export: pip install 'livegym[export]'")
     for line in lines:
         console.print(line, soft_wrap=True, highlight=False, markup=False)
     return 0
+
+
+def _discard_left_over(folder: Path) -> None:
+    """Delete what an export that was killed has left, which may be large."""
+    for path in folder.glob(f".{FILE}.*"):
+        if is_left_over(path):
+            discard(path)
 
 
 def _formats(typed: list[str] | None) -> list[str]:

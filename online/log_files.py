@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -27,10 +28,18 @@ from livegym.utils.files import atomic_writer
 PARQUET, JSONL = ".parquet", ".jsonl"
 FOLLOWING = ("propensity", "executed_propensity", "complete")
 COLUMNS = (
-    "run", "stream", "decision", "time", "clock", "version", "obs", "proposed", "executed", "log_prob",
+    "run", "run_id", "stream", "decision", "time", "clock", "version", "obs", "proposed", "executed", "log_prob",
     "executed_log_prob", "propensity", "executed_propensity", "verdict", "held", "expected", "confidence", "reward",
     "next_obs", "done", "intervened", "complete",
 )  # fmt: skip
+KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "U": ((str,), "text"),
+    "i": ((int,), "a whole number"),
+    "b": ((bool,), "true or false"),
+    "f": ((int, float, type(None)), "a number or null"),
+}
+"""Kind of a NumPy type -> what it may be in JSON; nothing else becomes a number or a truth value silently."""
+
 CHUNK = 1000  # decisions that are turned into text at once
 WORDS = np.array([verdict.name for verdict in Verdict])
 
@@ -51,37 +60,70 @@ def arrow() -> Any:
 
 def write_parquet(data: LoggedDecisions, path: Path) -> None:
     """Write all decisions. Raises UserError without pyarrow, and OSError."""
+    arrow()
+    write_files(data, {path: to_parquet})
+
+
+def write_jsonl(data: LoggedDecisions, path: Path) -> None:
+    """Write all decisions, one strict JSON object a line. Raises OSError."""
+    write_files(data, {path: to_jsonl})
+
+
+def write_files(data: LoggedDecisions, ways: Mapping[Path, Callable[[LoggedDecisions, BinaryIO], None]]) -> None:
+    """Write all decisions to each file in its way; files get their names when all are complete. Raises OSError."""
+    with ExitStack() as stack:
+        for path, write in ways.items():
+            write(data, stack.enter_context(atomic_writer(path)))
+
+
+def to_parquet(data: LoggedDecisions, file: BinaryIO) -> None:
+    """Write all decisions to a binary file, with checksums. Raises UserError without pyarrow, and OSError."""
     pa = arrow()
     arrays = []
     for name in COLUMNS:
         values = _words(data) if name == "verdict" else getattr(data, name)
         flat = pa.array(np.ascontiguousarray(values).reshape(-1))
         arrays.append(pa.FixedSizeListArray.from_arrays(flat, values.shape[1]) if values.ndim == 2 else flat)
-    with atomic_writer(path) as file:
-        pa.parquet.write_table(pa.table(arrays, names=list(COLUMNS)), file, compression="zstd")
+    table = pa.table(arrays, names=list(COLUMNS))
+    pa.parquet.write_table(table, file, compression="zstd", write_page_checksum=True)
 
 
-def write_jsonl(data: LoggedDecisions, path: Path) -> None:
-    """Write all decisions, one strict JSON object a line. Raises OSError."""
-    with atomic_writer(path) as file:
-        for start in range(0, len(data), CHUNK):
-            part = data[start : start + CHUNK]
-            columns = {name: _plain(_words(part) if name == "verdict" else getattr(part, name)) for name in COLUMNS}
-            for values in zip(*columns.values(), strict=True):
-                line = json.dumps(dict(zip(COLUMNS, values, strict=True)), allow_nan=False, ensure_ascii=False)
-                file.write(line.encode() + b"\n")
+def to_jsonl(data: LoggedDecisions, file: BinaryIO) -> None:
+    """Write all decisions to a binary file, one strict JSON object a line. Raises OSError."""
+    for start in range(0, len(data), CHUNK):
+        part = data[start : start + CHUNK]
+        columns = {name: _plain(_words(part) if name == "verdict" else getattr(part, name)) for name in COLUMNS}
+        for values in zip(*columns.values(), strict=True):
+            line = json.dumps(dict(zip(COLUMNS, values, strict=True)), allow_nan=False, ensure_ascii=False)
+            file.write(line.encode() + b"\n")
+
+
+def count_decisions(path: Path) -> int:
+    """Return the number of decisions in a file, quickly. Raises UserError if it cannot be used."""
+    try:
+        if path.suffix == PARQUET:
+            return int(arrow().parquet.read_metadata(path).num_rows)
+        with path.open("rb") as file:
+            return sum(1 for _ in file)
+    except (OSError, ValueError) as error:
+        raise _no_log(path, error) from error
 
 
 def read_file(path: Path) -> LoggedDecisions:
     """Read a file that `write_parquet` or `write_jsonl` wrote. Raises UserError if it cannot be used."""
+    unreadable = [OSError, ValueError, KeyError, TypeError, OverflowError]
+    if path.suffix == PARQUET:
+        unreadable.append(arrow().lib.ArrowException)
     try:
         columns = _parquet_columns(path) if path.suffix == PARQUET else _jsonl_columns(path)
         return _decisions(columns)
-    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
-        reason = f"no column {error}" if isinstance(error, KeyError) else str(error)
-        raise UserError(
-            f"{path}: no log of decisions ({reason}). Allowed: a file that config=export_log wrote"
-        ) from error
+    except tuple(unreadable) as error:
+        raise _no_log(path, error) from error
+
+
+def _no_log(path: Path, error: Exception) -> UserError:
+    reason = f"no column {error}" if isinstance(error, KeyError) else str(error)
+    return UserError(f"{path}: no log of decisions ({reason}). Allowed: a file that config=export_log wrote")
 
 
 def _words(data: LoggedDecisions) -> np.ndarray:
@@ -103,11 +145,17 @@ def _finite(value: float) -> float | None:
 
 
 def _parquet_columns(path: Path) -> dict[str, Any]:
-    table = arrow().parquet.read_table(path)
+    pa = arrow()
+    table = pa.parquet.read_table(path, page_checksum_verification=True)
     columns: dict[str, Any] = {}
     for name in (*SCALARS, *ROWS):
+        if name == "run_id" and name not in table.column_names:
+            columns[name] = [""] * len(table)  # an export of an older version
+            continue
         column = table.column(name).combine_chunks()
         if name in ROWS:
+            if not pa.types.is_fixed_size_list(column.type):
+                raise TypeError(f"{name} has rows of unknown width")
             flat = column.flatten().to_numpy(zero_copy_only=False)
             columns[name] = flat.reshape(len(column), column.type.list_size)
         else:
@@ -117,11 +165,17 @@ def _parquet_columns(path: Path) -> dict[str, Any]:
 
 def _jsonl_columns(path: Path) -> dict[str, Any]:
     columns: dict[str, Any] = {name: [] for name in (*SCALARS, *ROWS)}
+    allowed = {name: KINDS["U" if name == "verdict" else np.dtype(kind).kind] for name, kind in SCALARS.items()}
     for number, decision in _objects(path):
         for name, values in columns.items():
-            if name not in decision:
+            if name not in decision and name != "run_id":  # exports of older versions do not have it
                 raise ValueError(f"line {number} has no {name}")
-            values.append(decision[name])
+            value = decision.get(name, "")
+            if name in allowed:
+                types, words = allowed[name]
+                if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+                    raise ValueError(f"line {number}: {name} is {json.dumps(value)}, not {words}")
+            values.append(value)
     for name in ROWS:
         columns[name] = _filled(columns[name])
     return columns

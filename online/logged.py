@@ -1,7 +1,7 @@
 """Logged decisions as a data set: one array for each field.
 
     data = read_log("runs/Territory_continuous_20260102_120008")    # or a file that config=export_log wrote
-    data.reward, data.propensity                     # (n,) each, in order of time
+    data.reward, data.propensity                     # (n,) each, in the order in which they were decided
     data.of(["north"]).between(since, until)         # a part of it
     data.arrays()                                    # observations, actions, rewards, terminals, timeouts
     data.episodes()                                  # the same in episodes, as Minari stores them
@@ -43,9 +43,13 @@ class Episode:
 
 @dataclass(frozen=True)
 class LoggedDecisions:
-    """Decisions with their propensities, in order of time. All arrays have n entries."""
+    """Decisions with their propensities. All arrays have n entries.
 
-    run: np.ndarray  # (n,) str, name of the run
+    Those of a run are in the order in which they were decided, by their ids: the system clock may have been set back.
+    """
+
+    run: np.ndarray  # (n,) str, name of the run when it was created
+    run_id: np.ndarray  # (n,) str, the same wherever the run is copied to; "": unknown
     stream: np.ndarray  # (n,) str
     decision: np.ndarray  # (n,) int64, its id, unique in its run
     time: np.ndarray  # (n,) float64, s since 1970
@@ -137,9 +141,9 @@ class LoggedDecisions:
         )  # fmt: skip
 
     def _steps(self) -> tuple[LoggedDecisions, np.ndarray]:
-        """Return the decisions for `arrays`, sorted by stream and time, and (k,) where an episode ends."""
+        """Return the decisions for `arrays`, sorted by stream and decision, and (k,) where an episode ends."""
         chosen = self[self.complete & ~self.held]
-        chosen = chosen[np.lexsort((chosen.decision, chosen.time, chosen.stream, chosen.run))]
+        chosen = chosen[np.lexsort((chosen.decision, chosen.stream, chosen.run))]
         follows = (chosen.run[1:] == chosen.run[:-1]) & (chosen.stream[1:] == chosen.stream[:-1])
         follows &= (chosen.obs[1:] == chosen.next_obs[:-1]).all(1)
         ends = np.ones(len(chosen), bool)
@@ -148,7 +152,9 @@ class LoggedDecisions:
 
 
 def joined(parts: Collection[LoggedDecisions]) -> LoggedDecisions:
-    """Return all decisions of several logs in order of time, each once, from the first log that has it.
+    """Return all decisions of several logs of a run in their order, each once, from the first log that has it.
+
+    Those of several runs are in order of time.
 
     Raises ValueError if observations or actions differ in width.
     """
@@ -158,7 +164,7 @@ def joined(parts: Collection[LoggedDecisions]) -> LoggedDecisions:
     order = np.lexsort((together.decision, run))  # stable: the first part's comes first
     again = (np.diff(run[order]) == 0) & (np.diff(together.decision[order]) == 0)
     once = together[order[np.concatenate([[True], ~again])]] if len(order) else together
-    return once[np.lexsort((once.decision, once.time))]
+    return once if len(set(run.tolist())) < 2 else once[np.lexsort((once.decision, once.time))]
 
 
 def no_decisions(obs: int = 0, action: int = 0, discrete: bool = True) -> LoggedDecisions:
@@ -172,8 +178,8 @@ def no_decisions(obs: int = 0, action: int = 0, discrete: bool = True) -> Logged
 
 
 SCALARS: dict[str, Any] = {
-    "run": "U1", "stream": "U1", "decision": np.int64, "time": np.float64, "clock": np.float64, "version": np.int64,
-    "log_prob": np.float32, "executed_log_prob": np.float32, "verdict": np.int8, "held": np.bool_,
+    "run": "U1", "run_id": "U1", "stream": "U1", "decision": np.int64, "time": np.float64, "clock": np.float64,
+    "version": np.int64, "log_prob": np.float32, "executed_log_prob": np.float32, "verdict": np.int8, "held": np.bool_,
     "expected": np.float32, "confidence": np.float32, "reward": np.float32, "done": np.bool_, "intervened": np.bool_,
 }  # fmt: skip
 """The fields with one value for each decision, and their types."""

@@ -87,7 +87,7 @@ class CheckpointWriter:
         """
         if version == self.saved:
             return True
-        better = score is not None and (self.best is None or score > self.best)
+        better = score is not None and (self.best is None or score >= self.best)  # of equal ones, the newest
         meta = CheckpointMeta(
             task=self.spec.task,
             run_id=self.run.run_id,

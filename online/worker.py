@@ -249,7 +249,9 @@ class Worker:
             return ""
         if self.trainer.idle:
             return f"no experience has been completed for {self.trainer.counts.since} update rounds"
-        return f"fewer than {self._rule.min_batch_size} experiences can be trained on"
+        if len(self.trainer.reader.usable(self.trainer.sieve)) < self._rule.min_batch_size:
+            return f"fewer than {self._rule.min_batch_size} experiences can be trained on"
+        return ""  # its first update round is about to begin
 
     def _pace(self) -> tuple[float | None, float | None]:
         """Return update rounds per second, and the fraction of time that they take; None before two rounds.

@@ -55,6 +55,12 @@ class Run:
         return self.path.name
 
     @property
+    def first_name(self) -> str:
+        """The name with which the run was created: a copy, a renamed directory and `latest_train` have the same one."""
+        stored = read_json_dict(self.path / _IDENTITY).get("name")
+        return stored if isinstance(stored, str) and stored else self.path.resolve().name
+
+    @property
     def nn(self) -> Path:
         """The directory of the checkpoints."""
         return nn_of(self.path)

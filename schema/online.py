@@ -76,7 +76,10 @@ class OnlineConfig:
     lr_decay: float = key(0.99, "factor on the learning rate every 100 update rounds", above=0, high=1)
     min_learning_rate: float = key(1e-4, "lower bound of the decaying learning rate", above=0, high=1)
     trace_steps: int = key(
-        32, "experiences of a stream over which a reward counts directly, not only by the value; 1: its own", low=1
+        32,
+        "experiences of a stream over which a reward counts directly, not only by the value; 1: its own",
+        low=1,
+        high=1000,
     )
     trace_decay: float = key(
         0.95, "lambda: factor on the importance of each further one of these experiences", low=0, high=1

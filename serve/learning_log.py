@@ -1,8 +1,9 @@
 """A line a minute about learning, for the run's log file; on a terminal, a table shows the same at any time.
 
-    learning: 1,234 update rounds (+60), version 1,235, loss 0.031, batch 32.0, reward 0.98, agreement 100 %, training
+    learning: 1,234 update rounds (+60), version 1,235, loss 0.031, batch 32.0, reward 0.980, agreement 100 %, training
 
-There is no line while nothing changes. A trainer that stops to wait says so once.
+If episodes end, their mean return follows the reward, which may be the same for every decision. There is no line while
+nothing changes. A trainer that stops to wait says so once.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ class LearningLog:
             ("loss", trainer["average_loss"], "{:.3g}"),
             ("batch", trainer["average_batch_size"], "{:.1f}"),
             ("reward", reward, "{:.3f}"),
+            ("return", reading["episodes"]["return_mean"], "{:.1f}"),
             ("agreement", trainer["agreement"], "{:.0%}"),
         ):
             if value is not None:

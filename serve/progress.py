@@ -42,11 +42,13 @@ class StreamProgress(Display):
         self._last = changing
         decisions, buffer = reading["decisions"], reading["buffer"]
         rate, rewards = decisions["per_second"], reading["rewards"]
+        returned = reading["episodes"]["return_mean"]
         few = f" (of {count(rewards['count'], 'decision')})" if rewards["count"] < FEW else ""
         facts = {
             "decisions": f"{decisions['total']:,}",
             "decisions/s": "unknown" if rate is None else number(rate),
             "mean reward": "none yet" if rewards["mean"] is None else f"{rewards['mean']:.3f}{few}",
+            **({} if returned is None else {"mean return": number(returned)}),
             "version": f"{reading['serving']['version']:,}",
             "buffer": f"{buffer['size']:,}/{buffer['capacity']:,}",
         }

@@ -87,7 +87,8 @@ class BuiltIn:
             stream, decision = self.streams[i], decided.decision
             service.keep(pending.rewarded(stream, decision, rewards[i]))
             service.keep(pending.followed(stream, after[i], terminated[i]))
-        service.tally.terms.append(dict(zip(self.env.terms.names, step.terms.mean(0).tolist(), strict=True)))
+        names = self.env.terms.names
+        service.tally.terms.extend(dict(zip(names, terms, strict=True)) for terms in step.terms.tolist())
         if step.ended is not None:
             service.end([self.streams[i] for i in step.ended.env_ids.tolist()])
 

@@ -99,6 +99,7 @@ def test_written_yaml_is_strict_and_without_secrets():
     [
         ({"numEnv": 3}, "Did you mean numEnvs?"),
         ({"numEnvs": 0}, "numEnvs=0: too small"),
+        ({"online.trace_steps": 10**6}, "online.trace_steps=1000000: too large"),  # each update round took minutes
         ({"train.gama": 1}, "Did you mean train.gamma?"),
         ({"train.gamma": math.nan}, "train.gamma=nan"),
         ({"task.noise.nothing": 0.1}, "task.noise.nothing"),

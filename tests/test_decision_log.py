@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import errno
+import io
 import json
 import logging
+import os
 
 import numpy as np
 import pytest
 import torch
 
 from livegym.online import log_files
+from livegym.online.chosen_log import extent_of
 from livegym.online.decision_log import SEGMENTS, DecisionLog, row_type, segments_of
-from livegym.online.log_files import read_file, write_jsonl, write_parquet
+from livegym.online.log_files import read_file, to_jsonl, write_files, write_jsonl, write_parquet
 from livegym.online.logged import LoggedDecisions, joined, no_decisions
 from livegym.online.run_log import decisions_of, read_log
 from livegym.online.stream_requests import Rewarded
@@ -86,7 +91,7 @@ def test_the_oldest_segments_make_room(tmp_path):
     assert len(kept) > 40 * (SEGMENTS - 2) // SEGMENTS - SEGMENTS
 
 
-def test_a_row_that_was_not_written_completely_is_left_out(tmp_path):
+def test_a_row_that_was_not_written_completely_is_left_out(tmp_path, caplog):
     log = DecisionLog(tmp_path / "decisions", LAYOUT, 10**6)
     for number in range(4):
         log.add(complete(number))
@@ -95,6 +100,7 @@ def test_a_row_that_was_not_written_completely_is_left_out(tmp_path):
     content[-2 * ROW - 1] ^= 1  # the last byte of the second row
     file.write_bytes(content[:-5])
     assert rows_in(log.folder)["it"]["decision"].tolist() == [0, 2]
+    assert caplog.messages == [f"{file}: 1 of 3 decisions are damaged, and left out."]  # an incomplete row is usual
 
 
 def test_a_damaged_segment_is_left_out_with_a_warning(tmp_path, caplog):
@@ -153,12 +159,46 @@ def test_every_decision_of_a_run_is_read_once(setting):  # noqa: F811
     assert sorted(set(buffered.stream.tolist())) == ["a", "d"]
 
 
+@pytest.mark.parametrize("file", ["replay.bin", "pending.npy", "decisions/000000001.rows"])
+@pytest.mark.parametrize("spoil", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b"\0" * len(b)])
+def test_a_damaged_file_does_not_keep_the_other_decisions_from_being_read(setting, file, spoil, caplog):  # noqa: F811
+    """A log that is whole must be saved, whatever happened to the buffer beside it."""
+    here = setting()
+    for number, stream in enumerate("ab"):
+        (made,) = here.ask(seen(stream, 0.5))
+        here.ask(Rewarded(stream, made.decision, float(number), done=True))
+    here.ask(seen("c", 0.5))
+    here.memory.save()
+    save_checkpoint(here.run, spec_with(), {"weight": torch.zeros(1)})
+    assert len(decisions_of(here.run)) == 3
+    damaged = here.run.path / file
+    damaged.write_bytes(spoil(damaged.read_bytes()))
+    assert set("ab") <= set(decisions_of(here.run).stream.tolist())  # the buffer has what the log has lost
+    assert damaged.name in caplog.text or damaged.suffix == ".rows"
+    if file == "replay.bin":
+        (here.run.decisions / "000000001.rows").unlink()
+        with pytest.raises(UserError, match="its decisions cannot be read"):
+            decisions_of(here.run)
+
+
+def test_a_segment_of_another_task_is_left_out_with_a_warning(setting, caplog):  # noqa: F811
+    here = setting()
+    (made,) = here.ask(seen("a", 0.5))
+    here.ask(Rewarded("a", made.decision, 1.0, done=True))
+    save_checkpoint(here.run, spec_with(), {"weight": torch.zeros(1)})
+    other = DecisionLog(here.run.decisions, LAYOUT, 10**6)
+    other.add(complete(1))
+    assert len(decisions_of(here.run)) == 1
+    assert "it has other observations or actions" in caplog.text
+
+
 def example() -> LoggedDecisions:
     """Numbers that are easily rounded: every field of six decisions of two streams, one of them unknown in parts."""
     rng = np.random.default_rng(0)
     n = 6
     data = LoggedDecisions(
-        run=np.full(n, "Counting_continuous_20260102_120008"), stream=np.array(["a", "b", "a", "b", 'ö"', "a"]),
+        run=np.full(n, "Counting_continuous_20260102_120008"), run_id=np.array(["0e84"] * 5 + [""]),
+        stream=np.array(["a", "b", "a", "b", 'ö"', "a"]),
         decision=2**40 + np.arange(n), time=1.8e9 + rng.random(n), clock=rng.random(n), version=np.arange(n),
         obs=rng.normal(size=(n, 3)).astype(np.float32), proposed=rng.normal(size=(n, 2)).astype(np.float32),
         executed=rng.normal(size=(n, 2)).astype(np.float32), log_prob=rng.normal(size=n).astype(np.float32),
@@ -171,6 +211,13 @@ def example() -> LoggedDecisions:
     data.expected[0] = data.reward[4] = data.next_obs[4] = np.nan
     data.obs[1, 1], data.reward[1] = np.float32(1e-45), np.float32(0.1)  # the least number there is
     return data
+
+
+def line_with(**changes) -> str:
+    """A line of a file of JSON lines that has wrong values."""
+    content = io.BytesIO()
+    to_jsonl(example()[:1], content)
+    return json.dumps({**json.loads(content.getvalue()), **changes})
 
 
 def with_choices(data: LoggedDecisions) -> LoggedDecisions:
@@ -215,12 +262,52 @@ def test_other_programs_read_the_columns(tmp_path):
         ("{}", "line 1 has no run"),
         ("nonsense", "line 1: Expecting value"),
         ("[1]", "line 1 is not an object"),
+        (line_with(done="no"), 'line 1: done is "no", not true or false'),
+        (line_with(version=True), "line 1: version is true, not a whole number"),
+        (line_with(reward="1"), 'line 1: reward is "1", not a number or null'),
+        (line_with(stream=3), "line 1: stream is 3, not text"),
     ],
 )
 def test_a_file_that_is_no_log_is_refused(tmp_path, content, says):
     (tmp_path / "decisions.jsonl").write_text(content)
     with pytest.raises(UserError, match=f"no log of decisions .{says}"):
         read_log(tmp_path)
+
+
+def test_flipped_bits_are_never_read_as_numbers(tmp_path):
+    """Each page has a checksum; without one, half of the flips were read as other numbers."""
+    pytest.importorskip("pyarrow")
+    data, file, rng = example(), tmp_path / "decisions.parquet", np.random.default_rng(0)
+    write_parquet(data, file)
+    content = file.read_bytes()
+    for place in rng.integers(4, len(content), 150):
+        spoiled = bytearray(content)
+        spoiled[place] ^= 1 << rng.integers(8)
+        file.write_bytes(spoiled)
+        with contextlib.suppress(UserError):
+            assert same(read_file(file), data)
+
+
+def test_two_files_of_different_exports_are_not_taken_for_one(tmp_path):
+    pytest.importorskip("pyarrow")
+    write_parquet(example(), tmp_path / "decisions.parquet")
+    write_jsonl(example()[:3], tmp_path / "decisions.jsonl")
+    with pytest.raises(UserError, match=r"decisions.parquet and decisions.jsonl are not of the same export"):
+        read_log(tmp_path)
+    assert len(read_log(tmp_path / "decisions.jsonl")) == 3
+
+
+def test_files_get_their_names_together_or_not_at_all(tmp_path):
+    (tmp_path / "decisions.jsonl").write_text("as before")
+
+    def full(data, file):
+        to_jsonl(data, file)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(OSError, match="No space left"):
+        write_files(example(), {tmp_path / "decisions.jsonl": to_jsonl, tmp_path / "decisions.other": full})
+    assert (tmp_path / "decisions.jsonl").read_text() == "as before"
+    assert [path.name for path in tmp_path.iterdir()] == ["decisions.jsonl"]
 
 
 def test_what_is_not_there_is_refused(tmp_path):
@@ -244,7 +331,26 @@ def test_parts_of_a_log(tmp_path):
     assert data.of(["b"]).decision.tolist() == [2**40 + 1, 2**40 + 3]
     assert len(data.between(since=float(data.time.max()))) == 1
     assert len(data.between(until=float(data.time.max()))) == 5
-    assert same(joined([data[3:], data, no_decisions(3, 2, False)]), data[np.lexsort((data.decision, data.time))])
+    assert same(joined([data[3:], data, no_decisions(3, 2, False)]), data)
+    other = dataclasses.replace(data, run=np.full(6, "Other_continuous_20260102_120008"), time=data.time - 2.0)
+    assert same(joined([data[np.argsort(data.time)], other])[-6:], data[np.argsort(data.time)])
+
+
+def test_a_clock_that_is_set_back_does_not_break_episodes():
+    """Two streams in turn; before the fourth of eight decisions the clock goes back by 2.5 s."""
+    n, base = 8, example()[np.zeros(8, int)]
+    at = np.arange(n, dtype=float)
+    obs = np.repeat(at[:, None] // 2, 3, axis=1).astype(np.float32)
+    data = dataclasses.replace(
+        base, stream=np.array(["a", "b"] * 4), decision=np.arange(n), time=at - 2.5 * (at >= 3), obs=obs,
+        next_obs=obs + 1, done=np.zeros(n, bool),
+    )  # fmt: skip
+    assert joined([data[4:], data[:4]]).decision.tolist() == list(range(n))
+    assert [(e.stream, e.observations[:, 0].tolist()) for e in data.episodes()] == [
+        ("a", [0, 1, 2, 3, 4]),
+        ("b", [0, 1, 2, 3, 4]),
+    ]
+    assert extent_of(data).startswith("8 decisions of 2 streams, from 1970-01-01")
 
 
 def test_episodes_are_of_one_stream_and_end_where_the_log_does_not_go_on():

@@ -6,6 +6,9 @@ import dataclasses
 import io
 import json
 import math
+import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -20,11 +23,12 @@ from livegym.online.estimate import Estimate
 from livegym.online.evaluate_log import Opinion, evaluate, evaluate_log, opinion_of, verdict
 from livegym.online.experience import Experience, Layout, Verdict
 from livegym.online.export_log import export_log
+from livegym.online.log_files import write_jsonl
 from livegym.online.run_log import decisions_of, read_log
 from livegym.online.stream_requests import Rewarded
 from livegym.rl.policy import Policy
 from livegym.rl.spec import PolicySpec, shape_hash, spec_of
-from livegym.rundir.checkpoint import CheckpointMeta, write_checkpoint
+from livegym.rundir.checkpoint import CheckpointMeta, read_checkpoint, write_checkpoint
 from livegym.rundir.provenance import Provenance
 from livegym.rundir.run import create_run
 from livegym.serve.running import first_state
@@ -137,7 +141,7 @@ def test_a_policy_on_its_own_decisions_gains_exactly_nothing(cartpole, config, t
     assert "800 decisions of 2 streams" in text
     assert "left out: 8 decisions without reward or propensity, or under human intervention" in text
     assert "left out: 396 decisions that this policy may have learned from" in text
-    assert "The data show no difference" in text
+    assert "This policy's critic sees no difference" in text
     report = json.loads((tmp_path / "evaluation.json").read_text())
     assert (report["decisions"], report["unusable"], report["learned_from"]) == (396, 8, 396)
     assert report["version"] == 5
@@ -145,6 +149,36 @@ def test_a_policy_on_its_own_decisions_gains_exactly_nothing(cartpole, config, t
         gain = report[quantity]["gain"]
         assert (gain["mean"], gain["low"], gain["high"]) == pytest.approx((0.0, 0.0, 0.0), abs=1e-5)
     assert report["outcome"]["doubly_robust"]["effective"] == pytest.approx(396)
+
+
+def test_its_own_decisions_are_known_by_any_name(cartpole, config, tmp_path):
+    """Estimated on what it has learned from, any policy looks better than it is; see docs/logged-decisions.md."""
+    run, file, runs = cartpole
+    (tmp_path / "link").symlink_to(run.path)
+    renamed, alone = tmp_path / "renamed", tmp_path / "alone.pth"
+    shutil.copytree(run.path, renamed)
+    shutil.copy(file, alone)
+    for number, (policy, log) in enumerate([(file, "link"), (file, "renamed"), (alone, "renamed")]):
+        typed = ("config=evaluate_log", f"checkpoint={policy}", runs, f"log={tmp_path / log}")
+        text = said(evaluate_log, session(config, *typed, f"reportDir={tmp_path / str(number)}"))
+        assert "left out: 396 decisions that this policy may have learned from" in text
+        assert json.loads((tmp_path / str(number) / "evaluation.json").read_text())["decisions"] == 396
+    assert set(read_log(renamed).run.tolist()) == {run.name}
+    earlier = dataclasses.replace(read_log(renamed), run_id=np.full(800, ""))  # an export without the id
+    write_jsonl(earlier, tmp_path / "earlier.jsonl")
+    typed = ("config=evaluate_log", f"checkpoint={file}", runs, f"log={tmp_path / 'earlier.jsonl'}")
+    assert "left out: 396 decisions that this policy may have learned from" in said(
+        evaluate_log, session(config, *typed)
+    )
+
+
+def test_an_older_version_is_named_if_all_has_been_learned(cartpole, config):
+    run, file, runs = cartpole
+    state = read_checkpoint(file)
+    newer = save_checkpoint(run, PolicySpec.from_dict(state["spec"]), state["model"], 9, state["config"])
+    text = said(evaluate_log, session(config, "config=evaluate_log", f"checkpoint={newer}", runs))
+    assert f"To use them, evaluate an older version, such as checkpoint={file}, or a policy of another run" in text
+    assert "The data do not tell whether this policy is better: there are no decisions" in text
 
 
 def test_too_few_decisions_tell_nothing(cartpole, config):
@@ -181,6 +215,20 @@ def test_an_export_can_be_read_and_evaluated(cartpole, config, tmp_path):
     assert json.loads((tmp_path / "evaluation.json").read_text())["decisions"] == 196
 
 
+def test_an_export_clears_what_a_killed_one_has_left_and_names_what_is_older(cartpole, config, tmp_path):
+    killed = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    left = tmp_path / f".decisions.jsonl.{int(killed.stdout)}.0123abcd.1.tmp"
+    other, older = tmp_path / ".other.tmp", tmp_path / "decisions.parquet"
+    for file in (left, other, older):
+        file.write_text("")
+    typed = ("config=export_log", "checkpoint=latest", cartpole[2], "exportFormats=[jsonl]", f"exportDir={tmp_path}")
+    text = said(export_log, session(config, *typed))
+    assert not left.exists()
+    assert other.exists()
+    assert f"written: {tmp_path / 'decisions.jsonl'}" in text
+    assert f"of an earlier export, and not written now: {older}" in text
+
+
 @pytest.mark.parametrize(
     ("command", "typed", "says"),
     [
@@ -189,7 +237,10 @@ def test_an_export_can_be_read_and_evaluated(cartpole, config, tmp_path):
         (export_log, ["checkpoint=latest", "exportFormats=[parqet]"], "Allowed: parquet, jsonl. Did you mean parquet"),
         (export_log, ["checkpoint=latest", "logStreams=[s3]"], "logStreams=s3: there is no such stream in"),
         (export_log, ["checkpoint=latest", "logFrom=tomorrow"], "logFrom=tomorrow: not a time"),
+        (export_log, ["checkpoint=latest", "logFrom=nan"], "logFrom=nan: not a time"),
         (export_log, ["checkpoint=latest", "logUntil=5"], "logUntil=5: there are no decisions in this time"),
+        (export_log, ["checkpoint=latest", "logFrom=6", "logUntil=5"], "there is no time between them"),
+        (export_log, ["checkpoint=latest", f"exportDir={__file__}"], "is not a directory. Choose another place"),
         (evaluate_log, ["checkpoint=latest", "log=nowhere"], "nowhere: no such log"),
     ],
 )
@@ -237,7 +288,16 @@ def test_with_a_discount_the_critic_values_what_comes_after(tmp_path):
     ],
 )
 def test_the_verdict_is_what_the_interval_says(low, high, unknown, says):
-    assert says in verdict(Estimate((low + high) / 2, low, high, 100, 100.0, 100, unknown=unknown))
+    assert says in verdict(Estimate((low + high) / 2, low, high, 100, 100.0, 100, unknown=unknown), False)
+
+
+@pytest.mark.parametrize(("low", "high", "says"), [(0.1, 0.2, "better"), (-0.2, -0.1, "worse"), (-0.1, 0.1, "no")])
+def test_what_a_critic_values_is_not_called_earned(low, high, says):
+    """A version with returns near 20 gains by its own critic, on decisions of versions with returns near 200."""
+    text = verdict(Estimate((low + high) / 2, low, high, 100, 100.0, 100), True)
+    assert "critic" in text
+    assert says in text
+    assert "earned" not in text
 
 
 def test_times_are_local_or_seconds():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from types import SimpleNamespace
 
@@ -20,7 +21,7 @@ from livegym.online.worker import Worker
 from livegym.rl.actor_critic import ActorCritic
 from livegym.rl.algorithm import algorithm_of
 from livegym.rl.policy import Policy
-from livegym.rundir.checkpoint import newest_usable
+from livegym.rundir.checkpoint import best_checkpoint_file, newest_usable
 from livegym.serve.guard import champion_of
 from livegym.serve.running import live_policy
 from tests.trainer_fixtures import SPEC
@@ -56,6 +57,30 @@ def test_a_trainer_that_goes_back_is_not_held_to_the_decisions_of_the_version_th
     assert state["online"]["counts"]["trusted_from"] == trusted_from
     trainer.load_state(state)
     assert len(trainer._acted().obs) == (0 if trusted_from else 64)
+
+
+def test_of_equally_good_versions_the_newest_is_the_best(made):
+    """Where each decision earns 1 until the episode fails, every version has the same score, the first one too."""
+    run, settings = made()
+    learner = newest_usable(run).state
+    state = {name: learner[name] for name in learner if name not in ("config", "spec", "meta")}
+    checkpoints = CheckpointWriter(run, SPEC, as_dict(settings), saved=1, best=None)
+    for version, score in enumerate([1.0, 1.0, 0.5], 2):
+        assert checkpoints.save(state, version, trainings=version, added=100, score=score)
+    assert best_checkpoint_file(run).name == "Cartpole_v3_ep3.pth"
+
+
+def test_a_trainer_says_that_it_lacks_experience_only_if_it_does(made):
+    run, settings = made()
+    for least, why in ((8, ""), (101, "fewer than 101 experiences can be trained on")):
+        rule = dataclasses.replace(settings.online, min_batch_size=least)
+        receiver, heartbeat = os.pipe()
+        worker = Worker(run, dataclasses.replace(settings, online=rule), heartbeat, after=7)
+        worker.send_heartbeat("waiting")  # the first one, before any update round
+        worker.bus.close(worker.trainer.learner.weights())
+        assert json.loads(os.read(receiver, 65536))["why"] == why
+        os.close(heartbeat)
+        os.close(receiver)
 
 
 def test_a_trainer_that_goes_back_before_it_saved_anything_is_not_held_to_those_decisions_either(made):

@@ -28,6 +28,7 @@ def reading(decisions: int = 0, version: int = 1, state: str = "waiting") -> dic
         "buffer": {"size": decisions, "capacity": 10_000},
         "serving": {"version": version},
         "rewards": {"mean": 0.5 if decisions else None, "count": min(1000, decisions)},
+        "episodes": {"return_mean": 214.54 if decisions >= 1000 else None},
         "trainer": {"state": state, "restarts": 0},
         "gate": "cost",
     }
@@ -47,10 +48,10 @@ def test_continuous_training_shows_a_line_when_something_has_changed(lines):
             progress.update(state)
     assert len(lines()) == 3
     assert lines()[1] == (
-        "decisions 1,500, decisions/s 0.25, mean reward 0.500, version 1, buffer 1,500/10,000, sent 50 %, "
-        "trainer waiting"
+        "decisions 1,500, decisions/s 0.25, mean reward 0.500, mean return 215, version 1, buffer 1,500/10,000, "
+        "sent 50 %, trainer waiting"
     )
-    assert "mean reward none yet" in lines()[0]
+    assert "mean reward none yet, version 1" in lines()[0]  # no episode has ended
 
 
 def test_a_mean_of_few_decisions_says_so(lines):
@@ -140,6 +141,7 @@ def learning(rounds, state="training", version=1, **trainer):
     return {
         "serving": {"version": version},
         "rewards": {"mean": 0.5},
+        "episodes": {"return_mean": 214.54},
         "trainer": {**values, "training_steps": rounds, **trainer},
     }
 
@@ -153,7 +155,7 @@ def test_a_line_a_minute_tells_learning_and_waiting_is_said_once(caplog):
     for minute in range(4, 60):
         learns.update(learning(120, "waiting"), start + 61 * minute)
     lines = [record.message for record in caplog.records]
-    numbers = "loss 0.0312, batch 32.0, reward 0.500, agreement 100 %"
+    numbers = "loss 0.0312, batch 32.0, reward 0.500, return 214.5, agreement 100 %"
     assert lines == [
         f"learning: 60 update rounds (+60), version 61, {numbers}, training",
         f"learning: 120 update rounds (+60), version 1, {numbers}, training",
@@ -164,7 +166,7 @@ def test_a_line_a_minute_tells_learning_and_waiting_is_said_once(caplog):
 def test_what_is_unknown_about_learning_is_left_out(caplog):
     caplog.set_level("INFO")
     unknown = learning(None, "dead", average_loss=None, average_batch_size=None, agreement=None, why="killed")
-    unknown["rewards"]["mean"] = None
+    unknown["rewards"]["mean"] = unknown["episodes"]["return_mean"] = None
     LearningLog(quiet=False).update(unknown, time.monotonic() + 61)
     assert caplog.records[0].message == "learning: unknown number of update rounds, version 1, dead (killed)"
 

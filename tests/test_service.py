@@ -346,6 +346,8 @@ def test_the_built_in_simulators_rewards_are_those_of_its_own_steps(setting):
     assert (rows["next_obs"][:, 1] == rows["obs"][:, 1] + 1).all()  # also over the ends of episodes
     assert not rows["done"].any()  # a time limit is no end
     assert set(rows["stream"].tolist()) == {b"counting-0", b"counting-1"}
+    terms, rewards = here.service.tally.terms, here.service.tally.rewards  # one for each decision, of the same ones
+    assert [sum(each.values()) for each in terms] == list(rewards)
 
 
 def test_a_stop_keeps_what_is_complete_and_what_waits(setting):
