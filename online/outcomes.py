@@ -11,7 +11,8 @@ episode, because a single reward says little about what an action leads to. It i
 each of its decisions has its reward, which may come after the end.
 
 A block or episode has no outcome if a person intervened in it, if the client executed an action of its own, or if one
-of its decisions is not learned from. Decisions of a challenger (`online/trial.py`) are kept apart from those of the
+of its decisions is not learned from; nor has an episode whose beginning is unknown, such as each stream's first one
+after a restart. Decisions of a challenger (`online/trial.py`) are kept apart from those of the
 champion; an episode in which both decided has no outcome.
 """
 
@@ -23,6 +24,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from livegym.online.episodes import Beginnings
 from livegym.online.experience import Experience
 from livegym.online.judge import BLOCK
 
@@ -70,6 +72,7 @@ class Outcomes:
         self._blocks: OrderedDict[tuple[str, bool], _Unit] = OrderedDict()  # by stream and side; with discount 0
         self._episodes: OrderedDict[str, _Unit] = OrderedDict()  # stream -> its present episode
         self._waiting: OrderedDict[int, _Unit] = OrderedDict()  # decision without a reward -> its episode
+        self._beginnings = Beginnings(streams)
         self._ended: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
 
     def decided(self, experience: Experience) -> None:
@@ -77,7 +80,9 @@ class Outcomes:
         if self._discount == 0:
             return
         e, challenger = experience, experience.version == self.challenger
-        episode = self._episodes.pop(e.stream, None) or _Unit(challenger, e.version)
+        episode = self._episodes.pop(e.stream, None)
+        if episode is None:
+            episode = _Unit(challenger, e.version, void=not self._beginnings.take(e.stream))
         self._episodes[e.stream] = episode
         episode.void |= episode.challenger != challenger
         episode.waiting += 1
@@ -99,6 +104,8 @@ class Outcomes:
         if episode is not None:  # otherwise it was made before a restart
             episode.add(e, e.reward)
             episode.waiting -= 1
+            # An episode that was broken off may get its end after all; `end` is for the one that runs.
+            episode.ended |= e.done and self._episodes.get(e.stream) is not episode
             self._close(episode)
 
     def _add_to_block(self, experience: Experience, reward: float) -> None:
@@ -114,13 +121,18 @@ class Outcomes:
 
     def end(self, stream: str) -> None:
         """End the stream's episode. With discount 0 this changes nothing: a block may continue in the next episode."""
+        self._beginnings.add(stream)
         episode = self._episodes.pop(stream, None)
         if episode is not None:
             episode.ended = True
             self._close(episode)
 
     def break_off(self, stream: str) -> None:
-        """Drop the stream's episode, which has no end, so that its return is unknown."""
+        """Begin another episode. The one that runs has no end, unless the reward of its last decision says so.
+
+        Without an end, its return is unknown.
+        """
+        self._beginnings.add(stream)
         self._episodes.pop(stream, None)
 
     def _close(self, episode: _Unit) -> None:

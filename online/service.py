@@ -89,10 +89,11 @@ class ServiceCounters:
         """Number of decisions in this session."""
         return sum(self.verdicts.values())
 
-    def earned(self, stream: str, reward: float, version: int) -> None:
-        """Add the reward of a completed decision of a version."""
+    def earned(self, e: Experience, reward: float) -> None:
+        """Add the reward of a completed decision."""
+        stream, version = e.stream, e.version
         self.rewards.append(reward)
-        self.episodes.earned(stream, reward)
+        self.episodes.earned(stream, e.decision, reward)
         self.by_stream.setdefault(stream, deque(maxlen=STREAM_WINDOW)).append((time.time(), reward))
         self.by_stream.move_to_end(stream)
         if len(self.by_stream) > self.streams:
@@ -104,6 +105,7 @@ class ServiceCounters:
     def decided(self, observation: StreamObservation, e: Experience) -> None:
         """Count a decision, and keep it as the stream's newest."""
         now = self.decided_at = time.monotonic()
+        self.episodes.decided(e.stream, e.decision)
         self.verdicts[e.verdict.name] += 1
         self.intervened += e.intervened
         self.lately.append(e.verdict)
@@ -271,7 +273,7 @@ class Service:
         if experience is None or experience.reward is None:
             return
         self.log.add(experience)
-        self.tally.earned(experience.stream, experience.reward, experience.version)
+        self.tally.earned(experience, experience.reward)
         if self._outcomes is not None:
             self._outcomes.earned(experience)
         if experience.excluded:
@@ -322,10 +324,13 @@ class Service:
         return why
 
     def _break_off(self, stream: str) -> None:
-        """Give the stream's last decision no next observation, if it waits for one: the episode had no end."""
-        if self.pending.break_off(stream):
+        """Begin an episode. One that still runs has no end, and its last decision gets no next observation."""
+        episodes = self.tally.episodes
+        waited = self.pending.break_off(stream)
+        if waited or episodes.is_running(stream):
             self.decider.forget([stream])
-            self.tally.episodes.break_off(stream)
+            episodes.break_off(stream)
+        episodes.begin(stream)
         if self._outcomes is not None:
             self._outcomes.break_off(stream)
 
@@ -351,7 +356,7 @@ class Service:
             )
         except RewardError as error:
             return Refusal(error.kind, str(error))
-        if request.done:
+        if request.done and self.tally.episodes.is_running(request.stream, request.decision):
             self.end([request.stream])
         return Accepted(request.stream, request.decision)
 

@@ -45,6 +45,7 @@ class BuiltIn:
         service.decider.slots.reserve(self.streams)
         self.seconds = 0.0  # duration of the last decisions
         self._obs = env.reset()
+        service.end(self.streams)  # an episode begins in each
         self._due = time.monotonic()
         self._nothing = np.zeros((env.num_envs, 0), np.float32)
 

@@ -472,6 +472,7 @@ def test_an_outcome_is_a_block_or_an_episode_without_interventions(world):
 def test_an_outcome_tells_which_version_made_all_of_its_decisions(discount):
     outcomes = Outcomes(discount, streams=10, pending=100)
     for stream, versions in (("north", (1, 1)), ("south", (1, 2))):
+        outcomes.end(stream)
         for i in range(BLOCK):
             made = pending(i, stream, version=versions[i >= 12])
             outcomes.decided(made)

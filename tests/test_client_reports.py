@@ -14,6 +14,7 @@ from livegym.online.not_learned import NotLearned
 from livegym.online.outcomes import Outcomes
 from livegym.online.rewards import combine, later_rewards
 from livegym.online.stream_requests import Accepted, Instead, Observed, Rewarded
+from livegym.online.trial import Trial
 from livegym.rl.algorithm import algorithm_of
 from livegym.schema import OnlineConfig
 from livegym.serve.messages import Description
@@ -22,6 +23,7 @@ from livegym.tasks.base import Discrete
 from livegym.tasks.stream_task import ActionUnits
 from tests.experiences import pending
 from tests.online_fixtures import SPEC
+from tests.test_champion import loaded
 from tests.test_service import seen
 from tests.test_service import setting as setting
 
@@ -86,12 +88,76 @@ def test_over_a_stop_of_the_server_an_episode_goes_on_only_if_its_sequence_does(
 
 def test_what_an_episode_without_an_end_earned_is_not_counted_in_the_next(setting):
     here = setting()
-    outcomes = here.service._outcomes = Outcomes(discount=0.9, streams=10, pending=10)
+    outcomes = outcomes_in(here)
     here.ask(seen("a", 1))
     here.ask(seen("a", 2, reward=100.0))
     here.ask(seen("a", 0, first=True))
     here.ask(seen("a", 1, reward=1.0, done=True))
     assert [outcome.value for outcome in outcomes.take()] == [1.0]
+
+
+def outcomes_in(setting):
+    setting.service._outcomes = Outcomes(discount=0.9, streams=10, pending=10)
+    return setting.service._outcomes
+
+
+def test_the_late_end_of_an_episode_that_was_broken_off_ends_that_one_and_not_the_present_one(setting):
+    here = setting()
+    outcomes = outcomes_in(here)
+    here.ask(seen("a", 1))
+    (broken,) = here.ask(seen("a", 2, reward=3.0))
+    here.ask(seen("a", 0, first=True))
+    here.ask(seen("a", 1, reward=2.0))
+    here.ask(Rewarded("a", broken.decision, -1.0, done=True))
+    assert [outcome.value for outcome in outcomes.take()] == [2.0]
+    here.ask(seen("a", 2, reward=2.0, done=True))
+    assert [outcome.value for outcome in outcomes.take()] == [4.0]
+    episodes = here.service.tally.episodes
+    assert (episodes.returns, episodes.lengths, episodes.broken_off) == ([4.0], [2], 1)
+
+
+def test_an_end_that_comes_twice_ends_one_episode(setting):
+    """With the last part of the reward, which comes when the next episode runs already."""
+    here = setting()
+    outcomes = outcomes_in(here)
+    (made,) = here.ask(seen("a", 1))
+    here.ask(Rewarded("a", made.decision, 1.0, part=0, done=True))
+    here.ask(seen("a", 0))
+    here.ask(seen("a", 1, reward=5.0))
+    here.ask(Rewarded("a", made.decision, 1.0, done=True))
+    here.ask(seen("a", 2, reward=5.0, done=True))
+    assert [outcome.value for outcome in outcomes.take()] == [2.0, 10.0]
+    assert here.service.tally.episodes.returns == [2.0, 10.0]
+
+
+def test_an_episode_is_broken_off_even_if_its_last_decision_no_longer_waits(setting):
+    """The client dies, and comes back when its decision has been dropped."""
+    here = setting(pending_ttl_s=60.0)
+    trial = here.service.decider.trial = Trial(loaded(), 0.5, episodic=True, seed=0, streams=10)
+    here.ask(seen("a", 1))
+    here.ask(seen("a", 2, reward=100.0))
+    here.memory.pending.expire(61.0)
+    here.ask(seen("a", 0, first=True), clock=61.0)
+    here.ask(seen("a", 1, reward=1.0, done=True), clock=61.0)
+    episodes = here.service.tally.episodes
+    assert (episodes.returns, episodes.broken_off, episodes.ended) == ([1.0], 1, 1)
+    assert trial._units["a"] == (2, 0)  # another unit has begun with each episode
+
+
+def test_a_return_whose_beginning_was_before_a_restart_is_unknown(setting):
+    here = setting()
+    here.ask(seen("a", 1, sequence=1))
+    here.ask(seen("a", 2, sequence=2, reward=10.0))
+    here.memory.save()
+    here.begin()
+    outcomes = outcomes_in(here)
+    here.ask(seen("a", 3, sequence=3, reward=10.0))
+    here.ask(seen("a", 4, sequence=4, reward=1.0, done=True))
+    here.ask(seen("a", 0, sequence=5))
+    here.ask(seen("a", 1, sequence=6, reward=7.0, done=True))
+    assert [outcome.value for outcome in outcomes.take()] == [7.0]
+    episodes = here.service.tally.episodes
+    assert (episodes.returns, episodes.ended) == ([7.0], 2)
 
 
 # what a client did instead

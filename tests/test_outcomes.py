@@ -11,11 +11,14 @@ from tests.experiences import complete
 from tests.test_champion import TRAIN, World
 
 CHALLENGER = 7
+STREAMS = "ba"
 
 
 def outcomes_of(discount=0.99, **settings):
     outcomes = Outcomes(**{"discount": discount, "streams": 100, "pending": 1000, **settings})
     outcomes.challenger = CHALLENGER
+    for stream in STREAMS:
+        outcomes.end(stream)  # episodes begin
     return outcomes
 
 
@@ -63,6 +66,19 @@ def test_an_episode_that_was_broken_off_is_not_added_to_the_next():
     assert outcomes.take() == [Outcome(1.0, False, 1)]
 
 
+def test_an_episode_whose_beginning_is_unknown_has_no_outcome():
+    """A stream goes on after a restart, or it had to make room for another one: its return would be too small."""
+    outcomes = Outcomes(0.99, streams=1, pending=100)
+    for stream in "ab":
+        earned(outcomes, decided(outcomes, 1, 2, stream=stream))
+    earned(outcomes, decided(outcomes, 3))
+    outcomes.end("a")
+    assert outcomes.take() == []
+    earned(outcomes, decided(outcomes, 4, 5))
+    outcomes.end("a")
+    assert outcomes.take() == [Outcome(2.0, False, 1)]
+
+
 def test_an_episode_in_which_both_sides_decided_has_no_outcome():
     outcomes = outcomes_of()
     earned(outcomes, decided(outcomes, 1, version=CHALLENGER))
@@ -84,6 +100,7 @@ def test_an_intervention_or_a_missing_reward_leaves_no_outcome():
 def test_the_oldest_episodes_and_decisions_are_dropped_beyond_their_limits():
     outcomes = outcomes_of(streams=1, pending=2)
     first = decided(outcomes, 1)
+    outcomes.end("b")
     earned(outcomes, decided(outcomes, 2, stream="b"))
     earned(outcomes, first)
     for stream in "ab":

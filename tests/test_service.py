@@ -271,7 +271,7 @@ def test_a_time_limit_ends_an_episode_and_is_no_end_for_what_is_learned(setting)
 
 
 def test_returns_and_lengths_of_each_streams_episodes_are_reported(setting):
-    """a earns 1 + 2 and 4; an end that follows nothing is none; a late reward counts in the next one."""
+    """a earns 1 + 2 and 4; an end that follows nothing is none; a late reward counts in its own one."""
     here = setting()
     episodes = here.service.tally.episodes
     here.ask(seen("a", 1), seen("b", 1))
@@ -287,7 +287,7 @@ def test_returns_and_lengths_of_each_streams_episodes_are_reported(setting):
     here.ask(Rewarded("a", late.decision, 16.0))
     here.ask(seen("a", 8))
     here.ask(seen("a", 9, reward=32.0, done=True))
-    assert list(episodes.returns)[2:] == [48.0]
+    assert (episodes.returns[2:], episodes.lengths[2:], episodes.ended) == ([16.0, 32.0], [1, 1], 4)
 
 
 def test_what_is_blended_is_never_learned_from(tmp_path):
