@@ -24,7 +24,7 @@ class Beginnings:
     """Streams whose next decision is the first of an episode, because the episode before has ended."""
 
     def __init__(self, streams: int) -> None:
-        """`streams`: number of streams that are kept; beyond it, the oldest is dropped: its next beginning is unknown."""
+        """`streams`: number of streams that are kept; beyond it, the oldest is dropped: its beginning is unknown."""
         self._streams = streams
         self._next: OrderedDict[str, None] = OrderedDict()
 

@@ -35,7 +35,7 @@ from livegym.utils.attempt import Attempts
 INTERVALS = 3  # last times between two decisions of a stream that are kept
 WINDOW = 1000  # last decisions and rewards for rates and means
 STREAM_WINDOW = 100  # last rewards of a stream for its mean
-VERSIONS = 500  # newest versions whose rewards are kept
+VERSIONS = 500  # versions whose rewards are kept: those that earned last
 RewardOf = Callable[[np.ndarray, np.ndarray, np.ndarray], "tuple[float, dict[str, float]]"]
 """(raw before (R,), action (A,), raw after (R,)) -> reward, and its weighted terms"""
 
@@ -99,8 +99,9 @@ class ServiceCounters:
         if len(self.by_stream) > self.streams:
             self.by_stream.popitem(last=False)
         self.by_version.setdefault(version, VersionRewards()).add(reward)
+        self.by_version.move_to_end(version)  # after a rollback, an old one earns again
         if len(self.by_version) > VERSIONS:
-            self.by_version.pop(min(self.by_version))
+            self.by_version.popitem(last=False)
 
     def decided(self, observation: StreamObservation, e: Experience) -> None:
         """Count a decision, and keep it as the stream's newest."""
@@ -313,7 +314,7 @@ class Service:
         reward, part = request.reward, request.part
         if reward is None and last.reward is None:
             reward = self._computed(request, last)
-            if part is None and self.pending.in_parts(last):
+            if part is None and last.next_obs is None and self.pending.in_parts(last):
                 part = OWN_PART
         if reward is not None or part is not None:
             try:

@@ -19,11 +19,15 @@ from livegym.rl.algorithm import algorithm_of
 from livegym.schema import OnlineConfig
 from livegym.serve.messages import Description
 from livegym.serve.protocol import MessageRefused, Reader, answers_of
+from livegym.serve.simulator import BuiltIn
 from livegym.tasks.base import Discrete
 from livegym.tasks.stream_task import ActionUnits
+from livegym.utils.errors import UserError
+from tests.dummy import counting_env
 from tests.experiences import pending
 from tests.online_fixtures import SPEC
-from tests.test_champion import loaded
+from tests.test_champion import STREAMS, loaded
+from tests.test_champion import world as world
 from tests.test_service import seen
 from tests.test_service import setting as setting
 
@@ -213,7 +217,20 @@ def test_a_version_is_not_judged_by_what_clients_did(config):
     known = row_of(executed=np.array([7]), executed_log_prob=-1.5)
     unknown = row_of(executed=np.array([7]), executed_log_prob=UNKNOWN)
     view = Judge(network, 0.99).view(np.concatenate([known, unknown]), dict(network.module.state_dict()))
-    assert len(view._log_mu) == 1
+    assert view._of(view._known[0].model).estimate.samples == 1
+
+
+def test_how_far_a_version_is_away_is_known_even_if_clients_did_something_else_each_time(world):
+    """There is no reward to judge by, so only its KL speaks against it: it was the mean of nothing."""
+    here = world(kl=0.5)
+    for _ in range(5):
+        made = here.service.answer([Observed(stream, obs=np.zeros(2, np.float32)) for stream in STREAMS], 0.0)
+        for each in made:
+            done = Rewarded(each.stream, each.decision, -1.0, done=True, instead=instead(9.0))
+            here.service.answer([done], 0.0)
+    assert here.offer(50.0) == "refused"
+    assert "more than online.adopt_kl=0.5" in here.champion.reading()["why"]
+    assert here.offer(0.4) == "not judged"
 
 
 def test_the_reward_that_a_task_computes_is_that_of_what_was_done(setting):
@@ -260,11 +277,27 @@ def test_a_task_that_computes_its_reward_takes_late_parts_too(setting):
     for late, value in ((one, 0.5), (two, 0.25)):
         assert here.ask(Rewarded("a", late.decision, value)) == [Accepted("a", late.decision)]
     assert here.ask(Rewarded("a", three.decision, 1.0))[0].kind == "duplicate"
+    assert here.memory.pending.refused["duplicate"] == 1
     assert dict(zip(here.rows()["decision"].tolist(), here.rows()["reward"].tolist(), strict=True)) == {
         three.decision: 10.0,
         one.decision: 11.5,
         two.decision: 10.25,
     }
+
+
+def test_what_is_computed_is_no_part_of_an_episode_that_has_ended(setting):
+    """The client was told that it had sent a part twice which it had never sent."""
+    here = setting()
+    here.service._features = lambda raw: raw
+    here.service._reward_of = lambda before, action, after: (10.0, {"it": 10.0})
+    raw = np.zeros(2, np.float32)
+    (made,) = here.ask(Observed("a", raw=raw))
+    here.ask(Rewarded("a", made.decision, 1.0, part=0))
+    here.ask(Observed("a", raw=raw, done=True))
+    (first,) = here.ask(Observed("a", raw=raw))  # of the next episode
+    assert (first.previous, here.memory.pending.refused["duplicate"]) == (None, 0)
+    here.ask(Rewarded("a", made.decision, 0.5))
+    assert here.rows()["reward"].tolist() == [11.5]
 
 
 # what is not learned from
@@ -293,10 +326,23 @@ def test_a_stream_can_be_switched_off_over_a_restart(setting):
     assert [(row["stream"], row["reward"]) for row in here.rows()] == [(b"b", 1.0), (b"a", 5.0)]
 
 
-def test_a_damaged_file_of_switches_is_reported(tmp_path, caplog):
-    (tmp_path / "off.json").write_text("{")
-    assert NotLearned(tmp_path / "off.json").streams == frozenset()
-    assert "all streams are learned from" in caplog.text
+@pytest.mark.parametrize("content", ["", "{", '"ab"', '{"a": 1}', "[1]", "null", "[" * 100_000])
+def test_with_a_damaged_file_of_switches_nothing_is_learned_until_a_person_has_looked(tmp_path, content):
+    """To learn from a stream that was switched off cannot be undone."""
+    (tmp_path / "off.json").write_text(content)
+    with pytest.raises(UserError, match="Write the list, or delete the file to learn from all streams"):
+        NotLearned(tmp_path / "off.json")
+
+
+def test_the_switch_is_also_that_of_the_built_in_simulators_streams(setting):
+    here = setting(num_envs=2)
+    simulator = BuiltIn(counting_env(2), here.service, 0.0)
+    here.service.not_learned.set("counting-0", learn=False)
+    simulator.step(0.0)
+    assert here.rows()["stream"].tolist() == [b"counting-1"]
+    here.service.not_learned.set("counting-0", learn=True)
+    simulator.step(0.0)
+    assert here.rows()["stream"].tolist()[1:] == [b"counting-0", b"counting-1"]
 
 
 # how it is written in a message
