@@ -49,6 +49,11 @@ Model = Mapping[str, Tensor]
 """Weights and normalisers of a version."""
 
 
+def in_words(estimate: Estimate) -> str:
+    """Return a known estimate with its interval, for people."""
+    return f"{estimate.mean:.4g} [{estimate.low:.4g}, {estimate.high:.4g}]"
+
+
 @dataclass(frozen=True)
 class Finding:
     """How a candidate compares with another version on the same decisions."""
@@ -74,6 +79,13 @@ class Finding:
     def better(self) -> bool:
         """Whether the interval of the gain lies wholly above 0. False if it is unknown."""
         return self.gain.known and self.gain.low > 0
+
+    @property
+    def words(self) -> str:
+        """The two estimates and their difference, for people; or why it is unknown."""
+        if not self.gain.known:
+            return self.gain.unknown
+        return f"{in_words(self.candidate)} against {in_words(self.other)}, difference {in_words(self.gain)}"
 
 
 class _Known(NamedTuple):
