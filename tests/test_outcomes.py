@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from livegym.online.judge import BLOCK
 from livegym.online.outcomes import Outcome, Outcomes
@@ -95,6 +96,19 @@ def test_an_intervention_or_a_missing_reward_leaves_no_outcome():
     earned(outcomes, decided(outcomes, 2, 3)[:1])
     outcomes.end("a")
     assert outcomes.take() == []
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.99])
+@pytest.mark.parametrize("absurd", [1e30, -1e30, 1.1e3, float("nan")])
+def test_an_absurd_reward_is_no_outcome(discount, absurd):
+    """It would be the measure of all later versions, with an interval so wide that nothing lies below it."""
+    outcomes = outcomes_of(discount, max_reward=1e3)
+    for broken in (True, False):
+        made = decided(outcomes, *range(BLOCK))
+        for number, each in enumerate(made):
+            outcomes.earned(each.rewarded(absurd if broken and number == 7 else 0.5))
+        outcomes.end("a")
+    assert outcomes.take() == [Outcome(0.5 if discount == 0 else 0.5 * BLOCK, False, 1)]
 
 
 def test_the_oldest_episodes_and_decisions_are_dropped_beyond_their_limits():
