@@ -113,6 +113,7 @@ class Decider:
         self.spec = spec
         self.trial: Trial | None = None  # a challenger that acts in a share of the streams; set by any thread
         self._attempt = Attempts("the gate")
+        self._unseen = NOTHING if adapter is None else np.zeros(adapter.width, adapter.kind)
         self._obs = torch.zeros(live.num_envs, spec.obs_width)
         self._unsound: int | None = None  # the version whose non-finite actions were logged
 
@@ -163,7 +164,7 @@ class Decider:
                 proposed=proposed[i], executed=executed[i],
                 log_prob=float(log_prob[i]), executed_log_prob=float(executed_log_prob[i]),
                 confidence=float(confidence[i]), verdict=verdict, expected=expected, components=components,
-                seen=NOTHING if observation.seen is None else observation.seen,
+                seen=self._unseen if observation.seen is None else observation.seen,
                 version=int(versions[i]), time=now, clock=clock,
                 held=bool(blocked[i] or not sound[i]),
                 intervened=intervened or failed or not sound[i], learn=observation.learn,

@@ -11,9 +11,9 @@ episode, because a single reward says little about what an action leads to. It i
 each of its decisions has its reward, which may come after the end.
 
 A block or episode has no outcome if a person intervened in it, if the client executed an action of its own, or if one
-of its decisions is not learned from, for example because its reward is beyond `task.max_reward`; nor has an episode whose beginning is unknown, such as each stream's first one
-after a restart. Decisions of a challenger (`online/trial.py`) are kept apart from those of the
-champion; an episode in which both decided has no outcome.
+of its decisions is not learned from, for example because its reward is beyond `task.max_reward`; nor has an episode
+whose beginning is unknown, such as each stream's first one after a restart. Decisions of a challenger
+(`online/trial.py`) are kept apart from those of the champion; an episode in which both decided has no outcome.
 """
 
 from __future__ import annotations

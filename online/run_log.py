@@ -74,7 +74,9 @@ def decisions_of(run: Run) -> LoggedDecisions:
         parts += [_decisions(rows["it"], run.name, rows["intervened"]) for rows in segments_of(run.decisions)]
         if run.replay_file.exists():
             parts.append(_decisions(rows_in_file(run.replay_file, layout), run.name))
-        parts.append(_decisions(_pending(run, layout), run.name))
+        waiting = _pending(run, layout)
+        excluded = waiting["intervened"] | ~waiting["learn"] if "learn" in (waiting.dtype.names or ()) else None
+        parts.append(_decisions(waiting, run.name, excluded))
         return joined(parts)
     except (OSError, ValueError) as error:
         raise UserError(f"{run.path}: its decisions cannot be read ({error})") from error

@@ -7,12 +7,15 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 from livegym.online.experience import UNKNOWN, Layout, Verdict, chosen_actions, to_row
 from livegym.online.judge import Judge
 from livegym.online.not_learned import NotLearned
 from livegym.online.outcomes import Outcomes
 from livegym.online.rewards import combine, later_rewards
+from livegym.online.ring import checks_of_rows
+from livegym.online.run_log import decisions_of
 from livegym.online.stream_requests import Accepted, Instead, Observed, Rewarded
 from livegym.online.trial import Trial
 from livegym.rl.algorithm import algorithm_of
@@ -28,6 +31,8 @@ from tests.experiences import pending
 from tests.online_fixtures import SPEC
 from tests.test_champion import STREAMS, loaded
 from tests.test_champion import world as world
+from tests.test_decision_log import save_checkpoint
+from tests.test_live import spec_with
 from tests.test_service import seen
 from tests.test_service import setting as setting
 
@@ -311,6 +316,47 @@ def test_what_is_not_to_be_learned_from_is_logged_only(setting):
     assert not len(here.rows())
     assert (here.service.tally.excluded, here.memory.log.added) == (2, 2)
     assert here.service.tally.intervened == 0  # nobody interfered
+
+
+def test_what_is_not_learned_from_waits_for_its_reward_over_a_stop_too(setting):
+    """It was refused as late, and the decision log kept it incomplete for ever."""
+    here = setting()
+    save_checkpoint(here.run, spec_with(), {"weight": torch.zeros(1)})
+    here.live.pin("somebody")
+    here.live.adopt()
+    (pinned,) = here.ask(seen("pinned", 1))
+    here.live.follow()
+    here.live.adopt()
+    (unlearned,) = here.ask(seen("unlearned", 2, learn=False))
+    (usual,) = here.ask(seen("usual", 3))
+    here.memory.save()
+    data = decisions_of(here.run)
+    assert [bool(data.of([name]).intervened[0]) for name in ("pinned", "unlearned", "usual")] == [True, True, False]
+    here.begin()
+    for made in (pinned, unlearned, usual):
+        told = Rewarded(made.stream, made.decision, 1.5, done=True)
+        assert here.ask(told) == [Accepted(made.stream, made.decision)]
+    assert here.rows()["stream"].tolist() == [b"usual"]
+    assert here.service.tally.excluded == 2
+    data = decisions_of(here.run)
+    assert (data.reward.tolist(), data.complete.all(), len(data)) == ([1.5] * 3, True, 3)
+    assert [bool(data.of([name]).intervened[0]) for name in ("pinned", "unlearned", "usual")] == [True, True, False]
+
+
+def test_decisions_that_an_earlier_release_saved_are_accepted(setting):
+    """Its rows had no flags, because it saved none that are excluded."""
+    here = setting()
+    (made,) = here.ask(seen("a", 1))
+    here.memory.save()
+    rows = np.load(here.run.pending_file)
+    old = np.zeros(len(rows), here.layout.dtype())
+    for name in old.dtype.names:
+        old[name] = rows[name]
+    old["check"] = checks_of_rows(old)
+    np.save(here.run.pending_file, old)
+    here.begin()
+    assert here.ask(Rewarded("a", made.decision, 1.0, done=True)) == [Accepted("a", made.decision)]
+    assert len(here.rows()) == 1
 
 
 def test_a_stream_can_be_switched_off_over_a_restart(setting):
