@@ -36,9 +36,11 @@ acted when the first of them came, and its successors.
 - The mean is not lower, or `AGE` reviews found nothing: the acting version, or by outcomes the subject, is the stable
   one from now on. It is not the acting version by outcomes, because that may have begun to act only after they came.
 
+The champion's outcomes during a trial count in these reviews too. If it is rolled back, the trial ends.
+
 After a rollback because of outcomes, no version goes live until it is measured what the stable version earns now, by
 outcomes of its own decisions. If the environment has changed, it earns as little, and this becomes the measure: there
-is one rollback, not a series.
+is one rollback, not a series. If these outcomes do not come, versions go live again after `online.challenge_limit_s`.
 
 **The trainer goes back too**, to the weights that act, because it would otherwise publish the same version again: after
 a rollback, after a challenger has lost, and after `STREAK` refusals in a row, if the last was for its KL, or if half of
@@ -67,7 +69,7 @@ from livegym.live.model_slot import snapshot_of
 from livegym.live.swap import LivePolicy
 from livegym.online.champion_rule import WITHIN, ChampionRule, Hooks
 from livegym.online.estimate import Estimate, mean_of
-from livegym.online.judge import Finding, Judge, View
+from livegym.online.judge import Finding, Judge, View, in_words
 from livegym.online.judgements import GAIN, Judgements
 from livegym.online.outcomes import Outcome, Outcomes
 from livegym.utils.log import ROUTINE
@@ -131,7 +133,7 @@ class Champion:
         self._hooks = hooks
         self._stable = self._acting()
         self._reference: Estimate | None = None  # outcomes that made it stable
-        self._measures = False  # no version goes live until it is known what the stable version earns now
+        self._measuring: float | None = None  # until this monotonic s, it is measured what the stable version earns now
         self._age = 0  # reviews since then without a finding
         self._values: list[float] = []  # outcomes since the last review
         self._subject = self._stable  # the version that acted when the first of them came
@@ -158,6 +160,7 @@ class Champion:
             **self.said.last,
             "stable": self._stable.version,
             "challenger": trial.candidate.version if trial is not None else None,
+            "measuring": self._measuring is not None,
             "alarm": bool(self._alarm),
             "alarm_why": self._alarm,
             **vars(self._counts),
@@ -169,7 +172,7 @@ class Champion:
         return self._arrived
 
     def allow(self) -> None:
-        """End the alarm: versions go live again if nothing speaks against them."""
+        """End the alarm, or the measurement after a rollback: versions go live again if nothing speaks against them."""
         self._allowed = True
 
     # the watching thread
@@ -178,7 +181,7 @@ class Champion:
         """Return whether a version that fits may go live; False: not now. It is offered again."""
         self._arrived = max(self._arrived, candidate.version)
         self._unpinned |= live.pinned
-        if live.pinned or self._trial is not None or self._measures or time.monotonic() < self._due:
+        if live.pinned or self._trial is not None or self._measuring is not None or time.monotonic() < self._due:
             return False
         newest = self._rows(1)
         known = (candidate.version, int(newest["number"][-1]) if len(newest) else -1)
@@ -198,29 +201,32 @@ class Champion:
             self._end_alarm()
         if self._live.pinned:
             self._values.clear()
-            self._measures = False
+            self._measuring = None
             self._end_trial()
             return
         if self._trial is not None:
             self._trial.challenger += [o.value for o in taken if o.challenger]
             self._trial.champion += [o.value for o in taken if not o.challenger]
-            self._finish_trial(self._trial)
-            return
         self._collect([o for o in taken if not o.challenger])
         if len(self._values) >= ENOUGH and time.monotonic() >= self._review_due:
             self._review_acting()
             self._values.clear()
             self._review_due = time.monotonic() + REVIEW_S
+        if self._trial is not None:  # otherwise the review has ended it
+            self._finish_trial(self._trial)
+        if self._measuring is not None and time.monotonic() >= self._measuring:
+            log.warning("too few outcomes of version %d came: versions go live again.", self._stable.version)
+            self._measuring = None
 
     def _collect(self, outcomes: list[Outcome]) -> None:
-        if self._measures:  # those of versions that were rolled back may still come
+        if self._measuring is not None:  # those of versions that were rolled back may still come
             outcomes = [o for o in outcomes if o.version == self._stable.version]
         if outcomes and not self._values:
             self._subject = self._acting()
         self._values += [o.value for o in outcomes]
 
     def _end_alarm(self) -> None:
-        self._allowed, self._alarm = False, ""
+        self._allowed, self._alarm, self._measuring = False, "", None
         self._set_back.clear()
         self._judged_at = (-1, -1)  # the newest version is judged again, even if no decision has been made since
 
@@ -241,7 +247,7 @@ class Champion:
         if any(finding.worse for finding in findings):
             name = "acting" if against.worse else "stable"
             finding = against if against.worse else findings[-1]
-            return self._refuse(candidate, finding, f"worse than the {name} version: {_words(finding)}")
+            return self._refuse(candidate, finding, f"worse than the {name} version: {finding.words}")
         if self._alarm and not all(finding.better for finding in findings):
             return self._refuse(candidate, against, "after the alarm, only a version that is better goes live")
         if against.kl > self._rule.kl and not against.better and not self._unpinned:
@@ -263,7 +269,7 @@ class Champion:
         self._streak = _Streak()
         self._alarm = ""
         self._unpinned = False
-        why = _words(finding) if finding is not None else "there are no decisions to judge by"
+        why = finding.words if finding is not None else "there are no decisions to judge by"
         state = "live" if known else "not judged"
         self._note(candidate, state, why, finding)
         if self._rule.share and finding is not None:
@@ -302,7 +308,6 @@ class Champion:
         self._hooks.challenge(kept)
         self._trial = _Trial(kept, time.monotonic() + self._rule.challenge)
         self.said.say(state="challenger", why=f"it acts in {self._rule.share:.0%} of the streams")
-        self._values.clear()
 
     def _end_trial(self) -> None:
         if self._trial is not None:
@@ -316,7 +321,7 @@ class Champion:
         new, old = (mean_of(np.array(v), confidence=self._rule.confidence) for v in (trial.challenger, trial.champion))
         self._end_trial()
         sides, worse = f"{new.samples} and {old.samples} outcomes", new.below(old)
-        why = f"{_interval(new)} against {_interval(old)} of the champion, in {sides}"
+        why = f"{in_words(new)} against {in_words(old)} of the champion, in {sides}"
         if not enough:
             why = f"too few outcomes within online.challenge_limit_s={self._rule.challenge:g}: {sides}"
         self.said.say(state="refused" if worse else "live" if enough else "not judged", why=why)
@@ -333,7 +338,7 @@ class Champion:
     def _review_acting(self) -> None:
         acting, subject = self._acting(), self._subject
         earned = mean_of(np.array(self._values), confidence=self._rule.confidence)
-        self._measures = False
+        self._measuring = None
         if acting.version == self._stable.version:
             self._reference = earned
             return
@@ -341,12 +346,12 @@ class Champion:
         if gain is not None:
             subject = acting
             fallen, holds = gain.high < 0, gain.mean >= 0
-            why = f"{_interval(gain)} against the stable version"
+            why = f"{in_words(gain)} against the stable version"
         elif self._reference is None:
             fallen, holds = False, True
         else:
             fallen, holds = earned.below(self._reference), earned.mean >= self._reference.mean
-            why = f"it earns {_interval(earned)}, the stable version earned {_interval(self._reference)}"
+            why = f"it earns {in_words(earned)}, the stable version earned {in_words(self._reference)}"
         self._age += 1
         if fallen:
             self._roll_back(acting, why, gain)
@@ -364,9 +369,16 @@ class Champion:
 
     def _roll_back(self, acting: Candidate, why: str, gain: Estimate | None) -> None:
         self._counts.rolled_back += 1
-        self._measures, self._age = gain is None, 0
+        self._age = 0
         reason = f"version {acting.version} was rolled back to {self._stable.version}: {why}"
         log.warning("%s", reason)
+        if self._trial is not None:  # its challenger was only compared with a version that is worse than the stable one
+            self._counts.refused += 1
+            self.said.say(state="refused", why=f"the champion of its trial, {reason}")
+            self._end_trial()
+        if gain is None:
+            self._measuring = time.monotonic() + self._rule.challenge
+            why += f". Versions go live again after {ENOUGH} new outcomes of version {self._stable.version}"
         self.said.say(version=acting.version, state="rolled back", why=why, **dict.fromkeys(GAIN))
         self._live.prepare(replace(self._stable, source="stable", load_ms=0.0))
         self._start_over(reason, self._stable)
@@ -383,14 +395,3 @@ class Champion:
         self._set_back.append(now)
         self._counts.started_over += 1
         self._hooks.start_over(weights, why)
-
-
-def _interval(estimate: Estimate) -> str:
-    return f"{estimate.mean:.4g} [{estimate.low:.4g}, {estimate.high:.4g}]"
-
-
-def _words(finding: Finding) -> str:
-    """The two estimates and their difference, for people."""
-    if not finding.gain.known:
-        return finding.gain.unknown
-    return f"{_interval(finding.candidate)} against {_interval(finding.other)}, difference {_interval(finding.gain)}"

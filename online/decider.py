@@ -31,9 +31,13 @@ from livegym.online.gates import GateAdapter
 from livegym.online.trial import Trial, both
 from livegym.rl.distribution import Distribution
 from livegym.rl.spec import PolicySpec
+from livegym.tasks.env import Env
 from livegym.utils.attempt import Attempts
 
 log = logging.getLogger(__name__)
+
+NOTHING = np.zeros(0, np.float32)
+"""What is seen without a gate."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class StreamObservation:
 
     stream: str
     obs: np.ndarray  # (W,) float32, the policy's observation
-    seen: np.ndarray  # (S,) the gate's observation; empty without a gate
+    seen: np.ndarray | None  # (S,) the gate's observation; empty without a gate; None: the gate could not make it
     raw: np.ndarray | None = None  # (R,) the packed raw observation, if the task has raw fields
     learn: bool = True  # False: nothing is learned from the decision
 
@@ -109,6 +113,7 @@ class Decider:
         self.spec = spec
         self.trial: Trial | None = None  # a challenger that acts in a share of the streams; set by any thread
         self._attempt = Attempts("the gate")
+        self._unseen = NOTHING if adapter is None else np.zeros(adapter.width, adapter.kind)
         self._obs = torch.zeros(live.num_envs, spec.obs_width)
         self._unsound: int | None = None  # the version whose non-finite actions were logged
 
@@ -159,7 +164,8 @@ class Decider:
                 proposed=proposed[i], executed=executed[i],
                 log_prob=float(log_prob[i]), executed_log_prob=float(executed_log_prob[i]),
                 confidence=float(confidence[i]), verdict=verdict, expected=expected, components=components,
-                seen=observation.seen, version=int(versions[i]), time=now, clock=clock,
+                seen=self._unseen if observation.seen is None else observation.seen,
+                version=int(versions[i]), time=now, clock=clock,
                 held=bool(blocked[i] or not sound[i]),
                 intervened=intervened or failed or not sound[i], learn=observation.learn,
             ))  # fmt: skip
@@ -179,16 +185,35 @@ class Decider:
         slots = self.slots.assigned(streams)
         if slots:
             self.live.forget(torch.tensor(slots))
-        if self.trial is not None:
-            self.trial.forget(streams)
+        trial = self.trial  # another thread may end it at this moment
+        if trial is not None:
+            trial.forget(streams)
         self.live.take_changes()  # dropped: a continuous run does not report which version acts in which stream
+
+    def sees(self, env: Env) -> Sequence[np.ndarray | None]:
+        """Return the gate's observation (S,) of each environment of the built-in simulator; None: the gate failed."""
+        adapter, n = self.adapter, env.num_envs
+        if adapter is None:
+            return [NOTHING] * n
+
+        def observe() -> np.ndarray:
+            seen = np.asarray(adapter.observe(env))
+            if seen.shape != (n, adapter.width):
+                raise ValueError(f"the gate's observation has shape {seen.shape}; expected ({n}, {adapter.width})")
+            return seen
+
+        seen = self._attempt.result(observe)
+        return [None] * n if seen is None else list(seen)
 
     def _judge(
         self, observations: Sequence[StreamObservation], proposed: np.ndarray, confidence: np.ndarray
     ) -> Judgement | None:
         if self.adapter is None:
             return None
-        gate_obs, found = np.stack([observation.seen for observation in observations]), list[Judgement]()
+        seen = [observation.seen for observation in observations if observation.seen is not None]
+        if len(seen) < len(observations):
+            return None
+        gate_obs, found = np.stack(seen), list[Judgement]()
         gate = self.adapter.gate
 
         def judge() -> None:

@@ -1,48 +1,131 @@
 """Returns and lengths of the streams' episodes, from the rewards that have arrived.
 
     episodes = Episodes(streams=1000)
-    episodes.earned("north", 0.5)        # one decision is complete
+    episodes.decided("north", 17)        # a new decision; with it an episode begins if none is running
+    episodes.earned("north", 17, 0.5)    # it is complete
     episodes.end("north")
+    episodes.returns                     # [0.5]
 
-A reward that arrives after the end of its episode counts in the next one. These numbers are only displayed; the policy
+Ids of decisions only grow, so an episode has all decisions of its stream from its first one on. A reward that arrives
+after the end of its episode still counts in it, unless a later episode of the stream has ended too. An episode whose
+beginning is unknown, such as the first one after a restart, has no return. These numbers are only displayed; the policy
 is not trained on them.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from dataclasses import dataclass
 
 WINDOW = 100  # episodes over which the mean is taken
+
+
+class Beginnings:
+    """Streams whose next decision is the first of an episode, because the episode before has ended."""
+
+    def __init__(self, streams: int) -> None:
+        """`streams`: number of streams that are kept; beyond it, the oldest is dropped: its beginning is unknown."""
+        self._streams = streams
+        self._next: OrderedDict[str, None] = OrderedDict()
+
+    def add(self, stream: str) -> None:
+        """An episode begins with the stream's next decision."""
+        self._next[stream] = None
+        self._next.move_to_end(stream)
+        if len(self._next) > self._streams:
+            self._next.popitem(last=False)
+
+    def take(self, stream: str) -> bool:
+        """Return whether an episode begins with the stream's next decision, which is made now."""
+        return self._next.pop(stream, stream) is None
+
+
+@dataclass
+class _Episode:
+    first: int  # its first decision
+    whole: bool  # whether its beginning is known
+    total: float = 0.0
+    count: int = 0  # rewards
 
 
 class Episodes:
     """Episode statistics of all streams. Not thread-safe; the serving thread calls all methods."""
 
     def __init__(self, streams: int) -> None:
-        """`streams`: number of running episodes that are kept; beyond it, the least recently rewarded is dropped."""
+        """`streams`: number of running episodes that are kept; beyond it, the one that asked least recently is dropped.
+
+        As many episodes that have ended are kept for late rewards.
+        """
         self._streams = streams
         self.ended = 0  # finished episodes with at least one reward
         self.broken_off = 0  # episodes without an end
-        self.returns: deque[float] = deque(maxlen=WINDOW)
-        self.lengths: deque[int] = deque(maxlen=WINDOW)
-        self._running: OrderedDict[str, tuple[float, int]] = OrderedDict()  # stream -> return and length so far
+        self._last: deque[_Episode] = deque(maxlen=WINDOW)
+        self._running: OrderedDict[str, _Episode] = OrderedDict()  # by stream
+        self._closed: OrderedDict[str, _Episode] = OrderedDict()  # stream -> its last episode that has ended
+        self._beginnings = Beginnings(streams)
 
-    def earned(self, stream: str, reward: float) -> None:
-        """Add the reward of one decision to the stream's episode."""
-        total, count = self._running.pop(stream, (0.0, 0))
-        self._running[stream] = (total + reward, count + 1)
+    @property
+    def returns(self) -> list[float]:
+        """Returns of the last episodes, the newest last."""
+        return [episode.total for episode in self._last]
+
+    @property
+    def lengths(self) -> list[int]:
+        """Their lengths: the number of rewards."""
+        return [episode.count for episode in self._last]
+
+    def decided(self, stream: str, decision: int) -> None:
+        """Add a new decision, with a greater id than all before."""
+        if stream not in self._running:
+            self._running[stream] = _Episode(decision, self._beginnings.take(stream))
+        self._running.move_to_end(stream)
         if len(self._running) > self._streams:
             self._running.popitem(last=False)
+
+    def is_running(self, stream: str, decision: int | None = None) -> bool:
+        """Whether an episode of the stream is running, and this decision is one of it."""
+        running = self._running.get(stream)
+        return running is not None and (decision is None or decision >= running.first)
+
+    def earned(self, stream: str, decision: int, reward: float) -> None:
+        """Add the reward of a decision to its episode."""
+        closed = self._closed.get(stream)
+        if self.is_running(stream, decision):
+            episode = self._running[stream]
+        elif closed is not None and decision >= closed.first:
+            episode = closed
+        else:
+            return
+        episode.total += reward
+        episode.count += 1
+        if episode is closed and episode.count == 1:
+            self._note(episode)
 
     def break_off(self, stream: str) -> None:
         """Drop the stream's episode, which has no end: its return and length are unknown."""
         self._running.pop(stream, None)
+        self._closed.pop(stream, None)
         self.broken_off += 1
+        self.begin(stream)
+
+    def begin(self, stream: str) -> None:
+        """An episode begins with the stream's next decision."""
+        self._beginnings.add(stream)
 
     def end(self, stream: str) -> None:
         """End the stream's episode, and record its return and length."""
-        total, count = self._running.pop(stream, (0.0, 0))
-        if count:
-            self.ended += 1
-            self.returns.append(total)
-            self.lengths.append(count)
+        self.begin(stream)
+        episode = self._running.pop(stream, None)
+        if episode is None:
+            return
+        self._closed[stream] = episode
+        self._closed.move_to_end(stream)
+        if len(self._closed) > self._streams:
+            self._closed.popitem(last=False)
+        if episode.count:
+            self._note(episode)
+
+    def _note(self, episode: _Episode) -> None:
+        self.ended += 1
+        if episode.whole:
+            self._last.append(episode)

@@ -145,15 +145,16 @@ def doubly_robust(
     with np.errstate(over="ignore"):
         ratio = np.exp(log_ratio)
     weight = np.minimum(ratio, clip)
-    total, squares = float(weight.sum()), float((weight**2).sum())
-    if total <= 0.0:
+    if not weight.any():
         why = "there are no decisions" if n == 0 else "the policy would have taken none of the actions in the log"
         nothing = np.zeros(count)
         return Estimate(math.nan, -math.inf, math.inf, n, 0.0, count, 0.0, 0.0, why, confidence, nothing)
+    share = weight / weight.max()  # otherwise the squares of tiny weights would all be 0
+    total, squares = float(share.sum()), float((share**2).sum())
     error = reward - model
-    correction = float((weight * error).sum()) / total
+    correction = float((share * error).sum()) / total
     base = float(mean_model.mean())
-    influence = np.bincount(label, weight * (error - correction) / total + (mean_model - base) / n, count)
+    influence = np.bincount(label, share * (error - correction) / total + (mean_model - base) / n, count)
     effective = total**2 / squares
     unknown = _why_unknown(effective, weight, label, count)
     low, high = (-math.inf, math.inf) if unknown else _interval(base + correction, influence, effective, confidence)

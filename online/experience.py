@@ -81,6 +81,13 @@ class Layout:
         return np.dtype([*fields, ("spare", np.uint8, (spare,))]) if spare else packed
 
 
+def pending_dtype(layout: Layout) -> np.dtype[Any]:
+    """Return the type of a row of decisions that wait over a restart: those that are excluded from training as well."""
+    row = layout.dtype()
+    fields: list[Any] = [(name, row.fields[name][0]) for name in row.names or ()] if row.fields else []
+    return np.dtype([*fields, ("intervened", np.bool_), ("learn", np.bool_), ("rest", np.uint8, (6,))])
+
+
 def clipped(action: np.ndarray) -> np.ndarray:
     """Return a copy of actions (..., A) as they are executed: continuous ones clipped to [-1, 1]."""
     return action.clip(-1.0, 1.0) if action.dtype.kind == "f" else action.copy()
@@ -213,9 +220,10 @@ def to_row(experience: Experience, row: np.ndarray) -> None:
 
 
 def from_row(row: np.ndarray) -> Experience:
-    """Make an experience from a row. Rows have no components, and never an experience that is excluded."""
+    """Make an experience from a row. Rows have no components; those of a layout's type are never excluded."""
     values: dict[str, Any] = {n: row[n].copy() if row[n].ndim else row[n].item() for n in _AS_THEY_ARE}
     values["verdict"] = Verdict(values["verdict"])
+    values |= {name: bool(row[name]) for name in ("intervened", "learn") if name in (row.dtype.names or ())}
     reward, next_obs = row["reward"].item(), row["next_obs"].copy()
     return Experience(
         **values,

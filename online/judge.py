@@ -49,6 +49,11 @@ Model = Mapping[str, Tensor]
 """Weights and normalisers of a version."""
 
 
+def in_words(estimate: Estimate) -> str:
+    """Return a known estimate with its interval, for people."""
+    return f"{estimate.mean:.4g} [{estimate.low:.4g}, {estimate.high:.4g}]"
+
+
 @dataclass(frozen=True)
 class Finding:
     """How a candidate compares with another version on the same decisions."""
@@ -56,7 +61,7 @@ class Finding:
     candidate: Estimate
     other: Estimate
     gain: Estimate  # candidate minus other, paired
-    kl: float  # mean KL(other || candidate) in nats; inf if the candidate's outputs are not finite
+    kl: float  # mean KL(other || candidate) in nats over all decisions; inf if it is not a number
     discounted: bool  # whether the estimates depend on a critic's values of the next states
 
     @property
@@ -75,6 +80,13 @@ class Finding:
         """Whether the interval of the gain lies wholly above 0. False if it is unknown."""
         return self.gain.known and self.gain.low > 0
 
+    @property
+    def words(self) -> str:
+        """The two estimates and their difference, for people; or why it is unknown."""
+        if not self.gain.known:
+            return self.gain.unknown
+        return f"{in_words(self.candidate)} against {in_words(self.other)}, difference {in_words(self.gain)}"
+
 
 class _Known(NamedTuple):
     """A version's distribution and estimate on the decisions."""
@@ -82,7 +94,7 @@ class _Known(NamedTuple):
     model: Model
     distribution: Distribution
     estimate: Estimate
-    finite: bool  # whether its outputs are numbers; finite weights may give others
+    finite: bool  # whether its outputs are finite; finite weights may give others
 
 
 class View:
@@ -91,12 +103,12 @@ class View:
     def __init__(self, network: ActorCriticNetwork, rows: np.ndarray, critic: Model, confidence: float) -> None:
         self._network = network
         self._confidence = confidence
-        rows = rows[np.isfinite(rows["executed_log_prob"])]  # what earned the reward of the others is not known
+        self._usable = np.isfinite(rows["executed_log_prob"])  # what earned the reward of the others is not known
         self._obs = torch.from_numpy(rows["obs"].copy())
         action, log_mu = chosen_actions(rows)
         self._action = torch.from_numpy(action)
         self._log_mu = log_mu.astype(np.float64)
-        self._groups = blocks(rows["stream"], BLOCK)
+        self._groups = blocks(rows["stream"][self._usable], BLOCK)
         self._known: list[_Known] = []  # what was estimated already
         distribution, self._value = self._think(critic, self._obs)
         after = np.zeros(len(rows))
@@ -116,6 +128,7 @@ class View:
         """Return how `candidate` compares with `other`."""
         new, old = self._of(candidate), self._of(other)
         kl = float(old.distribution.kl(new.distribution).mean()) if new.finite else math.inf
+        kl = math.inf if math.isnan(kl) else kl
         gain = difference(new.estimate, old.estimate)
         return Finding(new.estimate, old.estimate, gain, kl, self._network.discount > 0)
 
@@ -130,8 +143,10 @@ class View:
         numbers = distribution.log_prob(distribution.mode())
         finite = bool(torch.isfinite(numbers).all()) and bool(np.isfinite(value).all())
         log_ratio[~np.isfinite(log_ratio)] = -math.inf  # it never acts so
+        usable = self._usable
+        model = self._value[usable]
         estimate = doubly_robust(
-            self._target, log_ratio, self._value, self._value, groups=self._groups, confidence=self._confidence
+            self._target[usable], log_ratio[usable], model, model, groups=self._groups, confidence=self._confidence
         )
         self._known.append(_Known(model, distribution, estimate, finite))
         return self._known[-1]

@@ -11,24 +11,32 @@ the switch is still learned from.
 from __future__ import annotations
 
 import json
-import logging
 import threading
 from pathlib import Path
 
+from livegym.utils.errors import UserError
 from livegym.utils.files import atomic_write_text, strict_json
 from livegym.utils.locks import locked
 
-log = logging.getLogger(__name__)
-
 MOST = 10_000
 """Streams that may be switched off at once."""
+
+
+def _damaged(file: Path, problem: str) -> UserError:
+    return UserError(
+        f"{file} is damaged ({problem}): it should be a JSON list of the streams that are not to be learned from, such "
+        "as [], and it is unknown which they are. Write the list, or delete the file to learn from all streams"
+    )
 
 
 class NotLearned:
     """The streams that are switched off."""
 
     def __init__(self, file: Path) -> None:
-        """Read `file`, if there is one; a damaged one is logged, and all streams are learned from."""
+        """Read `file`, if there is one.
+
+        Raises UserError if it is damaged: to learn from a stream that a person has switched off cannot be undone.
+        """
         self._file = file
         self._lock = threading.Lock()
         self.streams: frozenset[str] = frozenset()
@@ -36,9 +44,11 @@ class NotLearned:
             return
         try:
             names = json.loads(file.read_text("utf-8"))
-            self.streams = frozenset(str(name) for name in names)
-        except (OSError, ValueError, TypeError, RecursionError) as error:
-            log.warning("%s cannot be used (%r): all streams are learned from.", file, error)
+        except (OSError, ValueError, RecursionError) as error:
+            raise _damaged(file, str(error)) from error
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise _damaged(file, f"it contains {str(names)[:50]!r}")
+        self.streams = frozenset(names)
 
     def set(self, stream: str, learn: bool) -> None:
         """Switch a stream's training on or off. Raises ValueError if too many streams are off, OSError if not saved."""

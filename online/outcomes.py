@@ -11,8 +11,9 @@ episode, because a single reward says little about what an action leads to. It i
 each of its decisions has its reward, which may come after the end.
 
 A block or episode has no outcome if a person intervened in it, if the client executed an action of its own, or if one
-of its decisions is not learned from. Decisions of a challenger (`online/trial.py`) are kept apart from those of the
-champion; an episode in which both decided has no outcome.
+of its decisions is not learned from, for example because its reward is beyond `task.max_reward`; nor has an episode
+whose beginning is unknown, such as each stream's first one after a restart. Decisions of a challenger
+(`online/trial.py`) are kept apart from those of the champion; an episode in which both decided has no outcome.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from livegym.online.episodes import Beginnings
 from livegym.online.experience import Experience
 from livegym.online.judge import BLOCK
+from livegym.tasks.stability import MAX_REWARD
 
 
 class Outcome(NamedTuple):
@@ -47,29 +50,30 @@ class _Unit:
     waiting: int = 0  # decisions without a reward; of an episode
     ended: bool = False  # of an episode
 
-    def add(self, experience: Experience, reward: float) -> None:
+    def add(self, experience: Experience, reward: float, max_reward: float) -> None:
         """Add the reward of a completed decision."""
         e = experience
         self.total += reward
         self.count += 1
-        self.void |= e.excluded or e.overridden
+        self.void |= e.excluded or e.overridden or not abs(reward) <= max_reward
         self.version = self.version if self.version == e.version else None
 
 
 class Outcomes:
     """Collects the outcomes of all streams."""
 
-    def __init__(self, discount: float, streams: int, pending: int) -> None:
+    def __init__(self, discount: float, streams: int, pending: int, max_reward: float = MAX_REWARD) -> None:
         """`streams`: number of unfinished blocks or episodes that are kept; `pending`: of decisions without a reward.
 
-        Beyond these numbers, the oldest are dropped.
+        Beyond these numbers, the oldest are dropped. `max_reward`: greatest reward that is trained on, either way.
         """
         self.challenger: int | None = None  # the version of the challenger; set by another thread
-        self._discount = discount
+        self._discount, self._max_reward = discount, max_reward
         self._streams, self._pending = streams, pending
         self._blocks: OrderedDict[tuple[str, bool], _Unit] = OrderedDict()  # by stream and side; with discount 0
         self._episodes: OrderedDict[str, _Unit] = OrderedDict()  # stream -> its present episode
         self._waiting: OrderedDict[int, _Unit] = OrderedDict()  # decision without a reward -> its episode
+        self._beginnings = Beginnings(streams)
         self._ended: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
 
     def decided(self, experience: Experience) -> None:
@@ -77,7 +81,9 @@ class Outcomes:
         if self._discount == 0:
             return
         e, challenger = experience, experience.version == self.challenger
-        episode = self._episodes.pop(e.stream, None) or _Unit(challenger, e.version)
+        episode = self._episodes.pop(e.stream, None)
+        if episode is None:
+            episode = _Unit(challenger, e.version, void=not self._beginnings.take(e.stream))
         self._episodes[e.stream] = episode
         episode.void |= episode.challenger != challenger
         episode.waiting += 1
@@ -97,14 +103,16 @@ class Outcomes:
             return
         episode = self._waiting.pop(e.decision, None)
         if episode is not None:  # otherwise it was made before a restart
-            episode.add(e, e.reward)
+            episode.add(e, e.reward, self._max_reward)
             episode.waiting -= 1
+            # An episode that was broken off may get its end after all; `end` is for the one that runs.
+            episode.ended |= e.done and self._episodes.get(e.stream) is not episode
             self._close(episode)
 
     def _add_to_block(self, experience: Experience, reward: float) -> None:
         key = (experience.stream, experience.version == self.challenger)
         block = self._blocks.pop(key, None) or _Unit(key[1], experience.version)
-        block.add(experience, reward)
+        block.add(experience, reward, self._max_reward)
         if block.count >= BLOCK:
             self._put(block, block.total / block.count)
             return
@@ -114,13 +122,18 @@ class Outcomes:
 
     def end(self, stream: str) -> None:
         """End the stream's episode. With discount 0 this changes nothing: a block may continue in the next episode."""
+        self._beginnings.add(stream)
         episode = self._episodes.pop(stream, None)
         if episode is not None:
             episode.ended = True
             self._close(episode)
 
     def break_off(self, stream: str) -> None:
-        """Drop the stream's episode, which has no end, so that its return is unknown."""
+        """Begin another episode. The one that runs has no end, unless the reward of its last decision says so.
+
+        Without an end, its return is unknown.
+        """
+        self._beginnings.add(stream)
         self._episodes.pop(stream, None)
 
     def _close(self, episode: _Unit) -> None:

@@ -7,7 +7,8 @@
 
 The priority is the error that the trainer reports, in standard deviations, plus a floor (Schaul et al. 2016,
 arXiv:1511.05952). Until it reports one, it is |reward - mean| / standard deviation over all rewards so far, plus the
-floor, which favours rare and high rewards.
+floor, which favours rare and high rewards. A reward beyond `task.max_reward` is never trained on: it does not count in
+mean and deviation, and its experience gets the floor.
 
 Only the trainer uses the file. If it cannot be created, the priorities are kept in memory, and are lost at a restart.
 """
@@ -21,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
+from livegym.tasks.stability import MAX_REWARD
 from livegym.utils.files import discard
 
 log = logging.getLogger(__name__)
@@ -32,9 +34,13 @@ HEAD = 3  # numbers before the entries: count, mean and sum of squared differenc
 class Priorities:
     """The priority of each slot, and the number of the experience to which it belongs."""
 
-    def __init__(self, path: Path | None, capacity: int) -> None:
-        """Open or create the file. A file of another size belongs to another buffer, and is replaced."""
-        stored = _opened(path, HEAD + 2 * capacity) if path is not None else None
+    def __init__(self, path: Path | None, capacity: int, max_reward: float = MAX_REWARD) -> None:
+        """Open or create the file. A file of another size belongs to another buffer, and is replaced.
+
+        `max_reward`: greatest reward that is trained on, either way.
+        """
+        self._max_reward = max_reward
+        stored = _opened(path, HEAD + 2 * capacity, max_reward) if path is not None else None
         values = np.full(HEAD + 2 * capacity, -1.0) if stored is None else stored
         if stored is None:
             values[:HEAD] = 0.0
@@ -48,14 +54,20 @@ class Priorities:
 
     def begin(self, slots: np.ndarray, numbers: np.ndarray, rewards: np.ndarray) -> None:
         """Set the first priorities (n,) of new experiences, from their rewards (n,)."""
+        rewards = rewards.astype(float)
+        usable = np.abs(rewards) <= self._max_reward
+        if usable.any():
+            self._count(rewards[usable])
+        total, mean, squares = self._rewards.tolist()
+        spread = math.sqrt(squares / (total - 1)) if total > 1 else 0.0
+        self._write(slots, numbers, np.where(usable, np.abs(rewards - mean) / (spread or 1.0), 0.0))
+
+    def _count(self, rewards: np.ndarray) -> None:
         count, mean, squares = self._rewards.tolist()
-        rewards = np.nan_to_num(rewards.astype(float))  # a row may be overwritten at this moment
         total, shift = count + len(rewards), float(rewards.mean()) - mean
         squares += float(((rewards - rewards.mean()) ** 2).sum()) + shift**2 * count * len(rewards) / total
         mean += shift * len(rewards) / total  # Chan, Golub and LeVeque 1983
         self._rewards[:] = total, mean, squares
-        spread = math.sqrt(squares / (total - 1)) if total > 1 else 0.0
-        self._write(slots, numbers, np.abs(rewards - mean) / (spread or 1.0))
 
     def set(self, slots: np.ndarray, numbers: np.ndarray, errors: np.ndarray) -> None:
         """Set new priorities from errors (n,), in standard deviations, for experiences that are still known."""
@@ -72,7 +84,7 @@ class Priorities:
         self._number[slots] = numbers
 
 
-def _opened(path: Path, size: int) -> np.ndarray | None:
+def _opened(path: Path, size: int, max_reward: float) -> np.ndarray | None:
     """Return the mapped numbers (size,) of the file; a new one has count 0 and no priorities. None if that failed."""
     try:
         if not path.exists() or path.stat().st_size != 8 * size:
@@ -81,7 +93,9 @@ def _opened(path: Path, size: int) -> np.ndarray | None:
     except OSError as error:
         log.warning("%s cannot be used (%s): priorities are lost when the trainer ends.", path, error)
         return None
-    if not np.isfinite(values).all() or values[0] < 0 or values[2] < 0:
+    count, mean, squares = values[:HEAD].tolist()
+    possible = count >= 0 and abs(mean) <= max_reward and 0 <= squares <= count * max_reward**2
+    if not np.isfinite(values).all() or not possible:
         log.warning("%s is damaged: all priorities are set again.", path)
         values[:HEAD], values[HEAD:] = 0.0, -1.0
     return values

@@ -3,13 +3,15 @@
     samples = combine(rows, judgement, rule)
 
 The gate is part of what the policy meets: after a proposed action comes what the gate made of it. So the value of a
-state is learned from the proposed action, the actual reward and the next state, once for each experience. What follows
-is about the policy.
+state is learned from the proposed action, its reward and the next state, once for each experience.
 
-After a SEND, the reward is a mixture of the actual reward and the reward that the re-evaluated gate expects. After a
-WAIT, the actual reward belongs to the action that was executed *instead*, and counts less. Less means less *good*: with
-the multiplier m it is r - (1 - m) |r|, because multiplying a penalty by m would make it smaller, and so reward being
-blocked. The blocked action itself was never executed; with `train_on_blocked`, it is a sample too, with the reward that
+After a SEND, the reward is a mixture of the actual reward and the reward that the re-evaluated gate expects, for the
+value too: it is learned from actual rewards alone if `expected_weight` is 0 and `actual_weight` 1. After a WAIT, the
+value is learned from the actual reward. What follows is about the policy.
+
+After a WAIT, the actual reward belongs to the action that was executed *instead*, and counts less. Less means less
+*good*: with the multiplier m it is r - (1 - m) |r|, because multiplying a penalty by m would make it smaller, and so
+reward being blocked. The blocked action itself was never executed; with `train_on_blocked`, it is a sample too, with the reward that
 the gate expects of it, reduced in the same way. Otherwise a policy whose proposals are all blocked would never learn
 that.
 
@@ -18,7 +20,8 @@ with this probability. If not, the policy learns nothing from it, because no imp
 from the proposed action, as after a WAIT: what the client makes of proposals is part of what the policy meets. No
 expected reward is mixed in, because the gate expected it of the proposed action.
 
-If the gate's verdict has changed since, the experience is penalised or skipped (`on_disagreement`).
+If the gate's verdict has changed since, the experience is penalised or skipped (`on_disagreement`). The penalty is for
+the policy alone: nothing in the environment has cost it, and no state is worth less because of it.
 """
 
 from __future__ import annotations
@@ -80,13 +83,15 @@ def combine(rows: np.ndarray, judgement: Judgement | None, rule: OnlineConfig) -
     learned = agrees | (rule.on_disagreement == "penalty")
     used = learned & ~rows["held"] & (~waited | rule.train_on_wait)
     executed = used & known
+    penalised = executed & ~waited & (penalty != 0)
     blocked = learned & waited & rule.train_on_blocked & np.isfinite(expected)
     all_, none = np.ones(len(rows), bool), np.zeros(len(rows), bool)
     proposed, done = (rows["proposed"], rows["log_prob"]), rows["done"]
     parts = [  # rows; action, its log-probability, reward, terminal; whether the policy and the value learn from it
-        (executed, rows["executed"], rows["executed_log_prob"], reward - penalty, done, all_, ~waited),
+        (executed, rows["executed"], rows["executed_log_prob"], reward - penalty, done, all_, ~waited & ~penalised),
         (blocked, *proposed, expected - penalty, all_, all_, none),
         ((waited & (used | blocked)) | (used & ~known), *proposed, actual, done, none, all_),
+        (penalised, rows["executed"], rows["executed_log_prob"], reward, done, none, all_),
     ]
     index, *fields = (np.concatenate(field) for field in zip(*(_of(*part) for part in parts), strict=True))
     action, log_prob, reward, terminal, policy, value = fields

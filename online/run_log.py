@@ -92,7 +92,8 @@ def decisions_of(run: Run) -> LoggedDecisions:
         if not file.exists():
             continue
         try:
-            parts.append(_decisions(rows_of(file, layout), run))
+            rows = rows_of(file, layout)
+            parts.append(_decisions(rows, run, _excluded(rows)))
         except (UserError, *UNREADABLE, KeyError, IndexError) as error:
             if not logged and file == run.replay_file:
                 raise UserError(f"{run.path}: its decisions cannot be read ({error})") from error
@@ -106,6 +107,11 @@ def _fits(rows: np.ndarray, layout: Layout, folder: Path) -> bool:
     if not same:
         log.warning("%s: a segment is damaged, and left out (it has other observations or actions).", folder)
     return same
+
+
+def _excluded(rows: np.ndarray) -> np.ndarray | None:
+    """Return which decisions are excluded from training; None if their file does not tell."""
+    return rows["intervened"] | ~rows["learn"] if "learn" in (rows.dtype.names or ()) else None
 
 
 def _pending(file: Path, layout: Layout) -> np.ndarray:

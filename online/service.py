@@ -35,7 +35,7 @@ from livegym.utils.attempt import Attempts
 INTERVALS = 3  # last times between two decisions of a stream that are kept
 WINDOW = 1000  # last decisions and rewards for rates and means
 STREAM_WINDOW = 100  # last rewards of a stream for its mean
-VERSIONS = 500  # newest versions whose rewards are kept
+VERSIONS = 500  # versions whose rewards are kept: those that earned last
 RewardOf = Callable[[np.ndarray, np.ndarray, np.ndarray], "tuple[float, dict[str, float]]"]
 """(raw before (R,), action (A,), raw after (R,)) -> reward, and its weighted terms"""
 
@@ -89,21 +89,24 @@ class ServiceCounters:
         """Number of decisions in this session."""
         return sum(self.verdicts.values())
 
-    def earned(self, stream: str, reward: float, version: int) -> None:
-        """Add the reward of a completed decision of a version."""
+    def earned(self, e: Experience, reward: float) -> None:
+        """Add the reward of a completed decision."""
+        stream, version = e.stream, e.version
         self.rewards.append(reward)
-        self.episodes.earned(stream, reward)
+        self.episodes.earned(stream, e.decision, reward)
         self.by_stream.setdefault(stream, deque(maxlen=STREAM_WINDOW)).append((time.time(), reward))
         self.by_stream.move_to_end(stream)
         if len(self.by_stream) > self.streams:
             self.by_stream.popitem(last=False)
         self.by_version.setdefault(version, VersionRewards()).add(reward)
+        self.by_version.move_to_end(version)  # after a rollback, an old one earns again
         if len(self.by_version) > VERSIONS:
-            self.by_version.pop(min(self.by_version))
+            self.by_version.popitem(last=False)
 
     def decided(self, observation: StreamObservation, e: Experience) -> None:
         """Count a decision, and keep it as the stream's newest."""
         now = self.decided_at = time.monotonic()
+        self.episodes.decided(e.stream, e.decision)
         self.verdicts[e.verdict.name] += 1
         self.intervened += e.intervened
         self.lately.append(e.verdict)
@@ -271,7 +274,7 @@ class Service:
         if experience is None or experience.reward is None:
             return
         self.log.add(experience)
-        self.tally.earned(experience.stream, experience.reward, experience.version)
+        self.tally.earned(experience, experience.reward)
         if self._outcomes is not None:
             self._outcomes.earned(experience)
         if experience.excluded:
@@ -311,7 +314,7 @@ class Service:
         reward, part = request.reward, request.part
         if reward is None and last.reward is None:
             reward = self._computed(request, last)
-            if part is None and self.pending.in_parts(last):
+            if part is None and last.next_obs is None and self.pending.in_parts(last):
                 part = OWN_PART
         if reward is not None or part is not None:
             try:
@@ -322,10 +325,13 @@ class Service:
         return why
 
     def _break_off(self, stream: str) -> None:
-        """Give the stream's last decision no next observation, if it waits for one: the episode had no end."""
-        if self.pending.break_off(stream):
+        """Begin an episode. One that still runs has no end, and its last decision gets no next observation."""
+        episodes = self.tally.episodes
+        waited = self.pending.break_off(stream)
+        if waited or episodes.is_running(stream):
             self.decider.forget([stream])
-            self.tally.episodes.break_off(stream)
+            episodes.break_off(stream)
+        episodes.begin(stream)
         if self._outcomes is not None:
             self._outcomes.break_off(stream)
 
@@ -351,7 +357,7 @@ class Service:
             )
         except RewardError as error:
             return Refusal(error.kind, str(error))
-        if request.done:
+        if request.done and self.tally.episodes.is_running(request.stream, request.decision):
             self.end([request.stream])
         return Accepted(request.stream, request.decision)
 

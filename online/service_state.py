@@ -16,7 +16,7 @@ import numpy as np
 
 from livegym.online.answer_cache import AnswerCache
 from livegym.online.decision_log import DecisionLog
-from livegym.online.experience import Layout, from_row, to_row
+from livegym.online.experience import Layout, from_row, pending_dtype, to_row
 from livegym.online.not_learned import NotLearned
 from livegym.online.pending import Pending
 from livegym.online.replay import ReplayWriter
@@ -89,7 +89,7 @@ class ServiceState:
             return
         try:
             rows = np.load(file, allow_pickle=False)
-            if rows.dtype != self.layout.dtype():
+            if rows.dtype not in (pending_dtype(self.layout), self.layout.dtype()):  # the second: of earlier releases
                 raise ValueError("it has another layout")
             intact = rows["check"] == checks_of_rows(rows)
             self.pending.restore([from_row(row) for row in rows[intact]], time.time())
@@ -143,15 +143,16 @@ class ServiceState:
     def _save_pending(self, without: frozenset[str]) -> None:
         kept = []
         for e in self.pending.all():
-            if e.stream in without or e.excluded:
+            if e.stream in without:
                 self.log.add(e)
             else:
                 kept.append(e)
         if not kept:
             return
-        rows = np.zeros(len(kept), self.layout.dtype())
+        rows = np.zeros(len(kept), pending_dtype(self.layout))
         for row, experience in zip(rows, kept, strict=True):
             to_row(experience, row)
+            row["intervened"], row["learn"] = experience.intervened, experience.learn
         rows["check"] = checks_of_rows(rows)
         try:
             atomic_write_bytes(self.run.pending_file, _npy(rows))

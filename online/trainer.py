@@ -163,7 +163,10 @@ class Trainer:
         sound = sound_rows(rows, self.max_reward)
         problem = f"all {len(rows)} sampled experiences have non-finite or huge numbers"
         self.problem = "" if sound.any() or not len(rows) else problem
+        self.reader.prioritise(rows[~sound], np.zeros(int((~sound).sum())))  # they have no error, and need no draws
         rows, weights = rows[sound], weights[sound]
+        if len(rows):
+            weights = weights / weights.max()  # the greatest may have been that of an unsound one
         samples = combine(rows, self._judge(rows), self.rule)
         if len(samples) < self.rule.min_batch_size:
             return samples, None

@@ -73,7 +73,9 @@ class Worker:
         torch.manual_seed(config.seed)
         adapter = make_gate(config, rule.batch_size)
         layout = layout_of(spec, adapter)
-        priorities = Priorities(run.priorities_file, rule.buffer_capacity) if rule.priority_sampling else None
+        priorities = None
+        if rule.priority_sampling:
+            priorities = Priorities(run.priorities_file, rule.buffer_capacity, config.task.max_reward)
         reader = ReplayReader(run.replay_file, layout, rule.buffer_capacity, priorities)
         network = algorithm_of(config.train).actor_critic(spec, config.train)
         learner = ActorCritic(spec, network, rule_of(rule, network), rule.learning_rate)

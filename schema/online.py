@@ -122,7 +122,8 @@ class OnlineConfig:
     challenge_limit_s: Optional[float] = key(
         14400.0,
         "longest time that a challenger acts in a share of the streams; if its outcomes are too few then, it goes live "
-        "without being judged by them, because newer versions wait; null: no limit",
+        "without being judged by them, because newer versions wait; also the longest time that they wait after a "
+        "rollback for outcomes of the stable version; null: no limit",
         unit="s",
         above=0,
     )

@@ -104,6 +104,10 @@ NUMBERS = (
         "champion.started_over", "trainer_set_back_total", None, "",
         "times that the trainer was set back to the acting or the stable version",
     ),
+    Number(
+        "champion.measuring", "champion_measuring", None, "0 or 1",
+        "1 after a rollback, while no version goes live until it is known what the stable version earns now",
+    ),
     Number("champion.alarm", "champion_alarm", None, "0 or 1", "1 if no version goes live until a person allows it"),
     Number("decisions.total", "decisions_total", None, "decisions", "decisions since the server started"),
     Number("decisions.per_second", "decisions_per_second", "decisions_per_second", "1/s", "mean over the last minute"),

@@ -270,7 +270,7 @@ def _serve(plan: _Plan, run: Run, memory: ServiceState, stop: StopFlag) -> int:
         resources.callback(lambda: memory.save(without=frozenset(own)))
         live = live_policy(run, lambda: plan.policy(slots), plan.rule, config.seed)
         decider = Decider(live, plan.adapter, StreamSlots(slots, online.pending_ttl_s), plan.spec)
-        outcomes = Outcomes(plan.discount, max(STREAMS, slots), online.pending_capacity)
+        outcomes = Outcomes(plan.discount, max(STREAMS, slots), online.pending_capacity, config.task.max_reward)
         service = Service(decider, memory, features_of(env), reward_of(env), own, outcomes)
         watchdog = Watchdog(run, config)
         champion = champion_of(config, run, plan.layout, decider, outcomes, watchdog)

@@ -45,8 +45,8 @@ class BuiltIn:
         service.decider.slots.reserve(self.streams)
         self.seconds = 0.0  # duration of the last decisions
         self._obs = env.reset()
+        service.end(self.streams)  # an episode begins in each
         self._due = time.monotonic()
-        self._nothing = np.zeros((env.num_envs, 0), np.float32)
 
     def left(self) -> float:
         """Return the seconds until the next step is due; it is due now if they are 0 or less."""
@@ -55,12 +55,11 @@ class BuiltIn:
     def step(self, clock: float) -> None:
         """Make one control step of every environment."""
         env, service = self.env, self.service
-        adapter = service.decider.adapter
-        gate_obs = adapter.observe(env) if adapter is not None else self._nothing
+        seen, not_learned = service.decider.sees(env), service.not_learned.streams
         obs = self._obs["policy"].cpu().numpy()
         raw = raw_rows(env) if isinstance(env.task, StreamTask) else None
         observations = [
-            StreamObservation(stream, obs[i], gate_obs[i], None if raw is None else raw[i])
+            StreamObservation(stream, obs[i], seen[i], None if raw is None else raw[i], stream not in not_learned)
             for i, stream in enumerate(self.streams)
         ]
         start = time.perf_counter()

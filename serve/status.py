@@ -30,8 +30,8 @@ RATE_S = 60.0  # s over which the decision rate is computed: some streams ask on
 UNKNOWN = {number.path.removeprefix("trainer."): None for number in NUMBERS if number.path.startswith("trainer.")}
 """The trainer's numbers before it has reported any: all are unknown."""
 NOT_JUDGED = dict.fromkeys((
-    "version", "state", "why", "kl", "gain", "gain_low", "gain_high", "stable", "challenger", "alarm", "alarm_why",
-    "judged", "not_judged", "refused", "rolled_back", "started_over",
+    "version", "state", "why", "kl", "gain", "gain_low", "gain_high", "stable", "challenger", "measuring",
+    "alarm", "alarm_why", "judged", "not_judged", "refused", "rolled_back", "started_over",
 ))  # fmt: skip
 """The champion's entries if versions are not judged."""
 

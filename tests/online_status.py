@@ -56,8 +56,8 @@ def full_status() -> dict[str, Any]:
                     "broken_rows": 0, "saved": 40},
         "champion": {"version": 41, "state": "live", "why": "0.52 [0.47, 0.57] against 0.5 [0.45, 0.55]", "kl": 0.01,
                      "gain": 0.02, "gain_low": -0.01, "gain_high": 0.05, "stable": 40, "challenger": 42,
-                     "alarm": False, "alarm_why": "", "judged": 30, "not_judged": 3, "refused": 4, "rolled_back": 1,
-                     "started_over": 2},
+                     "measuring": False, "alarm": False, "alarm_why": "", "judged": 30, "not_judged": 3, "refused": 4,
+                     "rolled_back": 1, "started_over": 2},
         "server": {"clients": 2, "messages": 2468, "refused": 9, "busy": 8},
     }  # fmt: skip
 

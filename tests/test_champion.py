@@ -397,6 +397,48 @@ def test_a_challenge_that_gets_no_outcomes_ends_at_its_limit_and_newer_versions_
         assert here.champion.reading()["challenger"] == 4
 
 
+def test_the_acting_version_is_compared_with_the_stable_one_during_a_challenge_too(world):
+    """There is nearly always a challenge, so it was never compared."""
+    here = world(train=TRAIN, share=0.5, kl=100.0)
+    here.play(8)
+    here.live.prepare(candidate(next(here.versions), train=TRAIN, bias=-2.0))  # a decline that the judge did not see
+    here.live.adopt()
+    assert here.offer(-2.0) == "challenger"
+    here.play(24)
+    reading = here.champion.reading()
+    assert (reading["rolled_back"], reading["stable"], reading["challenger"]) == (1, 1, None)
+    assert here.live.acting.version == 1
+    assert here.champion.said.of(3)["why"].startswith("the champion of its trial, version 2 was rolled back to 1")
+    assert here.decider.trial is None
+
+
+@pytest.mark.parametrize("ended_by", ["the limit", "a person"])
+def test_after_a_rollback_versions_do_not_wait_for_ever_for_outcomes_that_do_not_come(world, ended_by):
+    """The clients that have episodes leave."""
+    here, now = world(train=TRAIN, challenge=3600.0), [1000.0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module.time, "monotonic", lambda: now[0])
+        here.champion._review_due = 0.0
+        here.play(8)
+        here.live.prepare(candidate(next(here.versions), train=TRAIN, bias=-2.0))
+        here.play(8)
+        here.live.adopt()
+        reading = here.champion.reading()
+        assert (reading["state"], reading["measuring"], here.live.acting.version) == ("rolled back", True, 1)
+        assert reading["why"].endswith(". Versions go live again after 30 new outcomes of version 1")
+        assert here.offer(0.45) == "rolled back"
+        now[0] += 3599.0
+        here.champion.review()
+        assert here.champion.reading()["measuring"]
+        now[0] += ended_by == "the limit"
+        if ended_by == "a person":
+            here.champion.allow()
+        here.champion.review()
+        assert not here.champion.reading()["measuring"]
+        here.offer(0.45)
+        assert here.live.acting.version == 4
+
+
 def loaded(version=2, num_envs=4):
     return load(ModelSlot(policy_of(num_envs=num_envs)), candidate(version, bias=1.0))
 
@@ -472,6 +514,7 @@ def test_an_outcome_is_a_block_or_an_episode_without_interventions(world):
 def test_an_outcome_tells_which_version_made_all_of_its_decisions(discount):
     outcomes = Outcomes(discount, streams=10, pending=100)
     for stream, versions in (("north", (1, 1)), ("south", (1, 2))):
+        outcomes.end(stream)
         for i in range(BLOCK):
             made = pending(i, stream, version=versions[i >= 12])
             outcomes.decided(made)

@@ -7,21 +7,32 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 from livegym.online.experience import UNKNOWN, Layout, Verdict, chosen_actions, to_row
 from livegym.online.judge import Judge
 from livegym.online.not_learned import NotLearned
 from livegym.online.outcomes import Outcomes
 from livegym.online.rewards import combine, later_rewards
+from livegym.online.ring import checks_of_rows
+from livegym.online.run_log import decisions_of
 from livegym.online.stream_requests import Accepted, Instead, Observed, Rewarded
+from livegym.online.trial import Trial
 from livegym.rl.algorithm import algorithm_of
 from livegym.schema import OnlineConfig
 from livegym.serve.messages import Description
 from livegym.serve.protocol import MessageRefused, Reader, answers_of
+from livegym.serve.simulator import BuiltIn
 from livegym.tasks.base import Discrete
 from livegym.tasks.stream_task import ActionUnits
+from livegym.utils.errors import UserError
+from tests.dummy import counting_env
 from tests.experiences import pending
 from tests.online_fixtures import SPEC
+from tests.test_champion import STREAMS, loaded
+from tests.test_champion import world as world
+from tests.test_decision_log import save_checkpoint
+from tests.test_live import spec_with
 from tests.test_service import seen
 from tests.test_service import setting as setting
 
@@ -86,12 +97,76 @@ def test_over_a_stop_of_the_server_an_episode_goes_on_only_if_its_sequence_does(
 
 def test_what_an_episode_without_an_end_earned_is_not_counted_in_the_next(setting):
     here = setting()
-    outcomes = here.service._outcomes = Outcomes(discount=0.9, streams=10, pending=10)
+    outcomes = outcomes_in(here)
     here.ask(seen("a", 1))
     here.ask(seen("a", 2, reward=100.0))
     here.ask(seen("a", 0, first=True))
     here.ask(seen("a", 1, reward=1.0, done=True))
     assert [outcome.value for outcome in outcomes.take()] == [1.0]
+
+
+def outcomes_in(setting):
+    setting.service._outcomes = Outcomes(discount=0.9, streams=10, pending=10)
+    return setting.service._outcomes
+
+
+def test_the_late_end_of_an_episode_that_was_broken_off_ends_that_one_and_not_the_present_one(setting):
+    here = setting()
+    outcomes = outcomes_in(here)
+    here.ask(seen("a", 1))
+    (broken,) = here.ask(seen("a", 2, reward=3.0))
+    here.ask(seen("a", 0, first=True))
+    here.ask(seen("a", 1, reward=2.0))
+    here.ask(Rewarded("a", broken.decision, -1.0, done=True))
+    assert [outcome.value for outcome in outcomes.take()] == [2.0]
+    here.ask(seen("a", 2, reward=2.0, done=True))
+    assert [outcome.value for outcome in outcomes.take()] == [4.0]
+    episodes = here.service.tally.episodes
+    assert (episodes.returns, episodes.lengths, episodes.broken_off) == ([4.0], [2], 1)
+
+
+def test_an_end_that_comes_twice_ends_one_episode(setting):
+    """With the last part of the reward, which comes when the next episode runs already."""
+    here = setting()
+    outcomes = outcomes_in(here)
+    (made,) = here.ask(seen("a", 1))
+    here.ask(Rewarded("a", made.decision, 1.0, part=0, done=True))
+    here.ask(seen("a", 0))
+    here.ask(seen("a", 1, reward=5.0))
+    here.ask(Rewarded("a", made.decision, 1.0, done=True))
+    here.ask(seen("a", 2, reward=5.0, done=True))
+    assert [outcome.value for outcome in outcomes.take()] == [2.0, 10.0]
+    assert here.service.tally.episodes.returns == [2.0, 10.0]
+
+
+def test_an_episode_is_broken_off_even_if_its_last_decision_no_longer_waits(setting):
+    """The client dies, and comes back when its decision has been dropped."""
+    here = setting(pending_ttl_s=60.0)
+    trial = here.service.decider.trial = Trial(loaded(), 0.5, episodic=True, seed=0, streams=10)
+    here.ask(seen("a", 1))
+    here.ask(seen("a", 2, reward=100.0))
+    here.memory.pending.expire(61.0)
+    here.ask(seen("a", 0, first=True), clock=61.0)
+    here.ask(seen("a", 1, reward=1.0, done=True), clock=61.0)
+    episodes = here.service.tally.episodes
+    assert (episodes.returns, episodes.broken_off, episodes.ended) == ([1.0], 1, 1)
+    assert trial._units["a"] == (2, 0)  # another unit has begun with each episode
+
+
+def test_a_return_whose_beginning_was_before_a_restart_is_unknown(setting):
+    here = setting()
+    here.ask(seen("a", 1, sequence=1))
+    here.ask(seen("a", 2, sequence=2, reward=10.0))
+    here.memory.save()
+    here.begin()
+    outcomes = outcomes_in(here)
+    here.ask(seen("a", 3, sequence=3, reward=10.0))
+    here.ask(seen("a", 4, sequence=4, reward=1.0, done=True))
+    here.ask(seen("a", 0, sequence=5))
+    here.ask(seen("a", 1, sequence=6, reward=7.0, done=True))
+    assert [outcome.value for outcome in outcomes.take()] == [7.0]
+    episodes = here.service.tally.episodes
+    assert (episodes.returns, episodes.ended) == ([7.0], 2)
 
 
 # what a client did instead
@@ -147,7 +222,20 @@ def test_a_version_is_not_judged_by_what_clients_did(config):
     known = row_of(executed=np.array([7]), executed_log_prob=-1.5)
     unknown = row_of(executed=np.array([7]), executed_log_prob=UNKNOWN)
     view = Judge(network, 0.99).view(np.concatenate([known, unknown]), dict(network.module.state_dict()))
-    assert len(view._log_mu) == 1
+    assert view._of(view._known[0].model).estimate.samples == 1
+
+
+def test_how_far_a_version_is_away_is_known_even_if_clients_did_something_else_each_time(world):
+    """There is no reward to judge by, so only its KL speaks against it: it was the mean of nothing."""
+    here = world(kl=0.5)
+    for _ in range(5):
+        made = here.service.answer([Observed(stream, obs=np.zeros(2, np.float32)) for stream in STREAMS], 0.0)
+        for each in made:
+            done = Rewarded(each.stream, each.decision, -1.0, done=True, instead=instead(9.0))
+            here.service.answer([done], 0.0)
+    assert here.offer(50.0) == "refused"
+    assert "more than online.adopt_kl=0.5" in here.champion.reading()["why"]
+    assert here.offer(0.4) == "not judged"
 
 
 def test_the_reward_that_a_task_computes_is_that_of_what_was_done(setting):
@@ -194,11 +282,27 @@ def test_a_task_that_computes_its_reward_takes_late_parts_too(setting):
     for late, value in ((one, 0.5), (two, 0.25)):
         assert here.ask(Rewarded("a", late.decision, value)) == [Accepted("a", late.decision)]
     assert here.ask(Rewarded("a", three.decision, 1.0))[0].kind == "duplicate"
+    assert here.memory.pending.refused["duplicate"] == 1
     assert dict(zip(here.rows()["decision"].tolist(), here.rows()["reward"].tolist(), strict=True)) == {
         three.decision: 10.0,
         one.decision: 11.5,
         two.decision: 10.25,
     }
+
+
+def test_what_is_computed_is_no_part_of_an_episode_that_has_ended(setting):
+    """The client was told that it had sent a part twice which it had never sent."""
+    here = setting()
+    here.service._features = lambda raw: raw
+    here.service._reward_of = lambda before, action, after: (10.0, {"it": 10.0})
+    raw = np.zeros(2, np.float32)
+    (made,) = here.ask(Observed("a", raw=raw))
+    here.ask(Rewarded("a", made.decision, 1.0, part=0))
+    here.ask(Observed("a", raw=raw, done=True))
+    (first,) = here.ask(Observed("a", raw=raw))  # of the next episode
+    assert (first.previous, here.memory.pending.refused["duplicate"]) == (None, 0)
+    here.ask(Rewarded("a", made.decision, 0.5))
+    assert here.rows()["reward"].tolist() == [11.5]
 
 
 # what is not learned from
@@ -214,6 +318,47 @@ def test_what_is_not_to_be_learned_from_is_logged_only(setting):
     assert here.service.tally.intervened == 0  # nobody interfered
 
 
+def test_what_is_not_learned_from_waits_for_its_reward_over_a_stop_too(setting):
+    """It was refused as late, and the decision log kept it incomplete for ever."""
+    here = setting()
+    save_checkpoint(here.run, spec_with(), {"weight": torch.zeros(1)})
+    here.live.pin("somebody")
+    here.live.adopt()
+    (pinned,) = here.ask(seen("pinned", 1))
+    here.live.follow()
+    here.live.adopt()
+    (unlearned,) = here.ask(seen("unlearned", 2, learn=False))
+    (usual,) = here.ask(seen("usual", 3))
+    here.memory.save()
+    data = decisions_of(here.run)
+    assert [bool(data.of([name]).intervened[0]) for name in ("pinned", "unlearned", "usual")] == [True, True, False]
+    here.begin()
+    for made in (pinned, unlearned, usual):
+        told = Rewarded(made.stream, made.decision, 1.5, done=True)
+        assert here.ask(told) == [Accepted(made.stream, made.decision)]
+    assert here.rows()["stream"].tolist() == [b"usual"]
+    assert here.service.tally.excluded == 2
+    data = decisions_of(here.run)
+    assert (data.reward.tolist(), data.complete.all(), len(data)) == ([1.5] * 3, True, 3)
+    assert [bool(data.of([name]).intervened[0]) for name in ("pinned", "unlearned", "usual")] == [True, True, False]
+
+
+def test_decisions_that_an_earlier_release_saved_are_accepted(setting):
+    """Its rows had no flags, because it saved none that are excluded."""
+    here = setting()
+    (made,) = here.ask(seen("a", 1))
+    here.memory.save()
+    rows = np.load(here.run.pending_file)
+    old = np.zeros(len(rows), here.layout.dtype())
+    for name in old.dtype.names:
+        old[name] = rows[name]
+    old["check"] = checks_of_rows(old)
+    np.save(here.run.pending_file, old)
+    here.begin()
+    assert here.ask(Rewarded("a", made.decision, 1.0, done=True)) == [Accepted("a", made.decision)]
+    assert len(here.rows()) == 1
+
+
 def test_a_stream_can_be_switched_off_over_a_restart(setting):
     here = setting()
     here.service.not_learned.set("a", learn=False)
@@ -227,10 +372,23 @@ def test_a_stream_can_be_switched_off_over_a_restart(setting):
     assert [(row["stream"], row["reward"]) for row in here.rows()] == [(b"b", 1.0), (b"a", 5.0)]
 
 
-def test_a_damaged_file_of_switches_is_reported(tmp_path, caplog):
-    (tmp_path / "off.json").write_text("{")
-    assert NotLearned(tmp_path / "off.json").streams == frozenset()
-    assert "all streams are learned from" in caplog.text
+@pytest.mark.parametrize("content", ["", "{", '"ab"', '{"a": 1}', "[1]", "null", "[" * 100_000])
+def test_with_a_damaged_file_of_switches_nothing_is_learned_until_a_person_has_looked(tmp_path, content):
+    """To learn from a stream that was switched off cannot be undone."""
+    (tmp_path / "off.json").write_text(content)
+    with pytest.raises(UserError, match="Write the list, or delete the file to learn from all streams"):
+        NotLearned(tmp_path / "off.json")
+
+
+def test_the_switch_is_also_that_of_the_built_in_simulators_streams(setting):
+    here = setting(num_envs=2)
+    simulator = BuiltIn(counting_env(2), here.service, 0.0)
+    here.service.not_learned.set("counting-0", learn=False)
+    simulator.step(0.0)
+    assert here.rows()["stream"].tolist() == [b"counting-1"]
+    here.service.not_learned.set("counting-0", learn=True)
+    simulator.step(0.0)
+    assert here.rows()["stream"].tolist()[1:] == [b"counting-0", b"counting-1"]
 
 
 # how it is written in a message

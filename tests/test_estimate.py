@@ -96,6 +96,18 @@ def test_ratios_beyond_every_number_do_not_overflow():
     assert math.isfinite(got.mean_ratio)
 
 
+@pytest.mark.parametrize("log_ratio", [-100.0, -400.0, -700.0, -740.0, -1000.0])
+def test_ratios_whose_squares_are_zero_tell_nothing(log_ratio):
+    """It was a division by zero: squares vanish long before the ratios do."""
+    estimate = self_normalised(np.linspace(0.0, 1.0, 100), np.full(100, log_ratio))
+    assert not estimate.known
+    assert not difference(estimate, mean_of(np.zeros(100))).known
+    if log_ratio > -745.0:
+        assert estimate.effective == pytest.approx(100.0)
+        assert estimate.mean == pytest.approx(0.5)
+        assert "its likely actions are hardly in the log" in estimate.unknown
+
+
 def test_the_same_policy_differs_by_exactly_nothing():
     rewards = many(REWARDS)
     gain = difference(self_normalised(rewards, np.zeros(80)), mean_of(rewards))

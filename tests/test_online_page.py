@@ -141,6 +141,10 @@ def test_what_became_of_the_newest_version_is_shown_and_an_alarm_can_be_ended(sh
     assert f"No new version goes live: {why}. Version 41" in text(page, "#faults")
     page.click("#allow")
     wait(page, lambda: script.asked == [{"do": "allow", "version": None}], lambda: str(script.asked))
+    script.change(champion={"alarm": False})
+    wait(page, lambda: page.is_hidden("#allow"))
+    script.change(champion={"state": "rolled back", "measuring": True})  # no version goes live either
+    wait(page, lambda: page.is_visible("#allow"))
 
 
 def test_without_a_gate_there_is_no_card_of_it(shown):

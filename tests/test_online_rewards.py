@@ -10,7 +10,7 @@ import pytest
 
 from livegym.online.experience import Experience, Layout, Verdict, to_row
 from livegym.online.gate import Judgement, check_judgement
-from livegym.online.rewards import TrainingSamples, combine, weakened
+from livegym.online.rewards import TrainingSamples, combine, later_rewards, weakened
 from livegym.schema import OnlineConfig
 from livegym.tasks.base import Box, Discrete
 
@@ -51,7 +51,10 @@ def of_policy(samples: TrainingSamples) -> TrainingSamples:
 
 
 def test_the_value_learns_once_from_each_experience_what_followed_the_proposal():
-    """The actual reward, not weakened, and whether the episode ended; a blocked action ends for the policy alone."""
+    """Its reward, not weakened, and whether the episode ended; a blocked action ends for the policy alone.
+
+    After a SEND it is the mixture 0.3 x 2 + 0.7 x 1, otherwise the actual one.
+    """
     rows = [row(SEND, 1.0), row(WAIT, -3.0), row(WAIT, 2.0, held=True), row(OFF, 4.0)]
     got = combine(np.stack(rows), says([SEND, WAIT, WAIT, WAIT], [2.0] * 4), RULE)
     order = np.argsort(got.index[got.value])
@@ -60,6 +63,18 @@ def test_the_value_learns_once_from_each_experience_what_followed_the_proposal()
     assert got.action[got.value][order].tolist() == [PROPOSED] * 4
     assert not got.terminal[got.value].any()
     assert (len(got), int(got.policy.sum())) == (5, 5)  # sent, executed instead, blocked twice, not gated
+
+
+def test_the_penalty_of_a_disagreement_is_for_the_policy_alone():
+    """The later rewards of other experiences have no penalty either, so the value has one target and not two."""
+    rows = np.stack([row(SEND, 1.0), row(SEND, 1.0)])
+    rows["expected"] = 2.0
+    rule = dataclasses.replace(RULE, on_disagreement="penalty", disagreement_penalty=0.25)
+    got = combine(rows, says([WAIT, SEND], [2.0, 2.0]), rule)
+    assert got.reward[got.policy].tolist() == pytest.approx([1.05, 1.3])
+    assert sorted(got.index[got.value].tolist()) == [0, 1]
+    assert got.reward[got.value].tolist() == pytest.approx([1.3, 1.3])
+    assert later_rewards(rows, rule, gated=True).tolist() == pytest.approx([1.3, 1.3])
 
 
 def test_the_defaults_are_those_of_the_document():

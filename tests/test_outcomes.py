@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from livegym.online.judge import BLOCK
 from livegym.online.outcomes import Outcome, Outcomes
@@ -11,11 +12,14 @@ from tests.experiences import complete
 from tests.test_champion import TRAIN, World
 
 CHALLENGER = 7
+STREAMS = "ba"
 
 
 def outcomes_of(discount=0.99, **settings):
     outcomes = Outcomes(**{"discount": discount, "streams": 100, "pending": 1000, **settings})
     outcomes.challenger = CHALLENGER
+    for stream in STREAMS:
+        outcomes.end(stream)  # episodes begin
     return outcomes
 
 
@@ -63,6 +67,19 @@ def test_an_episode_that_was_broken_off_is_not_added_to_the_next():
     assert outcomes.take() == [Outcome(1.0, False, 1)]
 
 
+def test_an_episode_whose_beginning_is_unknown_has_no_outcome():
+    """A stream goes on after a restart, or it had to make room for another one: its return would be too small."""
+    outcomes = Outcomes(0.99, streams=1, pending=100)
+    for stream in "ab":
+        earned(outcomes, decided(outcomes, 1, 2, stream=stream))
+    earned(outcomes, decided(outcomes, 3))
+    outcomes.end("a")
+    assert outcomes.take() == []
+    earned(outcomes, decided(outcomes, 4, 5))
+    outcomes.end("a")
+    assert outcomes.take() == [Outcome(2.0, False, 1)]
+
+
 def test_an_episode_in_which_both_sides_decided_has_no_outcome():
     outcomes = outcomes_of()
     earned(outcomes, decided(outcomes, 1, version=CHALLENGER))
@@ -81,9 +98,23 @@ def test_an_intervention_or_a_missing_reward_leaves_no_outcome():
     assert outcomes.take() == []
 
 
+@pytest.mark.parametrize("discount", [0.0, 0.99])
+@pytest.mark.parametrize("absurd", [1e30, -1e30, 1.1e3, float("nan")])
+def test_an_absurd_reward_is_no_outcome(discount, absurd):
+    """It would be the measure of all later versions, with an interval so wide that nothing lies below it."""
+    outcomes = outcomes_of(discount, max_reward=1e3)
+    for broken in (True, False):
+        made = decided(outcomes, *range(BLOCK))
+        for number, each in enumerate(made):
+            outcomes.earned(each.rewarded(absurd if broken and number == 7 else 0.5))
+        outcomes.end("a")
+    assert outcomes.take() == [Outcome(0.5 if discount == 0 else 0.5 * BLOCK, False, 1)]
+
+
 def test_the_oldest_episodes_and_decisions_are_dropped_beyond_their_limits():
     outcomes = outcomes_of(streams=1, pending=2)
     first = decided(outcomes, 1)
+    outcomes.end("b")
     earned(outcomes, decided(outcomes, 2, stream="b"))
     earned(outcomes, first)
     for stream in "ab":

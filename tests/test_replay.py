@@ -158,6 +158,27 @@ def test_rare_and_highly_rewarded_ones_come_first_at_first(file):
     assert (rows["decision"] == 7).mean() > 5 / 50
 
 
+def test_an_absurd_reward_has_the_least_priority_and_does_not_count_in_the_spread(file):
+    """It was the greatest priority for ever, because it is never trained on, and all others had the least."""
+    writer, reader = both(file, prioritised=True)
+    absurd = {3: 1e30, 5: float("nan"), 6: -1e30}
+    for number in range(9):
+        writer.add(complete(number, absurd.get(number, float(number % 2))))
+    drawn = reader.sample(2000, np.random.default_rng(0))[0]["number"]
+    assert reader.priorities.of(np.array(list(absurd))).tolist() == [FLOOR] * 3
+    assert set(drawn.tolist()) >= {0, 1, 2, 4, 7, 8}
+    count, mean, squares = reader.priorities._rewards
+    assert (count, mean, squares) == (6, pytest.approx(1 / 3), pytest.approx(4 / 3))
+
+
+def test_priorities_that_count_absurd_rewards_are_set_again(tmp_path, caplog):
+    """A file of an earlier release."""
+    path, slots = tmp_path / "priorities.bin", np.arange(4)
+    Priorities(path, 10, max_reward=1e40).begin(slots, slots, np.array([1e30, 0.0, 1.0, 1.0]))
+    assert Priorities(path, 10).unknown(slots, slots).all()
+    assert "all priorities are set again" in caplog.text
+
+
 def test_priorities_of_slots_that_were_written_over_are_left_alone(file):
     writer, reader = both(file, 1, prioritised=True)
     writer.add(complete(0))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from livegym.live.model_slot import ModelSlot, load
 from livegym.live.swap import LivePolicy
 from livegym.online.decider import Decider, StreamObservation, StreamSlots
 from livegym.online.experience import Decision, Layout, Verdict
@@ -18,9 +19,10 @@ from livegym.online.gate import Judgement
 from livegym.online.gates import GateAdapter, GateInput, layout_of, make_gate, raw_rows
 from livegym.online.pending import SESSION
 from livegym.online.replay import ReplayReader
-from livegym.online.service import Service
+from livegym.online.service import VERSIONS, Service
 from livegym.online.service_state import ServiceState
 from livegym.online.stream_requests import Accepted, Observed, Refusal, Rewarded
+from livegym.online.trial import Trial
 from livegym.rl.policy import Policy
 from livegym.rl.spec import spec_of
 from livegym.rundir.run import create_run
@@ -34,8 +36,9 @@ from livegym.tasks.base import Box
 from livegym.tasks.build import make_env
 from livegym.weights.candidate import Candidate
 from tests.dummy import counting_env
+from tests.experiences import complete
 from tests.online_status import full_status
-from tests.test_live import candidate, live_of, spec_with
+from tests.test_live import candidate, live_of, policy_of, spec_with
 
 LAYOUT = Layout.of(2, Box(1))
 GATED = Layout.of(2, Box(1), seen=2)
@@ -271,7 +274,7 @@ def test_a_time_limit_ends_an_episode_and_is_no_end_for_what_is_learned(setting)
 
 
 def test_returns_and_lengths_of_each_streams_episodes_are_reported(setting):
-    """a earns 1 + 2 and 4; an end that follows nothing is none; a late reward counts in the next one."""
+    """a earns 1 + 2 and 4; an end that follows nothing is none; a late reward counts in its own one."""
     here = setting()
     episodes = here.service.tally.episodes
     here.ask(seen("a", 1), seen("b", 1))
@@ -287,7 +290,7 @@ def test_returns_and_lengths_of_each_streams_episodes_are_reported(setting):
     here.ask(Rewarded("a", late.decision, 16.0))
     here.ask(seen("a", 8))
     here.ask(seen("a", 9, reward=32.0, done=True))
-    assert list(episodes.returns)[2:] == [48.0]
+    assert (episodes.returns[2:], episodes.lengths[2:], episodes.ended) == ([16.0, 32.0], [1, 1], 4)
 
 
 def test_what_is_blended_is_never_learned_from(tmp_path):
@@ -348,6 +351,52 @@ def test_the_built_in_simulators_rewards_are_those_of_its_own_steps(setting):
     assert set(rows["stream"].tolist()) == {b"counting-0", b"counting-1"}
     terms, rewards = here.service.tally.terms, here.service.tally.rewards  # one for each decision, of the same ones
     assert [sum(each.values()) for each in terms] == list(rewards)
+
+
+@pytest.mark.parametrize("broken", [lambda env: 1 / 0, lambda env: np.zeros((1, 7))], ids=["raises", "shape"])
+def test_a_gate_that_cannot_observe_the_simulator_fails_as_one_that_cannot_judge(setting, broken):
+    here = setting(gate=Sign(), num_envs=2)
+    whole = here.adapter
+    simulator = BuiltIn(counting_env(2), here.service, 0.0)
+    here.service.decider.adapter = dataclasses.replace(whole, observe=broken)
+    simulator.step(0.0)
+    assert here.service.decider.failures == 1
+    assert here.service.tally.verdicts == {"OFF": 0, "SEND": 0, "WAIT": 2}
+    assert [made.decision.action for made in here.service.tally.last.values()] == [None, None]
+    assert not len(here.rows())
+    here.service.decider.adapter = whole
+    simulator.step(0.0)
+    assert here.service.tally.verdicts["SEND"] == 2
+    assert len(here.rows()) == 2
+
+
+def test_the_rewards_of_an_old_version_that_acts_again_are_kept(setting):
+    """After a rollback it is older than all others."""
+    here = setting()
+    for version in (*range(2, VERSIONS + 100), 1, 1):
+        here.service.tally.earned(complete(version=version), 1.0)
+    kept = here.service.tally.by_version
+    assert (len(kept), kept[1].count, min(set(kept) - {1})) == (VERSIONS, 2, 101)
+
+
+def test_a_trial_may_end_at_any_moment(setting):
+    """The watching thread ends it while the serving thread forgets an episode."""
+
+    class Ending(Decider):
+        @property
+        def trial(self):
+            left, self._left = self._left, None
+            return left
+
+        @trial.setter
+        def trial(self, trial):
+            self._left = trial
+
+    here = setting()
+    decider = Ending(here.live, None, StreamSlots(4, 60.0), spec_with())
+    decider.trial = Trial(load(ModelSlot(policy_of(num_envs=4)), candidate(2)), 0.5, True, seed=0, streams=10)
+    decider.forget(["a"])
+    assert decider.trial is None
 
 
 def test_a_stop_keeps_what_is_complete_and_what_waits(setting):

@@ -49,7 +49,7 @@ export function renderVersions() {
 function renderJudgement(champion) {
   const { version, state: verdict, why } = champion;
   say("judgement", known(version) ? `version ${version}: ${verdict}${why ? ` (${why})` : ""}` : "");
-  byId("allow-again").hidden = !champion.alarm;
+  byId("allow-again").hidden = !(champion.alarm || champion.measuring);
   setFacts(byId("champion"), [
     ["judged", count(champion.judged), "versions for which the data gave an interval"],
     ["not judged", count(champion.not_judged), "versions that went live because there was too little data to judge by"],
