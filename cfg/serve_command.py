@@ -58,7 +58,8 @@ def arguments_of(arguments: list[str]) -> list[str]:
     spaces = _of_environment(given.env) if named[0] else _of_file(files[0]) if named[1] else _of_options(given)
     typed = [split(key)[1] for key in keys]
     fixed = [f"{key}={value}" for key, value in SERVED.items() if key not in typed]
-    return [*fixed, *(quoted(f"task.params.{key}", spaces[key]) for key in KEYS), *keys]
+    named_env = [quoted("task.params.environment", given.env)] if given.env is not None else []
+    return [*fixed, *(quoted(f"task.params.{key}", spaces[key]) for key in KEYS), *named_env, *keys]
 
 
 def help_text() -> str:
@@ -98,9 +99,7 @@ def _of_file(path: str) -> dict[str, str]:
     if names != {"observation", "action"}:
         given = f"it has {', '.join(sorted(names)) or 'nothing'}" if isinstance(content, dict) else "it is no object"
         raise UserError(f"{path}: no file of spaces ({given}). {FILE}")
-    return _checked(
-        _text(content["observation"]), _text(content["action"]), f"{path}: observation", f"{path}: action"
-    )
+    return _checked(_text(content["observation"]), _text(content["action"]), f"{path}: observation", f"{path}: action")
 
 
 def _text(space: Any) -> str:

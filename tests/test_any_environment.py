@@ -111,7 +111,7 @@ def test_a_wrong_command_says_what_is_right(given, message, tmp_path, monkeypatc
         ('{"v": 2, "observation": "Box(-1, 1, (2,))", "action": "Discrete(2)"}', "(it has action, observation, v)"),
         ("[1, 2]", "no file of spaces (it is no object)"),
         ('{"observation": "Box(-1', "no file of spaces (Unterminated string"),
-        ('{"observation": "Box(nan, 1, (2,))", "action": "Discrete(2)"}', "observation=Box(nan, 1, (2,)): a bound is NaN"),
+        ('{"observation": "Box(nan, 1, (2,))", "action": "Discrete(2)"}', "Box(nan, 1, (2,)): a bound is NaN"),
     ],
 )
 def test_a_file_that_says_something_else_is_refused(content, message, tmp_path):
