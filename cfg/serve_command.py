@@ -20,6 +20,10 @@ from livegym.utils.errors import UserError
 
 SERVED = {"config": "continuous", "task": "Spaces", "simulator": "external", "online.training_interval": "0"}
 KEYS = ("observation_space", "action_space")
+FILE = (
+    'Allowed: JSON with both spaces and nothing else, such as {"observation": "Box(-1, 1, (4,))", '
+    '"action": "Discrete(2)"}'
+)
 HELP = """usage: {program} serve <spaces> [key=value ...]
 
 Serves a policy to an environment that runs elsewhere, and trains it at the same time. The environment is known by its
@@ -54,7 +58,8 @@ def arguments_of(arguments: list[str]) -> list[str]:
     spaces = _of_environment(given.env) if named[0] else _of_file(files[0]) if named[1] else _of_options(given)
     typed = [split(key)[1] for key in keys]
     fixed = [f"{key}={value}" for key, value in SERVED.items() if key not in typed]
-    return [*fixed, *(quoted(f"task.params.{key}", spaces[key]) for key in KEYS), *keys]
+    named_env = [quoted("task.params.environment", given.env)] if given.env is not None else []
+    return [*fixed, *(quoted(f"task.params.{key}", spaces[key]) for key in KEYS), *named_env, *keys]
 
 
 def help_text() -> str:
@@ -88,13 +93,13 @@ def _of_options(given: argparse.Namespace) -> dict[str, str]:
 def _of_file(path: str) -> dict[str, str]:
     try:
         content = json.loads(Path(path).expanduser().read_text("utf-8"))
-        texts = [_text(content[name]) for name in ("observation", "action")]
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UserError(
-            f'{path}: no file of spaces ({error}). Allowed: JSON such as {{"observation": "Box(-1, 1, (4,))", '
-            '"action": "Discrete(2)"}'
-        ) from error
-    return _checked(*texts, f"{path}: observation", f"{path}: action")
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: no file of spaces ({error}). {FILE}") from error
+    names = set(content) if isinstance(content, dict) else set()
+    if names != {"observation", "action"}:
+        given = f"it has {', '.join(sorted(names)) or 'nothing'}" if isinstance(content, dict) else "it is no object"
+        raise UserError(f"{path}: no file of spaces ({given}). {FILE}")
+    return _checked(_text(content["observation"]), _text(content["action"]), f"{path}: observation", f"{path}: action")
 
 
 def _text(space: Any) -> str:

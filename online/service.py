@@ -32,7 +32,7 @@ from livegym.online.service_state import STREAMS, ServiceState
 from livegym.online.stream_requests import Accepted, Answer, Observed, Refusal, Request, Rewarded
 from livegym.utils.attempt import Attempts
 
-INTERVALS = 3  # last times between two decisions of a stream that are kept
+INTERVALS = 32  # last times between two decisions of a stream that are kept
 WINDOW = 1000  # last decisions and rewards for rates and means
 STREAM_WINDOW = 100  # last rewards of a stream for its mean
 VERSIONS = 500  # versions whose rewards are kept: those that earned last

@@ -29,6 +29,7 @@ PATHS = {
     "agreement": "trainer.agreement",
     "send_rate": "decisions.send_rate",
     "reward": "rewards.mean",
+    "return": "episodes.return_mean",
     "expected": "rewards.expected_mean",
     "size": "buffer.size",
     "pending": "buffer.pending",

@@ -78,6 +78,7 @@ class Loop:
         if now - self._snapshot_at >= SNAPSHOT:
             self._refresh(now)
             reading = self.status.reading()
+            self.status.notice(reading)
             curves.update(reading)
             progress.update(reading)
         if now - self._point_at >= POINT:

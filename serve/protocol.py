@@ -185,12 +185,16 @@ class Reader:
                 expected = f"a number from {least[i]:g} to {most[i]:g}"
                 raise _refused("invalid", f"{place}.executed.{i}", _shown(number), expected)
         action, log_prob = np.array(item.executed, np.float64), item.executed_log_prob
+        is_choice = self.description.spec.action.choices is not None
+        if is_choice and log_prob is not None and log_prob > ROUNDING:
+            expected = "a number of at most 0, the logarithm of a probability"
+            raise _refused("invalid", f"{place}.executed_log_prob", _shown(log_prob), expected)
         units = self.description.units
         if units is not None:
             action = units.from_client(action)
             if log_prob is not None:
                 log_prob += float(np.log(units.scale).sum())  # a density of other units is another one
-        if self.description.spec.action.choices is not None:
+        if is_choice:
             return Instead(np.rint(action).astype(np.int64), log_prob)
         return Instead(action.clip(-1.0, 1.0).astype(np.float32), log_prob)
 

@@ -152,6 +152,7 @@ class _Plan:
         config = self.config
         return {
             "task": config.task.name,
+            "title": self.env.task.title or config.task.name,
             "run": run.name,
             "simulator": config.simulator,
             "gate": gate_of(config.gate, config.task.name),

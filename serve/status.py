@@ -16,6 +16,7 @@ from typing import Any
 from livegym.online.champion import Champion
 from livegym.online.judgements import GAIN
 from livegym.online.service import LastDecision, Service
+from livegym.serve.events import Events
 from livegym.serve.latencies import Latencies
 from livegym.serve.metrics import NUMBERS
 from livegym.serve.watchdog import Watchdog
@@ -24,6 +25,7 @@ from livegym.weights.candidate import Candidate
 STREAMS_SHOWN = 100
 LEAST_IDLE_S = 20.0  # shortest time without a decision that is reported
 IDLE_INTERVALS = 3.0  # the same as a multiple of a stream's usual time between two decisions
+USUAL = 3  # last intervals of a stream of which the usual one is the median
 STALLED_S = 5.0  # without a new snapshot, after which the decision loop counts as stalled; one is due every 0.25 s
 GONE = ("hung", "dead", "given up")  # states of a trainer that is not alive
 RATE_S = 60.0  # s over which the decision rate is computed: some streams ask only four times a minute
@@ -55,6 +57,7 @@ class Status:
         recorded elsewhere. `not_learned()`: the streams from which nothing is learned.
         """
         self._not_learned = not_learned
+        self._events = Events()
         self._champion = champion
         self._fixed = fixed
         self._service = service
@@ -76,6 +79,10 @@ class Status:
     def end_serving(self) -> None:
         """Set the phase to stopping: the run is ending, and no more decisions are made."""
         self._phase = "stopping"
+
+    def notice(self, reading: dict[str, Any]) -> None:
+        """Record what happened since the last call, as `reading` shows it."""
+        self._events.notice(reading)
 
     def refresh(self) -> None:
         """Make a new snapshot of the serving side."""
@@ -100,7 +107,7 @@ class Status:
                         "swapping": live.swapping, "newest": self._newest(), "history": list(live.history.labels)},
             "versions": self._versions(),
             "streams": shown, "stream_count": len(tally.last),
-            "by_stream": {stream: self._of_stream(stream, size, usual[stream]) | {"learned": stream not in not_learned}
+            "by_stream": {stream: self._of_stream(stream, size) | {"learned": stream not in not_learned}
                           for stream in shown},
             "decisions": {
                 "total": tally.decisions, "per_second": self._rate(), "send": tally.verdicts["SEND"],
@@ -147,11 +154,8 @@ class Status:
             **{name: _rounded(value) if name in GAIN else value for name, value in judged.items()},
         }
 
-    def _of_stream(self, stream: str, size: int, usual: float | None) -> dict[str, Any]:
-        """Return the stream's share of the buffer's `size` experiences, its mean reward, its rate and its last time.
-
-        `usual`: s between two of its decisions; None: unknown.
-        """
+    def _of_stream(self, stream: str, size: int) -> dict[str, Any]:
+        """Return the stream's share of the buffer's `size` experiences, its mean reward, its rate and its last time."""
         writer, tally = self._service.writer, self._service.tally
         rewards = [reward for _, reward in tally.by_stream.get(stream, ())]
         return {
@@ -159,7 +163,7 @@ class Status:
             "share": round(writer.streams[stream] / size, 4) if size else None,
             "reward_mean": _rounded(_mean(rewards)),
             "rewards": len(rewards),
-            "per_second": _rounded(1 / usual) if usual else None,
+            "per_second": _rounded(_per_second(tally.last[stream])),
             "seen": round(tally.last[stream].decision.time, 2),
         }
 
@@ -198,7 +202,7 @@ class Status:
         idle = time.monotonic() - self._service.tally.decided_at
         decisions = {**made.get("decisions", {}), "idle_s": round(idle, 2)}
         buffer = {**made.get("buffer", {}), "expired": trainer.get("expired")}
-        shown = {name: fixed[name] for name in ("task", "run", "simulator", "gate", "playSpeed")}
+        shown = {name: fixed[name] for name in ("task", "title", "run", "simulator", "gate", "playSpeed")}
         now = round(time.time(), 2)
         return {
             **made,
@@ -212,6 +216,7 @@ class Status:
             "trainer": trainer,
             "champion": NOT_JUDGED if self._champion is None else self._champion.reading(),
             "server": self._clients(),
+            "events": list(self._events.recent),
         }
 
 
@@ -224,8 +229,17 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _usual_interval(last: LastDecision) -> float | None:
-    """Return the usual time in s between two decisions of a stream; None if it is unknown."""
-    return statistics.median(last.intervals) if last.intervals else None
+    """Return the usual time in s between two decisions of a stream; None if it is unknown.
+
+    It follows a stream that becomes slower within two decisions.
+    """
+    return statistics.median(last.intervals[-USUAL:]) if last.intervals else None
+
+
+def _per_second(last: LastDecision) -> float | None:
+    """Return the mean rate of a stream's last decisions; None if it is unknown."""
+    total = sum(last.intervals)
+    return len(last.intervals) / total if total > 0 else None
 
 
 def _idle_limit(usual: Sequence[float]) -> float:

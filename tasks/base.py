@@ -97,6 +97,11 @@ class Task(ABC):
         self.active_reasons: tuple[str, ...] = ()
         """The reasons that end an episode; if several hold at once, the first one counts."""
 
+    @property
+    def title(self) -> str:
+        """The name by which the dashboard calls it; empty: the task's name."""
+        return ""
+
     def buffer(self, sim: Simulator, name: str, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """A zeroed (N, *shape) tensor that is saved, restored and zeroed at resets with its environment."""
         self.buffers[name] = torch.zeros(sim.num_envs, *shape, dtype=dtype, device=sim.device)

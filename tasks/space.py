@@ -174,6 +174,9 @@ def _box(low: Any, high: Any, shape: Any) -> BoxSpace:
     bounds = [np.broadcast_to(np.asarray(side, np.float64), shape).ravel().tolist() for side in (low, high)]
     if any(map(math.isnan, (*bounds[0], *bounds[1]))):
         raise SpaceError("a bound is NaN. Allowed: numbers, and inf or null for none")
+    for least, most in zip(*bounds, strict=True):
+        if least > most:
+            raise SpaceError(f"low {least:g} is above high {most:g}. Allowed: low up to high for each number")
     return BoxSpace(shape, tuple(bounds[0]), tuple(bounds[1]))
 
 

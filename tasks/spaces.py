@@ -32,6 +32,7 @@ class SpacesParams:
 
     observation_space: str = key("Box(-inf, inf, (1,))", "what is observed: a Gymnasium space, or JSON")
     action_space: str = key("Discrete(2)", "what can be done: a Gymnasium space, or JSON")
+    environment: str = key("", "its name, which the dashboard shows; --env writes its id")
     step: float = key(1.0, "time between two observations, as far as it is known", unit="s", above=0)
 
 
@@ -42,6 +43,11 @@ class Spaces(StreamTask):
     params: SpacesParams
     only_clients = True
     computes_reward = False
+
+    @property
+    def title(self) -> str:
+        """The environment's name."""
+        return self.params.environment
 
     @cached_property
     def observation(self) -> Space:

@@ -23,7 +23,7 @@ COMPONENTS = {"survival": 0.61, "disruption": 0.12, "location": -0.08, "capacity
 def full_status() -> dict[str, Any]:
     """Every field known; numbers that can be told apart."""
     return {
-        "now": time.time(), "refreshed": time.time(), "task": "Territory",
+        "now": time.time(), "refreshed": time.time(), "task": "Territory", "title": "Territory",
         "run": "Territory_continuous_20260102_120000", "phase": "serving",
         "simulator": "builtin", "gate": "cost", "playSpeed": 1.0,
         "streams": ["north", "south", "east"], "stream_count": 3,
@@ -59,6 +59,8 @@ def full_status() -> dict[str, Any]:
                      "measuring": False, "alarm": False, "alarm_why": "", "judged": 30, "not_judged": 3, "refused": 4,
                      "rolled_back": 1, "started_over": 2},
         "server": {"clients": 2, "messages": 2468, "refused": 9, "busy": 8},
+        "events": [{"t": time.time() - 30, "kind": "warn", "text": "another trainer took over"},
+                   {"t": time.time() - 20, "kind": "bad", "text": "rolled back to version 39: version 40 earned less"}],
     }  # fmt: skip
 
 

@@ -72,6 +72,8 @@ def test_a_dict_is_read_from_json_and_from_python():
         (read_space, "Box(-1, 1, (5000,))", "it has 5000 numbers. Allowed: 1 to 4096"),
         (read_space, "Box(1", "it cannot be read"),
         (read_space, '{"type": "Box"}', "For example Box(-1, 1, (4,)) or Discrete(3)"),
+        (read_space, "Box(2, 1, (2,))", "low 2 is above high 1"),
+        (read_space, '{"type": "Box", "shape": [2], "low": [0, 1], "high": [0, 0.5]}', "low 1 is above high 0.5"),
         (read_space, "Discrete(0)", "a Discrete of 0 choices. Allowed: 1 or more"),
         (read_action_space, "Dict(a=Discrete(2))", "a Dict cannot be an action space. Allowed: Box"),
         (read_action_space, "Box(-inf, inf, (1,))", "Allowed: a Box with finite low and high"),
@@ -100,6 +102,22 @@ def test_a_wrong_command_says_what_is_right(given, message, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=re.escape(message)):
         arguments_of(given)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"observation": "Box(-1, 1, (2,))"}', "no file of spaces (it has observation)"),
+        ('{"v": 2, "observation": "Box(-1, 1, (2,))", "action": "Discrete(2)"}', "(it has action, observation, v)"),
+        ("[1, 2]", "no file of spaces (it is no object)"),
+        ('{"observation": "Box(-1', "no file of spaces (Unterminated string"),
+        ('{"observation": "Box(nan, 1, (2,))", "action": "Discrete(2)"}', "Box(nan, 1, (2,)): a bound is NaN"),
+    ],
+)
+def test_a_file_that_says_something_else_is_refused(content, message, tmp_path):
+    (tmp_path / "spaces.json").write_text(content)
+    with pytest.raises(UserError, match=re.escape(message)):
+        arguments_of([str(tmp_path / "spaces.json")])
 
 
 def test_the_command_stands_for_one_of_continuous_training(tmp_path):

@@ -410,6 +410,8 @@ def test_an_action_is_read_and_told_in_the_units_of_the_client():
     assert read.instead.log_prob == pytest.approx(-1 + math.log(2))  # twice as dense on half the length
     assert observation(CHOICE, executed="[7]").instead.action.tolist() == [2]
     assert observation(CHOICE, executed="[7]").instead.log_prob is None
+    assert observation(CHOICE, executed="[7]", executed_log_prob=0).instead.log_prob == 0
+    assert observation(PUSH, executed="[2]", executed_log_prob=3).instead.log_prob > 3  # a density may exceed 1
     decision = pending(proposed=np.array([-2.0]), executed=np.array([0.5]))
     (told,) = answers_of([read], [decision], ActionUnits((1.0,), (2.0,)))
     assert (told["proposed"], told["executed"]) == ([-3.0], [2.0])
@@ -424,6 +426,7 @@ def test_an_action_is_read_and_told_in_the_units_of_the_client():
         (CHOICE, {"executed": "[6.5]"}, "executed.0", "integer"),
         (PUSH, {"executed": "[1, 1]"}, "executed", "at most 1 item"),
         (PUSH, {"executed_log_prob": -1}, "executed", "the action as well"),
+        (CHOICE, {"executed": "[7]", "executed_log_prob": 0.1}, "executed_log_prob", "at most 0"),
         (PUSH, {"episode": '"start"'}, "episode", "'begin' or 'continue'"),
         (PUSH, {"episode": '"continue"', "first": "true"}, "episode", "no `first`"),
         (PUSH, {"part": -1}, "part", "greater than or equal to 0"),

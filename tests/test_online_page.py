@@ -337,20 +337,46 @@ def test_text_of_the_server_is_text(shown):
 
 def test_the_first_row_tells_what_matters(shown, browser):
     page, script = shown.page, shown.script
-    assert (text(page, "#big-reward"), text(page, "#big-version")) == ("+0.520", "41")
+    assert (text(page, "#reward-name"), text(page, "#big-reward")) == ("Return of an episode", "+104")
+    assert text(page, "#reward-text") == "mean of the last 33 episodes; +0.520 a decision"
+    assert page.is_visible("#plot-return")
+    assert text(page, "#big-version") == "41"
     assert (text(page, "#big-send"), text(page, "#big-latency")) == ("81 %", "2.40 ms")
     assert "no trend yet" in text(page, "#trend")  # the script has a minute of points
     other = Script()
     for second in range(3600, 0, -1):  # 0.1 for half an hour, then 0.5
-        other.history.add({"t": time.time() - second, "reward": 0.1 if second > 1800 else 0.5})
+        earned = 0.1 if second > 1800 else 0.5
+        other.history.add({"t": time.time() - second, "reward": 0.7, "return": earned})
     with dashboards(other) as opened, running(other):
         other.step = lambda number: other.change()
         page = shown_at(browser, opened().url)
         wait(page, lambda: "better by 0.400" in text(page, "#trend"), lambda: text(page, "#trend"))
         assert "min ago): +0.100" in text(page, "#trend")
         page.context.close()
+    page = shown.page
+    script.change(episodes={"ended": 0, "return_mean": None})  # a stream without episodes
+    wait(page, lambda: text(page, "#big-reward") == "+0.520", lambda: text(page, "#big-reward"))
+    assert text(page, "#reward-name") == "Reward of a decision"
+    wait(page, lambda: page.is_hidden("#returns"))
+    assert page.is_hidden("#reward-text")
     script.change(champion={"state": "refused", "version": 42}, serving={"newest": 42})
-    wait(shown.page, lambda: "newest 42, which was refused" in text(shown.page, "#version-age"))
+    wait(page, lambda: "newest 42, which was refused" in text(page, "#version-age"))
+
+
+def test_what_happened_is_listed_and_marked_in_the_plots(shown):
+    page, script = shown.page, shown.script
+    wait(page, lambda: page.locator("#events li").count() == 2)
+    first = page.locator("#events li").first
+    assert "rolled back to version 39: version 40 earned less" in first.text_content()  # the newest comes first
+    assert first.get_attribute("class") == "bad"
+    marks = page.locator("#plot-return .mark")
+    wait(page, lambda: marks.count() == 2)
+    places = [float(marks.nth(i).get_attribute("x1")) for i in (0, 1)]
+    assert places == sorted(places)
+    assert "another trainer took over" in marks.first.text_content()
+    script.change(events=[])
+    wait(page, lambda: page.is_visible("#no-events"))
+    wait(page, lambda: marks.count() == 0)
 
 
 def test_a_plots_values_are_read_under_the_pointer_and_by_keys(shown):
@@ -408,7 +434,7 @@ def test_an_outlier_does_not_flatten_a_plot(browser):
 def test_a_rollback_asks_first_and_can_be_cancelled(shown):
     page, script = shown.page, shown.script
     row = page.locator("#versions tbody tr").nth(3)
-    assert "refused, gain −0.200 [−0.300, −0.100]" in row.text_content()
+    assert "refused−0.20 [−0.30, −0.10]" in row.text_content()
     row.locator("button").click()
     assert "Roll back to version 38?" in text(page, "#confirm-title")
     assert page.evaluate("document.activeElement.textContent") == "Cancel"

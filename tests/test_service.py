@@ -608,7 +608,7 @@ def test_a_computed_reward_is_that_of_the_action_that_was_done_and_of_its_own_st
 def test_a_status_tells_when_what_decides_renewed_it(setting, monkeypatch):
     """Read while a gate hangs, it stands still; while a run ends, it does not."""
     here = setting()
-    fixed = {**dict.fromkeys(("task", "run", "simulator", "gate"), ""), "playSpeed": 1.0, "capacity": 10}
+    fixed = {**dict.fromkeys(("task", "title", "run", "simulator", "gate"), ""), "playSpeed": 1.0, "capacity": 10}
     status = Status(fixed, here.service, Watchdog(here.run, None))
     status.refresh()
     made = status.reading()["refreshed"]
@@ -695,7 +695,15 @@ class Deaf:
 
 def test_the_status_has_just_the_fields_that_pages_and_metrics_are_tested_with(setting):
     here = setting()
-    fixed = {"task": "Counting", "run": "a", "simulator": "external", "gate": "off", "playSpeed": 1.0, "capacity": 10}
+    fixed = {
+        "task": "Counting",
+        "run": "a",
+        "simulator": "external",
+        "gate": "off",
+        "playSpeed": 1.0,
+        "capacity": 10,
+        "title": "Counting",
+    }
     status = Status(fixed, here.service, Deaf())
     status.refresh()
     found, known = status.reading(), full_status()
@@ -715,7 +723,7 @@ def test_one_stream_too_many_takes_nothing_from_the_others_of_its_message(settin
 def test_the_status_tells_each_streams_share_and_reward(setting):
     here = setting()
     status = Status(
-        dict.fromkeys(("task", "run", "simulator", "gate", "playSpeed"), "x") | {"capacity": 10},
+        dict.fromkeys(("task", "title", "run", "simulator", "gate", "playSpeed"), "x") | {"capacity": 10},
         here.service,
         SimpleNamespace(reading=dict),
         not_learned=lambda: {"b"},

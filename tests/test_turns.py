@@ -54,7 +54,7 @@ def of(*requests) -> Asked:
 def turn(setting, messages) -> list:
     """What the loop answers to messages that wait together: a list each, or an exception."""
     inbox, stop = Inbox(), StopFlag()
-    fixed = {**dict.fromkeys(("task", "run", "simulator", "gate"), ""), "playSpeed": 1.0, "capacity": 10}
+    fixed = {**dict.fromkeys(("task", "title", "run", "simulator", "gate"), ""), "playSpeed": 1.0, "capacity": 10}
     status = Status(fixed, setting.service, SimpleNamespace(reading=lambda: {"state": "starting"}))
     nothing = SimpleNamespace(update=lambda reading: None)
     loop = Loop(setting.service, setting.memory, None, inbox, status)

@@ -2,7 +2,7 @@
 import { byId } from "./dom.js";
 import { ago, short } from "./format.js";
 import { lines } from "./plots.js";
-import { clock, now, pointsAfter, rememberEarlier } from "./state.js";
+import { clock, hasEpisodes, now, pointsAfter, rememberEarlier, state } from "./state.js";
 
 const REDRAWN_S = 2; // after which plots are redrawn even without a new point
 const DRAWINGS = 600; // of the whole time axis: a long one changes too slowly to be redrawn each second
@@ -11,6 +11,7 @@ const LOADED_MS = 300_000; // between two requests for the earlier points
 
 // Last part of the plot's id -> the axis, and for each line its name, its field in a point, and its colour.
 const PLOTS = {
+  return: { series: [["return", "return", "green"]] },
   reward: { series: [["mean", "reward", "green"], ["expected by the gate", "expected", "pink"]] },
   loss: { series: [["loss", "loss", "blue"]] },
   gate: { range: [0, 1], series: [["gate agrees", "agreement", "blue"], ["SEND rate", "send_rate", "orange"]] },
@@ -53,6 +54,7 @@ export function drawPlots() {
   drawnAt = clock();
   const shown = pointsAfter(now() - chosenSpan());
   const span = [Math.min(shown[0]?.t ?? Infinity, now() - 10), now()];
+  byId("returns").hidden = !hasEpisodes();
   for (const [id, plot] of Object.entries(PLOTS)) drawPlot(byId(`plot-${id}`), shown, span, plot);
 }
 
@@ -60,11 +62,12 @@ function chosenSpan() {
   return Number(byId("span").value);
 }
 
-function drawPlot(box, shown, span, { range, floor, series }) {
+function drawPlot(box, shown, span, { range, floor, series: all }) {
+  const series = all.filter(([, field]) => field !== "expected" || state.gate !== "off");
   const terms = (point) => Object.fromEntries(series.map(([name, field]) => [name, point[field]]));
   const colours = Object.fromEntries(series.map(([name, , colour]) => [name, `var(--${colour})`]));
   const smooth = byId("smooth").checked ? SMOOTHED * (span[1] - span[0]) : 0;
-  const options = { range, floor, series: colours, clock: true, smooth };
+  const options = { range, floor, series: colours, clock: true, smooth, marks: state.events ?? [] };
   lines(box, shown.map((point) => ({ t: point.t, step: point.step, terms: terms(point) })), span, options);
   const last = series.map(([name, field]) => `${name} ${short(shown.at(-1)?.[field])}`).join(", ");
   box.setAttribute("role", "img");

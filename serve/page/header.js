@@ -20,9 +20,9 @@ const INTERFERED =
 /** Shows names, states and badges. */
 export function renderHeader() {
   const { serving = {}, trainer = {} } = state;
-  say("task", state.task ?? "livegym");
+  say("task", state.title ?? state.task ?? "livegym");
   say("run", state.run ?? "");
-  document.title = `${state.task ?? "livegym"} · version ${serving.version ?? "–"}`;
+  document.title = `${state.title ?? state.task ?? "livegym"} · version ${serving.version ?? "–"}`;
   say("phase", state.phase ?? "");
   byId("phase").className = `badge numbers ${state.phase === "serving" ? "good" : "warn"}`;
   say("trainer-state", trainer.state ? `trainer: ${trainer.state}` : "");

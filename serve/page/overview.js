@@ -1,18 +1,25 @@
 // The first row: the reward and whether it rises, the version, what the gate lets through, and the latency.
 import { byId, say } from "./dom.js";
 import { ago, clockTime, count, known, percent, short, signed, withUnit } from "./format.js";
-import { now, pointsAfter, state } from "./state.js";
+import { hasEpisodes, now, pointsAfter, state } from "./state.js";
 import { grownAge } from "./tiles.js";
 
 const HOUR = 3600;
+const EPISODES = 100; // over which the server takes the mean return
 const RECENT_S = 60; // over which the present reward is averaged
 const LEAST_S = 180; // of history, below which there is no trend
 
 /** Shows the four numbers. */
 export function renderOverview() {
-  const { rewards = {}, serving = {}, decisions = {}, champion = {} } = state;
-  say("big-reward", signed(rewards.mean));
-  const { text, direction } = trend();
+  const { rewards = {}, episodes = {}, serving = {}, decisions = {}, champion = {} } = state;
+  const byEpisode = hasEpisodes();
+  say("reward-name", byEpisode ? "Return of an episode" : "Reward of a decision");
+  say("big-reward", signed(byEpisode ? episodes.return_mean : rewards.mean));
+  byId("reward-text").hidden = !byEpisode;
+  const number = Math.min(EPISODES, episodes.ended ?? 0);
+  const over = number === 1 ? "one episode" : `the last ${number} episodes`;
+  say("reward-text", `mean of ${over}; ${signed(rewards.mean)} a decision`);
+  const { text, direction } = trend(byEpisode ? "return" : "reward");
   say("trend", text);
   byId("trend").className = `hint ${direction}`;
   say("big-version", count(serving.version));
@@ -39,28 +46,28 @@ function withAgo(text) {
 }
 
 // How the last minute compares with the minutes around an hour ago, or with the first ones of a shorter history.
-function trend() {
-  const points = pointsAfter(now() - HOUR - 5 * RECENT_S).filter((point) => known(point.reward));
+function trend(field) {
+  const points = pointsAfter(now() - HOUR - 5 * RECENT_S).filter((point) => known(point[field]));
   const since = now() - (points[0]?.t ?? now());
   if (since < LEAST_S) return { text: "no trend yet: it needs 3 minutes", direction: "" };
   const width = Math.min(5 * RECENT_S, since / 4);
   const first = points.filter((point) => point.t <= points[0].t + 2 * width);
   const last = points.filter((point) => point.t >= now() - RECENT_S);
-  if (!last.length) return { text: "no reward in the last minute", direction: "" };
-  const change = mean(last) - mean(first);
-  const noise = Math.max(deviation(first), deviation(last));
+  if (!last.length) return { text: `no ${field} in the last minute`, direction: "" };
+  const change = mean(last, field) - mean(first, field);
+  const noise = Math.max(deviation(first, field), deviation(last, field));
   const at = clockTime(first[Math.floor(first.length / 2)].t);
-  const then = `at ${at} (${ago(since - width)} ago): ${signed(mean(first))}`;
+  const then = `at ${at} (${ago(since - width)} ago): ${signed(mean(first, field))}`;
   if (Math.abs(change) <= noise) return { text: `about as ${then}`, direction: "" };
   const [arrow, word, direction] = change > 0 ? ["▲", "better", "rises"] : ["▼", "worse", "falls"];
   return { text: `${arrow} ${word} by ${short(Math.abs(change))} than ${then}`, direction };
 }
 
-function mean(points) {
-  return points.reduce((sum, point) => sum + point.reward, 0) / points.length;
+function mean(points, field) {
+  return points.reduce((sum, point) => sum + point[field], 0) / points.length;
 }
 
-function deviation(points) {
-  const middle = mean(points);
-  return Math.sqrt(points.reduce((sum, point) => sum + (point.reward - middle) ** 2, 0) / points.length);
+function deviation(points, field) {
+  const middle = mean(points, field);
+  return Math.sqrt(points.reduce((sum, point) => sum + (point[field] - middle) ** 2, 0) / points.length);
 }

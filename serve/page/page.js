@@ -2,6 +2,7 @@
 import { renderAges } from "./ages.js";
 import { drawPlots, loadEarlier, renderPlots, startPlots } from "./curves.js";
 import { byId } from "./dom.js";
+import { renderEvents } from "./events.js";
 import { renderHeader } from "./header.js";
 import { hideNotice, notice } from "./notice.js";
 import { startOneStream } from "./one_stream.js";
@@ -42,6 +43,7 @@ function render(fresh) {
   renderOverview();
   renderTiles();
   renderVersions();
+  renderEvents();
   showStreams();
   renderPlots(fresh);
   renderAges();

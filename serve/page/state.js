@@ -73,6 +73,14 @@ export function idleTime() {
   return (state.decisions?.idle_s ?? 0) + age();
 }
 
+/**
+ * Whether the streams have episodes that end, so that their returns tell more than single rewards.
+ * @returns {boolean}
+ */
+export function hasEpisodes() {
+  return state.episodes?.ended > 0;
+}
+
 /** Forgets the run, because the page is connected to another server. */
 export function forget() {
   for (const key of Object.keys(state)) delete state[key];

@@ -82,7 +82,9 @@ function sorted(streams) {
 function streamRow(name) {
   const row = make("tr");
   const first = make("td", "", "name");
-  first.append(makeButton(name, () => press(name)));
+  const open = makeButton(name, () => press(name));
+  open.title = name; // a long one is cut
+  first.append(open);
   const learning = make("td", "", "control");
   learning.append(makeButton("", () => switchLearning(name)));
   row.append(first, make("td"), make("td"), make("td"), make("td"), make("td", "", "learns"), learning);

@@ -22,6 +22,7 @@ export function renderTrainer() {
   setMeter(byId("utilization"), "busy", t.training_utilization, percent(t.training_utilization));
   byId("train-again").hidden = t.state !== "given up";
   for (const id of ["utilization", "trainer"]) byId(id).classList.toggle("stale", !RUNS.includes(t.state));
+  const gated = state.gate !== "off";
   const slower = "learning rate: it falls slowly, and is halved by each rollback";
   setFacts(byId("trainer"), [
     ["steps", count(t.training_steps), "update rounds"],
@@ -31,9 +32,9 @@ export function renderTrainer() {
     ["loss", short(t.loss)],
     ["mean loss", short(t.average_loss)],
     ["batch size", short(t.average_batch_size)],
-    ["rate", short(t.learning_rate), slower],
+    ["learning rate", short(t.learning_rate), slower],
     ["version", count(t.version), "the last published version"],
-    ["gate agrees", percent(t.agreement)],
+    ...(gated ? [["gate agrees", percent(t.agreement)]] : []),
     ["overruns", count(t.overruns), "update rounds that took longer than the interval"],
     ["rollbacks", count(t.rollbacks), "to the last good version"],
     ["skipped", count(t.skipped_batches), "batches that were not used for training"],
@@ -52,13 +53,16 @@ export function grownAge(seconds) {
 }
 
 function renderDecisions(d) {
-  setFacts(byId("decisions"), [
-    ["made", count(d.total)],
-    ["per second", short(d.per_second)],
+  const byVerdict = [
     ["SEND", count(d.send)],
     ["WAIT", count(d.wait)],
     ["without gate", count(d.off), "decisions that no gate judged"],
     ["SEND rate", percent(d.send_rate)],
+  ];
+  setFacts(byId("decisions"), [
+    ["made", count(d.total)],
+    ["per second", short(d.per_second)],
+    ...(state.gate === "off" ? [] : byVerdict),
   ]);
   const latency = d.latency_ms ?? {};
   setFacts(byId("latency"), [
@@ -76,6 +80,7 @@ function renderBuffer(b) {
     ["completed so far", count(b.added)],
     ["too old", count(b.expired), "in the buffer, but too old to learn from"],
     ["no reward", count(b.expired_pending), "decisions dropped because no reward came in time"],
+    ["broken", count(state.trainer?.broken_rows), "with non-finite or huge numbers; they are never trained on"],
     ["lost", count(b.lost), "completed decisions that were never stored"],
   ]);
   setFacts(byId("refused"), Object.entries(b.refused ?? {}).map(([kind, n]) => [kind, count(n)]));
@@ -85,10 +90,11 @@ function renderRewards(rewards, episodes) {
   setFacts(byId("rewards"), [
     ["mean", signed(rewards.mean)],
     ["decisions", count(rewards.count), "in that mean, at most a thousand"],
-    ["expected", signed(rewards.expected_mean), "by the gate"],
+    ...(state.gate === "off" ? [] : [["expected", signed(rewards.expected_mean), "by the gate"]]),
     ["return", signed(episodes.return_mean), "mean return of the last hundred episodes"],
     ["length", short(episodes.length_mean), "mean number of decisions in the last hundred episodes"],
     ["episodes", count(episodes.ended)],
+    ["broken off", count(episodes.broken_off), "episodes that the client did not end before it began another"],
   ]);
   renderComponents(Object.entries(rewards.components ?? {}));
 }

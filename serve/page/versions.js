@@ -1,7 +1,7 @@
 // The versions to which the policy can be rolled back, and the buttons that choose among them.
 import { confirmed } from "./confirm.js";
 import { byId, inUse, make, makeButton, say, setFacts, setRows, setText } from "./dom.js";
-import { ago, count, known, signed } from "./format.js";
+import { ago, count, known, signed, withInterval } from "./format.js";
 import { now, state } from "./state.js";
 import { ask } from "./talk.js";
 
@@ -73,15 +73,15 @@ function markRow(row, serving, champion) {
   setText(row.cells[1], known(made) ? ago(Math.max(0, now() - made)) : "–");
   setText(row.cells[2], rewards ? signed(mean) : "–");
   row.cells[2].title = rewards ? `mean of ${count(rewards)} decisions` : "no decision of it has a reward yet";
-  setText(row.cells[3], judgement(judged));
+  setText(row.cells[3].firstChild, judged.state ?? "–");
+  setText(row.cells[3].lastChild, gainOf(judged));
   row.cells[3].title = judged.why ?? "";
   row.querySelector("button").disabled = acts;
 }
 
-// What the data say: the state, and the gain over the version that it was compared with.
-function judgement({ state: found, gain, gain_low: low, gain_high: high }) {
-  if (!known(found)) return "–";
-  return known(gain) ? `${found}, gain ${signed(gain)} [${signed(low)}, ${signed(high)}]` : found;
+// The estimated gain over the version that it was compared with.
+function gainOf({ state: found, gain, gain_low: low, gain_high: high }) {
+  return known(found) && known(gain) ? withInterval(gain, low, high) : "";
 }
 
 function versionRow(version) {
@@ -92,6 +92,8 @@ function versionRow(version) {
   const row = make("tr");
   const first = make("td");
   first.append(make("span", String(version)), make("small"));
-  row.append(first, make("td"), make("td"), make("td", "", "says"), cell);
+  const says = make("td", "", "says");
+  says.append(make("span"), make("small"));
+  row.append(first, make("td"), make("td"), says, cell);
   return row;
 }

@@ -1,5 +1,7 @@
 // Formats numbers and times. A task's picture may import this file too (docs/new-stream.md).
 
+const MOST_DIGITS = 7; // after the point
+
 /**
  * Whether a number is known.
  * @param {?number} value
@@ -18,9 +20,29 @@ export function short(value) {
   if (!known(value) || !Number.isFinite(value)) return "–";
   const size = Math.abs(value);
   if (size !== 0 && (size >= 1e5 || size < 1e-3)) return value.toExponential(1);
+  if (size >= 999.5) return count(Math.round(value));
   if (size >= 100) return value.toFixed(0);
   if (size >= 10) return value.toFixed(1);
   return value.toFixed(size >= 1 ? 2 : 3);
+}
+
+/**
+ * A number and its interval, all with as many digits as the largest of them needs.
+ * @param {number} value
+ * @param {?number} low
+ * @param {?number} high
+ * @returns {string} for example "+0.0018 [−0.0002, +0.0040]"
+ */
+export function withInterval(value, low, high) {
+  const all = [value, low, high];
+  const largest = Math.max(...all.map((number) => Math.abs(number ?? 0)));
+  const digits = Math.min(MOST_DIGITS, Math.max(0, 1 - Math.floor(Math.log10(largest || 1))));
+  const [middle, from, to] = all.map((number) => {
+    if (!known(number)) return "–";
+    const text = Math.abs(number).toFixed(digits);
+    return `${number < 0 && Number(text) !== 0 ? "−" : "+"}${text}`;
+  });
+  return `${middle} [${from}, ${to}]`;
 }
 
 /**

@@ -8,11 +8,12 @@ const PAUSE = 3; // s without a point, after which a line is interrupted; of thi
 const LEFT = 46;
 const RIGHT = 6;
 const TOP = 6;
-const BOTTOM = 16;
+const BOTTOM = 18;
 const LEAST_STEPS = 3; // between the ticks of an axis
 const MOST_DIGITS = 4; // after the point of a tick's label
 const CLOCK_STEPS = [10, 30, 60, 120, 300, 900, 1800, 3600, 7200, 21600, 43200]; // s, between labels of clock times
 const MOST_CLOCK_LABELS = 5;
+const HALF_LABEL = 28; // SVG units of half of the widest clock time
 const FAR = 6; // interquartile ranges beyond the quartiles, from which a robust axis leaves values out
 const UNITS = [[1e9, "G"], [1e6, "M"], [1e3, "k"]]; // for labels of large numbers
 
@@ -48,7 +49,8 @@ export function frame(box, height, [from, to], [low, high], bare = false, clock 
     svg.append(makeSvg("text", { x: LEFT - 5, y: y(value) + 3, "text-anchor": "end" }, label));
   }
   if (clock) {
-    for (const [t, label] of clockTicks(from, to)) {
+    const half = (HALF_LABEL / (width - LEFT - RIGHT)) * (to - from);
+    for (const [t, label] of clockTicks(from, to, half)) {
       svg.append(makeSvg("line", { class: "grid", x1: x(t), x2: x(t), y1: TOP, y2: height - BOTTOM }));
       svg.append(makeSvg("text", { x: x(t), y: height - 3, "text-anchor": "middle" }, label));
     }
@@ -82,12 +84,12 @@ export function ticks(low, high) {
  * Round clock times between the ends of a time axis, each with its label.
  * @param {number} from - s since 1970
  * @param {number} to
+ * @param {number} [margin] - s between a label and the edges, which would cut it or be too close to other labels
  * @returns {Array<[number, string]>} at most five
  */
-export function clockTicks(from, to) {
+export function clockTicks(from, to, margin = 0) {
   const step = CLOCK_STEPS.find((size) => (to - from) / size <= MOST_CLOCK_LABELS) ?? CLOCK_STEPS.at(-1);
   const zone = 60 * new Date(1000 * to).getTimezoneOffset();
-  const margin = 0.03 * (to - from); // a label in the middle of the edge would be cut
   const found = [];
   for (let t = Math.ceil((from - zone) / step) * step + zone; t <= to; t += step) {
     if (t - from > margin && to - t > margin) found.push([t, clockTime(t, step < 60)]);
@@ -141,9 +143,10 @@ export function spread(values) {
  * @param {Object<string, string>} [options.series] - name and colour of the lines, in the order of the legend; by
  *   default the largest terms
  * @param {boolean} [options.clock] - clock times on the time axis, and values under the pointer or the arrow keys
+ * @param {Array<{t: number, kind: string, text: string}>} [options.marks] - events, as vertical lines
  * @param {number} [options.smooth] - s over which each line is averaged; the raw values stay visible, faintly
  */
-export function lines(box, points, span, { range, floor, series, clock = false, smooth = 0 } = {}) {
+export function lines(box, points, span, { range, floor, series, clock = false, smooth = 0, marks = [] } = {}) {
   const all = series ? Object.keys(series) : largestFirst(points);
   const names = all.slice(0, COLOURS.length);
   const values = points.flatMap((p) => names.map((name) => p.terms[name])).filter(known);
@@ -155,6 +158,11 @@ export function lines(box, points, span, { range, floor, series, clock = false, 
   const fitting = clock ? robustRange(values) : fittingRange(values);
   const [low, high] = range ?? [floor ?? fitting[0], fitting[1]];
   const { svg, x, y } = frame(box, HEIGHT, span, [low, high], false, clock);
+  for (const { t, kind, text } of marks.filter((mark) => mark.t >= span[0] && mark.t <= span[1])) {
+    const mark = makeSvg("line", { class: `mark ${kind}`, x1: x(t), x2: x(t), y1: TOP, y2: HEIGHT - BOTTOM });
+    mark.append(makeSvg("title", {}, `${clockTime(t, true)} ${text}`));
+    svg.append(mark);
+  }
   const inside = (value) => y(Math.min(high, Math.max(low, value)));
   const legend = make("div", "", "legend");
   legend.dataset.of = box.id;
