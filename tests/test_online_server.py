@@ -735,7 +735,7 @@ class TestLimits:
         assert served.inbox.most_waiting <= connection.UNANSWERED + 1
 
     def test_a_full_inbox_is_reported_and_nothing_is_accepted(self, serve):
-        served = serve(capacity=2)
+        served = serve(capacity=3)
 
         async def drive():
             async with served.socket() as ws, served.socket() as other:
