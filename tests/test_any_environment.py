@@ -17,12 +17,15 @@ from livegym import train
 from livegym.cfg import cli
 from livegym.cfg.serve_command import arguments_of
 from livegym.rl.spec import PolicySpec
+from livegym.serve.messages import Description
 from livegym.serve.streams import describe, features_of, reward_of
 from livegym.tasks.base import Box, Discrete, MultiDiscrete
 from livegym.tasks.build import make_env
 from livegym.tasks.space import read_action_space, read_space, space_of, text_of_space
+from livegym.tasks.spaces import Spaces, SpacesParams
 from livegym.utils.errors import UserError
 from livegym_client import Client
+from livegym_client.runner import _difference
 from tests.online_fixtures import Choosing
 from tests.page_fixtures import browser, needs_chromium, new_page, text, wait
 from tests.patience import PATIENCE_S
@@ -175,6 +178,46 @@ def test_a_gymnasium_environment_is_run_step_by_step(serve):
     assert served.loop.ended_episodes == [(False, True)] * 2
     assert [name for name, _ in served.loop.first] == ["car"] * 3
     assert list(served.loop.rewards.values()) == [-1.0] * 11  # the last one's comes with the next observation
+
+
+@pytest.mark.parametrize(
+    ("own", "served", "problem"),
+    [
+        (spaces.Box(-1, 1, (2,)), spaces.Box(-1, 1, (2,)), ""),
+        (spaces.Box(-2, 2, (1,)), spaces.Box(-2, 2, (1,)), ""),
+        (spaces.Box(-np.inf, 1, (1,)), spaces.Box(-3, 1, (1,)), ""),
+        (
+            spaces.Box(np.float32([0, -0.1]), np.float32([1, 2])),
+            spaces.Box(np.float32([0, -0.1]), np.float32([1, 2])),
+            "",
+        ),
+        (spaces.Discrete(3, start=1), spaces.Discrete(3, start=1), ""),
+        (spaces.MultiDiscrete([[2, 3]], start=[[1, 0]]), spaces.MultiDiscrete([2, 3], start=[1, 0]), ""),
+        (spaces.MultiBinary([2, 2]), spaces.MultiBinary(4), ""),
+        (spaces.Box(-2, 2, (1,)), spaces.Box(-1, 1, (1,)), "from -2 to 2, but the server's are from -1 to 1"),
+        (spaces.Box(-np.inf, 2, (1,)), spaces.Box(-1, 1, (1,)), "from -inf to 2, but the server's are from -1 to 1"),
+        (
+            spaces.Box(0, 1, (2,)),
+            spaces.Box(np.float32([0, 0]), np.float32([1, 2])),
+            "to 1, but the server's are from 0 to [1.0, 2.0]",
+        ),
+        (spaces.Discrete(3, start=1), spaces.Discrete(3), "from 1 to 3, but the server's are from 0 to 2"),
+        (spaces.Discrete(4), spaces.Discrete(3), "of 4, but the server's are Discrete of 3"),
+        (
+            spaces.MultiDiscrete([2, 3]),
+            spaces.MultiDiscrete([3, 2]),
+            "from 0 to [1.0, 2.0], but the server's are from 0 to [2.0, 1.0]",
+        ),
+        (spaces.MultiBinary(2), spaces.MultiDiscrete([2, 3]), "from 0 to 1, but the server's are from 0 to [1.0, 2.0]"),
+    ],
+    ids=str,
+)
+def test_an_environments_actions_are_the_servers_to_their_bounds(own, served, problem):
+    task = Spaces(SpacesParams(action_space=text_of_space(space_of(served))))
+    spec = PolicySpec("Spaces", (("observation", 1),), (), task.action_spec, 1.0)
+    found = _difference(own, Description(spec, {}, task.action_units()).to_dict()["action"])
+    assert (found == "") == (problem == "")
+    assert found.endswith(problem)
 
 
 @pytest.mark.slow

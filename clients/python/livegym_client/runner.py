@@ -135,12 +135,47 @@ def _named(observation: Mapping[str, Any], name: str = "") -> Iterator[tuple[str
 
 
 def _difference(space: Any, action: Mapping[str, Any]) -> str:
-    """Return how an environment's action space differs from the server's; '' if it does not, or is unknown."""
+    """Return how an environment's action space differs from the server's; '' if it does not, or is unknown.
+
+    The server's actions may be narrower only on a side on which the environment has no bound.
+    """
     if space is None:
         return ""
     kind = {"MultiBinary": "MultiDiscrete"}.get(type(space).__name__, type(space).__name__)
     if kind != action["type"]:
         return f"{type(space).__name__}, but the server's are {action['type']}"
-    served = {"Box": action.get("size"), "Discrete": action.get("n")}.get(kind, len(action.get("nvec", ())))
-    own = int(space.n) if kind == "Discrete" else int(np.prod(space.shape))
-    return "" if own == served else f"{space}, of {own}, but the server's are {action['type']} of {served}"
+    count = {"Box": action.get("size"), "Discrete": action.get("n")}.get(kind, len(action.get("nvec", ())))
+    own_count = int(space.n) if kind == "Discrete" else int(np.prod(space.shape))
+    if own_count != count:
+        return f"{space}, of {own_count}, but the server's are {action['type']} of {count}"
+    own, served = _own_range(space), _served_range(action)
+    same = all(
+        np.allclose(np.where(np.isfinite(mine), mine, theirs), theirs) for mine, theirs in zip(own, served, strict=True)
+    )
+    return "" if same else f"{space}, {_text_of(own)}, but the server's are {_text_of(served)}"
+
+
+def _own_range(space: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the least and the largest number (A,) of each part of an environment's action."""
+    name = type(space).__name__
+    if name == "Box":
+        return np.ravel(space.low).astype(np.float64), np.ravel(space.high).astype(np.float64)
+    if name == "MultiBinary":
+        return np.zeros(int(np.prod(space.shape))), np.ones(int(np.prod(space.shape)))
+    counts = np.ravel(space.n if name == "Discrete" else space.nvec)
+    least = np.broadcast_to(np.ravel(getattr(space, "start", 0)), counts.shape).astype(np.float64)
+    return least, least + counts - 1
+
+
+def _served_range(action: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the least and the largest number (A,) of each part of the server's action."""
+    counts = np.ravel(action.get("nvec", action.get("n", 0)))
+    width = action.get("size", len(counts))
+    sides = action.get("low", 0), action.get("high", counts - 1)
+    low, high = (np.broadcast_to(np.asarray(side, np.float64), (width,)) for side in sides)
+    return low, high
+
+
+def _text_of(bounds: tuple[np.ndarray, np.ndarray]) -> str:
+    low, high = (f"{side[0]:g}" if (side == side[0]).all() else str(side.tolist()) for side in bounds)
+    return f"from {low} to {high}"
