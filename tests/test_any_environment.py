@@ -220,9 +220,18 @@ def test_an_environments_actions_are_the_servers_to_their_bounds(own, served, pr
     assert found.endswith(problem)
 
 
+def turned_away_for_a_moment(served, page, done):
+    """The server is busy, and then no longer: all clients send their observations again; `done()` counts on."""
+    served.inbox.capacity, busy = 0, served.inbox.busy
+    wait(page, lambda: served.inbox.busy >= busy + 3)
+    served.inbox.capacity, before = 4096, done()
+    wait(page, lambda: done() > before + 2)
+
+
 @pytest.mark.slow
 @needs_chromium
-def test_a_page_with_a_game_plays_by_itself(serve, browser):
+def test_a_page_with_a_game_plays_by_itself(serve, browser, monkeypatch):
+    monkeypatch.setattr("livegym.serve.intake.RETRY_S", 0.1)
     spec = PolicySpec("Spaces", (("observation", 3),), (), Discrete(3), 1.0)
     served = serve(kind=Choosing, spec=spec, page=ROOT / "examples" / "browser_game")
     page = new_page(browser)
@@ -232,14 +241,30 @@ def test_a_page_with_a_game_plays_by_itself(serve, browser):
     assert set(served.loop.rewards.values()) <= {-1.0, 0.0, 1.0}
     assert page.locator("#curve polyline").get_attribute("points").count(",") > 1
     assert page.console_errors == []
+    turned_away_for_a_moment(served, page, lambda: len(served.loop.ended_episodes))
     (lines,) = blocks("js")
-    before = len(served.loop.ended_episodes)
     game = "class Game { reset() { return [0, 0, this.n = 0]; } step(a) { this.n += 1; "
     game += "return { obs: [a, 0, this.n], reward: 0.25, done: this.n > 3 }; } }"
     page.evaluate(f"(() => {{ {game} {lines} }})()")
-    wait(page, lambda: 0.25 in served.loop.rewards.values() and len(served.loop.ended_episodes) > before + 2)
+    turned_away_for_a_moment(served, page, lambda: list(served.loop.rewards.values()).count(0.25))
+    assert set(served.loop.rewards.values()) == {-1.0, 0.0, 0.25, 1.0}
     assert page.console_errors == []
     page.context.close()
+
+
+def test_the_lines_for_curl_run_again_and_again(serve):
+    served = serve(kind=Choosing, spec=PolicySpec("Spaces", (("observation", 4),), (), Discrete(2), 1.0))
+    (shell,) = blocks("sh")
+    shell = shell.replace("http://127.0.0.1:58080", served.address)
+    answers = [said(shell) for _ in range(2)]
+    assert [answer.count('"type":"decision"') for answer in answers] == [3, 3]
+    assert [answer.count('"type":"ended"') for answer in answers] == [1, 1]
+    assert served.loop.rewards == dict.fromkeys(range(1, 7), 1.0)
+
+
+def said(shell):
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, timeout=PATIENCE_S)
+    return done.stdout
 
 
 @pytest.mark.slow
