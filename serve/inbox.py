@@ -6,9 +6,10 @@
         asked.answer([decide(request) for request in asked.requests])
     (decision,) = future.result(timeout=5)
 
-The inbox holds at most `capacity` requests; beyond that, `ask` raises Busy immediately. `take` returns as soon as a
-request has arrived. Each future is answered exactly once: by the decision loop, or by `close`, even if the loop has
-taken the request and then ended. A future cannot be cancelled, so a client that disconnects has no effect on it.
+At most `capacity` requests wait for their answers, including those that the loop has taken; beyond that, `ask` raises
+Busy immediately. `take` returns as soon as a request has arrived. Each future is answered exactly once: by the decision
+loop, or by `close`, even if the loop has taken the request and then ended. A future cannot be cancelled, so a client
+that disconnects has no effect on it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
+from functools import partial
 
 from livegym.online.stream_requests import Answer, Request
 from livegym.utils.locks import locked
@@ -70,7 +72,7 @@ class Inbox:
         self.busy = 0  # calls of `ask` that raised Busy
         self.most_waiting = 0  # most requests that ever waited at once
         self._waiting: deque[Asked] = deque()
-        self._count = 0  # requests in `_waiting`
+        self._count = 0  # requests that are not answered yet
         self._taken: list[Asked] = []  # since the last `take`
         self._closed = False
         self._changed = threading.Condition()
@@ -95,7 +97,12 @@ class Inbox:
             self.asked += len(requests)
             self.most_waiting = max(self.most_waiting, self._count)
             self._changed.notify()
+        asked.future.add_done_callback(partial(self._answered, len(requests)))
         return asked.future
+
+    def _answered(self, requests: int, future: Future[list[Answer]]) -> None:
+        with locked(self._changed, "the inbox"):
+            self._count -= requests
 
     def take(self, timeout: float) -> list[Asked]:
         """Wait for requests and return all of them, oldest first; an empty list after `timeout` s, or once closed."""
@@ -107,7 +114,6 @@ class Inbox:
                     break
             taken = list(self._waiting)
             self._waiting.clear()
-            self._count = 0
             self._taken = [asked for asked in self._taken if not asked.future.done()] + taken
         return taken
 
@@ -116,7 +122,7 @@ class Inbox:
         with locked(self._changed, "the inbox"):
             self._closed = True
             left = [*self._taken, *self._waiting]
-            self._taken, self._count = [], 0
+            self._taken = []
             self._waiting.clear()
             self._changed.notify_all()
         for asked in left:  # outside the lock, because a callback of the future may call `ask` immediately

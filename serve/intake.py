@@ -4,7 +4,9 @@
     answers = await intake.settle(waiting)                 # in the form to send; raises MessageRefused
 
 A message is checked, its streams are leased to the client, and its requests go into the inbox; if one of these fails,
-nothing is changed. All of it runs on the server's event loop.
+nothing is changed. Once the answers are known, the streams of which nothing was accepted are free again: otherwise
+invented names, and those of an earlier run, would use up the streams that are allowed. All of it runs on the server's
+event loop.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from livegym.online.stream_requests import Answer, Observed, Request
+from livegym.online.stream_requests import Answer, Observed, Refusal, Request
 from livegym.serve.inbox import Busy, Closed, Inbox
 from livegym.serve.leases import StreamLeases
 from livegym.serve.messages import MAX_ITEMS
@@ -53,9 +56,7 @@ class Waiting:
     """A message that has been put into the inbox."""
 
     message: Message
-    future: Future[list[Answer]]
-    owner: str | None
-    leased: list[str]  # streams that this message leased to the owner
+    future: asyncio.Future[list[Answer]]
     arrived: float  # s, by time.perf_counter
 
 
@@ -101,12 +102,25 @@ class Intake:
             message = read(text)
             self._leases.check(owner, message.streams)
             self._check_rate(message)
-            future = self._ask([_from(source, request) for request in message.requests])
+            asked = self._ask([_from(source, request) for request in message.requests])
         except MessageRefused as refused:
             refused.about(message.id if message else None)
             self.refused += refused.kind not in ("busy", "closing")
             raise
-        return Waiting(message, future, owner, self._leases.take(owner, message.streams), arrived)
+        future = asyncio.wrap_future(asked)
+        new = self._leases.take(owner, message.streams)
+        future.add_done_callback(partial(self._settle_leases, owner, message, new))  # even if its client has left
+        return Waiting(message, future, arrived)
+
+    def _settle_leases(
+        self, owner: str | None, message: Message, new: list[str], answered: asyncio.Future[list[Answer]]
+    ) -> None:
+        """Free those of the `new` streams of a message of which nothing was accepted."""
+        answers = [] if answered.cancelled() or answered.exception() else answered.result()
+        pairs = zip(message.requests, answers, strict=False)  # no answers: the message failed
+        used = {request.stream for request, answer in pairs if not isinstance(answer, Refusal)}
+        self._leases.give_back(owner, set(new) - used)
+        self._leases.keep(owner, used)
 
     def _check_rate(self, message: Message) -> None:
         """Count the requests of each stream. Raises TooFast, and counts none, if one of the streams is too fast."""
@@ -133,11 +147,7 @@ class Intake:
         """Await the answers, in the form to send, for at most `timeout` s. Raises MessageRefused."""
         made = await _answers_to(waiting, timeout)
         answers = answers_of(waiting.message.requests, made, self._units)
-        errors = [answer for answer in answers if answer["type"] == "error"]
-        self.refused += len(errors)
-        # A stream that was refused needs no owner; otherwise invented names would use up the streams allowed.
-        unknown = {str(answer["stream"]) for answer in errors if answer["kind"] in ("unknown", "too_many_streams")}
-        self._leases.give_back(waiting.owner, unknown & set(waiting.leased))
+        self.refused += sum(answer["type"] == "error" for answer in answers)
         return answers
 
     def sent(self, waiting: Waiting) -> None:
@@ -156,7 +166,7 @@ async def _answers_to(waiting: Waiting, timeout: float | None = None) -> list[An
     Raises:
         MessageRefused: the requests failed, or were not answered within `timeout` s.
     """
-    future = asyncio.shield(asyncio.wrap_future(waiting.future))
+    future = asyncio.shield(waiting.future)
     try:
         await asyncio.wait([future], timeout=timeout)
     finally:

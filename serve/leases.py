@@ -84,6 +84,14 @@ class StreamLeases:
             if self._owners.get(stream) == owner:
                 del self._owners[stream]
 
+    def keep(self, owner: str | None, streams: Iterable[str]) -> None:
+        """Lease those of `streams` that are free to `owner` again, if it is still present.
+
+        They were freed because its first request of them was refused, while later ones, which were accepted, waited.
+        """
+        if owner in self._until:
+            self.take(owner, streams)
+
     def _forget_expired(self) -> None:
         now = self._clock()
         for owner in [owner for owner, until in self._until.items() if until <= now]:

@@ -17,12 +17,15 @@ from livegym import train
 from livegym.cfg import cli
 from livegym.cfg.serve_command import arguments_of
 from livegym.rl.spec import PolicySpec
+from livegym.serve.messages import Description
 from livegym.serve.streams import describe, features_of, reward_of
 from livegym.tasks.base import Box, Discrete, MultiDiscrete
 from livegym.tasks.build import make_env
 from livegym.tasks.space import read_action_space, read_space, space_of, text_of_space
+from livegym.tasks.spaces import Spaces, SpacesParams
 from livegym.utils.errors import UserError
 from livegym_client import Client
+from livegym_client.runner import _difference
 from tests.online_fixtures import Choosing
 from tests.page_fixtures import browser, needs_chromium, new_page, text, wait
 from tests.patience import PATIENCE_S
@@ -195,9 +198,58 @@ def test_a_gymnasium_environment_is_run_step_by_step(serve):
     assert list(served.loop.rewards.values()) == [-1.0] * 11  # the last one's comes with the next observation
 
 
+@pytest.mark.parametrize(
+    ("own", "served", "problem"),
+    [
+        (spaces.Box(-1, 1, (2,)), spaces.Box(-1, 1, (2,)), ""),
+        (spaces.Box(-2, 2, (1,)), spaces.Box(-2, 2, (1,)), ""),
+        (spaces.Box(-np.inf, 1, (1,)), spaces.Box(-3, 1, (1,)), ""),
+        (
+            spaces.Box(np.float32([0, -0.1]), np.float32([1, 2])),
+            spaces.Box(np.float32([0, -0.1]), np.float32([1, 2])),
+            "",
+        ),
+        (spaces.Discrete(3, start=1), spaces.Discrete(3, start=1), ""),
+        (spaces.MultiDiscrete([[2, 3]], start=[[1, 0]]), spaces.MultiDiscrete([2, 3], start=[1, 0]), ""),
+        (spaces.MultiBinary([2, 2]), spaces.MultiBinary(4), ""),
+        (spaces.Box(-2, 2, (1,)), spaces.Box(-1, 1, (1,)), "from -2 to 2, but the server's are from -1 to 1"),
+        (spaces.Box(-np.inf, 2, (1,)), spaces.Box(-1, 1, (1,)), "from -inf to 2, but the server's are from -1 to 1"),
+        (
+            spaces.Box(0, 1, (2,)),
+            spaces.Box(np.float32([0, 0]), np.float32([1, 2])),
+            "to 1, but the server's are from 0 to [1.0, 2.0]",
+        ),
+        (spaces.Discrete(3, start=1), spaces.Discrete(3), "from 1 to 3, but the server's are from 0 to 2"),
+        (spaces.Discrete(4), spaces.Discrete(3), "of 4, but the server's are Discrete of 3"),
+        (
+            spaces.MultiDiscrete([2, 3]),
+            spaces.MultiDiscrete([3, 2]),
+            "from 0 to [1.0, 2.0], but the server's are from 0 to [2.0, 1.0]",
+        ),
+        (spaces.MultiBinary(2), spaces.MultiDiscrete([2, 3]), "from 0 to 1, but the server's are from 0 to [1.0, 2.0]"),
+    ],
+    ids=str,
+)
+def test_an_environments_actions_are_the_servers_to_their_bounds(own, served, problem):
+    task = Spaces(SpacesParams(action_space=text_of_space(space_of(served))))
+    spec = PolicySpec("Spaces", (("observation", 1),), (), task.action_spec, 1.0)
+    found = _difference(own, Description(spec, {}, task.action_units()).to_dict()["action"])
+    assert (found == "") == (problem == "")
+    assert found.endswith(problem)
+
+
+def turned_away_for_a_moment(served, page, done):
+    """The server is busy, and then no longer: all clients send their observations again; `done()` counts on."""
+    served.inbox.capacity, busy = 0, served.inbox.busy
+    wait(page, lambda: served.inbox.busy >= busy + 3)
+    served.inbox.capacity, before = 4096, done()
+    wait(page, lambda: done() > before + 2)
+
+
 @pytest.mark.slow
 @needs_chromium
-def test_a_page_with_a_game_plays_by_itself(serve, browser):
+def test_a_page_with_a_game_plays_by_itself(serve, browser, monkeypatch):
+    monkeypatch.setattr("livegym.serve.intake.RETRY_S", 0.1)
     spec = PolicySpec("Spaces", (("observation", 3),), (), Discrete(3), 1.0)
     served = serve(kind=Choosing, spec=spec, page=ROOT / "examples" / "browser_game")
     page = new_page(browser)
@@ -207,14 +259,30 @@ def test_a_page_with_a_game_plays_by_itself(serve, browser):
     assert set(served.loop.rewards.values()) <= {-1.0, 0.0, 1.0}
     assert page.locator("#curve polyline").get_attribute("points").count(",") > 1
     assert page.console_errors == []
+    turned_away_for_a_moment(served, page, lambda: len(served.loop.ended_episodes))
     (lines,) = blocks("js")
-    before = len(served.loop.ended_episodes)
     game = "class Game { reset() { return [0, 0, this.n = 0]; } step(a) { this.n += 1; "
     game += "return { obs: [a, 0, this.n], reward: 0.25, done: this.n > 3 }; } }"
     page.evaluate(f"(() => {{ {game} {lines} }})()")
-    wait(page, lambda: 0.25 in served.loop.rewards.values() and len(served.loop.ended_episodes) > before + 2)
+    turned_away_for_a_moment(served, page, lambda: list(served.loop.rewards.values()).count(0.25))
+    assert set(served.loop.rewards.values()) == {-1.0, 0.0, 0.25, 1.0}
     assert page.console_errors == []
     page.context.close()
+
+
+def test_the_lines_for_curl_run_again_and_again(serve):
+    served = serve(kind=Choosing, spec=PolicySpec("Spaces", (("observation", 4),), (), Discrete(2), 1.0))
+    (shell,) = blocks("sh")
+    shell = shell.replace("http://127.0.0.1:58080", served.address)
+    answers = [said(shell) for _ in range(2)]
+    assert [answer.count('"type":"decision"') for answer in answers] == [3, 3]
+    assert [answer.count('"type":"ended"') for answer in answers] == [1, 1]
+    assert served.loop.rewards == dict.fromkeys(range(1, 7), 1.0)
+
+
+def said(shell):
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, timeout=PATIENCE_S)
+    return done.stdout
 
 
 @pytest.mark.slow

@@ -323,6 +323,110 @@ def test_a_runner_says_what_does_not_fit(serve, monkeypatch):
         assert env.actions == [0.0, 0.0]
 
 
+def test_two_environments_of_a_client_are_two_streams(serve):
+    served = serve()
+    with Client(served.address) as client:
+        both = zip(client.episodes(Counting(), steps=7), client.episodes(Counting(), steps=7), strict=True)
+        assert [(one.length, other.length) for one, other in both] == [(k % 5 + 1,) * 2 for k in range(7)]
+        assert len(served.loop.streams) == 2
+        own = min(served.loop.streams)
+        assert set(served.loop.streams) == {own, f"{own}-2"}
+        list(client.episodes(Counting(), steps=2))  # the others have ended, so their names are free
+        opened = client.episodes(Counting(), stream="robot-1")
+        next(opened)
+        with pytest.raises(ValueError, match="stream='robot-1': another `episodes` of this client runs it"):
+            next(client.episodes(Counting(), stream="robot-1"))
+        opened.close()
+        next(client.episodes(Counting(), stream="robot-1"))
+    assert set(served.loop.streams) == {own, f"{own}-2", "robot-1"}
+    assert len(served.loop.ended_episodes) == 2
+
+
+class Interrupted(Counting):
+    """Calls `lost` in its fifth step and in its second reset, if there is one."""
+
+    lost = None
+
+    def reset(self, **given):
+        made = super().reset(**given)
+        return self._losing(made, self.episode == 2)
+
+    def step(self, action):
+        return self._losing(super().step(action), self.count == 5)
+
+    def _losing(self, made, now):
+        if now and self.lost is not None:
+            lost, self.lost = self.lost, None
+            lost()
+        return made
+
+
+def test_the_end_of_an_episode_is_sent_once_the_server_is_back():
+    env = Interrupted()
+    with serving() as first:
+        client = Client(first.address, tries=1)
+        runner = Runner(env, client, "a")
+        runner.run(4)
+        env.lost = first.gateway.stop
+        with pytest.raises(Unreachable):
+            runner.step()
+    assert first.loop.ended_episodes == []
+    with serving(port=first.gateway.port, loop=first.loop) as second:
+        last = runner.step()
+        assert (last.reward, last.terminated, last.truncated, last.length) == (32.0, True, False, 5)
+        assert (env.count, len(env.actions), runner.episodes) == (5, 5, 1)  # it was not stepped again
+        assert second.loop.ended_episodes == [(True, False)]
+        assert runner.step().episode == 2
+        client.close()
+    assert first.loop.rewards == {i + 1: reward for i, reward in enumerate(env.actions[:5])}
+
+
+def test_the_beginning_of_an_episode_is_sent_once_the_server_is_back():
+    env = Interrupted()
+    with serving() as first:
+        client = Client(first.address, tries=1)
+        Runner(env, client, "a").run(2)  # this episode has no end
+        env.lost = first.gateway.stop
+        runner = Runner(env, client, "a")
+        with pytest.raises(Unreachable):
+            runner.step()
+    with serving(port=first.gateway.port, loop=first.loop) as second:
+        runner.step()
+        client.close()
+        assert [stream for stream, _ in second.loop.first] == ["a"]
+    assert env.episode == 2
+
+
+def test_an_end_that_is_refused_is_not_sent_again(serve):
+    served = serve()
+    env = Counting()
+    real = env.step
+    env.step = lambda action: (np.full(4, np.nan), *real(action)[1:]) if env.count == 4 else real(action)
+    with Client(served.address) as client:
+        runner = Runner(env, client, "a")
+        runner.run(4)
+        with pytest.raises(Refused, match="NaN"):
+            runner.step()
+        step = runner.step()
+    assert (step.episode, step.length) == (2, 1)
+    assert [stream for stream, _ in served.loop.first] == ["a", "a"]
+
+
+def test_a_reward_is_sent_once_though_the_environment_fails(serve):
+    served = serve()
+    env = Counting()
+    real = env.step
+    with Client(served.address) as client:
+        runner = Runner(env, client, "a")
+        runner.run(2)
+        env.step = lambda action: 1 / 0
+        with pytest.raises(ZeroDivisionError):
+            runner.step()
+        env.step = real
+        runner.run(2)
+    assert served.loop.rewards == {1: 0.0, 2: 8.0, 4: 16.0}
+
+
 def test_the_examples_cart_pole_is_livegyms(config):
     """From the same state and with the same pushes, both are in the same place after a third of a second."""
     typed = config("task=Cartpole", "numEnvs=1")

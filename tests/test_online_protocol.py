@@ -315,8 +315,22 @@ class TestInbox:
             inbox.ask([Observed("c"), Observed("d")])
         inbox.ask([Observed("c")])
         assert (inbox.asked, inbox.busy, inbox.most_waiting) == (3, 1, 3)
-        assert sum(len(asked.requests) for asked in inbox.take(0)) == 3
-        inbox.ask([Observed("d")] * 3)
+
+    def test_what_was_taken_waits_until_it_is_answered(self):
+        """Otherwise the loop, which takes all at once and answers a message of each stream in a turn, is no limit."""
+        inbox = Inbox(capacity=3)
+        inbox.ask([Observed("a"), Observed("b")])
+        inbox.ask([Observed("c")])
+        both, one = inbox.take(0)
+        with pytest.raises(Busy, match="3 requests are waiting already; at most 3 may wait"):
+            inbox.ask([Observed("d")])
+        both.answer([None, None])
+        inbox.ask([Observed("d"), Observed("e")])
+        one.fail(RuntimeError("the loop failed"))
+        inbox.ask([Observed("f")])
+        with pytest.raises(Busy):
+            inbox.ask([Observed("g")])
+        assert inbox.most_waiting == 3
 
     def test_a_question_wakes_whoever_waits_and_so_does_the_end(self):
         inbox, taken, woken = Inbox(), [], threading.Event()

@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import zlib
 from pathlib import Path
@@ -23,11 +24,16 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from livegym.online.pending import SESSION
 from livegym.serve import connection, leases, server
 from livegym.serve.inbox import Asked
+from livegym.utils.signals import StopFlag
 from livegym.web import server as web_server
 from tests.online_fixtures import serving
 from tests.patience import PATIENCE_S, until
+from tests.test_live import live_of, spec_with
+from tests.test_service import Setting
+from tests.test_turns import run_loop
 from tests.web_fixtures import TOKEN, complaints
 
 pytest_plugins = ["online_fixtures"]
@@ -96,6 +102,33 @@ def upgraded(served):
     )
     assert b" 101 " in raw.recv(4096)
     return raw
+
+
+class Real:
+    """The real decision loop on a service, in place of the stand-in."""
+
+    def __init__(self, setting) -> None:
+        self.setting = setting
+        self.go = threading.Event()  # cleared: what the loop has taken from the inbox waits
+        self.go.set()
+
+    def __call__(self, inbox, max_streams):
+        take, self._stop = inbox.take, StopFlag()
+
+        def taken(timeout):
+            waiting = take(timeout)
+            self.go.wait(PATIENCE_S)
+            return waiting
+
+        inbox.take = taken
+        self._thread = threading.Thread(target=run_loop, args=(self.setting, inbox, self._stop))
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        self.go.set()
+        self._stop.request()
+        self._thread.join(PATIENCE_S)
 
 
 class TestDecisions:
@@ -263,18 +296,54 @@ class TestOwners:
         monkeypatch.setattr(served.api._leases, "_clock", lambda: 1e9)
         assert posted(served, "north", "you")["type"] == "decision"
 
-    def test_names_that_are_refused_use_up_nothing(self, serve):
-        served = serve(max_streams=3)
+    def test_names_that_are_refused_use_up_nothing(self, serve, tmp_path):
+        """Among them those that a client reports after the server was killed: of these, it knows no decision."""
+        served = serve(max_streams=3, kind=Real(Setting(tmp_path, live_of(num_envs=3))), spec=spec_with())
 
         async def drive():
-            async with served.socket() as ws:
-                kinds = [(await ask(ws, observe(f"s{i}"))).get("kind") for i in range(50)]
-                kinds += [(await ask(ws, reward(f"t{i}", 1, 0))).get("kind") for i in range(50)]
-                return kinds, len(served.api._leases._owners)
+            async with served.socket() as ws, served.socket() as other:
+                kinds = [(await ask(ws, reward(f"old{i}", 7, 0))).get("kind") for i in range(10)]
+                kinds += [(await ask(ws, reward(f"new{i}", 2 * SESSION, 0))).get("kind") for i in range(10)]
+                kinds += [(await ask(other, observe(f"s{i}", [1, 2]))).get("kind") for i in range(10)]
+                return kinds, dict(served.api._leases._owners)
 
-        kinds, owned = asyncio.run(drive())
-        assert kinds == [None] * 3 + ["too_many_streams"] * 47 + ["unknown"] * 50
-        assert owned == 3
+        kinds, owners = asyncio.run(drive())
+        assert kinds == ["late"] * 10 + ["unknown"] * 10 + [None] * 3 + ["too_many_streams"] * 7
+        assert owners == dict.fromkeys(("s0", "s1", "s2"), "connection 2")
+
+    def test_a_stream_whose_first_report_was_refused_is_its_clients_once_one_is_accepted(self, serve, tmp_path):
+        """Both wait at once: the refusal of the first frees the stream, though the second is about to be accepted."""
+        served = serve(kind=Real(Setting(tmp_path, live_of())), spec=spec_with())
+
+        async def drive():
+            async with served.socket() as mine, served.socket() as other:
+                served.loop.go.clear()
+                await mine.send(reward("a", 7, 0.5))
+                await mine.send(observe("a", [1, 2]))
+                await until_async(lambda: served.inbox.asked == 2)
+                served.loop.go.set()
+                answers = [json.loads(await mine.recv())["answers"][0]["type"] for _ in range(2)]
+                refused = await ask(other, observe("a", [1, 2]))
+                return answers, refused["kind"]
+
+        assert asyncio.run(drive()) == (["error", "decision"], "foreign_stream")
+
+    def test_a_name_is_free_though_its_client_left_before_the_refusal(self, serve, tmp_path):
+        """A connection under the same name takes the old one's place, and with it the streams of the client."""
+        served = serve(max_streams=1, kind=Real(Setting(tmp_path, live_of())), spec=spec_with())
+
+        async def drive():
+            async with served.socket("?client=robot") as old:
+                served.loop.go.clear()
+                await old.send(reward("a", 7, 0.5))
+                await until_async(lambda: served.inbox.asked == 1)
+                async with served.socket("?client=robot") as new:
+                    await ended(old)
+                    served.loop.go.set()
+                    await until_async(lambda: not served.api._leases._owners)
+                    return (await ask(new, observe("b", [1, 2])))["type"]
+
+        assert asyncio.run(drive()) == "decision"
 
 
 def posted(served, stream, client=None):
@@ -666,7 +735,7 @@ class TestLimits:
         assert served.inbox.most_waiting <= connection.UNANSWERED + 1
 
     def test_a_full_inbox_is_reported_and_nothing_is_accepted(self, serve):
-        served = serve(capacity=2)
+        served = serve(capacity=3)
 
         async def drive():
             async with served.socket() as ws, served.socket() as other:

@@ -50,15 +50,13 @@ def test_it_is_a_schema():
     assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
 
-def test_the_documents_messages_are_allowed():
-    found = [
-        json.loads(text)
-        for name in ("protocol.md", "any-environment.md")
-        for text in re.findall(r"-d '(\{.*?\})'", (DOCS / name).read_text(), re.DOTALL)
-    ]
-    assert len(found) >= 2
+@pytest.mark.parametrize(("name", "count"), [("protocol.md", 2), ("any-environment.md", 4)])
+def test_the_documents_messages_are_allowed(name, count):
+    text = (DOCS / name).read_text()
+    found = re.findall(r"(?:-d|say observe|say reward) '(\{.*?\})'", text, re.DOTALL)
+    assert len(found) == count
     for message in found:
-        VALIDATOR.validate(message)
+        VALIDATOR.validate(json.loads(message))
 
 
 @pytest.mark.parametrize(

@@ -51,17 +51,21 @@ def of(*requests) -> Asked:
     return Asked(list(requests))
 
 
-def turn(setting, messages) -> list:
-    """What the loop answers to messages that wait together: a list each, or an exception."""
-    inbox, stop = Inbox(), StopFlag()
+def run_loop(setting, inbox, stop) -> None:
+    """Answer what comes into the inbox until a stop is requested."""
     fixed = {**dict.fromkeys(("task", "title", "run", "simulator", "gate"), ""), "playSpeed": 1.0, "capacity": 10}
     status = Status(fixed, setting.service, SimpleNamespace(reading=lambda: {"state": "starting"}))
     nothing = SimpleNamespace(update=lambda reading: None)
-    loop = Loop(setting.service, setting.memory, None, inbox, status)
+    Loop(setting.service, setting.memory, None, inbox, status).run(stop, nothing, nothing)
+
+
+def turn(setting, messages) -> list:
+    """What the loop answers to messages that wait together: a list each, or an exception."""
+    inbox, stop = Inbox(), StopFlag()
     futures = [inbox.ask(requests) for requests in messages]
     for future in futures:
         future.add_done_callback(lambda _: stop.request() if all(f.done() for f in futures) else None)
-    loop.run(stop, nothing, nothing)
+    run_loop(setting, inbox, stop)
     return [future.exception() or [reported(answer) for answer in future.result()] for future in futures]
 
 

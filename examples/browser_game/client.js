@@ -10,14 +10,20 @@ const stream = `catch-${Math.random().toString(36).slice(2, 10)}`;
 const [canvas, score, curve, slow] = ["#game", "#score", "#curve polyline", "#slow"].map((name) => document.querySelector(name));
 const points = []; // share of balls caught, each tenth ball
 
+let sequence = 0; // of the last observation: it counts once, even if it is sent again
+
 function connect() {
   const socket = new WebSocket(new URL("../online/v1/ws", location.href.replace(/^http/, "ws")));
-  const send = (observation) =>
-    socket.send(JSON.stringify({ v: 1, type: "observe", observations: [{ stream, ...observation }] }));
+  let sent = ""; // the last message
+  const send = (observation) => {
+    sequence += 1;
+    sent = JSON.stringify({ v: 1, type: "observe", observations: [{ stream, sequence, ...observation }] });
+    socket.send(sent);
+  };
   socket.onopen = () => send({ obs: game.reset(), episode: "begin" });
   socket.onmessage = async (message) => {
-    const { type, answers, message: problem } = JSON.parse(message.data);
-    const answer = type === "answers" ? answers[0] : { type, message: problem };
+    const content = JSON.parse(message.data);
+    const answer = content.answers?.[0] ?? content; // an error may be about the whole message
     if (answer.type === "ended") {
       ended();
       send({ obs: game.reset(), episode: "begin" });
@@ -27,6 +33,7 @@ function connect() {
       send({ obs, reward, done });
     } else {
       score.textContent = answer.message;
+      setTimeout(() => socket.send(sent), 1000 * (answer.retry_after ?? 2)); // an error has changed nothing
     }
   };
   socket.onclose = () => {

@@ -78,6 +78,7 @@ class Client:
         self._ids = itertools.count(1)
         self._sequences: dict[str, int] = {}
         self._begun: set[str] = set()  # streams of which an observation was answered
+        self._running: set[str] = set()  # streams that `episodes` runs
         self.connections = 0  # connections made so far; more than one after a break
 
     def __enter__(self) -> Client:
@@ -225,17 +226,31 @@ class Client:
     ) -> Iterator[Step]:
         """Run a Gymnasium environment with the server's decisions, episode after episode; yield each step.
 
-        `stream`: its name; None: one of this client's own. `steps`: how many; None: no limit. `seed`: of the first
-        `reset`. `learn=False`: the server learns nothing from it. `idle`: the action of a step for which the server
-        returns none.
+        `stream`: its name; None: one of this client's own, which no other `episodes` uses meanwhile. `steps`: how many;
+        None: no limit. `seed`: of the first `reset`. `learn=False`: the server learns nothing from it. `idle`: the
+        action of a step for which the server returns none.
 
         Raises:
-            ValueError: the environment's action space is not the server's.
+            ValueError: the environment's action space is not the server's, or another `episodes` runs this stream.
             Refused, Denied, Unreachable.
         """
-        runner = Runner(env, self, stream or f"env-{self._name[:12]}", seed, idle, learn)
-        for _ in itertools.count() if steps is None else range(steps):
-            yield runner.step()
+        name = stream or self._free_name()
+        if name in self._running:
+            raise ValueError(
+                f"stream={stream!r}: another `episodes` of this client runs it, and two environments cannot be one "
+                "stream. Choose another name, or call close() on what the other one returned."
+            )
+        self._running.add(name)
+        try:
+            runner = Runner(env, self, name, seed, idle, learn)
+            for _ in itertools.count() if steps is None else range(steps):
+                yield runner.step()
+        finally:
+            self._running.remove(name)
+
+    def _free_name(self) -> str:
+        own = f"env-{self._name[:12]}"
+        return next(name for n in itertools.count(1) if (name := own if n == 1 else f"{own}-{n}") not in self._running)
 
     def _sequence(self, stream: str) -> int:
         """Return the sequence number of the stream's last answered observation."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from livegym_client.errors import Refused
 from livegym_client.wire import Decision
 
 if TYPE_CHECKING:
@@ -60,7 +61,9 @@ class Runner:
         self._kind: str = spec["action"]["type"]
         self._space: Any = getattr(env, "action_space", None)
         self._obs: Any = None  # None: the next step begins an episode
-        self._reward: float | None = None
+        self._begins = False  # whether an episode begins with `_obs`, and the server does not know it yet
+        self._reward: float | None = None  # of the last decision, if the server does not know it yet
+        self._last: Step | None = None  # the last step of an episode whose end the server does not know yet
         self._length, self._total = 0, 0.0
         self.episodes = 0  # finished episodes
         problem = _difference(self._space, spec["action"])
@@ -81,30 +84,53 @@ class Runner:
     def step(self) -> Step:
         """Make one step; the next one after the end of an episode begins another.
 
+        After Unreachable, call it again: it continues where it stopped. If only the end of the episode could not be
+        sent, it sends that, and returns the step that had been made.
+
         Raises:
             LivegymError: see `Client.decide`.
         """
-        first = self._obs is None
-        if first:
+        if self._last is None:
+            made = self._move()
+            if not (made.terminated or made.truncated):
+                return made
+            self._last = made
+        return self._end(self._last)
+
+    def _move(self) -> Step:
+        """Reset the environment if an episode begins; ask for a decision, and execute it."""
+        if self._obs is None:
             self._obs, _ = self._env.reset(seed=self._seed)
             self._seed = None
+            self._begins = True
             self._length, self._total = 0, 0.0
         before = self._obs
-        begins = True if first else None
+        begins = True if self._begins else None
         decision = self._client.decide(self._stream, self._sent(before), self._reward, first=begins, learn=self._learn)
         assert decision is not None  # it is None only at the end of an episode
+        self._begins, self._reward = False, None
         action = self._action(decision)
         obs, reward, terminated, truncated, info = self._env.step(action)
         self._obs, self._reward = obs, float(reward)
         self._length += 1
         self._total += self._reward
-        episode = self.episodes + 1
-        if terminated or truncated:
-            self._client.decide(self._stream, self._sent(obs), self._reward, bool(terminated), bool(truncated))
-            self._obs = self._reward = None
-            self.episodes += 1
-        ended = bool(terminated), bool(truncated)
-        return Step(before, action, float(reward), obs, *ended, info, decision, episode, self._length, self._total)
+        episode, ended = self.episodes + 1, (bool(terminated), bool(truncated))
+        return Step(before, action, self._reward, obs, *ended, info, decision, episode, self._length, self._total)
+
+    def _end(self, last: Step) -> Step:
+        """Send the last observation of an episode; return its last step."""
+        obs = self._sent(last.next_observation)
+        try:
+            self._client.decide(self._stream, obs, last.reward, last.terminated, last.truncated)
+        except Refused:  # it would be refused again; the next step begins an episode all the same
+            self._finish()
+            raise
+        self._finish()
+        return last
+
+    def _finish(self) -> None:
+        self._obs = self._reward = self._last = None
+        self.episodes += 1
 
     def _sent(self, observation: Any) -> Any:
         """Return an observation in the form that the server expects."""
@@ -135,12 +161,47 @@ def _named(observation: Mapping[str, Any], name: str = "") -> Iterator[tuple[str
 
 
 def _difference(space: Any, action: Mapping[str, Any]) -> str:
-    """Return how an environment's action space differs from the server's; '' if it does not, or is unknown."""
+    """Return how an environment's action space differs from the server's; '' if it does not, or is unknown.
+
+    The server's actions may be narrower only on a side on which the environment has no bound.
+    """
     if space is None:
         return ""
     kind = {"MultiBinary": "MultiDiscrete"}.get(type(space).__name__, type(space).__name__)
     if kind != action["type"]:
         return f"{type(space).__name__}, but the server's are {action['type']}"
-    served = {"Box": action.get("size"), "Discrete": action.get("n")}.get(kind, len(action.get("nvec", ())))
-    own = int(space.n) if kind == "Discrete" else int(np.prod(space.shape))
-    return "" if own == served else f"{space}, of {own}, but the server's are {action['type']} of {served}"
+    count = {"Box": action.get("size"), "Discrete": action.get("n")}.get(kind, len(action.get("nvec", ())))
+    own_count = int(space.n) if kind == "Discrete" else int(np.prod(space.shape))
+    if own_count != count:
+        return f"{space}, of {own_count}, but the server's are {action['type']} of {count}"
+    own, served = _own_range(space), _served_range(action)
+    same = all(
+        np.allclose(np.where(np.isfinite(mine), mine, theirs), theirs) for mine, theirs in zip(own, served, strict=True)
+    )
+    return "" if same else f"{space}, {_text_of(own)}, but the server's are {_text_of(served)}"
+
+
+def _own_range(space: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the least and the largest number (A,) of each part of an environment's action."""
+    name = type(space).__name__
+    if name == "Box":
+        return np.ravel(space.low).astype(np.float64), np.ravel(space.high).astype(np.float64)
+    if name == "MultiBinary":
+        return np.zeros(int(np.prod(space.shape))), np.ones(int(np.prod(space.shape)))
+    counts = np.ravel(space.n if name == "Discrete" else space.nvec)
+    least = np.broadcast_to(np.ravel(getattr(space, "start", 0)), counts.shape).astype(np.float64)
+    return least, least + counts - 1
+
+
+def _served_range(action: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the least and the largest number (A,) of each part of the server's action."""
+    counts = np.ravel(action.get("nvec", action.get("n", 0)))
+    width = action.get("size", len(counts))
+    sides = action.get("low", 0), action.get("high", counts - 1)
+    low, high = (np.broadcast_to(np.asarray(side, np.float64), (width,)) for side in sides)
+    return low, high
+
+
+def _text_of(bounds: tuple[np.ndarray, np.ndarray]) -> str:
+    low, high = (f"{side[0]:g}" if (side == side[0]).all() else str(side.tolist()) for side in bounds)
+    return f"from {low} to {high}"
