@@ -11,7 +11,6 @@ because some tasks write files to the current directory; `keep_files` moves them
 from __future__ import annotations
 
 import contextlib
-import copy
 import importlib
 import os
 import shutil
@@ -90,7 +89,7 @@ def load_classes(
 ) -> Loaded:
     """An environment in the layout of legged_gym, with nested `changes` of its configuration."""
     tasks = registry_of(checkout)
-    config = copy.deepcopy(tasks.get_cfgs(name)[0])
+    config = configs.independent(tasks.get_cfgs(name)[0])
     configs.write_into(config, changes)
     config.env.num_envs = num_envs
     config.seed = seed
@@ -115,6 +114,7 @@ def load_classes(
 def registry_of(checkout: Checkout) -> Any:
     """The task registry of a package in the layout of legged_gym, which is imported now."""
     _importable(checkout.root)
+    _is_imported(checkout.name, checkout.folder)
     importlib.import_module(f"{checkout.name}.envs")
     return importlib.import_module(f"{checkout.name}.utils.task_registry").task_registry
 
@@ -144,14 +144,18 @@ def _class_of(checkout: Checkout, code: Code, name: str) -> Any:
 
 def _bare_package(name: str, folder: Path) -> None:
     """Make a package without running its `__init__`. Raises UserError if another package has its name already."""
+    if not _is_imported(name, folder):
+        module = types.ModuleType(name)
+        module.__path__ = [str(folder)]
+        sys.modules[name] = module
+
+
+def _is_imported(name: str, folder: Path) -> bool:
+    """Whether the package in a folder has been imported. Raises UserError if another one has its name."""
     known = sys.modules.get(name)
-    if known is not None:
-        if str(folder) not in [os.path.realpath(path) for path in getattr(known, "__path__", [])]:
-            raise UserError(f"{folder}: the name {name} is taken by {known}, which is imported already. Rename it.")
-        return
-    module = types.ModuleType(name)
-    module.__path__ = [str(folder)]
-    sys.modules[name] = module
+    if known is not None and str(folder) not in [os.path.realpath(path) for path in getattr(known, "__path__", [])]:
+        raise UserError(f"{folder}: the name {name} is taken by {known}, which is imported already. Rename it.")
+    return known is not None
 
 
 def _made(make: Any, checkout: Checkout, seed: int, threads: int) -> tuple[Any, Path]:

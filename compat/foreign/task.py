@@ -263,12 +263,6 @@ def refuse_unused(
             f"task.{name}={_short(value)}: {typed} is foreign code, which decides {what} by itself. Allowed: "
             f"{_short(_plain(standard[name]))}. {_next_move(upstream, name)}"
         )
-    for name in config.rewards:
-        if name != REWARD:
-            raise UserError(
-                f"task.rewards.{name}={config.rewards[name]}: {typed} is foreign code, which has one term here. "
-                f"Allowed: {REWARD}. {instead}"
-            )
     _refuse_count(part, upstream, num_envs, typed)
     refuse_physics(physics, f"{typed} sets its own physics", f"{instead}, such as task.params.sim.substeps")
     if sim.engine != "mujoco":
