@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from livegym.compat import install
-from livegym.compat.finders import placeholder
+from livegym.compat.finders import ABSENT, placeholder
 
 ROOT = Path(__file__).parent.parent
 
@@ -47,6 +48,18 @@ def test_only_the_name_isaacgym_is_added():
     assert in_a_process(code) == "None None\n3"
 
 
+def test_isaacgym_alone_adds_names_and_no_stand_ins():
+    code = """
+import sys
+sys.path.append("compat")
+import isaacgym, numpy, gym, gym.spaces
+print(numpy.Inf, numpy.float_ is numpy.float64, numpy.product([2, 3]), gym.spaces.Box.__module__.split(".")[0])
+try: import warp
+except ModuleNotFoundError as error: print(error)
+"""
+    assert in_a_process(code) == "inf True 6 gymnasium\nNo module named 'warp'"
+
+
 def test_absent_libraries_are_imported_and_fail_by_name_when_used():
     code = """
 from livegym.compat import install
@@ -64,6 +77,13 @@ except ModuleNotFoundError as error: print(error)
     said = in_a_process(code)
     assert said.startswith("rsl_rl.runners.OnPolicyRunner is used, but rsl_rl is not installed")
     assert "pip install rsl_rl" in said
+
+
+def test_the_document_names_every_stand_in():
+    text = (ROOT / "docs" / "isaacgym.md").read_text()
+    rows = re.findall(r"^\| (.*?) \| .*? \| a stand-in.* \|$", text, re.M)
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert named | {"trimesh"} == ABSENT.keys()  # trimesh is there, because livegym depends on it
 
 
 def test_a_placeholder_fails_in_a_function_only():
