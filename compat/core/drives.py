@@ -23,6 +23,8 @@ Modes NONE and EFFORT: stiffness and damping are those of the joint (MuJoCo inte
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import mujoco
 import numpy as np
 from mujoco.batch import Batch
@@ -224,17 +226,24 @@ class Drives:
 
     # stepping
 
-    def step(self, stage: int) -> None:
-        """One substep, with every limited drive on its right side of the limit."""
+    def step(self, envs: np.ndarray | None, advance: Callable[[np.ndarray | None], np.ndarray]) -> np.ndarray:
+        """One substep of environments (None: all), with every limited drive on its right side of the limit.
+
+        `advance` makes one substep of MuJoCo and returns the environments that failed, which keep their state; so does
+        this.
+        """
         np.copyto(self._before, self.batch.state)
-        envs = None
+        failed = np.zeros(0, int)
         for _ in range(ROUNDS):
-            self.batch.step(envs, stage=stage)
+            refused = advance(envs)
+            if refused.size:
+                failed = np.union1d(failed, refused)
+                envs = np.setdiff1d(np.arange(len(self.side)) if envs is None else envs, refused)
             envs = self._change_sides(slice(None) if envs is None else envs)
             if not envs.size:
-                return
+                return failed
             self.batch.state[envs] = self._before[envs]
-        self.batch.step(envs, stage=stage)
+        return np.union1d(failed, advance(envs)).astype(int)
 
     def _needed(self, envs: slice | np.ndarray) -> np.ndarray:
         """The force (n, columns) that each limited drive needs at the new state."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import copy
 import os
-import weakref
 from collections.abc import Callable
 
 import numpy as np
@@ -27,18 +26,12 @@ from livegym.compat.core.tensors import Tensors
 from livegym.compat.core.values import SimParams, Transform
 from livegym.utils.errors import UserError
 
-_CREATED: list[weakref.ref[Sim]] = []
 _THREADS: list[int] = []
 
 
 def threads(count: int) -> None:
     """Set the number of threads of batches that are made afterwards; 0: one for each core."""
     _THREADS[:] = [count]
-
-
-def created() -> list[Sim]:
-    """Return the simulations of this process that are still in use, newest last."""
-    return [sim for sim in (ref() for ref in _CREATED) if sim is not None]
 
 
 def _threads() -> int:
@@ -54,7 +47,6 @@ class Sim(Scene):
         self.before_simulate: list[Callable[[], None]] = []  # may write engine.xfrc_applied
         self._engine: Engine | None = None
         self._tensors: Tensors | None = None
-        _CREATED.append(weakref.ref(self))
 
     @property
     def compiled(self) -> bool:
