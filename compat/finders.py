@@ -1,4 +1,4 @@
-"""Finders of modules for foreign task code: `isaacgym`, `gym`, and libraries that only refused tasks need.
+"""Finders of modules for foreign task code: `isaacgym`, `gym`, `loguru`, and libraries that few tasks need.
 
 Whatever is installed is used instead. Only the name `isaacgym` is added:
 with this folder on `sys.path`, foreign code could import `core` and `foreign`, too.
@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 PACKAGE = Path(__file__).parent / "isaacgym"
+LOGURU = Path(__file__).parent / "loguru_standin.py"
 ABSENT = {
     "rsl_rl": "the learner of legged_gym; livegym's own trains here",
     "warp": "it computes contact of signed distance fields on GPUs",
@@ -49,7 +50,7 @@ def install() -> None:
 
     `gym` becomes another name of Gymnasium, unless it is installed, and NumPy gets the names that version 2 dropped.
     """
-    for finder in (_Isaacgym, _Absent):
+    for finder in (_Isaacgym, _Loguru, _Absent):
         if not any(isinstance(found, finder) for found in sys.meta_path):
             sys.meta_path.append(finder())
     if "gym" not in sys.modules and importlib.util.find_spec("gym") is None:
@@ -68,6 +69,13 @@ class _Isaacgym(MetaPathFinder):
         return importlib.util.spec_from_file_location(
             name, PACKAGE / "__init__.py", submodule_search_locations=[str(PACKAGE)]
         )
+
+
+class _Loguru(MetaPathFinder):
+    """Finds the stand-in of `loguru`; behind all others, so that an installed one is used."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        return importlib.util.spec_from_file_location(name, LOGURU) if name == "loguru" else None
 
 
 class _Gym(MetaPathFinder, Loader):
