@@ -16,7 +16,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from livegym.compat.core import collision, drives
+from livegym.compat.core import collision, drives, weights
 from livegym.compat.core.asset import AssetModel
 from livegym.compat.core.build import shape_classes
 from livegym.compat.core.engine import Engine
@@ -254,6 +254,7 @@ def write_model(sim: Scene, model: mujoco.MjModel, layout: Layout) -> np.ndarray
             _collect(getattr(model, f"body_{name}"), model.geom_bodyid[geoms], own)
         first += len(geoms)
     mujoco.mj_setConst(model, mujoco.MjData(model))
+    weights.write(model)
     return props
 
 
