@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from livegym.projects import executed
 from livegym.projects.names import fault_of_package
 from livegym.projects.project import Project
 from livegym.projects.reading import bytes_of, mapping_of, text_of
@@ -124,9 +125,18 @@ class Checkout(Project):
         return self._registered[name] if self.layout == CLASSES else self._class_of(self._class_name(name))
 
     def described(self, task: str) -> dict[str, str]:
-        """Name of each file of the task that is executed by name, from `root` -> SHA-256 of its content."""
-        file = self.code(self.upstream(task)).file
-        return {file.relative_to(self.root).as_posix(): hashlib.sha256(bytes_of(file)).hexdigest()}
+        """The file of the task's class, and all others that this process has executed: name from `root` -> SHA-256."""
+        name = self.code(self.upstream(task)).file.relative_to(self.root).as_posix()
+        ran = executed.below(self.root)
+        return ran if name in ran else {name: self.hash_of(name) or "", **ran}
+
+    def hash_of(self, name: str) -> str | None:
+        """The SHA-256 of a file, by its name from `root`: of what was executed, otherwise of what is there; or None."""
+        ran = executed.below(self.root).get(name)
+        file = self.root / name
+        if ran is not None or not file.is_file():
+            return ran
+        return hashlib.sha256(bytes_of(file)).hexdigest()
 
     def digest(self) -> str:
         """SHA-256 over the package's Python and yaml files: names and contents."""

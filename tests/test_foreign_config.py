@@ -123,10 +123,12 @@ def test_classes_become_plain_values_and_take_changes():
         "commands": {"ranges": {"speed": [-1.0, 1.0]}},
         "scale": 2,
     }
-    config = Nested()
+    config = configs.independent(Nested())
     configs.write_into(config, {"commands": {"ranges": {"speed": [0.0, 2.0]}}, "env": {"size": [3, 4]}})
     assert config.commands.ranges.speed == [0.0, 2.0]
     assert config.env.size == (3, 4)
+    assert Nested.commands.ranges.speed == [-1.0, 1.0]  # classes are shared by all that use them
+    assert Nested.env.size == (1, 2)
     assert configs.changed({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 1, "c": 5}, "d": 3}) == {"a": {"c": 2}}
 
 

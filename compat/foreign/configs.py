@@ -9,6 +9,7 @@ its root, and those that choose the CPU.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,20 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, dict):
         return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
     return isinstance(value, (bool, int, float, str, type(None)))
+
+
+def independent(config: Any) -> Any:
+    """A copy of an object of nested classes; writing into it changes neither the original nor its classes."""
+    made = type(config.__name__, (config,), {}) if isinstance(config, type) else copy.deepcopy(config)
+    for name in dir(made):
+        value = getattr(made, name)
+        if name.startswith("_") or callable(value) and not isinstance(value, type):
+            continue
+        if isinstance(value, type) or hasattr(value, "__dict__"):
+            setattr(made, name, independent(value))
+        elif isinstance(value, list | dict):
+            setattr(made, name, copy.deepcopy(value))
+    return made
 
 
 def write_into(config: Any, changes: Mapping[str, Any]) -> None:
