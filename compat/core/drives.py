@@ -51,6 +51,8 @@ MARGIN = 1e-6
 """Relative width around the limit within which a drive keeps its side, so that rounding does not flip it."""
 SCALED_ERROR = 0.03
 """Relative error of the force at the limit of drives that are scaled."""
+SCALED_ROUNDS = 3
+"""Rounds after which scales may change; one drive alone is exact after them, coupled ones are near their limit."""
 SMALLEST = 1e-9
 """The smallest scale of a drive's gains."""
 FAST = 100.0
@@ -261,12 +263,12 @@ class Drives:
         np.copyto(self._before, self.batch.state)
         self._last = (np.ones(self._limit.shape), np.zeros(self._limit.shape))  # scale, 1 / force needed with it
         failed = np.zeros(0, int)
-        for _ in range(ROUNDS):
+        for number in range(ROUNDS):
             refused = advance(envs)
             if refused.size:
                 failed = np.union1d(failed, refused)
                 envs = np.setdiff1d(np.arange(len(self.side)) if envs is None else envs, refused)
-            envs = self._change_sides(slice(None) if envs is None else envs)
+            envs = self._change_sides(slice(None) if envs is None else envs, number < SCALED_ROUNDS)
             if not envs.size:
                 return failed
             self.batch.state[envs] = self._before[envs]
@@ -280,8 +282,11 @@ class Drives:
         target = self.ctrl[envs][:, self._columns]
         return self._kp[envs] * (target - q) + self._kd_target[envs] * target - self._kd[envs] * v
 
-    def _change_sides(self, envs: slice | np.ndarray) -> np.ndarray:
-        """Move drives that are on the wrong side of their limit; return the environments that have any."""
+    def _change_sides(self, envs: slice | np.ndarray, scaling: bool) -> np.ndarray:
+        """Move drives that are on the wrong side of their limit; return the environments that have any.
+
+        `scaling`: also change scales of gains.
+        """
         needed, limit = self._needed(envs), self._limit[envs]
         side = self.side[envs][:, self._columns]
         scaled = self._scaled[envs]
@@ -289,7 +294,7 @@ class Drives:
         right = np.where(side == 0, beyond, np.where(side * needed < limit * (1.0 - MARGIN), 0, side)).astype(np.int8)
         right[scaled] = 0
         scale = self.scale[envs][:, self._columns]
-        better = self._better_scale(envs, needed, limit, scale) if scaled.any() else scale
+        better = self._better_scale(envs, needed, limit, scale) if scaling and scaled.any() else scale
         rows, columns = np.nonzero((right != side) | (better != scale))
         if not rows.size:
             return rows
