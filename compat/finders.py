@@ -1,4 +1,4 @@
-"""Finders of modules for foreign task code: `isaacgym`, and libraries that most tasks never use.
+"""Finders of modules for foreign task code: `isaacgym`, `loguru`, and libraries that most tasks never use.
 
 Whatever is installed is used instead. Only the name `isaacgym` is added:
 with this folder on `sys.path`, foreign code could import `core` and `foreign`, too.
@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from livegym.compat.names import add_dropped_names
 
 PACKAGE = Path(__file__).parent / "isaacgym"
+LOGURU = Path(__file__).parent / "loguru_standin.py"
 ABSENT = {
     "rsl_rl": "the learner of legged_gym; livegym's own trains here",
     "warp": "it computes contact of signed distance fields on GPUs",
@@ -37,7 +38,7 @@ def install() -> None:
     Libraries that most tasks never use become modules that fail by name, unless they are installed. The names that
     NumPy and Gymnasium have dropped are added (`names.py`).
     """
-    for finder in (_Isaacgym, _Absent):
+    for finder in (_Isaacgym, _Loguru, _Absent):
         if not any(isinstance(found, finder) for found in sys.meta_path):
             sys.meta_path.append(finder())
     add_dropped_names()
@@ -52,6 +53,13 @@ class _Isaacgym(MetaPathFinder):
         return importlib.util.spec_from_file_location(
             name, PACKAGE / "__init__.py", submodule_search_locations=[str(PACKAGE)]
         )
+
+
+class _Loguru(MetaPathFinder):
+    """Finds the stand-in of `loguru`; behind all others, so that an installed one is used."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        return importlib.util.spec_from_file_location(name, LOGURU) if name == "loguru" else None
 
 
 class _Absent(MetaPathFinder, Loader):

@@ -1,6 +1,7 @@
 """The toys: small projects of tasks in the manner of Isaac Gym's, in our own words, which every CI run trains.
 
-`isaac_project` has the layout of IsaacGymEnvs, `isaac_walkers` that of legged_gym.
+`isaac_project` has the layout of IsaacGymEnvs, `isaac_walkers` that of legged_gym, `isaac_grippers` that of
+dexrobot_isaac.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from livegym.tasks.env import Env
 
 TOYS = Path(__file__).parent / "isaac_project"
 WALKERS = Path(__file__).parent / "isaac_walkers"
+GRIPPERS = Path(__file__).parent / "isaac_grippers"
 PACKAGE = Path(__file__).parent.parent / "compat" / "isaacgym" / "gymapi.py"
 needs_isaacgym = pytest.mark.skipif(
     not PACKAGE.is_file() and importlib.util.find_spec("isaacgym") is None, reason="there is no compat/isaacgym here"
@@ -58,6 +60,13 @@ def toys() -> Iterator[registry.Project]:
 def walkers() -> Iterator[registry.Project]:
     """The walkers are the project of this process."""
     with project(WALKERS) as found:
+        yield found
+
+
+@pytest.fixture
+def grippers() -> Iterator[registry.Project]:
+    """The grippers are the project of this process."""
+    with project(GRIPPERS) as found:
         yield found
 
 

@@ -45,7 +45,7 @@ def test_only_the_name_isaacgym_is_added():
         "print(u.find_spec('core'), u.find_spec('foreign'));"
         "print(sum('livegym' in type(f).__module__ for f in sys.meta_path))"
     )
-    assert in_a_process(code) == "None None\n3"
+    assert in_a_process(code) == "None None\n4"
 
 
 def test_isaacgym_alone_adds_names_and_no_stand_ins():

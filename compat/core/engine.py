@@ -5,17 +5,21 @@
 The batch keeps one MjData per thread, so after a `forward` the force-like outputs (contacts, accelerations, actuator
 forces) are another environment's. `forces(name)` therefore returns a copy that was made before the first `forward`
 after a step. Kinematic outputs are recomputed on demand, only for environments whose state was written (`moved`).
+
+An environment that MuJoCo refuses to step keeps the last state it had, and counts in `faults`; the others go on.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 import mujoco
 import numpy as np
 from mujoco.batch import Batch, SimulationError
 
+from livegym.compat.core import weights
 from livegym.compat.core.drives import Drives
 from livegym.compat.core.layout import Layout
 
@@ -52,9 +56,12 @@ class Engine:
         self._batch.reset(stage=NONE)
         self.drives = Drives(self._batch, layout, props)
         self._stale = np.ones(num_envs, bool)  # the state is newer than the kinematic outputs
+        self._refused = np.zeros(num_envs, int)  # how often MuJoCo raised an error
+        self._refused_now: set[int] = set()  # in the last step
         self._kept: dict[str, np.ndarray] = {}
         self._expanded: set[str] = set()
         self._pushed = False
+        self._weight_ratios = weights.ratios(model)
         self.qpos = self._batch.bind("qpos")
         self.qvel = self._batch.bind("qvel")
         self.ctrl = self._batch.bind("ctrl")
@@ -82,20 +89,42 @@ class Engine:
     def step(self) -> None:
         """Advance every environment by all substeps. What was applied to bodies counts for this call only."""
         self.flush_first()
-        try:
-            if self.drives.limited:
-                for remaining in reversed(range(self.substeps)):
-                    self.drives.step(self.stage if remaining == 0 else NONE)
-            else:
-                self._batch.step(nstep=self.substeps, stage=self.stage)
-        except SimulationError as error:
-            log.warning("%s; these environments keep their state.", error)
+        if self.drives.limited:
+            refused = self._substeps()
+        else:
+            refused = self._run(lambda: self._batch.step(nstep=self.substeps, stage=self.stage))
+        self._refused_now = set(refused.tolist())
         self._kept.clear()
         self._stale[:] = self.stage == NONE
+        self._stale[refused] = True
         self._limit_speeds()
         if self._pushed:
             self.xfrc_applied[:] = 0.0
             self._pushed = False
+
+    def _substeps(self) -> np.ndarray:
+        """All substeps, one by one; an environment that fails in one of them has no further ones. Return those."""
+        going: np.ndarray | None = None
+        for remaining in reversed(range(self.substeps)):
+            stage = self.stage if remaining == 0 else NONE
+            refused = self.drives.step(going, partial(self._advance, stage=stage))
+            if refused.size:
+                going = np.setdiff1d(np.arange(self.num_envs) if going is None else going, refused)
+        return np.zeros(0, int) if going is None else np.setdiff1d(np.arange(self.num_envs), going)
+
+    def _advance(self, envs: np.ndarray | None, stage: int) -> np.ndarray:
+        return self._run(lambda: self._batch.step(envs, stage=stage))
+
+    def _run(self, call: Callable[[], None]) -> np.ndarray:
+        """Make a call of the batch; return the environments that MuJoCo refused, which keep their state."""
+        try:
+            call()
+        except SimulationError as error:
+            if not self._refused_now.issuperset(error.ids.tolist()):  # said once, not in every step until a reset
+                log.warning("%s; these environments keep their state.", error)
+            self._refused[error.ids] += 1
+            return error.ids.astype(int)
+        return np.zeros(0, int)
 
     def _limit_speeds(self) -> None:
         """Shorten velocities of free roots and DOFs to the limits of their assets, as PhysX does.
@@ -122,11 +151,15 @@ class Engine:
         """Mark environments whose state was written from outside."""
         self._stale[envs] = True
 
-    def unstable(self) -> np.ndarray:
-        """(N,) bool: environments that ever had non-finite or huge values, or have some now."""
-        bad = self._batch.warning[:, FIRST_BAD:, 1].any(1)
+    def faults(self) -> np.ndarray:
+        """(N,) how often MuJoCo found non-finite or huge values in an environment, or refused to step it."""
+        found: np.ndarray = self._batch.warning[:, FIRST_BAD:, 1].sum(1)
+        return found + self._refused
+
+    def finite(self) -> np.ndarray:
+        """(N,) bool: environments whose positions and velocities are numbers."""
         with np.errstate(all="ignore"):
-            return bad | ~np.isfinite(self.qpos.sum(1) + self.qvel.sum(1))
+            return np.isfinite(self.qpos.sum(1) + self.qvel.sum(1))
 
     # outputs
 
@@ -144,7 +177,8 @@ class Engine:
             return
         self.flush_first()
         self._keep()
-        self._batch.forward(None if self._stale.all() else np.flatnonzero(self._stale), stage=VEL)
+        envs = None if self._stale.all() else np.flatnonzero(self._stale)
+        self._run(lambda: self._batch.forward(envs, stage=VEL))
         self._stale[:] = False
 
     def _keep(self) -> None:
@@ -192,6 +226,8 @@ class Engine:
         """Recompute what MuJoCo derives from masses and inertias of these environments."""
         self._batch.set_const(envs)
         self._expanded.update(DERIVED)
+        for field, ratio in self._weight_ratios.items():
+            self._batch.expand(field)[envs] *= ratio
         self._stale[envs] = True
 
     def set_gravity(self, gravity: list[float]) -> None:

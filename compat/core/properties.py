@@ -16,7 +16,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from livegym.compat.core import collision, drives
+from livegym.compat.core import collision, drives, weights
 from livegym.compat.core.asset import AssetModel
 from livegym.compat.core.build import shape_classes
 from livegym.compat.core.engine import Engine
@@ -68,7 +68,7 @@ def default_bodies(asset: AssetModel) -> list[RigidBodyProperties]:
         record = RigidBodyProperties()
         record.mass = float(model.body_mass[body])
         record.com = Vec3(*(float(x) for x in model.body_ipos[body]))
-        _set_inertia(record, _inertia_matrix(model.body_inertia[body], model.body_iquat[body]))
+        set_inertia(record, _inertia_matrix(model.body_inertia[body], model.body_iquat[body]))
         records.append(record)
     return records
 
@@ -80,7 +80,8 @@ def _inertia_matrix(moments: np.ndarray, quat: np.ndarray) -> np.ndarray:
     return (axes * moments) @ axes.T
 
 
-def _matrix(value: Mat33) -> np.ndarray:
+def matrix(value: Mat33) -> np.ndarray:
+    """(3, 3) from a record."""
     return np.array([list(value.x), list(value.y), list(value.z)], float)
 
 
@@ -90,9 +91,10 @@ def _mat33(matrix: np.ndarray) -> Mat33:
     return value
 
 
-def _set_inertia(record: RigidBodyProperties, matrix: np.ndarray) -> None:
-    record.inertia = _mat33(matrix)
-    record.invInertia = _mat33(np.linalg.pinv(matrix))
+def set_inertia(record: RigidBodyProperties, inertia: np.ndarray) -> None:
+    """Write an inertia (3, 3), and the inverses of mass and inertia, into a record."""
+    record.inertia = _mat33(inertia)
+    record.invInertia = _mat33(np.linalg.pinv(inertia))
     record.invMass = 1.0 / record.mass if record.mass else 0.0
 
 
@@ -117,7 +119,7 @@ def set_bodies(sim: Scene, actor: Actor, records: list[RigidBodyProperties], rec
         if not (np.isfinite(record.mass) and record.mass > 0):
             raise UserError(f"Body {name} of {actor.name}: mass {record.mass} kg. It must be a positive number.")
         if recompute_inertia:
-            _set_inertia(record, _matrix(before.inertia) * (record.mass / before.mass))
+            set_inertia(record, matrix(before.inertia) * (record.mass / before.mass))
     actor.body_properties = new
     sim.mark("bodies", actor)
 
@@ -127,7 +129,7 @@ def _write_bodies(engine: Engine, slot: ActorSlot, actors: list[Actor]) -> None:
     rows = [actor.body_properties or default_bodies(actor.asset) for actor in actors]
     mass = np.array([[record.mass for record in records] for records in rows])
     com = np.array([[list(record.com) for record in records] for records in rows])
-    inertia = np.array([[_matrix(record.inertia) for record in records] for records in rows])
+    inertia = np.array([[matrix(record.inertia) for record in records] for records in rows])
     model, at = engine.model, slot.bodies
     engine.expand("body_mass")[envs, at] = mass
     if engine.differs("body_ipos") or not np.allclose(com, model.body_ipos[at], rtol=0, atol=1e-6):
@@ -254,6 +256,7 @@ def write_model(sim: Scene, model: mujoco.MjModel, layout: Layout) -> np.ndarray
             _collect(getattr(model, f"body_{name}"), model.geom_bodyid[geoms], own)
         first += len(geoms)
     mujoco.mj_setConst(model, mujoco.MjData(model))
+    weights.write(model)
     return props
 
 

@@ -41,6 +41,7 @@ class Actor:
         self.tendon_properties: list[Any] | None = None
         self.shape_properties: list[Any] = asset.shape_properties  # replaced, never changed in place
         self.measures_dof_forces = False
+        self.scale = 1.0  # its size, of the asset's
 
 
 class Env:

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import copy
 import os
-import weakref
 from collections.abc import Callable
 
 import numpy as np
 
-from livegym.compat.core import properties
+from livegym.compat.core import properties, scaling
 from livegym.compat.core.build import build
 from livegym.compat.core.engine import Engine
 from livegym.compat.core.record import Scene
@@ -27,18 +26,12 @@ from livegym.compat.core.tensors import Tensors
 from livegym.compat.core.values import SimParams, Transform
 from livegym.utils.errors import UserError
 
-_CREATED: list[weakref.ref[Sim]] = []
 _THREADS: list[int] = []
 
 
 def threads(count: int) -> None:
     """Set the number of threads of batches that are made afterwards; 0: one for each core."""
     _THREADS[:] = [count]
-
-
-def created() -> list[Sim]:
-    """Return the simulations of this process that are still in use, newest last."""
-    return [sim for sim in (ref() for ref in _CREATED) if sim is not None]
 
 
 def _threads() -> int:
@@ -54,7 +47,6 @@ class Sim(Scene):
         self.before_simulate: list[Callable[[], None]] = []  # may write engine.xfrc_applied
         self._engine: Engine | None = None
         self._tensors: Tensors | None = None
-        _CREATED.append(weakref.ref(self))
 
     @property
     def compiled(self) -> bool:
@@ -85,6 +77,7 @@ class Sim(Scene):
         props = properties.write_model(self, model, layout)
         self._engine = Engine(spec, model, layout, props, int(self.params.substeps), _threads())
         properties.mark_different(self)
+        scaling.write(self)
         self._engine.flush_first = lambda: properties.flush(self)
         self._place()
         self._tensors = Tensors(self._engine)

@@ -74,10 +74,15 @@ def yaml_settings(checkout: Checkout, name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _root(checkout: Checkout, name: str, changes: Mapping[str, Any]) -> DictConfig:
+def register_resolvers() -> None:
+    """Let yaml use the resolvers that upstream's programs register."""
     for resolver, function in RESOLVERS.items():
         if not OmegaConf.has_resolver(resolver):
             OmegaConf.register_new_resolver(resolver, function)
+
+
+def _root(checkout: Checkout, name: str, changes: Mapping[str, Any]) -> DictConfig:
+    register_resolvers()
     own = checkout.cfg / "config.yaml"
     content = mapping_of(own) if own.is_file() else {}
     given = {key: value for key, value in content.items() if key not in ("defaults", "hydra", "task", "train")}

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -37,13 +38,16 @@ from livegym.utils.errors import UserError
 log = logging.getLogger(__name__)
 OBSERVATION = "observation"  # the only block of the policy's group
 STATES = "states"  # the only block of the critic's group, if there is one
-REWARD = "reward"  # the only reward term
+REWARD = "reward"  # the only reward term, unless the environment names parts of its reward
+OTHER = "other"  # what named parts leave over
 TERMINATED = "terminated"  # the only reason to end, except the time limit
+SUCCESS = "success"  # a reason to end, if the environment says so
 REASONS = (UNSTABLE, TERMINATED, TIME_LIMIT)
 
 
+@dataclass(frozen=True)
 class _Terms:
-    names = (REWARD,)
+    names: tuple[str, ...]
 
 
 class ForeignEnv(Env):
@@ -73,23 +77,25 @@ class ForeignEnv(Env):
         self.max_length = max(1, round(own_limit if own_limit else config.episode_length_s / control_dt))
         self.curriculum = Curriculum(None, task, num_envs, self.sim.device)
         self.layout = _layout(first.obs)
-        self.terms = cast(RewardTerms, _Terms())
+        names = (*first.parts, OTHER) if first.parts else (REWARD,)
+        self.terms = cast(RewardTerms, _Terms(names))
+        self._succeeds = first.succeeded is not None
         self.episode_length = torch.zeros(num_envs, dtype=torch.int64)
         self.stability = StabilityWatch(config.name, num_envs, config.max_reward)
-        self.stats = EpisodeStats(num_envs, (REWARD,), REASONS, self.sim.device)
+        self.stats = EpisodeStats(num_envs, names, self.reason_names, self.sim.device)
         self._weight = config.rewards[REWARD]
         self._said: dict[str, tuple[float, int]] = {}  # numbers in the environment's own episode report: sum, count
         self._told = self._told_restored = False
 
     @property
     def success_reason(self) -> str | None:
-        """None: foreign tasks do not say what success is."""
-        return None
+        """The reason that means success, if the environment says what success is."""
+        return SUCCESS if self._succeeds else None
 
     @property
     def reason_names(self) -> tuple[str, ...]:
         """The reasons that can end an episode; FinishedEpisodes.reasons are indices into them."""
-        return REASONS
+        return (*REASONS, SUCCESS) if self._succeeds else REASONS
 
     def watch(self, recorder: StateLog) -> None:
         """Let a recorder follow every step; files that the constructor wrote move beside its folder."""
@@ -118,8 +124,8 @@ class ForeignEnv(Env):
             made = self._driver.step(action.clamp(-1.0, 1.0).float())
         self.episode_length += 1
         self.stability.stepped()
-        weighted = made.reward[:, None] * self._weight  # (N, 1)
-        reward = weighted.sum(1)
+        weighted = self._parts(made) * self._weight  # (N, terms)
+        reward = made.reward * self._weight
         unstable = self._unstable(weighted, reward, made.final_obs, made.obs)
         ended = made.ended | unstable
         terminated = ended & ~made.timed_out | unstable
@@ -130,16 +136,33 @@ class ForeignEnv(Env):
         if len(ids) == 0:
             return Step(obs, reward, terminated, truncated, made.final_obs, None, weighted)
         self._note_report(int(made.ended.sum()))
-        reasons = torch.where(unstable, 0, torch.where(made.timed_out, 2, 1))[ids]
+        reasons = self._reasons(made, unstable)[ids]
         levels = torch.ones(len(ids), dtype=torch.float64)
         episodes = self.stats.end(ids, self.episode_length[ids], reasons, levels, {}, ~unstable[ids])
         self.episode_length[ids] = 0
         return Step(obs, reward, terminated, truncated, made.final_obs, episodes, weighted)
 
+    def _parts(self, made: Outcome) -> Tensor:
+        """(N, terms) the reward, by the names that the environment gave in its first step."""
+        if not made.parts:
+            return made.reward[:, None]
+        none = torch.zeros_like(made.reward)
+        named = torch.stack([made.parts.get(name, none) for name in self.terms.names[:-1]], 1)
+        return torch.cat([named, (made.reward - named.sum(1))[:, None]], 1)
+
+    @staticmethod
+    def _reasons(made: Outcome, unstable: Tensor) -> Tensor:
+        """(N,) int64 indices of `reason_names`, for episodes that have ended."""
+        limit = made.timed_out if made.at_limit is None else made.timed_out | made.at_limit
+        reasons = torch.where(limit, 2, 1)
+        if made.succeeded is not None:
+            reasons = torch.where(made.succeeded, 3, reasons)
+        return torch.where(unstable, 0, reasons)
+
     def _unstable(self, weighted: Tensor, reward: Tensor, obs: Groups, obs_next: Groups) -> Tensor:
         """(N,) bool; reports such environments, and zeroes their rewards and observations in place."""
         self._sim.find_unstable(obs_next)
-        unstable = self.stability.find(self.sim.unstable, weighted, reward, obs, (REWARD,), self.layout)
+        unstable = self.stability.find(self.sim.unstable, weighted, reward, obs, self.terms.names, self.layout)
         if not unstable.any():
             self.stability.all_sound()
             return unstable

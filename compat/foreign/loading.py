@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from livegym.compat.finders import install
-from livegym.compat.foreign import configs, settings
+from livegym.compat.foreign import composed, configs, settings
 from livegym.compat.foreign.announced import announce_below
 from livegym.projects.checkout import Checkout, Code
 from livegym.utils.errors import UserError
@@ -43,7 +43,7 @@ class Loaded:
     env: Any
     actions: int
     reach: float  # the environment's action that livegym's 1 means
-    resets_inside: bool  # the step returns the next episode's first observation, as in legged_gym
+    layout: str  # of its checkout: it decides the convention of its steps
     files: Path  # a folder with the files that its constructor wrote
 
     def keep_files(self, folder: Path) -> None:
@@ -81,7 +81,7 @@ def load_yaml(
 
     env, files = _made(make, checkout, seed, threads)
     reach = settings.yaml_range(config["env"], configs.yaml_settings(checkout, name))
-    return Loaded(env, int(env.num_actions), reach, resets_inside=False, files=files)
+    return Loaded(env, int(env.num_actions), reach, layout=checkout.layout, files=files)
 
 
 def load_classes(
@@ -108,15 +108,40 @@ def load_classes(
     )
     reach = settings.action_range(configs.plain(config))
     (env, _), files = _made(lambda: tasks.make_env(name, arguments, config), checkout, seed, threads)
-    return Loaded(env, int(env.num_actions), reach, resets_inside=True, files=files)
+    return Loaded(env, int(env.num_actions), reach, layout=checkout.layout, files=files)
+
+
+def load_factory(
+    checkout: Checkout, name: str, changes: Mapping[str, Any], num_envs: int, seed: int, threads: int
+) -> Loaded:
+    """An environment in the layout of dexrobot_isaac, with nested `changes` of its configuration."""
+    config = composed.config_of(checkout, name, {**changes, "env": {**changes.get("env", {}), "numEnvs": num_envs}})
+    config["train"]["seed"] = seed
+    _importable(checkout.root)
+    _bare_package(checkout.package, checkout.folder)
+    code = checkout.code(name)
+    make_env = getattr(importlib.import_module(code.module), code.attribute)
+
+    def make() -> Any:
+        return make_env(
+            task_name=config.get("task", {}).get("name", name),
+            num_envs=num_envs,
+            sim_device="cpu",
+            rl_device="cpu",
+            graphics_device_id=-1,
+            cfg=config,
+        )
+
+    env, files = _made(make, checkout, seed, threads)
+    return Loaded(env, int(env.num_actions), 1.0, layout=checkout.layout, files=files)
 
 
 def registry_of(checkout: Checkout) -> Any:
     """The task registry of a package in the layout of legged_gym, which is imported now."""
     _importable(checkout.root)
-    _is_imported(checkout.name, checkout.folder)
-    importlib.import_module(f"{checkout.name}.envs")
-    return importlib.import_module(f"{checkout.name}.utils.task_registry").task_registry
+    _is_imported(checkout.package, checkout.folder)
+    importlib.import_module(f"{checkout.package}.envs")
+    return importlib.import_module(f"{checkout.package}.utils.task_registry").task_registry
 
 
 def _importable(root: Path) -> None:
@@ -179,7 +204,7 @@ def _made(make: Any, checkout: Checkout, seed: int, threads: int) -> tuple[Any, 
 
 def _forget_simulation(checkout: Checkout) -> None:
     for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == checkout.name and getattr(module, ONE_SIM, None) is not None:
+        if name.partition(".")[0] == checkout.package and getattr(module, ONE_SIM, None) is not None:
             setattr(module, ONE_SIM, None)
 
 

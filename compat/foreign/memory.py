@@ -11,8 +11,9 @@ attributes right after the constructor are kept, and only these are saved:
 - numbers and tensors that differ from then: a run has changed them;
 - tensors whose rows differ between environments: something was drawn for each, and the simulation was made with it.
 
-Tensors count if they have a leading environment axis, also those in dictionaries. The simulation is saved apart. What
-the environment keeps in other objects, or in closures, is lost.
+Tensors count if they have a leading environment axis, also those in dictionaries. So do those of the environment's
+components: objects of the same package in its attributes, and in theirs. The simulation is saved apart. What the
+environment keeps in other objects, or in closures, is lost.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from torch import Tensor
 
 Value = Tensor | int | float | bool
 State = dict[str, Any]
-"""Attribute, or attribute/key of a dictionary -> tensor or number."""
+"""Attribute, or attribute/key of a dictionary -> tensor or number; the attribute of a component is `component.attribute`."""
 
 
 class Memory:
@@ -34,6 +35,7 @@ class Memory:
     def __init__(self, env: Any, num_envs: int) -> None:
         self._env = env
         self._num_envs = num_envs
+        self._package = type(env).__module__.partition(".")[0]
         self._fresh: State = {name: _copy(value) for name, value in self._values()}
 
     def save(self) -> State:
@@ -72,20 +74,38 @@ class Memory:
         if own and isinstance(here, Tensor) and isinstance(value, Tensor):
             here.copy_(value)
             return
-        attribute, _, key = name.partition("/")
+        path, _, key = name.partition("/")
+        component, _, attribute = path.rpartition(".")
+        owner = dict(self._components()).get(component)
+        if owner is None:
+            return
         if not key:
-            setattr(self._env, attribute, _copy(value))
-        elif isinstance(getattr(self._env, attribute, None), dict):
-            getattr(self._env, attribute)[key] = _copy(value)
+            setattr(owner, attribute, _copy(value))
+        elif isinstance(getattr(owner, attribute, None), dict):
+            getattr(owner, attribute)[key] = _copy(value)
+
+    def _components(self) -> Iterator[tuple[str, Any]]:
+        """The environment as '', and its components by their path."""
+        seen, waiting = {id(self._env)}, [("", self._env)]
+        while waiting:
+            path, owner = waiting.pop(0)
+            yield path, owner
+            for name, value in list(vars(owner).items()):
+                known = type(value).__module__.partition(".")[0] == self._package and hasattr(value, "__dict__")
+                if known and not isinstance(value, type | Tensor) and id(value) not in seen:
+                    seen.add(id(value))
+                    waiting.append((f"{path}.{name}" if path else name, value))
 
     def _values(self) -> Iterator[tuple[str, Value]]:
-        for name, value in vars(self._env).items():
-            if type(value) in (int, float, bool) or self._is_of_environments(value):
-                yield name, value
-            elif isinstance(value, dict):
-                for key, inner in value.items():
-                    if isinstance(key, str) and self._is_of_environments(inner):
-                        yield f"{name}/{key}", inner
+        for path, owner in self._components():
+            for name, value in list(vars(owner).items()):
+                full = f"{path}.{name}" if path else name
+                if type(value) in (int, float, bool) or self._is_of_environments(value):
+                    yield full, value
+                elif isinstance(value, dict):
+                    for key, inner in value.items():
+                        if isinstance(key, str) and self._is_of_environments(inner):
+                            yield f"{full}/{key}", inner
 
     def _is_of_environments(self, value: Any) -> bool:
         return isinstance(value, Tensor) and value.dim() > 0 and len(value) > 0 and len(value) % self._num_envs == 0

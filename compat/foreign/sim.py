@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import mujoco
 import numpy as np
 import torch
 from torch import Tensor
 
 from livegym.sim.base import Snapshot
 from livegym.utils.errors import did_you_mean
-
-FIRST_BAD = int(mujoco.mjtWarning.mjWARN_BADQPOS)
-"""The first of MuJoCo's counters of non-finite or huge values."""
 
 
 class ForeignSim:
@@ -32,7 +28,7 @@ class ForeignSim:
         self.unstable = torch.zeros(num_envs, dtype=torch.bool)
         self.xfrc_applied = torch.zeros(num_envs, self._engine.model.nbody, 6)
         """(N, B, 6) N and N m: pushes of users, which are added to the task's own forces."""
-        self._warned = self._warnings()
+        self._faults = self._engine.faults()
         made.before_simulate.append(self._push)
 
     def _push(self) -> None:
@@ -42,17 +38,11 @@ class ForeignSim:
 
     def find_unstable(self, observations: Mapping[str, Tensor]) -> None:
         """Mark in `unstable` the environments with a bad state since the last call, or with non-finite observations."""
-        state = self._engine.qpos.sum(1) + self._engine.qvel.sum(1)
-        warnings = self._warnings()
-        np.logical_or(~np.isfinite(state), warnings > self._warned, out=self.unstable.numpy())
-        self._warned = warnings
+        faults = self._engine.faults()
+        np.logical_or(~self._engine.finite(), faults > self._faults, out=self.unstable.numpy())
+        self._faults = faults
         for values in observations.values():
             self.unstable |= ~torch.isfinite(values).all(1)
-
-    def _warnings(self) -> np.ndarray:
-        """(N,) how often MuJoCo has found a bad position, velocity, acceleration or control in each environment."""
-        found: np.ndarray = self._engine.batch.warning[:, FIRST_BAD:, 1].sum(1)
-        return found
 
     @property
     def engine(self) -> Any:
@@ -95,7 +85,7 @@ class ForeignSim:
         """Restore a snapshot of all environments. Raises ValueError if it is one of another simulation."""
         here = self._engine.snapshot()
         self._engine.restore({name: _as_array(value, here.get(name)) for name, value in snapshot.arrays.items()})
-        self._warned = self._warnings()
+        self._faults = self._engine.faults()
 
     def close(self) -> None:
         """Forget the pushes; the physics ends its threads when nothing uses it any more."""

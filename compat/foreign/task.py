@@ -21,10 +21,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from livegym.compat.foreign import configs, loading, settings
+from livegym.compat.foreign import composed, configs, loading, settings
 from livegym.compat.foreign.env import OBSERVATION, REWARD, STATES, TERMINATED, ForeignEnv
 from livegym.projects import registry
-from livegym.projects.checkout import CLASSES, Checkout
+from livegym.projects.checkout import CLASSES, FACTORY, YAML, Checkout
 from livegym.schema import PhysicsConfig, SimConfig, TaskConfig
 from livegym.schema.engines import refuse_physics
 from livegym.schema.keydoc import key
@@ -67,8 +67,8 @@ class ForeignTask(Task):
         """The foreign environment itself, made with these parameters."""
         checkout, name = origin(cls.part)
         changes = configs.changed(_as_dict(params), _as_dict(cls.Params()))
-        make = loading.load_classes if checkout.layout == CLASSES else loading.load_yaml
-        return make(checkout, name, changes, num_envs, seed, threads)
+        make = {YAML: loading.load_yaml, CLASSES: loading.load_classes, FACTORY: loading.load_factory}
+        return make[checkout.layout](checkout, name, changes, num_envs, seed, threads)
 
     def model_path(self) -> Path:
         """None: the foreign code builds its world by itself."""
@@ -122,7 +122,7 @@ def upstream_config(part: registry.Part) -> dict[str, Any]:
     checkout, name = origin(part)
     if checkout.layout == CLASSES:
         return configs.plain(loading.registry_of(checkout).get_cfgs(name)[0])
-    return configs.yaml_config(checkout, name)
+    return composed.task_part(checkout, name) if checkout.layout == FACTORY else configs.yaml_config(checkout, name)
 
 
 def section_class(name: str, content: Mapping[str, Any]) -> type:
@@ -203,7 +203,8 @@ def _learner(part: registry.Part) -> tuple[settings.Settings, list[str]]:
     if checkout.layout == CLASSES:
         reach = settings.action_range(upstream_config(part))
         return settings.from_rsl_rl(configs.plain(loading.registry_of(checkout).get_cfgs(name)[1]), reach)
-    params = configs.yaml_settings(checkout, name)
+    factory = checkout.layout == FACTORY
+    params = composed.settings_of(checkout, name) if factory else configs.yaml_settings(checkout, name)
     reach = settings.yaml_range(upstream_config(part).get("env", {}), params)
     return settings.from_rl_games(params, int(task_yaml(part)["num_envs"]), reach)
 

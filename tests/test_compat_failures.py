@@ -1,0 +1,103 @@
+"""An environment that MuJoCo refuses to step, or whose numbers are bad, concerns no other."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+
+from livegym.compat.core import properties
+from livegym.compat.core.drives import POS
+from livegym.compat.core.engine import Engine
+from livegym.compat.foreign.sim import ForeignSim
+from tests import compat_scenes as scenes
+
+NO_INTEGRATOR = 99
+"""MuJoCo raises an error in each environment whose option says so."""
+
+
+def legs(folder, effort: float, substeps: int = 3):
+    """Four walkers that fall, with driven legs; an effort limit makes the engine check each substep."""
+    sim = scenes.scene(scenes.asset(folder, scenes.WALKER), 4, substeps=substeps)
+    for env in sim.envs:
+        props = properties.get_dofs(env.actors[0])
+        props["driveMode"], props["stiffness"], props["damping"], props["effort"] = POS, 80.0, 1.0, effort
+        properties.set_dofs(sim, env.actors[0], props)
+    sim.engine.drives.set_targets(POS, np.linspace(-1, 1, 8).reshape(4, 2))
+    return sim
+
+
+@pytest.mark.parametrize("effort", [0.0, 2.0])
+def test_only_the_environments_that_fail_stop(tmp_path, effort):
+    sim, sound = legs(tmp_path, effort), legs(tmp_path, effort)
+    engine = sim.engine
+    assert engine.drives.limited == (effort > 0)
+    before = engine.qpos.copy()
+    engine.expand("opt.integrator")[[1, 3]] = NO_INTEGRATOR
+    for _ in range(4):
+        sim.simulate()
+        sound.simulate()
+    np.testing.assert_array_equal(engine.qpos[[0, 2]], sound.engine.qpos[[0, 2]])
+    np.testing.assert_array_equal(engine.qvel[[0, 2]], sound.engine.qvel[[0, 2]])
+    np.testing.assert_array_equal(engine.qpos[[1, 3]], before[[1, 3]])
+    assert engine.faults().tolist() == [0, 4, 0, 4]
+    assert not sound.engine.faults().any()
+
+
+def test_a_failure_in_a_late_round_stops_that_environment_alone(tmp_path, monkeypatch):
+    """The drive of environment 1 is stepped again from the same state, and MuJoCo refuses the second time."""
+    sim, sound = legs(tmp_path, 2.0, substeps=1), legs(tmp_path, 2.0, substeps=1)
+    engine = sim.engine
+    before = engine.qpos.copy()
+    change, rounds = engine.drives._change_sides, []
+
+    def broken_then(envs):
+        wrong = change(envs)
+        rounds.append(wrong.tolist())
+        engine.expand("opt.integrator")[1] = NO_INTEGRATOR
+        return wrong
+
+    monkeypatch.setattr(engine.drives, "_change_sides", broken_then)
+    sim.simulate()
+    sound.simulate()
+    assert 1 in rounds[0]
+    assert 1 not in rounds[1]
+    np.testing.assert_array_equal(engine.qpos[[0, 2, 3]], sound.engine.qpos[[0, 2, 3]])
+    np.testing.assert_array_equal(engine.qpos[1], before[1])
+
+
+def test_bodies_of_an_environment_that_fails_can_be_read(tmp_path):
+    sim = legs(tmp_path, 0.0)
+    body = sim.tensors.acquire("body")
+    sim.engine.expand("opt.integrator")[2] = NO_INTEGRATOR
+    sim.simulate()
+    sim.tensors.refresh("body")
+    rows = body.view(4, 3, 13)
+    assert (rows[[0, 1, 3], 0, 7:].abs().sum(1) > 0.1).all()
+    assert not rows[2, :, 7:].any()
+
+
+def test_a_failure_is_said_once_not_in_each_step(tmp_path, caplog):
+    sim = legs(tmp_path, 2.0)
+    sim.engine.expand("opt.integrator")[1] = NO_INTEGRATOR
+    with caplog.at_level(logging.WARNING, logger=Engine.__module__):
+        for _ in range(3):
+            sim.simulate()
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 1
+    assert "keep their state" in said[0]
+
+
+def test_a_task_sees_which_environments_failed(tmp_path):
+    sim = legs(tmp_path, 2.0)
+    seen = ForeignSim(sim, 4, sim.params.dt)
+    for failing in ([], [3], []):
+        sim.engine.expand("opt.integrator")[:] = 0
+        sim.engine.expand("opt.integrator")[failing] = NO_INTEGRATOR
+        sim.simulate()
+        seen.find_unstable({})
+        assert seen.unstable.nonzero().reshape(-1).tolist() == failing
+    sim.engine.qpos[0, 2] = np.nan
+    seen.find_unstable({})
+    assert seen.unstable.tolist() == [True, False, False, False]
