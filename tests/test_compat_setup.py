@@ -210,7 +210,8 @@ def test_a_scene_that_mujoco_refuses_names_its_files(tmp_path):
     sim = scenes.scene(scenes.asset(tmp_path, scenes.WALKER), 1)
     sim.envs[0].actors[0].asset.spec.body("shank").mass = 0.0
     sim.envs[0].actors[0].asset.spec.body("shank").inertia = [0.0, 0.0, 0.0]
-    with pytest.raises(UserError, match=r"MuJoCo refuses the scene: .*0/shank.*0/: .*robot\.xml\)\. Correct that element"):
+    message = r"MuJoCo refuses the scene: .*0/shank.*0/: .*robot\.xml\)\. Correct that element"
+    with pytest.raises(UserError, match=message):
         sim.compile()
 
 
