@@ -55,7 +55,7 @@ def side(options: argparse.Namespace) -> dict[str, float]:
     began = time.perf_counter()
     env = make_env(config.task, config.sim, config.physics, count, seed=0)
     made = time.perf_counter() - began
-    physics = Timed(env.sim._made.engine if place is not None else env.sim)
+    physics = Timed(env.sim.engine if place is not None else env.sim)
     env.reset()
     rng = torch.Generator().manual_seed(0)
     actions = [2 * torch.rand(env.zero_action().shape, generator=rng) - 1 for _ in range(16)]

@@ -1,4 +1,4 @@
-"""Finders of modules for foreign task code: `isaacgym`, `gym`, and libraries that only refused tasks need.
+"""Finders of modules for foreign task code: `isaacgym`, `loguru`, and libraries that most tasks never use.
 
 Whatever is installed is used instead. Only the name `isaacgym` is added:
 with this folder on `sys.path`, foreign code could import `core` and `foreign`, too.
@@ -6,7 +6,6 @@ with this folder on `sys.path`, foreign code could import `core` and `foreign`, 
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import inspect
 import sys
@@ -17,9 +16,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
-import numpy as np
+from livegym.compat.names import add_dropped_names
 
 PACKAGE = Path(__file__).parent / "isaacgym"
+LOGURU = Path(__file__).parent / "loguru_standin.py"
 ABSENT = {
     "rsl_rl": "the learner of legged_gym; livegym's own trains here",
     "warp": "it computes contact of signed distance fields on GPUs",
@@ -30,33 +30,16 @@ ABSENT = {
     "scipy": "it interpolates and filters",
 }
 """Libraries that modules of foreign checkouts import and most tasks never use -> what they are for."""
-DROPPED = {
-    "Inf": np.inf,
-    "infty": np.inf,
-    "NaN": np.nan,
-    "float_": np.float64,
-    "complex_": np.complex128,
-    "float": float,
-    "int": int,
-    "bool": bool,
-    "object": object,
-}
-"""Names that NumPy 1 had -> what they meant."""
-
-
 def install() -> None:
     """Let `import isaacgym` find livegym's package, unless the real one is installed; may be called again.
 
-    `gym` becomes another name of Gymnasium, unless it is installed, and NumPy gets the names that version 2 dropped.
+    Libraries that most tasks never use become modules that fail by name, unless they are installed. The names that
+    NumPy and Gymnasium have dropped are added (`names.py`).
     """
-    for finder in (_Isaacgym, _Absent):
+    for finder in (_Isaacgym, _Loguru, _Absent):
         if not any(isinstance(found, finder) for found in sys.meta_path):
             sys.meta_path.append(finder())
-    if "gym" not in sys.modules and importlib.util.find_spec("gym") is None:
-        sys.meta_path.insert(0, _Gym())  # first: modules in Gymnasium's folders would be found again as gym.*
-    for name, value in DROPPED.items():
-        if name not in vars(np):
-            setattr(np, name, value)
+    add_dropped_names()
 
 
 class _Isaacgym(MetaPathFinder):
@@ -70,17 +53,11 @@ class _Isaacgym(MetaPathFinder):
         )
 
 
-class _Gym(MetaPathFinder, Loader):
-    """`gym` and its modules are those of Gymnasium."""
+class _Loguru(MetaPathFinder):
+    """Finds the stand-in of `loguru`; behind all others, so that an installed one is used."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name.partition(".")[0] != "gym":
-            return None
-        return ModuleSpec(name, self, is_package=True)
-
-    def exec_module(self, module: ModuleType) -> None:
-        _, dot, rest = module.__name__.partition(".")
-        sys.modules[module.__name__] = importlib.import_module(f"gymnasium{dot}{rest}")
+        return importlib.util.spec_from_file_location(name, LOGURU) if name == "loguru" else None
 
 
 class _Absent(MetaPathFinder, Loader):

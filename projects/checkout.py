@@ -4,9 +4,11 @@
     checkout.tasks                       # {"isaacgymenvs-Ant": "Ant", ...}
     checkout.code("Ant")                 # the module and the class that define it
 
-Two layouts are known. In that of IsaacGymEnvs, a package has `cfg/task/X.yaml`, `cfg/train/XPPO.yaml` and `tasks/`. In
-that of legged_gym, `envs/__init__.py` registers classes with their configurations. `task=isaacgymenvs:Ant` is typed;
-the task's name everywhere else is `isaacgymenvs-Ant`, so it is never mistaken for another task Ant.
+Three layouts are known. In that of IsaacGymEnvs, a package has `cfg/task/X.yaml`, `cfg/train/XPPO.yaml` and `tasks/`. In
+that of legged_gym, `envs/__init__.py` registers classes with their configurations. In that of dexrobot_isaac, Hydra
+composes `cfg/config.yaml` with `cfg/task/X.yaml`, and `make_env` in `factory.py` makes the environment.
+`task=isaacgymenvs:Ant` is typed; the task's name everywhere else is `isaacgymenvs-Ant`, so it is never mistaken for
+another task Ant. The source is the package's name; in the third layout, that of the checkout's folder.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from livegym.projects import executed
 from livegym.projects.names import fault_of_package
 from livegym.projects.project import Project
 from livegym.projects.reading import bytes_of, mapping_of, text_of
@@ -28,9 +31,15 @@ from livegym.utils.errors import UserError, not_one_of
 
 YAML = "yaml"  # the layout of IsaacGymEnvs
 CLASSES = "classes"  # the layout of legged_gym
+FACTORY = "factory"  # the layout of dexrobot_isaac
 TYPED = re.compile(r"(?<![\w:/.])([A-Za-z]\w*):([A-Za-z]\w*)(?![\w:/.])")
 """A task as it is typed: source:Name."""
-NEEDS = "a package that has cfg/task/*.yaml and tasks/ (as IsaacGymEnvs), or envs/__init__.py (as legged_gym)"
+NEEDS = (
+    "a package that has cfg/task/*.yaml and tasks/ (as IsaacGymEnvs), envs/__init__.py (as legged_gym), or "
+    "cfg/config.yaml and factory.py (as dexrobot_isaac)"
+)
+MAKER = "make_env"
+"""The function in `factory.py` that makes an environment."""
 NO_PHYSICS = re.compile(r"Factory|IndustReal")
 """Tasks whose parts fit into each other with less than a millimetre of play, by contact of signed distance fields."""
 
@@ -64,6 +73,11 @@ class Checkout(Project):
     """A package of foreign tasks; `folder` is the package's, `root` the one that must be on `sys.path`."""
 
     layout: str
+
+    @property
+    def package(self) -> str:
+        """The package that its modules are in; `name` may be another."""
+        return self.folder.name
 
     @property
     def root(self) -> Path:
@@ -121,12 +135,23 @@ class Checkout(Project):
 
     def code(self, name: str) -> Code:
         """The class of a task, by its upstream name. Raises UserError if it is not found."""
+        if self.layout == FACTORY:
+            return Code(f"{self.package}.factory", MAKER, self.folder / "factory.py")
         return self._registered[name] if self.layout == CLASSES else self._class_of(self._class_name(name))
 
     def described(self, task: str) -> dict[str, str]:
-        """Name of each file of the task that is executed by name, from `root` -> SHA-256 of its content."""
-        file = self.code(self.upstream(task)).file
-        return {file.relative_to(self.root).as_posix(): hashlib.sha256(bytes_of(file)).hexdigest()}
+        """The file of the task's class, and all others that this process has executed: name from `root` -> SHA-256."""
+        name = self.code(self.upstream(task)).file.relative_to(self.root).as_posix()
+        ran = executed.below(self.root)
+        return ran if name in ran else {name: self.hash_of(name) or "", **ran}
+
+    def hash_of(self, name: str) -> str | None:
+        """The SHA-256 of a file, by its name from `root`: of what was executed, otherwise of what is there; or None."""
+        ran = executed.below(self.root).get(name)
+        file = self.root / name
+        if ran is not None or not file.is_file():
+            return ran
+        return hashlib.sha256(bytes_of(file)).hexdigest()
 
     def digest(self) -> str:
         """SHA-256 over the package's Python and yaml files: names and contents."""
@@ -140,7 +165,8 @@ class Checkout(Project):
 
     @cached_property
     def _yaml_names(self) -> list[str]:
-        return [file.stem for file in sorted((self.cfg / "task").glob("*.yaml")) if self._class_name(file.stem)]
+        files = sorted((self.cfg / "task").glob("*.yaml"))
+        return [file.stem for file in files if self.layout == FACTORY or self._class_name(file.stem)]
 
     def _class_name(self, name: str) -> str:
         """The `name` in a task's yaml or in those that it extends; '' if there is none."""
@@ -152,7 +178,7 @@ class Checkout(Project):
 
     def _class_of(self, name: str) -> Code:
         """The class by the table of tasks/__init__.py, otherwise by a search for `class <name>`."""
-        package = f"{self.name}.tasks"
+        package = f"{self.package}.tasks"
         initial = self.folder / "tasks" / "__init__.py"
         tree = ast.parse(text_of(initial)) if initial.is_file() else ast.Module([], [])
         attribute = _table(tree).get(name, name)
@@ -176,7 +202,7 @@ class Checkout(Project):
     @cached_property
     def _registered(self) -> dict[str, Code]:
         """Name of each registered task -> its class."""
-        package = f"{self.name}.envs"
+        package = f"{self.package}.envs"
         initial = self.folder / "envs" / "__init__.py"
         tree = ast.parse(text_of(initial))
         imported = _imported(tree, package)
@@ -231,7 +257,8 @@ def checkout_in(folder: str, source: str) -> Checkout | None:
         fault = fault_of_package(path.name)
         if fault:
             raise UserError(f"{source}: {path.name!r} cannot be imported: it {fault}. Rename that folder.")
-        return Checkout(name=path.name, folder=path, source=source, near=True, layout=layout)
+        name = path.parent.name if layout == FACTORY and not fault_of_package(path.parent.name) else path.name
+        return Checkout(name=name, folder=path, source=source, near=True, layout=layout)
     return None
 
 
@@ -253,7 +280,10 @@ def _layout(folder: Path) -> str:
     if not os.path.isdir(folder / "tasks"):
         return ""
     isaac = (_is_isaac(file) for file in sorted((folder / "cfg" / "task").glob("*.yaml")))
-    return YAML if any(isaac) else ""
+    if not any(isaac):
+        return ""
+    composed = (folder / "cfg" / "config.yaml").is_file()
+    return FACTORY if composed and f"def {MAKER}(" in _readable(folder / "factory.py") else YAML
 
 
 def _is_isaac(file: Path) -> bool:

@@ -19,7 +19,7 @@ PROJECT = "project"
 def record(task: str) -> dict[str, Any]:
     """Name and version of the task's project; for an outside project, also the digest of its files.
 
-    For a task of a checkout, instead, the SHA-256 of the files that define it.
+    For a task of a checkout, instead, the SHA-256 of the file of its class and of each file that was executed so far.
     """
     project = registry.part("tasks", task).project
     assert project is not None  # a gate or an engine may have no project, a task always has one
@@ -53,7 +53,7 @@ def remember_change(name: str, recorded: object) -> None:
 
     Raises UserError if the task belongs to another project now.
     """
-    now = record(name)
+    now, project = record(name), registry.part("tasks", name).project
     if not isinstance(recorded, dict) or recorded.get("name") == "livegym" == now["name"]:
         return
     if recorded.get("name") != now["name"]:
@@ -62,19 +62,20 @@ def remember_change(name: str, recorded: object) -> None:
             f"{now['name']}. Allowed: the project it was trained with. Name its folder: projectDir=<folder of "
             f"{recorded.get('name')}>"
         )
-    if "files" in now:
-        _compare_files(name, recorded.get("files"), now["files"])
+    if isinstance(project, Checkout):
+        _compare_files(name, recorded.get("files"), project)
     elif recorded.get("digest") != now.get("digest"):
         _log_once(f"the project {now['name']} has changed since this run was made; task={name} is used as it is now.")
 
 
-def _compare_files(task: str, before: object, now: dict[str, str]) -> None:
-    """Warn once for each foreign file that the run recorded with another hash."""
-    known = before if isinstance(before, dict) else {}
-    for file, digest in now.items():
-        if known.get(file) not in (None, digest):
+def _compare_files(task: str, before: object, checkout: Checkout) -> None:
+    """Warn once for each foreign file that the run recorded with another hash, or that is not there any more."""
+    for file, was in before.items() if isinstance(before, dict) else ():
+        now = checkout.hash_of(file)
+        if now != was:
+            found = "it is not there any more" if now is None else f"now it is {now}"
             _log_once(
-                f"{file} has changed since this run was made: its SHA-256 was {known[file]}, now it is {digest}. "
+                f"{file} has changed since this run was made: its SHA-256 was {was}, {found}. "
                 f"task={task} is used as it is now.",
                 logging.WARNING,
             )

@@ -2,12 +2,12 @@
 
     ISAACGYMENVS=/path LEGGED_GYM=/path DEXROBOT_ISAAC=/path pytest -m full -s tests/test_compat_foreign_assets.py
 
-The collections are not part of this project; `-s` shows the files that are no assets, and why.
+The collections are not part of this project. Without a variable, the folder `foreign` beside the project is searched
+(`tests/isaac_toys.py`); `-s` shows the files that are no assets, and why.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -19,6 +19,7 @@ import pytest
 from livegym.compat.core.asset import load_asset
 from livegym.compat.core.records import AssetOptions
 from livegym.utils.errors import UserError
+from tests.isaac_toys import foreign
 
 pytestmark = [pytest.mark.slow, pytest.mark.full]
 
@@ -44,6 +45,7 @@ OF_TASKS = {
 }
 """Files that tasks load, relative to the collection's folder of assets."""
 
+CHECKOUTS = {"ISAACGYMENVS": "IsaacGymEnvs", "LEGGED_GYM": "legged_gym", "DEXROBOT_ISAAC": "dexrobot_isaac"}
 ASSETS = {"ISAACGYMENVS": "assets", "LEGGED_GYM": "resources/robots", "DEXROBOT_ISAAC": "assets"}
 
 NO_ASSETS = {
@@ -60,10 +62,9 @@ NO_ASSETS = {
 def collection(request) -> tuple[str, Path]:
     """The name of a collection, and its folder of assets."""
     name = request.param
-    if not os.environ.get(name):
-        pytest.skip(f"set {name} to a checkout, whose files this project does not contain")
-    folder = Path(os.environ[name]) / ASSETS[name]
-    assert folder.is_dir(), f"{name}={os.environ[name]}: it has no folder {ASSETS[name]}"
+    checkout = foreign(CHECKOUTS[name], name)
+    folder = checkout / ASSETS[name]
+    assert folder.is_dir(), f"{name}={checkout}: it has no folder {ASSETS[name]}"
     return name, folder
 
 

@@ -221,7 +221,8 @@ def test_what_cannot_be_is_refused(tmp_path):
         gym.create_sim(0, 0, gymapi.SIM_PHYSX, params)
     sim, _ = make(tmp_path, prepare=False)
     assert gym.set_actor_scale(gym.get_env(sim, 0), 0, np.array([1.0]))
-    with pytest.raises(NotImplementedError, match=r"set_actor_scale\(2\)"):
+    assert gym.get_actor_scale(gym.get_env(sim, 0), 0) == 1.0
+    with pytest.raises(UserError, match=r"set_actor_scale\(2\)"):
         gym.set_actor_scale(gym.get_env(sim, 0), 0, 2.0)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from livegym.cfg.compose import compose
 from livegym.cfg.typed import to_typed
-from livegym.compat.foreign import configs, settings
+from livegym.compat.foreign import configs, settings, task
 from livegym.projects import registry
 from livegym.tasks import TASKS
 from livegym.utils.errors import UserError
@@ -123,10 +123,12 @@ def test_classes_become_plain_values_and_take_changes():
         "commands": {"ranges": {"speed": [-1.0, 1.0]}},
         "scale": 2,
     }
-    config = Nested()
+    config = configs.independent(Nested())
     configs.write_into(config, {"commands": {"ranges": {"speed": [0.0, 2.0]}}, "env": {"size": [3, 4]}})
     assert config.commands.ranges.speed == [0.0, 2.0]
     assert config.env.size == (3, 4)
+    assert Nested.commands.ranges.speed == [-1.0, 1.0]  # classes are shared by all that use them
+    assert Nested.env.size == (1, 2)
     assert configs.changed({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 1, "c": 5}, "d": 3}) == {"a": {"c": 2}}
 
 
@@ -141,6 +143,28 @@ def test_yaml_is_resolved_for_the_cpu_and_follows_changes():
     assert configs.yaml_config(checkout, "Swing", {"env": {"maxTorque": 7}})["env"]["torqueRatio"] == 7
     assert configs.yaml_config(checkout, "SwingSlow")["env"]["controlFrequencyInv"] == 3
     assert configs.yaml_settings(checkout, "Swing")["config"]["max_epochs"] == 20
+
+
+@pytest.mark.parametrize(
+    ("content", "length_s", "decimation"),
+    [
+        ({"sim": {"dt": 0.02}, "env": {"episodeLength": 40}}, 0.8, 1),
+        ({"sim": {"dt": 0.02}, "env": {"episodeLength": 40, "controlFrequencyInv": 3}}, 2.4, 3),
+        ({"sim": {"dt": 0.01}, "env": {"maxEpisodeLength": 500, "controlFrequencyInv": 2}}, 10.0, 2),
+        ({"sim": {"dt": 0.005}, "env": {"learn": {"episodeLength_s": 20}, "control": {"decimation": 4}}}, 20.0, 4),
+        ({"sim": {"dt": 0.005}, "env": {"episode_length_s": 20}, "control": {"decimation": 4}}, 20.0, 4),
+        ({"env": {"episodeLength": 120}}, 2.0, 1),
+        ({"sim": {"dt": 0.02}, "env": {"episodeLength": None, "controlFrequencyInv": ""}}, task.MAX_LENGTH, 1),
+    ],
+)
+def test_time_limits_and_control_steps_are_read_wherever_upstream_has_them(content, length_s, decimation):
+    assert task._times(content) == {"episode_length_s": pytest.approx(length_s), "decimation": decimation}
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_step_that_simulates_several_times_is_counted_in_the_time_limit():
+    config = to_typed(compose(["task=toys:SwingSlow"]))
+    assert (config.task.episode_length_s, config.task.decimation) == (pytest.approx(2.4), 3)
 
 
 @pytest.mark.usefixtures("toys")

@@ -9,6 +9,7 @@ import torch
 
 from livegym.compat.foreign.drivers import VecTaskDriver
 from livegym.compat.foreign.loading import Loaded
+from livegym.projects.checkout import YAML
 
 N, LENGTH = 3, 4
 
@@ -85,7 +86,7 @@ class ByCaller(Counting):
 
 
 def driver(kind):
-    made = VecTaskDriver(Loaded(kind(), 1, 1.0, resets_inside=False, files=Path()))
+    made = VecTaskDriver(Loaded(kind(), 1, 1.0, layout=YAML, files=Path()))
     made.step(torch.zeros(N, 1))
     return made
 

@@ -10,24 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from livegym.cfg.compose import compose
-from livegym.cfg.typed import to_typed
-from livegym.compat.foreign.memory import recall, remembered
 from livegym.sim.recorder import StateRecorder
-from livegym.tasks.build import make_env
 from livegym.utils.errors import UserError
-from tests.isaac_toys import needs_isaacgym, toys  # noqa: F401 - a fixture
+from tests.isaac_toys import made, needs_isaacgym, toys  # noqa: F401 - a fixture
 
 pytestmark = [needs_isaacgym, pytest.mark.usefixtures("toys")]
 
 UNSTABLE, TERMINATED, TIME_LIMIT = range(3)
 N = 8
-
-
-def made(*overrides: str, task: str = "Swing", num_envs: int = N, seed: int = 0):
-    """Environments of a toy."""
-    config = to_typed(compose([f"task=toys:{task}", *overrides]))
-    return make_env(config.task, config.sim, config.physics, num_envs, seed)
 
 
 def actions(env, steps: int, seed: int = 0) -> list[torch.Tensor]:
@@ -221,7 +211,13 @@ def test_files_that_the_constructor_writes_go_into_the_run(tmp_path, monkeypatch
     ("override", "message"),
     [
         ("physics.substeps=2", "physics.substeps=2: task=toys:Swing sets its own physics"),
-        ("task.noise.observation=0.1", "task.noise: task=toys:Swing is foreign code"),
+        ("task.noise.observation=0.1", r"task.noise={'observation': 0.1}: task=toys:Swing is foreign code"),
+        ("task.episode_length_s=2", r"Allowed: 0\.8\. Leave it out, and set task\.params\.env\.episodeLength, which is 40"),
+        ("task.decimation=2", r"task\.decimation=2: .* by itself\. Allowed: 1\. Leave it out; its own keys are"),
+        ("task.observations.privileged=[observation]", "task.observations=.* decides what is observed by itself"),
+        ("task.terminations.terminated=false", "task.terminations={'terminated': False}: .* what ends an episode"),
+        ("task.randomize=false", "task.randomize=False: task=toys:Swing is foreign code, which decides whether"),
+        ("task.params.env.numEnvs=5", "task.params.env.numEnvs=5: .* as numEnvs says, which is 8. Leave it out, and type"),
         ("sim=reference", "sim=reference: task=toys:Swing runs over isaacgym on MuJoCo"),
     ],
 )
@@ -230,33 +226,28 @@ def test_keys_that_foreign_code_does_not_read_are_refused(override, message):
         made(override)
 
 
+def test_keys_that_say_what_upstream_says_are_no_mistake():
+    """A run's configuration names every key, and follows the parameters with which the run was made."""
+    made("task.episode_length_s=0.8", "task.decimation=1", "task.randomize=true", "task.rewards.reward=0.5")
+    made("task.params.env.episodeLength=100", "task.episode_length_s=2.0")
+
+
+def test_a_report_of_episodes_is_a_mean_whatever_its_shape():
+    env = made()
+    env.reset()
+    foreign = env._loaded.env
+    said = {"each": torch.arange(8.0), "one": torch.tensor(2.0), "number": 3, "array": np.array([1.0, 2.0])}
+    foreign.extras["episode"] = {**said, "none": torch.zeros(0), "text": "a", "unequal": [[1], 2], "nan": float("nan")}
+    for _ in range(40):
+        env.step(env.zero_action())
+    report = env.drain_report()
+    assert report.metric_mean == {"each": 3.5, "one": 2.0, "number": 3.0, "array": 1.5}
+    assert report.metric_episodes == 8
+    assert env.max_length == 40
+
+
 def test_an_error_in_foreign_code_names_the_task():
     with pytest.raises(UserError, match=r"task=toys:Swing of projectDir=.* failed in its first step \(TypeError"):
         made("task.params.env.maxTorque=much")
     with pytest.raises(UserError, match=r"absent\.urdf: no such file"):
         made("task.params.env.asset.file=absent.urdf")
-
-
-class _Remembers:
-    def __init__(self) -> None:
-        self.rows = torch.arange(6.0)
-        self.shared = torch.zeros(3, 1).expand(3, 4)
-        self.sums = {"a": torch.ones(3), "text": "b"}
-        self.count = 3
-        self.other = torch.zeros(2)
-
-
-def test_memory_is_tensors_of_the_environments_and_numbers():
-    source, target = _Remembers(), _Remembers()
-    source.rows += 1
-    source.sums["a"] += 1
-    source.count = 7
-    state = remembered(source, 3)
-    assert sorted(state) == ["count", "rows", "shared", "sums/a"]
-    rows = target.rows
-    recall(target, state, 3)
-    assert rows.tolist() == (np.arange(6) + 1).tolist()  # the same memory
-    assert target.sums["a"].tolist() == [2, 2, 2]
-    assert target.count == 7
-    with pytest.raises(ValueError, match="rows has shape"):
-        recall(target, {"rows": torch.zeros(3)}, 3)

@@ -44,7 +44,19 @@ def test_only_the_name_isaacgym_is_added():
         "print(u.find_spec('core'), u.find_spec('foreign'));"
         "print(sum('livegym' in type(f).__module__ for f in sys.meta_path))"
     )
-    assert in_a_process(code) == "None None\n3"
+    assert in_a_process(code) == "None None\n4"
+
+
+def test_isaacgym_alone_adds_names_and_no_stand_ins():
+    code = """
+import sys
+sys.path.append("compat")
+import isaacgym, numpy, gym, gym.spaces
+print(numpy.Inf, numpy.float_ is numpy.float64, numpy.product([2, 3]), gym.spaces.Box.__module__.split(".")[0])
+try: import warp
+except ModuleNotFoundError as error: print(error)
+"""
+    assert in_a_process(code) == "inf True 6 gymnasium\nNo module named 'warp'"
 
 
 def test_absent_libraries_are_imported_and_fail_by_name_when_used():

@@ -123,6 +123,12 @@ def setup_logging(level: str) -> None:
         logging.getLogger(library).setLevel(logging.WARNING)  # their other messages are about their own internals
 
 
+def log_before_setup() -> None:
+    """Shows log records of at least `info`, if nobody has set up logging yet: for lines that cannot wait for logLevel."""
+    if not logging.getLogger().handlers:
+        setup_logging("info")
+
+
 @contextlib.contextmanager
 def file_log(file: Path) -> Iterator[None]:
     """Also appends log records to `file` inside the `with` block."""

@@ -18,6 +18,14 @@ from the same state. A drive is right if
 This is the semi-smooth Newton method for a clamped spring. Most substeps need one round: the last answer is the first
 guess.
 
+A constant force is explicit, and MuJoCo's limits and contacts are soft: 50 N m on a finger of 1e-6 kg m^2 would push it
+through its limit at 1e5 rad/s. So a drive whose limit could alone take its DOF beyond its greatest speed in one substep
+stays implicit: all its gains are scaled by the s in (0, 1] that gives
+
+    s |kp (target - q') - kd v'| = L
+
+which is the same force. Without contact, 1 / |kp (target - q') - kd v'| is linear in s, so the secant method finds it.
+
 Modes NONE and EFFORT: stiffness and damping are those of the joint (MuJoCo integrates the damping implicitly).
 """
 
@@ -41,6 +49,14 @@ ROUNDS = 8
 """Rounds of the iteration; the last one's answer is kept even if a drive is still on the wrong side."""
 MARGIN = 1e-6
 """Relative width around the limit within which a drive keeps its side, so that rounding does not flip it."""
+SCALED_ERROR = 0.03
+"""Relative error of the force at the limit of drives that are scaled."""
+SCALED_ROUNDS = 3
+"""Rounds after which scales may change; one drive alone is exact after them, coupled ones are near their limit."""
+SMALLEST = 1e-9
+"""The smallest scale of a drive's gains."""
+FAST = 100.0
+"""Speed, rad/s or m/s, that stands for the greatest speed of a DOF that has none."""
 BY_DOF = ("dof_armature", "dof_damping", "dof_frictionloss")
 BY_JOINT = ("jnt_stiffness", "jnt_range", "jnt_limited")
 BY_ACTUATOR = ("actuator_gainprm", "actuator_biasprm")
@@ -102,6 +118,7 @@ class Drives:
         self.props = props  # (N, D) DOF_PROPERTIES
         self.targets = {mode: np.zeros(props.shape, np.float32) for mode in (POS, VEL, EFFORT)}
         self.side = np.zeros(props.shape, np.int8)  # -1, 1: the drive is at that limit
+        self.scale = np.ones(props.shape)  # of the gains: below 1, the drive is at its limit
         self.ctrl = batch.bind("ctrl")
         self._before = np.empty_like(batch.state)
         self.expanded: set[str] = set()
@@ -120,6 +137,7 @@ class Drives:
         modes = (self.props[env, dofs]["driveMode"] != props["driveMode"]).any()
         self.props[env, dofs] = props
         self.side[env, dofs] = 0
+        self.scale[env, dofs] = 1.0
         self._write(np.array([env]), dofs)
         self._limits_known = False
         if modes:
@@ -189,6 +207,16 @@ class Drives:
         self._added = added_armature(part, self.h)
         self._gain = self._expand("actuator_gainprm")
         self._bias = self._expand("actuator_biasprm")
+        self._scaled = self._limit * self.h > self._own_inertia() * np.minimum(self._greatest_speed(), FAST)
+
+    def _own_inertia(self) -> np.ndarray:
+        """(N, columns) inertia of the limited DOFs with all links behind them, without what drives add."""
+        model, at = self.batch.model, self.layout.qvel[self._columns]
+        shared = coefficients(self.props[:1, self._columns], self.h)["dof_armature"][0]
+        return model.dof_M0[at] - shared + self.props["armature"][:, self._columns]
+
+    def _greatest_speed(self) -> np.ndarray | float:
+        return np.inf if self._fastest is None else self._fastest[:, self._columns]
 
     def limit_speeds(self) -> np.ndarray:
         """Cut velocities of DOFs to the limits of their properties, as PhysX does; return the environments changed.
@@ -233,13 +261,14 @@ class Drives:
         this.
         """
         np.copyto(self._before, self.batch.state)
+        self._last = (np.ones(self._limit.shape), np.zeros(self._limit.shape))  # scale, 1 / force needed with it
         failed = np.zeros(0, int)
-        for _ in range(ROUNDS):
+        for number in range(ROUNDS):
             refused = advance(envs)
             if refused.size:
                 failed = np.union1d(failed, refused)
                 envs = np.setdiff1d(np.arange(len(self.side)) if envs is None else envs, refused)
-            envs = self._change_sides(slice(None) if envs is None else envs)
+            envs = self._change_sides(slice(None) if envs is None else envs, number < SCALED_ROUNDS)
             if not envs.size:
                 return failed
             self.batch.state[envs] = self._before[envs]
@@ -253,30 +282,53 @@ class Drives:
         target = self.ctrl[envs][:, self._columns]
         return self._kp[envs] * (target - q) + self._kd_target[envs] * target - self._kd[envs] * v
 
-    def _change_sides(self, envs: slice | np.ndarray) -> np.ndarray:
-        """Move drives that are on the wrong side of their limit; return the environments that have any."""
+    def _change_sides(self, envs: slice | np.ndarray, scaling: bool) -> np.ndarray:
+        """Move drives that are on the wrong side of their limit; return the environments that have any.
+
+        `scaling`: also change scales of gains.
+        """
         needed, limit = self._needed(envs), self._limit[envs]
         side = self.side[envs][:, self._columns]
+        scaled = self._scaled[envs]
         beyond = np.where(np.abs(needed) > limit * (1.0 + MARGIN), np.sign(needed), 0)
         right = np.where(side == 0, beyond, np.where(side * needed < limit * (1.0 - MARGIN), 0, side)).astype(np.int8)
-        rows, columns = np.nonzero(right != side)
+        right[scaled] = 0
+        scale = self.scale[envs][:, self._columns]
+        better = self._better_scale(envs, needed, limit, scale) if scaling and scaled.any() else scale
+        rows, columns = np.nonzero((right != side) | (better != scale))
         if not rows.size:
             return rows
         ids = np.arange(len(self.side))[envs][rows]
-        self._set_side(ids, columns, right[rows, columns])
+        self._set(ids, columns, right[rows, columns], better[rows, columns])
         return np.unique(ids)
 
-    def _set_side(self, envs: np.ndarray, columns: np.ndarray, side: np.ndarray) -> None:
-        """Give drives (envs, columns) the gains of a free drive, or the constant force of one at its limit."""
+    def _better_scale(self, envs: slice | np.ndarray, needed: np.ndarray, limit: np.ndarray, scale: np.ndarray):
+        """The scales (n, columns) after a round in which `scale` made drives need the force `needed`."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            weakness = np.minimum(1.0 / np.abs(needed), 1e30)
+            simple = limit * weakness
+            before, weakness_before = (values[envs] for values in self._last)
+            slope = (weakness - weakness_before) / (scale - before)  # d(1 / needed) / ds
+            secant = (weakness - slope * scale) / (1.0 / limit - slope)
+            known = (before != scale) & (weakness_before > 0) & np.isfinite(secant) & (secant > 0)
+        better = np.clip(np.where(known, secant, simple), SMALLEST, 1.0)
+        for values, new in zip(self._last, (scale, weakness), strict=True):
+            values[envs] = new
+        error = np.where(scale < 1.0, np.abs(scale * np.abs(needed) - limit), np.abs(needed) - limit)
+        return np.where(self._scaled[envs] & (error > SCALED_ERROR * limit), better, scale)
+
+    def _set(self, envs: np.ndarray, columns: np.ndarray, side: np.ndarray, scale: np.ndarray) -> None:
+        """Give drives (envs, columns) scaled gains, or the constant force of one at its limit."""
         dofs = self._columns[columns]
-        free = side == 0
+        share = np.where(side == 0, scale, 0.0)
         kp, kd = self._kp[envs, columns], self._kd[envs, columns]
         self.side[envs, dofs] = side
-        self._gain[envs, dofs, 0] = np.where(free, kp + self._kd_target[envs, columns], 0.0)
-        self._bias[envs, dofs, 0] = np.where(free, 0.0, side * self._limit_or_0(envs, columns))
-        self._bias[envs, dofs, 1] = np.where(free, -kp, 0.0)
-        self._bias[envs, dofs, 2] = np.where(free, -(kd + self.h * kp), 0.0)
-        added = np.where(free, self._added[envs, columns], 0.0)
+        self.scale[envs, dofs] = scale
+        self._gain[envs, dofs, 0] = share * (kp + self._kd_target[envs, columns])
+        self._bias[envs, dofs, 0] = side * self._limit_or_0(envs, columns)
+        self._bias[envs, dofs, 1] = -share * kp
+        self._bias[envs, dofs, 2] = -share * (kd + self.h * kp)
+        added = share * self._added[envs, columns]
         self._write_armature(envs, self.layout.qvel[dofs], self.props["armature"][envs, dofs] + added)
 
     def _limit_or_0(self, envs: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -287,12 +339,12 @@ class Drives:
 
     def armature_in_use(self) -> np.ndarray:
         """(N, D) the armature that the drives added in the last substep."""
-        return np.where(self.side == 0, added_armature(self.props, self.h), 0.0)
+        return np.where(self.side == 0, self.scale * added_armature(self.props, self.h), 0.0)
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """Return copies of targets, properties and sides."""
         rows = {f"target/{mode}": values.copy() for mode, values in self.targets.items()}
-        return rows | {"props": self.props.copy(), "side": self.side.copy()}
+        return rows | {"props": self.props.copy(), "side": self.side.copy(), "scale": self.scale.copy()}
 
     def restore(self, snapshot: dict[str, np.ndarray]) -> None:
         """Return to a snapshot; the engine restores the model's fields."""
@@ -301,3 +353,4 @@ class Drives:
         self.props[:] = snapshot["props"]
         self._modes_changed()
         self.side[:] = snapshot["side"]
+        self.scale[:] = snapshot["scale"]

@@ -19,6 +19,7 @@ import mujoco
 import numpy as np
 from mujoco.batch import Batch, SimulationError
 
+from livegym.compat.core import weights
 from livegym.compat.core.drives import Drives
 from livegym.compat.core.layout import Layout
 
@@ -61,6 +62,7 @@ class Engine:
         self._kept: dict[str, np.ndarray] = {}
         self._expanded: set[str] = set()
         self._pushed = False
+        self._weight_ratios = weights.ratios(model)
         self.qpos = self._batch.bind("qpos")
         self.qvel = self._batch.bind("qvel")
         self.ctrl = self._batch.bind("ctrl")
@@ -228,6 +230,8 @@ class Engine:
         self._expanded.update(DERIVED)
         if self.model.ntendon:
             self._expanded.update(DERIVED_OF_TENDONS)
+        for field, ratio in self._weight_ratios.items():
+            self._batch.expand(field)[envs] *= ratio
         self._stale[envs] = True
 
     def set_gravity(self, gravity: list[float]) -> None:

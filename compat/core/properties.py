@@ -17,7 +17,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from livegym.compat.core import attractors, collision, drives, tendons
+from livegym.compat.core import attractors, collision, drives, tendons, weights
 from livegym.compat.core.asset_model import AssetModel, give_inertia
 from livegym.compat.core.build import shape_classes
 from livegym.compat.core.engine import Engine
@@ -227,6 +227,7 @@ def write_model(sim: Scene, model: mujoco.MjModel, layout: Layout) -> np.ndarray
             model.dof_damping[slot.qvel : slot.qvel + 6] = own
         tendons.write_model(actor, slot, model, limits=False)
     mujoco.mj_setConst(model, mujoco.MjData(model))
+    weights.write(model)
     for actor, slot in zip(sim.envs[0].actors, layout.actors, strict=True):
         tendons.write_model(actor, slot, model, limits=True)
     attractors.write_model(sim.envs[0], model)

@@ -42,6 +42,7 @@ class Actor:
         self.shape_properties: list[Any] = asset.shape_properties
         self.own_filters = False  # filters of shapes count as they are, not create_actor's
         self.measures_dof_forces = False
+        self.scale = 1.0  # its size, of the asset's
 
     def filters(self) -> tuple[int, ...]:
         """The filter of each shape: create_actor's, unless the asset's shape or this actor has one of its own."""

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from livegym.compat.core import properties
+from livegym.compat.core import properties, scaling
 from livegym.compat.core.build import build
 from livegym.compat.core.engine import Engine
 from livegym.compat.core.record import Scene
@@ -86,6 +86,7 @@ class Sim(Scene):
         props = properties.write_model(self, model, layout)
         self._engine = Engine(spec, model, layout, props, int(self.params.substeps), _threads())
         properties.mark_different(self)
+        scaling.write(self)
         self._engine.flush_first = lambda: properties.flush(self)
         self._place()
         self._tensors = Tensors(self._engine)

@@ -9,6 +9,7 @@ its root, and those that choose the CPU.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -73,10 +74,15 @@ def yaml_settings(checkout: Checkout, name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _root(checkout: Checkout, name: str, changes: Mapping[str, Any]) -> DictConfig:
+def register_resolvers() -> None:
+    """Let yaml use the resolvers that upstream's programs register."""
     for resolver, function in RESOLVERS.items():
         if not OmegaConf.has_resolver(resolver):
             OmegaConf.register_new_resolver(resolver, function)
+
+
+def _root(checkout: Checkout, name: str, changes: Mapping[str, Any]) -> DictConfig:
+    register_resolvers()
     own = checkout.cfg / "config.yaml"
     content = mapping_of(own) if own.is_file() else {}
     given = {key: value for key, value in content.items() if key not in ("defaults", "hydra", "task", "train")}
@@ -149,6 +155,20 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, dict):
         return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
     return isinstance(value, (bool, int, float, str, type(None)))
+
+
+def independent(config: Any) -> Any:
+    """A copy of an object of nested classes; writing into it changes neither the original nor its classes."""
+    made = type(config.__name__, (config,), {}) if isinstance(config, type) else copy.deepcopy(config)
+    for name in dir(made):
+        value = getattr(made, name)
+        if name.startswith("_") or callable(value) and not isinstance(value, type):
+            continue
+        if isinstance(value, type) or hasattr(value, "__dict__"):
+            setattr(made, name, independent(value))
+        elif isinstance(value, list | dict):
+            setattr(made, name, copy.deepcopy(value))
+    return made
 
 
 def write_into(config: Any, changes: Mapping[str, Any]) -> None:

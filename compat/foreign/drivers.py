@@ -11,6 +11,10 @@ here.
 HumanoidAMP of IsaacGymEnvs: a step resets nothing. The learner calls `reset_done` before each step; here the driver
 resets after the step, so the last observation is known.
 
+dexrobot_isaac: environments are reset inside the step, but the observation returned with done=1 is the last one of the
+episode that ended, and the next action is chosen by it, so the transition after it is a throw-away, too. Its learner
+takes a time limit for a failure. Rewards by name, successes and time limits are in `extras`.
+
 Which of them an environment of IsaacGymEnvs follows is seen in its first step: all its `reset_buf` is 1 then, so one
 that is reset in the *next* step is reset in this one.
 """
@@ -18,13 +22,15 @@ that is reset in the *next* step is reset in this one.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from livegym.compat.foreign.loading import Loaded
+from livegym.projects.checkout import CLASSES, FACTORY, YAML
 from livegym.tasks.terms import POLICY
 
 Groups = dict[str, Tensor]
@@ -40,7 +46,10 @@ class Outcome:
     final_obs: Groups  # the last ones of episodes that ended in this step
     reward: Tensor  # (N,) float32
     ended: Tensor  # (N,) bool
-    timed_out: Tensor  # (N,) bool, within `ended`
+    timed_out: Tensor  # (N,) bool, within `ended`: the learner adds the value of what would have followed
+    parts: Mapping[str, Tensor] = field(default_factory=dict)  # name -> its part (N,) of the reward, if it says so
+    at_limit: Tensor | None = None  # (N,) bool, within `ended`: a failure because of the time limit
+    succeeded: Tensor | None = None  # (N,) bool, within `ended`; None if it does not say so
 
 
 class Driver(ABC):
@@ -171,6 +180,48 @@ class LeggedDriver(Driver):
         return groups
 
 
+class FactoryDriver(Driver):
+    """The convention of dexrobot_isaac."""
+
+    WEIGHTED = "_weighted"  # the end of the names of weighted rewards in extras["reward_components"]
+
+    def __init__(self, loaded: Loaded) -> None:
+        super().__init__(loaded)
+        with torch.no_grad():
+            self.obs = self._groups(self.env.reset())  # its first step needs what a reset prepares
+
+    def _step(self, action: Tensor) -> Outcome:
+        obs, reward, reset, extras = self.env.step(action)
+        groups = self._groups(obs)
+        ended = reset.reshape(-1) != 0
+        success, limit = extras.get("success"), extras.get("timeout")
+        parts = {
+            name.removesuffix(self.WEIGHTED): value.float().clone()
+            for name, value in extras.get("reward_components", {}).items()
+            if name.endswith(self.WEIGHTED)
+        }
+        return Outcome(
+            groups,
+            groups,
+            reward.float().clone(),
+            ended,
+            torch.zeros_like(ended),
+            parts,
+            None if limit is None else limit.bool() & ended,
+            None if success is None else success.bool() & ended,
+        )
+
+    def _reset(self, env_ids: Tensor) -> None:
+        if len(env_ids) == self.num_envs:
+            self.obs = self._groups(self.env.reset())
+        else:
+            self.env.reset_idx(env_ids)
+
+    @staticmethod
+    def _groups(obs: Tensor) -> Groups:
+        return {POLICY: obs.float().clone()}
+
+
 def _with_rows(groups: Groups, fresh: Groups, env_ids: Tensor) -> Groups:
     """Copies of groups, with the rows (n,) of fresh ones."""
     made = {name: value.clone() for name, value in groups.items()}
@@ -181,4 +232,4 @@ def _with_rows(groups: Groups, fresh: Groups, env_ids: Tensor) -> Groups:
 
 def driver_of(loaded: Loaded) -> Driver:
     """The driver for the convention of an environment."""
-    return LeggedDriver(loaded) if loaded.resets_inside else VecTaskDriver(loaded)
+    return {YAML: VecTaskDriver, CLASSES: LeggedDriver, FACTORY: FactoryDriver}[loaded.layout](loaded)

@@ -10,16 +10,20 @@ statistics of each episode, the difference of failure and time limit, and the se
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
+from livegym.compat.foreign.announced import repeat
 from livegym.compat.foreign.drivers import PRIVILEGED, Groups, Outcome, driver_of
 from livegym.compat.foreign.loading import Loaded
-from livegym.compat.foreign.memory import recall, remembered
+from livegym.compat.foreign.memory import Memory
 from livegym.compat.foreign.sim import ForeignSim
+from livegym.projects.checkout import Checkout
 from livegym.projects.registry import Part
 from livegym.schema import TaskConfig
 from livegym.sim.base import Simulator, Snapshot
@@ -34,13 +38,16 @@ from livegym.utils.errors import UserError
 log = logging.getLogger(__name__)
 OBSERVATION = "observation"  # the only block of the policy's group
 STATES = "states"  # the only block of the critic's group, if there is one
-REWARD = "reward"  # the only reward term
+REWARD = "reward"  # the only reward term, unless the environment names parts of its reward
+OTHER = "other"  # what named parts leave over
 TERMINATED = "terminated"  # the only reason to end, except the time limit
+SUCCESS = "success"  # a reason to end, if the environment says so
 REASONS = (UNSTABLE, TERMINATED, TIME_LIMIT)
 
 
+@dataclass(frozen=True)
 class _Terms:
-    names = (REWARD,)
+    names: tuple[str, ...]
 
 
 class ForeignEnv(Env):
@@ -59,36 +66,42 @@ class ForeignEnv(Env):
         made = _simulation(loaded.env)
         if self._driver.num_envs != num_envs:
             raise UserError(f"{config.name} made {self._driver.num_envs} environments instead of numEnvs={num_envs}")
+        self._memory = Memory(loaded.env, num_envs)
         frames = made.frames
         with part.running("failed in its first step"):
             first = self._driver.step(torch.zeros(num_envs, loaded.actions))
         control_dt = float(made.params.dt) * max(1, made.frames - frames)
         self._sim = ForeignSim(made, num_envs, control_dt)
         self.sim = cast(Simulator, self._sim)  # it has all that is used of one
-        self.max_length = max(1, round(config.episode_length_s / control_dt))
+        own_limit = getattr(loaded.env, "max_episode_length", None)  # steps
+        self.max_length = max(1, round(own_limit if own_limit else config.episode_length_s / control_dt))
         self.curriculum = Curriculum(None, task, num_envs, self.sim.device)
         self.layout = _layout(first.obs)
-        self.terms = cast(RewardTerms, _Terms())
+        names = (*first.parts, OTHER) if first.parts else (REWARD,)
+        self.terms = cast(RewardTerms, _Terms(names))
+        self._succeeds = first.succeeded is not None
         self.episode_length = torch.zeros(num_envs, dtype=torch.int64)
         self.stability = StabilityWatch(config.name, num_envs, config.max_reward)
-        self.stats = EpisodeStats(num_envs, (REWARD,), REASONS, self.sim.device)
+        self.stats = EpisodeStats(num_envs, names, self.reason_names, self.sim.device)
         self._weight = config.rewards[REWARD]
         self._said: dict[str, tuple[float, int]] = {}  # numbers in the environment's own episode report: sum, count
-        self._told = False
+        self._told = self._told_restored = False
 
     @property
     def success_reason(self) -> str | None:
-        """None: foreign tasks do not say what success is."""
-        return None
+        """The reason that means success, if the environment says what success is."""
+        return SUCCESS if self._succeeds else None
 
     @property
     def reason_names(self) -> tuple[str, ...]:
         """The reasons that can end an episode; FinishedEpisodes.reasons are indices into them."""
-        return REASONS
+        return (*REASONS, SUCCESS) if self._succeeds else REASONS
 
     def watch(self, recorder: StateLog) -> None:
         """Let a recorder follow every step; files that the constructor wrote move beside its folder."""
         super().watch(recorder)
+        if isinstance(self._part.project, Checkout):
+            repeat(self._part.project.root)
         folder = getattr(recorder, "path", None)
         if folder is not None:
             self._loaded.keep_files(folder.parent / "foreign_files")
@@ -111,8 +124,8 @@ class ForeignEnv(Env):
             made = self._driver.step(action.clamp(-1.0, 1.0).float())
         self.episode_length += 1
         self.stability.stepped()
-        weighted = made.reward[:, None] * self._weight  # (N, 1)
-        reward = weighted.sum(1)
+        weighted = self._parts(made) * self._weight  # (N, terms)
+        reward = made.reward * self._weight
         unstable = self._unstable(weighted, reward, made.final_obs, made.obs)
         ended = made.ended | unstable
         terminated = ended & ~made.timed_out | unstable
@@ -122,17 +135,34 @@ class ForeignEnv(Env):
         ids = ended.nonzero().squeeze(1)
         if len(ids) == 0:
             return Step(obs, reward, terminated, truncated, made.final_obs, None, weighted)
-        self._note_report(len(ids))
-        reasons = torch.where(unstable, 0, torch.where(made.timed_out, 2, 1))[ids]
+        self._note_report(int(made.ended.sum()))
+        reasons = self._reasons(made, unstable)[ids]
         levels = torch.ones(len(ids), dtype=torch.float64)
         episodes = self.stats.end(ids, self.episode_length[ids], reasons, levels, {}, ~unstable[ids])
         self.episode_length[ids] = 0
         return Step(obs, reward, terminated, truncated, made.final_obs, episodes, weighted)
 
+    def _parts(self, made: Outcome) -> Tensor:
+        """(N, terms) the reward, by the names that the environment gave in its first step."""
+        if not made.parts:
+            return made.reward[:, None]
+        none = torch.zeros_like(made.reward)
+        named = torch.stack([made.parts.get(name, none) for name in self.terms.names[:-1]], 1)
+        return torch.cat([named, (made.reward - named.sum(1))[:, None]], 1)
+
+    @staticmethod
+    def _reasons(made: Outcome, unstable: Tensor) -> Tensor:
+        """(N,) int64 indices of `reason_names`, for episodes that have ended."""
+        limit = made.timed_out if made.at_limit is None else made.timed_out | made.at_limit
+        reasons = torch.where(limit, 2, 1)
+        if made.succeeded is not None:
+            reasons = torch.where(made.succeeded, 3, reasons)
+        return torch.where(unstable, 0, reasons)
+
     def _unstable(self, weighted: Tensor, reward: Tensor, obs: Groups, obs_next: Groups) -> Tensor:
         """(N,) bool; reports such environments, and zeroes their rewards and observations in place."""
         self._sim.find_unstable(obs_next)
-        unstable = self.stability.find(self.sim.unstable, weighted, reward, obs, (REWARD,), self.layout)
+        unstable = self.stability.find(self.sim.unstable, weighted, reward, obs, self.terms.names, self.layout)
         if not unstable.any():
             self.stability.all_sound()
             return unstable
@@ -153,10 +183,12 @@ class ForeignEnv(Env):
         return obs
 
     def _note_report(self, episodes: int) -> None:
-        """Remember the numbers of the environment's own report about the episodes that ended in this step."""
+        """Remember the numbers of the environment's own report about the episodes that it ended in this step."""
         report = getattr(self._loaded.env, "extras", {}).get("episode", {})
-        for name, value in report.items() if isinstance(report, dict) else ():
-            number = float(value)
+        for name, value in report.items() if isinstance(report, dict) and episodes else ():
+            number = _mean(value)
+            if number is None:
+                continue
             total, count = self._said.get(name, (0.0, 0))
             self._said[name] = total + episodes * number, count + episodes
 
@@ -179,7 +211,7 @@ class ForeignEnv(Env):
         return {
             "model": self.model_digest,
             "sim": self.sim.snapshot(everything).arrays,
-            "foreign": remembered(self._loaded.env, self.num_envs),
+            "foreign": self._memory.save(),
             "obs": {group: value.clone() for group, value in self._driver.obs.items()},
             "episode_length": self.episode_length.clone(),
             **self.stats.state_dict(everything),
@@ -194,11 +226,18 @@ class ForeignEnv(Env):
             raise ValueError(f"a state of {len(state['episode_length'])} environments does not fit {self.num_envs}")
         everything = torch.arange(self.num_envs)
         self.sim.restore(Snapshot(everything, state["sim"]), everything)
-        recall(self._loaded.env, state["foreign"], self.num_envs)
+        restored = self._memory.restore(state["foreign"])
         self._driver.obs = {group: value.clone() for group, value in state["obs"].items()}
         self.episode_length.copy_(state["episode_length"])
         self.stats.load_state_dict(state, everything)
         self.stability.load_state_dict(state)
+        if not self._told_restored:
+            self._told_restored = True
+            log.info(
+                "restored of %s: the simulation, and what the run had changed of its attributes (%s); the others are as "
+                "its files say now",
+                self.config.name, ", ".join(restored) or "nothing",
+            )  # fmt: skip
 
     def advance(self, action: Tensor, push: Callable[[Simulator], None] | None = None) -> Tensor:
         """Raises UserError: foreign code cannot look ahead."""
@@ -207,6 +246,16 @@ class ForeignEnv(Env):
     def look(self, new: bool) -> Tensor:
         """The last observation, (N, width)."""
         return self._driver.obs[POLICY]
+
+
+def _mean(value: Any) -> float | None:
+    """The mean of a number, or of an array of them, as rsl_rl takes it; None if it has none, or is not finite."""
+    try:
+        numbers = torch.as_tensor(value, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):  # text, or a list of unequal ones
+        return None
+    mean = float(numbers.mean()) if numbers.numel() else math.nan
+    return mean if math.isfinite(mean) else None
 
 
 def _simulation(env: Any) -> Any:

@@ -3,7 +3,7 @@
     loaded = load_yaml(checkout, "Ant", {}, num_envs=64, seed=0, threads=0)
     loaded.env                           # the foreign object itself
 
-Each file that defines a task is named once in the log, with its SHA-256. Packages are made without their `__init__`,
+Each file is named in the log before it runs, with its SHA-256 (`announced.py`). Packages are made without their `__init__`,
 because that of IsaacGymEnvs imports every task with all their libraries. The constructor runs in a folder of its own,
 because some tasks write files to the current directory; `keep_files` moves them into the run.
 """
@@ -11,10 +11,7 @@ because some tasks write files to the current directory; `keep_files` moves them
 from __future__ import annotations
 
 import contextlib
-import copy
-import hashlib
 import importlib
-import logging
 import os
 import shutil
 import sys
@@ -29,13 +26,12 @@ from typing import Any
 import torch
 
 from livegym.compat.finders import install
-from livegym.compat.foreign import configs, settings
+from livegym.compat.foreign import composed, configs, settings
+from livegym.compat.foreign.announced import announce_below
 from livegym.projects.checkout import Checkout, Code
-from livegym.projects.reading import bytes_of
 from livegym.utils.errors import UserError
 from livegym.utils.seeding import seed_everything
 
-log = logging.getLogger(__name__)
 ONE_SIM = "EXISTING_SIM"
 """The global of vec_task.py that holds the simulation of the process: a second environment would share it."""
 
@@ -47,7 +43,7 @@ class Loaded:
     env: Any
     actions: int
     reach: float  # the environment's action that livegym's 1 means
-    resets_inside: bool  # the step returns the next episode's first observation, as in legged_gym
+    layout: str  # of its checkout: it decides the convention of its steps
     files: Path  # a folder with the files that its constructor wrote
 
     def keep_files(self, folder: Path) -> None:
@@ -60,29 +56,6 @@ class Loaded:
     def discard(self) -> None:
         """Remove the files that the constructor wrote."""
         shutil.rmtree(self.files, ignore_errors=True)
-
-
-_announced: set[str] = set()
-
-
-def announce(checkout: Checkout, name: str) -> None:
-    """Log once which files define a task, with their hashes, before they are executed."""
-    for file, digest in checkout.described(f"{checkout.name}-{name}").items():
-        _name_once(checkout.root / file, digest)
-
-
-def announce_imported(checkout: Checkout) -> None:
-    """Log once each other file of the checkout that has been imported."""
-    for name, module in sorted(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if name.partition(".")[0] == checkout.name and file is not None:
-            _name_once(Path(file), hashlib.sha256(bytes_of(Path(file))).hexdigest())
-
-
-def _name_once(file: Path, digest: str) -> None:
-    if str(file) not in _announced:
-        _announced.add(str(file))
-        log.info("running foreign code: %s, SHA-256 %s", file, digest)
 
 
 def load_yaml(
@@ -108,16 +81,15 @@ def load_yaml(
 
     env, files = _made(make, checkout, seed, threads)
     reach = settings.yaml_range(config["env"], configs.yaml_settings(checkout, name))
-    return Loaded(env, int(env.num_actions), reach, resets_inside=False, files=files)
+    return Loaded(env, int(env.num_actions), reach, layout=checkout.layout, files=files)
 
 
 def load_classes(
     checkout: Checkout, name: str, changes: Mapping[str, Any], num_envs: int, seed: int, threads: int
 ) -> Loaded:
     """An environment in the layout of legged_gym, with nested `changes` of its configuration."""
-    announce(checkout, name)
     tasks = registry_of(checkout)
-    config = copy.deepcopy(tasks.get_cfgs(name)[0])
+    config = configs.independent(tasks.get_cfgs(name)[0])
     configs.write_into(config, changes)
     config.env.num_envs = num_envs
     config.seed = seed
@@ -136,18 +108,45 @@ def load_classes(
     )
     reach = settings.action_range(configs.plain(config))
     (env, _), files = _made(lambda: tasks.make_env(name, arguments, config), checkout, seed, threads)
-    return Loaded(env, int(env.num_actions), reach, resets_inside=True, files=files)
+    return Loaded(env, int(env.num_actions), reach, layout=checkout.layout, files=files)
+
+
+def load_factory(
+    checkout: Checkout, name: str, changes: Mapping[str, Any], num_envs: int, seed: int, threads: int
+) -> Loaded:
+    """An environment in the layout of dexrobot_isaac, with nested `changes` of its configuration."""
+    config = composed.config_of(checkout, name, {**changes, "env": {**changes.get("env", {}), "numEnvs": num_envs}})
+    config["train"]["seed"] = seed
+    _importable(checkout.root)
+    _bare_package(checkout.package, checkout.folder)
+    code = checkout.code(name)
+    make_env = getattr(importlib.import_module(code.module), code.attribute)
+
+    def make() -> Any:
+        return make_env(
+            task_name=config.get("task", {}).get("name", name),
+            num_envs=num_envs,
+            sim_device="cpu",
+            rl_device="cpu",
+            graphics_device_id=-1,
+            cfg=config,
+        )
+
+    env, files = _made(make, checkout, seed, threads)
+    return Loaded(env, int(env.num_actions), 1.0, layout=checkout.layout, files=files)
 
 
 def registry_of(checkout: Checkout) -> Any:
     """The task registry of a package in the layout of legged_gym, which is imported now."""
     _importable(checkout.root)
-    importlib.import_module(f"{checkout.name}.envs")
-    return importlib.import_module(f"{checkout.name}.utils.task_registry").task_registry
+    _is_imported(checkout.package, checkout.folder)
+    importlib.import_module(f"{checkout.package}.envs")
+    return importlib.import_module(f"{checkout.package}.utils.task_registry").task_registry
 
 
 def _importable(root: Path) -> None:
     install()
+    announce_below(root)
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))
     import isaacgym  # noqa: F401 - before torch is used by foreign code, as its own programs do
@@ -155,7 +154,6 @@ def _importable(root: Path) -> None:
 
 def _class_of(checkout: Checkout, code: Code, name: str) -> Any:
     """Import the module of a task, and return its class."""
-    announce(checkout, name)
     _importable(checkout.root)
     parts = code.module.split(".")
     for depth in range(1, min(len(parts), 3)):  # the package and its `tasks`; those below are small
@@ -171,14 +169,18 @@ def _class_of(checkout: Checkout, code: Code, name: str) -> Any:
 
 def _bare_package(name: str, folder: Path) -> None:
     """Make a package without running its `__init__`. Raises UserError if another package has its name already."""
+    if not _is_imported(name, folder):
+        module = types.ModuleType(name)
+        module.__path__ = [str(folder)]
+        sys.modules[name] = module
+
+
+def _is_imported(name: str, folder: Path) -> bool:
+    """Whether the package in a folder has been imported. Raises UserError if another one has its name."""
     known = sys.modules.get(name)
-    if known is not None:
-        if str(folder) not in [os.path.realpath(path) for path in getattr(known, "__path__", [])]:
-            raise UserError(f"{folder}: the name {name} is taken by {known}, which is imported already. Rename it.")
-        return
-    module = types.ModuleType(name)
-    module.__path__ = [str(folder)]
-    sys.modules[name] = module
+    if known is not None and str(folder) not in [os.path.realpath(path) for path in getattr(known, "__path__", [])]:
+        raise UserError(f"{folder}: the name {name} is taken by {known}, which is imported already. Rename it.")
+    return known is not None
 
 
 def _made(make: Any, checkout: Checkout, seed: int, threads: int) -> tuple[Any, Path]:
@@ -192,9 +194,7 @@ def _made(make: Any, checkout: Checkout, seed: int, threads: int) -> tuple[Any, 
     try:
         with _inside(folder), torch.no_grad(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*precision lowered by casting.*")  # of its float64 spaces
-            made = make()
-            announce_imported(checkout)
-            return made, folder
+            return make(), folder
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -204,7 +204,7 @@ def _made(make: Any, checkout: Checkout, seed: int, threads: int) -> tuple[Any, 
 
 def _forget_simulation(checkout: Checkout) -> None:
     for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == checkout.name and getattr(module, ONE_SIM, None) is not None:
+        if name.partition(".")[0] == checkout.package and getattr(module, ONE_SIM, None) is not None:
             setattr(module, ONE_SIM, None)
 
 

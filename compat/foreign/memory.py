@@ -1,7 +1,19 @@
 """Save and restore what a foreign environment remembers, as well as that can be done without its help.
 
-Saved are its attributes that are tensors with a leading environment axis, dictionaries of such tensors, and plain
-numbers; the simulation is saved apart. What it keeps in other objects, or in closures, is lost.
+    memory = Memory(env, num_envs)       # right after its constructor
+    state = memory.save()
+    memory.restore(state)                # in an environment that may have been made from a changed file
+
+An environment's attributes are its state and its constants at once, and nothing says which is which. A constant must
+keep what the file says *now*: a limit that was edited between two runs must not be replaced by the old one. So the
+attributes right after the constructor are kept, and only these are saved:
+
+- numbers and tensors that differ from then: a run has changed them;
+- tensors whose rows differ between environments: something was drawn for each, and the simulation was made with it.
+
+Tensors count if they have a leading environment axis, also those in dictionaries. So do those of the environment's
+components: objects of the same package in its attributes, and in theirs. The simulation is saved apart. What the
+environment keeps in other objects, or in closures, is lost.
 """
 
 from __future__ import annotations
@@ -12,52 +24,101 @@ from typing import Any
 import torch
 from torch import Tensor
 
-
-def remembered(env: Any, num_envs: int) -> dict[str, Any]:
-    """Copies of the tensors and numbers that an environment remembers: attribute, or attribute/key -> value."""
-    found: dict[str, Any] = {name: value.clone() for name, value in _tensors(env, num_envs)}
-    for name, value in vars(env).items():
-        if type(value) in (int, float, bool):
-            found[name] = value
-    return found
+Value = Tensor | int | float | bool
+State = dict[str, Any]
+"""Attribute, or attribute/key of a dictionary -> tensor or number; the attribute of a component is `component.attribute`."""
 
 
-def recall(env: Any, state: Mapping[str, Any], num_envs: int) -> None:
-    """Restore what `remembered` returned; tensors keep their memory, which the simulation may share.
+class Memory:
+    """What one environment remembers."""
 
-    Raises ValueError if a tensor has another shape here; nothing is changed then.
-    """
-    here = dict(_tensors(env, num_envs))
-    for name, value in state.items():
-        if name in here and isinstance(value, Tensor) and here[name].shape != value.shape:
-            raise ValueError(f"{name} has shape {tuple(value.shape)}, but here it is {tuple(here[name].shape)}")
-    for name, value in state.items():
+    def __init__(self, env: Any, num_envs: int) -> None:
+        self._env = env
+        self._num_envs = num_envs
+        self._package = type(env).__module__.partition(".")[0]
+        self._fresh: State = {name: _copy(value) for name, value in self._values()}
+
+    def save(self) -> State:
+        """Copies of what a run has changed, or drawn."""
+        return {name: _copy(value) for name, value in self._values() if self._is_remembered(name, value)}
+
+    def restore(self, state: Mapping[str, Any]) -> list[str]:
+        """Restore what `save` returned, and give every other value the one of the constructor.
+
+        Tensors keep their memory, which the simulation may share. Returns the names that are restored. Raises
+        ValueError if one of them is of another kind or shape here; nothing is changed then.
+        """
+        here = dict(self._values())
+        for name, value in state.items():
+            if name in here and _kind(here[name]) != _kind(value):
+                raise ValueError(f"{name} is {_kind(value)} in the saved state, but here it is {_kind(here[name])}")
+        for name, value in here.items():
+            if name not in state and name in self._fresh and self._is_remembered(name, value):
+                self._write(name, value, self._fresh[name])
+        for name, value in state.items():  # last: views of one tensor may be in both
+            self._write(name, here.get(name), value)
+        return sorted(state)
+
+    def _is_remembered(self, name: str, value: Value) -> bool:
+        fresh = self._fresh.get(name)
         if not isinstance(value, Tensor):
-            setattr(env, name, value)
-        elif name in here:
-            _write(env, name, here[name], value)
+            return not isinstance(fresh, type(value)) or fresh != value
+        if not isinstance(fresh, Tensor) or fresh.shape != value.shape or not _equal(fresh, value):
+            return True
+        rows = value.reshape(self._num_envs, -1)
+        return not _equal(rows, rows[:1].expand_as(rows))
+
+    def _write(self, name: str, here: Value | None, value: Value) -> None:
+        """`here` is the present value; None if the environment has not made it yet."""
+        own = isinstance(here, Tensor) and 0 not in here.stride() and not here.is_inference()  # not an expanded one
+        if own and isinstance(here, Tensor) and isinstance(value, Tensor):
+            here.copy_(value)
+            return
+        path, _, key = name.partition("/")
+        component, _, attribute = path.rpartition(".")
+        owner = dict(self._components()).get(component)
+        if owner is None:
+            return
+        if not key:
+            setattr(owner, attribute, _copy(value))
+        elif isinstance(getattr(owner, attribute, None), dict):
+            getattr(owner, attribute)[key] = _copy(value)
+
+    def _components(self) -> Iterator[tuple[str, Any]]:
+        """The environment as '', and its components by their path."""
+        seen, waiting = {id(self._env)}, [("", self._env)]
+        while waiting:
+            path, owner = waiting.pop(0)
+            yield path, owner
+            for name, value in list(vars(owner).items()):
+                known = type(value).__module__.partition(".")[0] == self._package and hasattr(value, "__dict__")
+                if known and not isinstance(value, type | Tensor) and id(value) not in seen:
+                    seen.add(id(value))
+                    waiting.append((f"{path}.{name}" if path else name, value))
+
+    def _values(self) -> Iterator[tuple[str, Value]]:
+        for path, owner in self._components():
+            for name, value in list(vars(owner).items()):
+                full = f"{path}.{name}" if path else name
+                if type(value) in (int, float, bool) or self._is_of_environments(value):
+                    yield full, value
+                elif isinstance(value, dict):
+                    for key, inner in value.items():
+                        if isinstance(key, str) and self._is_of_environments(inner):
+                            yield f"{full}/{key}", inner
+
+    def _is_of_environments(self, value: Any) -> bool:
+        return isinstance(value, Tensor) and value.dim() > 0 and len(value) > 0 and len(value) % self._num_envs == 0
 
 
-def _write(env: Any, name: str, target: Tensor, value: Tensor) -> None:
-    if 0 not in target.stride() and not target.is_inference():  # an expanded tensor shares its rows
-        target.copy_(value)
-        return
-    attribute, _, key = name.partition("/")
-    if key:
-        getattr(env, attribute)[key] = value.clone()
-    else:
-        setattr(env, attribute, value.clone())
+def _equal(a: Tensor, b: Tensor) -> bool:
+    """Whether all elements are equal; NaN equals NaN."""
+    return torch.equal(a, b) or bool(((a == b) | (a != a) & (b != b)).all())
 
 
-def _tensors(env: Any, num_envs: int) -> Iterator[tuple[str, Tensor]]:
-    for name, value in vars(env).items():
-        if _is_of_environments(value, num_envs):
-            yield name, value
-        elif isinstance(value, dict):
-            for key, inner in value.items():
-                if isinstance(key, str) and _is_of_environments(inner, num_envs):
-                    yield f"{name}/{key}", inner
+def _copy(value: Value) -> Value:
+    return value.clone() if isinstance(value, Tensor) else value
 
 
-def _is_of_environments(value: Any, num_envs: int) -> bool:
-    return isinstance(value, torch.Tensor) and value.dim() > 0 and len(value) > 0 and len(value) % num_envs == 0
+def _kind(value: Any) -> str:
+    return f"a tensor {tuple(value.shape)}" if isinstance(value, Tensor) else "a number"

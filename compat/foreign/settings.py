@@ -48,7 +48,7 @@ OURS = (
     "name", "full_experiment_name", "env_name", "ppo", "num_actors", "multi_gpu", "device", "device_name",
     "score_to_win", "save_best_after", "save_frequency", "print_stats", "player", "train_dir", "use_diagnostics",
     "max_frames", "defer_summaries_sec", "summaries_interval_sec_min", "summaries_interval_sec_max",
-    "population_based_training",
+    "population_based_training", "use_tensorboard", "tensorboard_logdir", "log_interval", "save_interval",
 )  # fmt: skip
 """Keys in `config` about files, logging and devices, for which livegym has its own."""
 WIDE = 5.0

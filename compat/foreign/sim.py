@@ -45,6 +45,11 @@ class ForeignSim:
             self.unstable |= ~torch.isfinite(values).all(1)
 
     @property
+    def engine(self) -> Any:
+        """The physics of all environments (`compat/core/engine.py`): model, batch and `step`."""
+        return self._engine
+
+    @property
     def qpos(self) -> Tensor:
         """(N, nq) float32, a copy of the present state."""
         return torch.from_numpy(self._engine.qpos).float()

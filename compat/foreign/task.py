@@ -21,10 +21,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from livegym.compat.foreign import configs, loading, settings
+from livegym.compat.foreign import composed, configs, loading, settings
 from livegym.compat.foreign.env import OBSERVATION, REWARD, STATES, TERMINATED, ForeignEnv
 from livegym.projects import registry
-from livegym.projects.checkout import CLASSES, Checkout
+from livegym.projects.checkout import CLASSES, FACTORY, YAML, Checkout
 from livegym.schema import PhysicsConfig, SimConfig, TaskConfig
 from livegym.schema.engines import refuse_physics
 from livegym.schema.keydoc import key
@@ -56,7 +56,7 @@ class ForeignTask(Task):
     @classmethod
     def make_env(cls, config: TaskConfig, sim: SimConfig, physics: PhysicsConfig, num_envs: int, seed: int) -> Env:
         """The environments. Raises UserError for keys that a foreign task cannot obey."""
-        refuse_unused(cls.part, config, sim, physics)
+        refuse_unused(cls.part, config, sim, physics, num_envs)
         _note_left(cls.part)
         with cls.part.running("failed"):
             loaded = cls.loaded(config.params, num_envs, seed, sim.threads)
@@ -67,8 +67,8 @@ class ForeignTask(Task):
         """The foreign environment itself, made with these parameters."""
         checkout, name = origin(cls.part)
         changes = configs.changed(_as_dict(params), _as_dict(cls.Params()))
-        make = loading.load_classes if checkout.layout == CLASSES else loading.load_yaml
-        return make(checkout, name, changes, num_envs, seed, threads)
+        make = {YAML: loading.load_yaml, CLASSES: loading.load_classes, FACTORY: loading.load_factory}
+        return make[checkout.layout](checkout, name, changes, num_envs, seed, threads)
 
     def model_path(self) -> Path:
         """None: the foreign code builds its world by itself."""
@@ -122,7 +122,7 @@ def upstream_config(part: registry.Part) -> dict[str, Any]:
     checkout, name = origin(part)
     if checkout.layout == CLASSES:
         return configs.plain(loading.registry_of(checkout).get_cfgs(name)[0])
-    return configs.yaml_config(checkout, name)
+    return composed.task_part(checkout, name) if checkout.layout == FACTORY else configs.yaml_config(checkout, name)
 
 
 def section_class(name: str, content: Mapping[str, Any]) -> type:
@@ -154,21 +154,41 @@ def task_yaml(part: registry.Part) -> dict[str, Any]:
     """The keys of `task.*`, except `params`, which has its defaults."""
     content = upstream_config(part)
     env = content.get("env", {})
-    dt = float(content.get("sim", {}).get("dt", 1 / 60))
-    steps = env.get("maxEpisodeLength", env.get("episodeLength"))
-    seconds = env.get("episode_length_s", env.get("episodeLength_s"))
-    length = float(seconds) if seconds else float(steps) * dt if steps else MAX_LENGTH
     states = int(env.get("numStates") or env.get("num_privileged_obs") or 0)
     return {
         "name": part.name,
         "num_envs": int(env.get("numEnvs", env.get("num_envs", 64))),
-        "episode_length_s": length,
-        "decimation": int(env.get("controlFrequencyInv") or content.get("control", {}).get("decimation") or 1),
+        **_times(content),
         "observations": {"policy": [OBSERVATION], "privileged": [STATES] if states else []},
         "rewards": {REWARD: 1.0},
         "terminations": {TERMINATED: True},
         "params": {},
     }
+
+
+def _times(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The time limit and the number of simulated steps in a control step, as an upstream configuration says them.
+
+    IsaacGymEnvs has episodes in control steps or, for its walkers, in seconds.
+    """
+    dt = _number(content, "sim.dt") or 1 / 60
+    repeated = _number(content, "env.controlFrequencyInv") or 1
+    decimation = int(repeated * (_number(content, "env.control.decimation", "control.decimation") or 1))
+    seconds = _number(content, "env.episode_length_s", "env.learn.episodeLength_s", "env.episodeLength_s")
+    steps = _number(content, "env.maxEpisodeLength", "env.episodeLength")
+    length = seconds or (steps * dt * decimation if steps else MAX_LENGTH)
+    return {"episode_length_s": length, "decimation": decimation}
+
+
+def _number(content: Mapping[str, Any], *paths: str) -> float | None:
+    """The first of these keys that has a positive number; None if none has."""
+    for path in paths:
+        value: Any = content
+        for name in path.split("."):
+            value = value.get(name) if isinstance(value, Mapping) else None
+        if isinstance(value, int | float) and value > 0:
+            return float(value)
+    return None
 
 
 def train_yaml(part: registry.Part) -> dict[str, Any]:
@@ -183,7 +203,8 @@ def _learner(part: registry.Part) -> tuple[settings.Settings, list[str]]:
     if checkout.layout == CLASSES:
         reach = settings.action_range(upstream_config(part))
         return settings.from_rsl_rl(configs.plain(loading.registry_of(checkout).get_cfgs(name)[1]), reach)
-    params = configs.yaml_settings(checkout, name)
+    factory = checkout.layout == FACTORY
+    params = composed.settings_of(checkout, name) if factory else configs.yaml_settings(checkout, name)
     reach = settings.yaml_range(upstream_config(part).get("env", {}), params)
     return settings.from_rl_games(params, int(task_yaml(part)["num_envs"]), reach)
 
@@ -199,13 +220,85 @@ def _note_left(part: registry.Part) -> None:
         log.info("not taken over from the settings of %s's learner: %s", part.name, ", ".join(left))
 
 
-def refuse_unused(part: registry.Part, config: TaskConfig, sim: SimConfig, physics: PhysicsConfig) -> None:
-    """Raises UserError for a key of livegym's own tasks that was set for a foreign one."""
+UNUSED = {
+    "episode_length_s": "the time limit",
+    "decimation": "the number of simulated steps in a control step",
+    "observations": "what is observed",
+    "noise": "noise",
+    "delay": "delay",
+    "history": "the history of observations",
+    "terminations": "what ends an episode",
+    "randomization": "what is randomised",
+    "randomize": "whether anything is randomised",
+    "curriculum": "the curriculum",
+}
+"""Keys of `task.*` that the environments of foreign code do not read -> what its own code or configuration decides."""
+WHERE = {
+    "episode_length_s": (
+        "env.episode_length_s", "env.learn.episodeLength_s", "env.episodeLength_s", "env.maxEpisodeLength",
+        "env.episodeLength",
+    ),
+    "decimation": ("env.control.decimation", "control.decimation", "env.controlFrequencyInv"),
+    "noise": ("noise", "env.learn.addNoise", "task.randomize"),
+    "randomization": ("domain_rand", "task.randomization_params", "env.learn"),
+    "randomize": ("domain_rand", "task.randomize"),
+    "curriculum": ("terrain.curriculum", "env.terrain.curriculum"),
+}  # fmt: skip
+"""Key of `task.*` -> the upstream keys that may mean the same; the first that a task has is the next move."""
+COUNTS = ("env.numEnvs", "env.num_envs")
+
+
+def refuse_unused(
+    part: registry.Part, config: TaskConfig, sim: SimConfig, physics: PhysicsConfig, num_envs: int
+) -> None:
+    """Raises UserError for a key of livegym's own tasks that was set for a foreign one, which does not read it."""
     typed = f"task={part.name.replace('-', ':', 1)}"
     instead = "Its own configuration is in task.params.*"
-    for name in ("noise", "delay", "history", "randomization", "curriculum"):
-        if getattr(config, name):
-            raise UserError(f"task.{name}: {typed} is foreign code, which does not read it. Leave it out. {instead}")
+    upstream = _as_dict(config.params)
+    standard, times = dataclasses.asdict(TaskConfig()) | task_yaml(part), _times(upstream)
+    for name, what in UNUSED.items():
+        value = _plain(getattr(config, name))
+        if value == _plain(standard[name]) or (name in times and value == times[name]):  # of a run with other params
+            continue
+        raise UserError(
+            f"task.{name}={_short(value)}: {typed} is foreign code, which decides {what} by itself. Allowed: "
+            f"{_short(_plain(standard[name]))}. {_next_move(upstream, name)}"
+        )
+    _refuse_count(part, upstream, num_envs, typed)
     refuse_physics(physics, f"{typed} sets its own physics", f"{instead}, such as task.params.sim.substeps")
     if sim.engine != "mujoco":
         raise UserError(f"sim={sim.engine}: {typed} runs over isaacgym on MuJoCo. Allowed: mujoco. Leave sim= out.")
+
+
+def _refuse_count(part: registry.Part, upstream: Mapping[str, Any], num_envs: int, typed: str) -> None:
+    """Raises UserError for upstream's number of environments, if it was changed: `numEnvs` counts."""
+    for path in COUNTS:
+        count = _number(upstream, path)
+        if count is not None and count not in (num_envs, _number(upstream_config(part), path)):
+            raise UserError(
+                f"task.params.{path}={count:g}: {typed} has as many environments as numEnvs says, which is {num_envs}. "
+                f"Leave it out, and type numEnvs={count:g}"
+            )
+
+
+def _next_move(upstream: Mapping[str, Any], name: str) -> str:
+    for path in WHERE.get(name, ()):
+        value: Any = upstream
+        for part in path.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if isinstance(value, Mapping):
+            return f"Leave it out; its own keys are task.params.{path}.*"
+        if value is not None:
+            return f"Leave it out, and set task.params.{path}, which is {_short(value)}"
+    return "Leave it out; its own keys are task.params.*"
+
+
+def _plain(value: Any) -> Any:
+    """A key's value as plain ones, without groups of observations that are empty."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return {k: v for k, v in value.items() if v != []} if isinstance(value, dict) else value
+    return _plain(dataclasses.asdict(value))
+
+
+def _short(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -9,28 +9,6 @@ NVIDIA's. Importing it gives numpy the names that version 2 dropped, and `gym` t
 is installed: task code of that time needs both.
 """
 
-import importlib.util
-import sys
+from livegym.compat.names import add_dropped_names
 
-import gymnasium
-import gymnasium.spaces
-import numpy as np
-
-DROPPED = {
-    "Inf": np.inf,
-    "NaN": np.nan,
-    "float": float,
-    "int": int,
-    "bool": bool,
-    "object": object,
-    "product": np.prod,
-    "cumproduct": np.cumprod,
-}
-
-for _name, _value in DROPPED.items():
-    if _name not in vars(np):
-        setattr(np, _name, _value)
-
-if "gym" not in sys.modules and importlib.util.find_spec("gym") is None:
-    sys.modules["gym"] = gymnasium
-    sys.modules["gym.spaces"] = gymnasium.spaces
+add_dropped_names()

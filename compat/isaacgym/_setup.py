@@ -8,7 +8,7 @@ import logging
 import numpy as np
 
 from livegym.compat.core import asset as assets
-from livegym.compat.core import attractors, terrain
+from livegym.compat.core import attractors, scaling, terrain
 from livegym.compat.core.scene import Sim
 from livegym.compat.core.values import (
     AssetOptions,
@@ -160,18 +160,13 @@ class Setup:
         return _copy(env.attractors[attractor])
 
     def set_actor_scale(self, env, actor, scale):
-        """Accept a scale of 1 only."""
-        scale = float(np.asarray(scale).item())
-        if abs(scale - 1.0) > 1e-6:
-            raise NotImplementedError(
-                f"set_actor_scale({scale:g}): scaled actors are not supported. Scale the asset file, or leave "
-                "`scale` out of the task's randomisation."
-            )
+        """Make a rigid actor larger or smaller than its asset, before prepare_sim."""
+        scaling.scale(env.actors[actor], float(np.asarray(scale).item()))
         return True
 
     def get_actor_scale(self, env, actor):
-        """Return 1."""
-        return 1.0
+        """Return an actor's size, of its asset's."""
+        return env.actors[actor].scale
 
 
 def _copy(value):
