@@ -45,6 +45,8 @@ CART = """
 """
 MASSES = {"chain": np.array([[0.5, 0.2], [0.2, 0.2]]), "branches": np.diag([0.3, 0.2])}
 ALONG = np.array([1.0, -2.0])
+GAIN = 0.5
+"""1 over the product of both coefficients: a stiffness is that of the joints."""
 
 
 def carts(folder, shape: str = "chain"):
@@ -59,7 +61,8 @@ def implicit(mass, position, velocity, terms):
     """The velocity after an implicit step with springs (stiffness, damping, where force is 0, active)."""
     matrix, force = mass.copy(), np.zeros(2)
     length, speed = ALONG @ position, ALONG @ velocity
-    for stiffness, damping, rest in terms:
+    for each, damper, rest in terms:
+        stiffness, damping = GAIN * each, GAIN * damper
         matrix += np.outer(ALONG, ALONG) * (H * damping + H * H * stiffness)
         force -= ALONG * (stiffness * (length - rest) + (damping + H * stiffness) * speed)
     return velocity + H * np.linalg.solve(matrix, force)
@@ -92,12 +95,26 @@ def test_a_tendon_is_an_implicit_spring(tmp_path, stiffness, damping):
         np.testing.assert_allclose(sim.engine.qvel, [expected] * 2, rtol=1e-6, atol=1e-6)
 
 
+def test_stiffness_is_that_of_the_joints_whatever_their_coefficients(tmp_path):
+    """Coefficients of 0.01 and -0.01: a torsional spring of 30 between the joints, not of 30 * 0.01^2."""
+    text = CARTS.format(inside=CART, beside="").replace('coef="1"', 'coef="0.01"').replace('"-2"', '"-0.01"')
+    asset = with_tendon(scenes.asset(tmp_path, text, fix_base_link=True), stiffness=30.0, damping=0.4)
+    sim = scenes.scene(asset, 1, gravity=0.0)
+    put(sim, [0.1, -0.1], [0.3, -0.2])
+    sim.simulate()
+    along = np.array([1.0, -1.0])
+    matrix = MASSES["chain"] + np.outer(along, along) * (H * 0.4 + H * H * 30.0)
+    force = -along * (30.0 * 0.2 + (0.4 + H * 30.0) * 0.5)
+    expected = np.array([0.3, -0.2]) + H * np.linalg.solve(matrix, force)
+    np.testing.assert_allclose(sim.engine.qvel[0], expected, rtol=1e-6)
+
+
 def test_a_tendon_between_branches_is_an_explicit_spring(tmp_path):
     asset = with_tendon(carts(tmp_path, "branches"), stiffness=30.0, damping=0.4)
     sim = scenes.scene(asset, 1, gravity=0.0)
     put(sim, [0.1, -0.1], [0.3, -0.2])
     sim.simulate()
-    force = -(30.0 * 0.3 + 0.4 * 0.7)
+    force = -GAIN * (30.0 * 0.3 + 0.4 * 0.7)
     expected = np.array([0.3, -0.2]) + H * np.array([force / 0.3, -2 * force / 0.2])
     np.testing.assert_allclose(sim.engine.qvel[0], expected, rtol=1e-6)
 
@@ -133,7 +150,7 @@ def test_tendons_of_an_asset_count_for_actors_created_later(tmp_path):
     env.add(asset, scenes.pose(), "late", 0, 0)
     assert [gym.get_actor_tendon_properties(each, 0)[0].stiffness for each in sim.envs] == [2.0, 40.0]
     stiffness = [sim.engine.batch.get_model(i).tendon_stiffness.item() for i in range(2)]
-    assert stiffness == pytest.approx([2.0, 40.0])
+    assert stiffness == pytest.approx([GAIN * 2.0, GAIN * 40.0])
 
 
 def test_a_tendon_changes_while_it_runs_and_with_the_mass(tmp_path):

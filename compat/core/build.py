@@ -286,6 +286,7 @@ def _layout(model: mujoco.MjModel, env: Env, sensors: _Sensors, friction: float)
                 else (0.0, 0.0),
                 max_speed=(asset.options.max_linear_velocity, asset.options.max_angular_velocity),
                 tendons=(first := _tendons(model, asset, prefix)),
+                gains=tendons.gains(model, first),
                 couplings=tendons.couplings(model, first),
             )
         )

@@ -37,6 +37,7 @@ class ActorSlot:
     qvel: int  # first of the 6, -1 if the base is fixed
     mocap: int  # mocap id, -1 if the base is free
     tendons: slice  # of MuJoCo's tendons
+    gains: np.ndarray  # (tendons,) factor of their stiffness and damping, see tendons.py
     couplings: np.ndarray  # (tendons, nv) of tendons whose springs are implicit, see tendons.py
     damping: tuple[float, float]  # of a single free body: 1/s of linear and of angular velocity
     max_speed: tuple[float, float]  # of a free root: m/s, rad/s

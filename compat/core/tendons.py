@@ -4,6 +4,11 @@ A tendon pulls towards its rest length with `stiffness`, and its velocity meets 
 spring of `limit_stiffness` more; with 0, the default of Isaac Gym's assets, there is no limit. All of that is implicit
 (`springs.py`), but the springs of spatial tendons and of those that join different branches of a robot: MuJoCo has no
 inertia across branches. Their limits are implicit, too.
+
+The length of a fixed tendon is the sum of coefficient times position of its joints. In PhysX its force meets each joint
+divided by the coefficient, so a stiffness is that of the joints, N m/rad; in MuJoCo it is multiplied. Stiffness and
+damping are therefore divided by the product of two coefficients: exact if all have the same size, otherwise their
+geometric mean.
 """
 
 from __future__ import annotations
@@ -55,7 +60,7 @@ def _column(rows: list[list[TendonProperties]], name: str) -> np.ndarray:
 
 def _passive(h: float, slot: ActorSlot, actor: Actor, rows: list[list[TendonProperties]]) -> dict:
     """The fields PASSIVE of an actor's tendons, (n, tendons, ...) each, for the records of n environments."""
-    stiffness, damping = _column(rows, "stiffness"), _column(rows, "damping")
+    stiffness, damping = (slot.gains * _column(rows, name) for name in ("stiffness", "damping"))
     implicit = slot.couplings.any(1)
     _, implicit_damping, added = springs.passive(stiffness, damping, h)
     own = actor.asset.model  # as the file has it
@@ -69,9 +74,9 @@ def _passive(h: float, slot: ActorSlot, actor: Actor, rows: list[list[TendonProp
     }
 
 
-def _limits(h: float, rows: list[list[TendonProperties]], weight: np.ndarray) -> dict:
+def _limits(h: float, slot: ActorSlot, rows: list[list[TendonProperties]], weight: np.ndarray) -> dict:
     """The fields of the limits of tendons, (n, tendons, ...) each; `weight` is their inverse inertia."""
-    stiffness = _column(rows, "limit_stiffness")
+    stiffness = slot.gains * _column(rows, "limit_stiffness")
     solref, solimp = springs.constraint(stiffness, 0.0, h, weight)
     return {
         "limited": (_column(rows, "is_fixed_limited") * stiffness > 0).astype(int),
@@ -87,7 +92,7 @@ def write_model(actor: Actor, slot: ActorSlot, model: mujoco.MjModel, limits: bo
         return
     h, rows = float(model.opt.timestep), [actor.tendon_properties]
     weight = model.tendon_invweight0[slot.tendons]
-    fields = _limits(h, rows, weight) if limits else _passive(h, slot, actor, rows)
+    fields = _limits(h, slot, rows, weight) if limits else _passive(h, slot, actor, rows)
     for name, values in fields.items():
         getattr(model, f"tendon_{name}")[slot.tendons] = values[0].reshape(
             getattr(model, f"tendon_{name}")[slot.tendons].shape
@@ -101,7 +106,7 @@ def write(engine: Engine, slot: ActorSlot, actors: list[Actor]) -> None:
     rows = [actor.tendon_properties for actor in actors]
     h = float(engine.model.opt.timestep)
     fields = _passive(h, slot, actors[0], rows)
-    fields |= _limits(h, rows, engine.per_env("tendon_invweight0")[envs, slot.tendons])
+    fields |= _limits(h, slot, rows, engine.per_env("tendon_invweight0")[envs, slot.tendons])
     for name, values in fields.items():
         array = engine.expand(f"tendon_{name}")
         array[envs, slot.tendons] = values.reshape(array[envs, slot.tendons].shape)
@@ -110,6 +115,17 @@ def write(engine: Engine, slot: ActorSlot, actors: list[Actor]) -> None:
 def added_armature(engine: Engine) -> np.ndarray:
     """(N, tendons) the inertia that makes the springs of tendons implicit, and that is no mass."""
     return engine.per_env("tendon_armature") - engine.layout.tendon_armature
+
+
+def gains(model: mujoco.MjModel, tendons: slice) -> np.ndarray:
+    """(tendons,) the factor of stiffness and damping: 1 over the squared mean size of coefficients, 1 if spatial."""
+    out = np.ones(tendons.stop - tendons.start)
+    for row, tendon in enumerate(range(tendons.start, tendons.stop)):
+        path = slice(model.tendon_adr[tendon], model.tendon_adr[tendon] + model.tendon_num[tendon])
+        sizes = np.abs(model.wrap_prm[path])
+        if (model.wrap_type[path] == int(mujoco.mjtWrap.mjWRAP_JOINT)).all() and sizes.any():
+            out[row] = np.exp(-2.0 * np.log(sizes[sizes > 0]).mean())
+    return out
 
 
 def couplings(model: mujoco.MjModel, tendons: slice) -> np.ndarray:
