@@ -77,7 +77,7 @@ def test_with_legged_gym(tmp_path):
 @pytest.mark.full
 def test_upstreams_own_trainer(tmp_path):
     checkout = foreign("IsaacGymEnvs", "ISAACGYMENVS")
-    setting, _, *words = shlex.split(COMMANDS[5])
+    setting, _, *words = shlex.split(COMMANDS[7])
     path = setting.partition("=")[2].replace("<livegym>", str(ROOT)).replace("<IsaacGymEnvs>", str(checkout))
     done = subprocess.run(
         ["env", f"PYTHONPATH={path}", sys.executable, *words, "max_iterations=2", "num_envs=16",
