@@ -1,4 +1,4 @@
-"""What happened in a continuous run, found by comparing each status with the one before.
+"""Events of a continuous run, found by comparing each status with the one before.
 
     events = Events()
     events.notice(status)                # one thread, a few times a second

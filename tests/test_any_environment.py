@@ -132,6 +132,13 @@ def test_the_command_stands_for_one_of_continuous_training(tmp_path):
     assert "online.training_interval=0" not in made
 
 
+def test_the_dashboard_is_headed_by_the_environment(config):
+    arguments = arguments_of(["--env", "CartPole-v1"])
+    c = config(*arguments)
+    assert make_env(c.task, c.sim, c.physics, 1, 0).task.title == "CartPole-v1"
+    assert environment(config, spaces.Discrete(2), spaces.Discrete(2)).task.title == ""
+
+
 def environment(config, observation, action):
     c = config(*arguments_of(["--observation-space", str(observation), "--action-space", str(action)]))
     return make_env(c.task, c.sim, c.physics, 1, 0)

@@ -720,6 +720,17 @@ def test_one_stream_too_many_takes_nothing_from_the_others_of_its_message(settin
     assert here.rows()["reward"].tolist() == [0.5]
 
 
+def test_the_status_tells_what_happened(setting):
+    state = {"state": "training", "restarts": 0}
+    fixed = {**dict.fromkeys(("task", "title", "run", "simulator", "gate", "playSpeed"), "x"), "capacity": 10}
+    status = Status(fixed, setting().service, SimpleNamespace(reading=lambda: state.copy()))
+    for restarts in (0, 1, 1):
+        state["restarts"] = restarts
+        status.refresh()
+        status.notice(status.reading())
+    assert [event["text"] for event in status.reading()["events"]] == ["another trainer took over"]
+
+
 def test_the_status_tells_each_streams_share_and_reward(setting):
     here = setting()
     status = Status(
