@@ -92,8 +92,8 @@ class Intake:
     ) -> Waiting:
         """Check a message by `read` and put it into the inbox. Raises MessageRefused; nothing has changed then.
 
-        `source`: what sent it: one connection, or all HTTP requests under one name. `arrived`: s, by time.perf_counter,
-        when it was read from its connection; None: now.
+        `source`: what sent it: one connection, or all HTTP requests under one name, or without one from one address.
+        `arrived`: s, by time.perf_counter, when it was read from its connection; None: now.
         """
         arrived = time.perf_counter() if arrived is None else arrived
         self.messages += 1

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 import torch
@@ -37,6 +39,8 @@ from tests.test_service import seen
 from tests.test_service import setting as setting
 
 pytest_plugins = ["online_fixtures"]
+
+ROOT = Path(__file__).parent.parent
 
 CHOICES = Layout(obs=2, action=1, discrete=True, seen=3)
 
@@ -459,10 +463,12 @@ def test_a_client_switches_a_stream_and_reads_which_ones_are_off(serve, tmp_path
         assert http.post("/learning", json={"v": 1, "stream": "a", "learn": True}).json()["not_learned"] == []
 
 
-@pytest.mark.parametrize("query", ["?client=robot", ""])
-def test_a_reconnected_client_is_another_source_and_the_same_http_client_is_not(serve, query):
+@pytest.mark.parametrize(("query", "sources"), [("?client=robot", 1), ("", 2)])
+def test_http_requests_of_one_name_or_address_have_one_source(serve, query, sources):
     served = serve()
-    with served.http() as http:
-        for _ in range(2):
+    for address in ("127.0.0.1", "127.0.0.1", "127.0.0.2"):
+        with served.http(transport=httpx.HTTPTransport(local_address=address)) as http:
             http.post(f"/observe{query}", json={"v": 1, "observations": [{"stream": "a", "obs": [0, 0, 0, 0]}]})
-    assert len(set(served.loop.sources)) == 1
+    assert (len(served.loop.sources), len(set(served.loop.sources))) == (3, sources)
+    told = " ".join((ROOT / "docs" / "protocol.md").read_text().split())
+    assert "All HTTP requests without `?client=` from one address count as one connection" in told

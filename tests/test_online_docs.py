@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import subprocess
@@ -17,6 +18,8 @@ from livegym.schema import OnlineConfig
 from livegym.serve import connection, leases, messages, server
 from livegym.serve.inbox import CAPACITY
 from livegym.web.server import MAX_HELD, MAX_MESSAGE, MAX_WAITING
+from livegym_client import Client
+from livegym_client.client import FIRST_PATIENCE
 from tests.page_fixtures import needs_chromium
 from tests.patience import PATIENCE_S
 
@@ -75,16 +78,26 @@ def test_the_lines_run_as_they_stand(serve):
         )
         assert done.returncode == 0, done.stderr
     assert served.loop.rewards == {1: 0.98, 2: 0.97}
-    served.loop.streams.clear()
-    served.loop.decided.clear()
-    served.loop.rewards.clear()
     (commands,) = blocks("sh")
-    first = str(SESSION + 1)  # the id of a run's first decision; the stand-in counts from 1
-    assert first in commands
-    for command in commands.replace(":58080", port).replace(first, "1").split("\n\n"):
-        answer = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=PATIENCE_S).stdout
-        assert json.loads(answer).get("type", "spec") in ("spec", "answers"), answer
-    assert served.loop.rewards == {1: 0.98}
+    first = str(SESSION + 1)  # the id of a run's first decision
+    made = None
+    for command in commands.replace(":58080", port).split("\n\n"):
+        if made is not None:
+            assert first in command
+            command = command.replace(first, str(made))
+        out = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=PATIENCE_S).stdout
+        for answer in json.loads(out).get("answers", []):
+            assert answer["type"] in ("decision", "accepted"), answer
+            made = answer["decision"]
+    assert served.loop.rewards == {1: 0.98, 2: 0.97, made: 0.98}
+
+
+def test_the_clients_patience_is_as_described():
+    told = " ".join(TEXT.split())
+    patience = inspect.signature(Client).parameters["patience"].default
+    assert (
+        f"was away for `Client(..., patience={patience:g})` seconds, or for {FIRST_PATIENCE:g} s if no server" in told
+    )
 
 
 @pytest.mark.slow
