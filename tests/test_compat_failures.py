@@ -52,8 +52,8 @@ def test_a_failure_in_a_late_round_stops_that_environment_alone(tmp_path, monkey
     before = engine.qpos.copy()
     change, rounds = engine.drives._change_sides, []
 
-    def broken_then(envs):
-        wrong = change(envs)
+    def broken_then(*given):
+        wrong = change(*given)
         rounds.append(wrong.tolist())
         engine.expand("opt.integrator")[1] = NO_INTEGRATOR
         return wrong

@@ -263,11 +263,10 @@ def test_joints_of_a_floating_root_are_left_out_with_what_drives_them(load):
     assert any("x, turn" in note for note in asset.notes)
 
 
-def test_joints_of_a_fixed_root_stay(load):
-    asset = load(ROOTED, fix_base_link=True)
-    assert asset.dofs == ("x", "turn", "lift")
-    assert asset.joints == ("lift",)
-    assert asset.actuator_joints == ["x", "lift", ""]
+def test_joints_of_a_fixed_root_are_refused(load):
+    """MuJoCo has no joints on a body that task code can place, as it can place a fixed base."""
+    with pytest.raises(UserError, match=r"robot\.xml: <body> base: fix_base_link .*\(x, turn\)\. Put it inside a body"):
+        load(ROOTED, fix_base_link=True)
 
 
 def test_a_free_joint_by_default_class_is_left_out_of_a_fixed_root(load):

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import mujoco
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from livegym.compat.core import properties, sensors
+from livegym.compat.core import properties
 from livegym.compat.core.asset import AssetModel, ForceSensor, box, sphere
 from livegym.compat.core.drives import EFFORT, POS
 from livegym.compat.core.scene import Sim
 from livegym.compat.core.values import (
     AssetOptions,
-    AttractorProperties,
     ForceSensorProperties,
     PlaneParams,
     Transform,
@@ -235,56 +233,6 @@ def test_forces_of_a_step_survive_a_reset_of_other_environments():
     sim.tensors.refresh("contact")
     assert body.view(4, 13)[:, 2].tolist() == pytest.approx([0.05, 7.0, 0.05, 0.05], abs=2e-3)
     np.testing.assert_allclose(contact[:, 2].numpy(), 6.0 * 9.81, atol=0.1)  # the last substep's, of all
-
-
-def test_jacobian_times_velocity_is_the_velocity_of_the_links(tmp_path):
-    for fixed in (False, True):
-        sim = scenes.scene(walker(tmp_path, fix_base_link=fixed), 3)
-        random = np.random.default_rng(7)
-        sim.engine.qvel[:] = random.normal(size=sim.engine.qvel.shape)
-        at = sim.engine.layout.qpos
-        sim.engine.qpos[:, at] = random.normal(size=(3, len(at)))
-        sim.engine.moved()
-        slot = sim.engine.layout.actors[0]
-        jacobian = sensors.jacobian(sim.engine, slot)
-        assert jacobian.shape == ((3, 2, 6, 2) if fixed else (3, 3, 6, 8))
-        velocity = sim.engine.qvel.copy()
-        if not fixed:
-            turn = sim.engine.kinematics("xmat")[:, 1].reshape(3, 3, 3)
-            velocity[:, 3:6] = np.einsum("nij,nj->ni", turn, velocity[:, 3:6])
-        body = sim.tensors.acquire("body").view(3, 3, 13).numpy()[:, 1 if fixed else 0 :, 7:]
-        np.testing.assert_allclose(np.einsum("nlrk,nk->nlr", jacobian, velocity), body, atol=1e-5)
-
-
-def test_the_mass_matrix_has_no_armature_of_drives(tmp_path):
-    sim = scenes.scene(walker(tmp_path, fix_base_link=True), 2)
-    for env in sim.envs:
-        props = properties.get_dofs(env.actors[0])
-        props["driveMode"], props["stiffness"], props["damping"] = POS, 1e5, 10.0
-        properties.set_dofs(sim, env.actors[0], props)
-    matrix = sensors.mass_matrix(sim.engine, sim.engine.layout.actors[0])
-    model = sim.envs[0].actors[0].asset.model
-    data = mujoco.MjData(model)
-    mujoco.mj_forward(model, data)
-    full = np.zeros((model.nv, model.nv))
-    mujoco.mj_fullM(model, data, full)
-    full -= np.diag(model.dof_armature) - np.diag(props["armature"])
-    np.testing.assert_allclose(matrix[0], full, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(matrix, matrix.transpose(0, 2, 1))
-    assert (np.linalg.eigvalsh(matrix) > 0).all()
-
-
-def test_an_attractor_holds_a_body(tmp_path):
-    sim = Sim(scenes.params())
-    env = sim.add_env(Vec3(), Vec3(), 1)
-    env.add(sphere(0.1, AssetOptions()), scenes.pose(z=1.0), "ball")
-    attractor = AttractorProperties()
-    attractor.rigid_handle, attractor.axes, attractor.stiffness = 0, 7, 5e7
-    attractor.target = scenes.pose(z=1.0)
-    env.attractors.append(attractor)
-    for _ in range(100):
-        sim.simulate()
-    assert sim.engine.qpos[0, 2] == pytest.approx(1.0, abs=2e-3)
 
 
 def test_dof_limits_are_part_of_the_dof_force(tmp_path):

@@ -19,10 +19,12 @@ from livegym.compat.core.records import (
     ActuatorProperties,
     AssetOptions,
     ForceSensorProperties,
+    RigidBodyProperties,
     RigidShapeProperties,
     TendonProperties,
 )
-from livegym.compat.core.vectors import Transform
+from livegym.compat.core.states import Mat33
+from livegym.compat.core.vectors import Transform, Vec3
 
 OF_WORLD = "world_link"
 """Name in the specification of a body that the file calls `world`."""
@@ -58,6 +60,7 @@ class AssetModel:
     shapes: tuple[int, ...]
     """Geoms of `model` that collide."""
     shape_properties: list[RigidShapeProperties]
+    body_properties: list[RigidBodyProperties]
     actuators: list[ActuatorProperties] = field(default_factory=list)
     actuator_joints: list[str] = field(default_factory=list)
     actuator_names: list[str] = field(default_factory=list)
@@ -66,6 +69,16 @@ class AssetModel:
     sensors: list[ForceSensor] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """Changes and omissions of the importer, one sentence each."""
+
+    @property
+    def name(self) -> str:
+        """The name of the file, or the kind of shape, for errors."""
+        return self.file.name if self.file else self.bodies[0]
+
+    @property
+    def body_names(self) -> tuple[str, ...]:
+        """The names of the bodies in `spec` and `model`."""
+        return tuple(spec_name(body) for body in self.bodies)
 
     @property
     def floating(self) -> bool:
@@ -127,6 +140,7 @@ def finish(
         dof_properties=np.array([dof_properties[name] for name in dofs], DOF_PROPERTIES),
         shapes=shapes,
         shape_properties=[_shape_properties(model, g, options) for g in shapes],
+        body_properties=[_body_properties(model, body) for body in range(1, model.nbody)],
         notes=notes,
     )
 
@@ -136,3 +150,19 @@ def _shape_properties(model: mujoco.MjModel, geom: int, options: AssetOptions) -
     return RigidShapeProperties(
         friction=sliding, torsion_friction=torsion, rolling_friction=rolling, thickness=options.thickness
     )
+
+
+def _body_properties(model: mujoco.MjModel, body: int) -> RigidBodyProperties:
+    record = RigidBodyProperties(mass=float(model.body_mass[body]), com=Vec3(*model.body_ipos[body].tolist()))
+    turn = np.zeros(9)
+    mujoco.mju_quat2Mat(turn, model.body_iquat[body])
+    axes = turn.reshape(3, 3)
+    give_inertia(record, (axes * model.body_inertia[body]) @ axes.T)
+    return record
+
+
+def give_inertia(record: RigidBodyProperties, matrix: np.ndarray) -> None:
+    """Set the inertia (3, 3) of a body, and the inverses of mass and inertia."""
+    record.inertia = Mat33.from_matrix(matrix)
+    record.invInertia = Mat33.from_matrix(np.linalg.pinv(matrix))
+    record.invMass = 1.0 / record.mass if record.mass else 0.0

@@ -8,16 +8,16 @@ do. Friction is averaged with the ground's, and robots' shapes have priority ove
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import mujoco
 import numpy as np
 
-from livegym.compat.core import collision, terrain
+from livegym.compat.core import attractors, collision, tendons, terrain
 from livegym.compat.core.asset import AssetModel
 from livegym.compat.core.layout import ActorSlot, Layout, SensorSlot, group
 from livegym.compat.core.record import Actor, Env, Scene
-from livegym.compat.core.values import Transform
 from livegym.utils.errors import UserError
 
 FREE = "/free"
@@ -43,16 +43,25 @@ def build(sim: Scene) -> tuple[mujoco.MjSpec, mujoco.MjModel, Layout]:
     terrain.add(spec, sim.ground)
     for handle, actor in enumerate(env.actors):
         _attach(spec, actor, f"{handle}/")
-    _add_attractors(spec, env)
+    attractors.add_to_spec(spec, env)
     sensors = _Sensors(spec)
     sensors.add_forces(env)
     if int(sim.params.physx.contact_collection) != 0:
         sensors.add_contacts(env)
     sensors.add_limits(env)
-    model = spec.compile()
-    for handle, actor in enumerate(env.actors):
-        _damp(model, actor, f"{handle}/")
+    model = _compile(spec, env)
     return spec, model, _layout(model, env, sensors, sim.ground.friction)
+
+
+def _compile(spec: mujoco.MjSpec, env: Env) -> mujoco.MjModel:
+    try:
+        return spec.compile()
+    except ValueError as error:
+        actors = ", ".join(f"{actor.handle}/: {actor.asset.file or actor.asset.name}" for actor in env.actors)
+        raise UserError(
+            f"MuJoCo refuses the scene: {' '.join(str(error).split())} The names in it begin with the number of the "
+            f"actor in its environment ({actors}). Correct that element in its file, or leave the actor out."
+        ) from None
 
 
 def shape_classes(env: Env) -> list[collision.ShapeClass]:
@@ -62,12 +71,12 @@ def shape_classes(env: Env) -> list[collision.ShapeClass]:
         collision.ShapeClass(
             actor.handle,
             number,
-            int(properties.filter) or actor.filter,
+            filter,
             int(actor.asset.model.geom_contype[geom]),
             int(actor.asset.model.geom_conaffinity[geom]),
         )
         for actor, number in zip(env.actors, groups, strict=True)
-        for geom, properties in zip(actor.asset.shapes, actor.shape_properties, strict=True)
+        for geom, filter in zip(actor.asset.shapes, actor.filters(), strict=True)
     ]
 
 
@@ -80,27 +89,35 @@ def _check(envs: list[Env]) -> None:
             _check_measurements(env, envs[0])
             continue
         raise UserError(
-            f"Environment {env.index} has other assets ({', '.join(_name(a) for a in assets)}) than environment 0 "
-            f"({', '.join(_name(a) for a in first)}). Environments of different make-up are not supported: "
+            f"Environment {env.index} has other assets ({', '.join(a.name for a in assets)}) than environment 0 "
+            f"({', '.join(a.name for a in first)}). Environments of different make-up are not supported: "
             "create the same actors in the same order in each."
         )
 
 
 def _check_measurements(env: Env, first: Env) -> None:
-    """Refuse environments in which other things are measured or attracted."""
-    counts = [
-        (
-            [len(actor.sensors) for actor in each.actors],
-            [a.measures_dof_forces for a in each.actors],
-            len(each.attractors),
-        )
-        for each in (env, first)
-    ]
-    if counts[0] != counts[1]:
-        raise UserError(
-            f"Environment {env.index} has other force sensors, DOF force sensors or attractors than environment 0 "
-            f"({counts[0]} instead of {counts[1]}). Create the same ones in each environment."
-        )
+    """Refuse environments in which other things are measured, attracted or kept apart."""
+    for what, of in COMPARED.items():
+        here, there = of(env), of(first)
+        if here != there:
+            raise UserError(
+                f"Environment {env.index} has other {what} than environment 0 ({here} instead of {there}). One model "
+                "describes all environments: make them the same in each."
+            )
+
+
+def _kept_apart(env: Env) -> list[bool]:
+    """For each actor whose file has excludes or pairs, whether they count; see `_leave_out_contacts`."""
+    return [not explicit(actor)[0] for actor in env.actors if actor.asset.model.nexclude or actor.asset.model.npair]
+
+
+COMPARED: dict[str, Callable[[Env], list]] = {
+    "force sensors": lambda env: [len(actor.sensors) for actor in env.actors],
+    "DOF force sensors": lambda env: [actor.measures_dof_forces for actor in env.actors],
+    "attractors": lambda env: env.attractors,
+    "use of its files' excludes and pairs, which count with collision filter -1 only,": _kept_apart,
+}
+"""Properties on which all environments must agree."""
 
 
 def _interchangeable(a: AssetModel, b: AssetModel) -> bool:
@@ -113,10 +130,6 @@ def _interchangeable(a: AssetModel, b: AssetModel) -> bool:
     if not all(np.array_equal(getattr(a.model, field), getattr(b.model, field)) for field in fields):
         return False
     return all(getattr(a.options, name) == getattr(b.options, name) for name in OPTIONS)
-
-
-def _name(asset: AssetModel) -> str:
-    return asset.file.name if asset.file else asset.bodies[0]
 
 
 def _empty(sim: Scene) -> mujoco.MjSpec:
@@ -136,15 +149,17 @@ def _empty(sim: Scene) -> mujoco.MjSpec:
 
 def _attach(spec: mujoco.MjSpec, actor: Actor, prefix: str) -> None:
     asset = actor.asset
-    spec.attach(asset.spec.copy(), prefix=prefix, frame=spec.worldbody.add_frame())
-    root = spec.body(prefix + asset.bodies[0])
+    own = asset.spec.copy()
+    _leave_out_contacts(own, actor)
+    spec.attach(own, prefix=prefix, frame=spec.worldbody.add_frame())
+    root = spec.body(prefix + asset.body_names[0])
     if asset.floating:
         root.add_freejoint(name=prefix + FREE)
     else:
         root.mocap = True
         _exclude_base(spec, asset, prefix)
     if asset.options.disable_gravity:
-        for body in asset.bodies:
+        for body in asset.body_names:
             spec.body(prefix + body).gravcomp = 1.0
     for name in asset.dofs:
         spec.add_actuator(
@@ -156,37 +171,30 @@ def _attach(spec: mujoco.MjSpec, actor: Actor, prefix: str) -> None:
         )
 
 
+def _leave_out_contacts(spec: mujoco.MjSpec, actor: Actor) -> None:
+    """Leave out the file's excludes and pairs of shapes whose filter is explicit: PhysX reads them only with -1."""
+    bodies, geoms = explicit(actor)
+    while exclude := next((e for e in spec.excludes if not bodies.isdisjoint((e.bodyname1, e.bodyname2))), None):
+        spec.delete(exclude)
+    while pair := next((p for p in spec.pairs if not geoms.isdisjoint((p.geomname1, p.geomname2))), None):
+        spec.delete(pair)
+
+
+def explicit(actor: Actor) -> tuple[set[str], set[str]]:
+    """The names of bodies and geoms of an actor's asset that have a shape whose filter is not the file's."""
+    model = actor.asset.model
+    chosen = [g for g, f in zip(actor.asset.shapes, actor.filters(), strict=True) if f != collision.FROM_FILE]
+    return {model.body(model.geom_bodyid[g]).name for g in chosen}, {model.geom(g).name for g in chosen}
+
+
 def _exclude_base(spec: mujoco.MjSpec, asset: AssetModel, prefix: str) -> None:
     """Keep links from colliding with the fixed link that carries them: MuJoCo would let static parents collide."""
     model = asset.model
     for child in range(2, model.nbody):
         parent = int(model.body_parentid[child])
         if model.body_weldid[parent] <= 1 and model.body_weldid[parent] in (0, model.body_weldid[1]):
-            names = [prefix + asset.bodies[body - 1] for body in (parent, child)]
+            names = [prefix + asset.body_names[body - 1] for body in (parent, child)]
             spec.add_exclude(bodyname1=names[0], bodyname2=names[1])
-
-
-def _add_attractors(spec: mujoco.MjSpec, env: Env) -> None:
-    """Pull a point of a body to a point of the environment: a stiff constraint between two sites."""
-    bodies = [f"{handle}/{body}" for handle, actor in enumerate(env.actors) for body in actor.asset.bodies]
-    for number, attractor in enumerate(env.attractors):
-        if not attractor.axes:
-            continue
-        spec.body(bodies[attractor.rigid_handle]).add_site(name=f"attracted/{number}", **_site(attractor.offset))
-        spec.worldbody.add_site(name=f"attractor/{number}", **_site(attractor.target))
-        turns = int(attractor.axes) & 56  # AXIS_ROTATION
-        equality = spec.add_equality(
-            name=f"attractor/{number}",
-            type=mujoco.mjtEq.mjEQ_WELD if turns else mujoco.mjtEq.mjEQ_CONNECT,
-            objtype=mujoco.mjtObj.mjOBJ_SITE,
-            name1=f"attracted/{number}",
-            name2=f"attractor/{number}",
-        )
-        equality.solref = [2.0 * spec.option.timestep, 1.0]
-
-
-def _site(pose: Transform) -> dict[str, list[float]]:
-    return {"pos": list(pose.p), "quat": [pose.r.w, pose.r.x, pose.r.y, pose.r.z]}
 
 
 class _Sensors:
@@ -210,7 +218,7 @@ class _Sensors:
         for handle, actor in enumerate(env.actors):
             for sensor in actor.sensors:
                 start = self.size
-                name = f"{handle}/{actor.asset.bodies[sensor.body]}"
+                name = f"{handle}/{actor.asset.body_names[sensor.body]}"
                 for kind in FORCE_SENSOR:
                     self._add(kind, 3, objtype=mujoco.mjtObj.mjOBJ_BODY, objname=name)
                 p, r = sensor.pose.p, sensor.pose.r
@@ -234,7 +242,7 @@ class _Sensors:
         for handle, actor in enumerate(env.actors):
             model = actor.asset.model
             for body in sorted({int(model.geom_bodyid[geom]) - 1 for geom in actor.asset.shapes}):
-                name = f"{handle}/{actor.asset.bodies[body]}"
+                name = f"{handle}/{actor.asset.body_names[body]}"
                 self.contacts.append((first + body, slice(self.size, self.size + 3)))
                 # the force points from the sensor's first object to its second, so the body is the second
                 sensor = self._add("mjSENS_CONTACT", 3, reftype=mujoco.mjtObj.mjOBJ_BODY, refname=name)
@@ -258,20 +266,6 @@ class _Sensors:
             first += len(actor.asset.dofs)
 
 
-def _damp(model: mujoco.MjModel, actor: Actor, prefix: str) -> None:
-    """Damp a single free body, 1/s of its velocities; PhysX ignores these options for links of an articulation."""
-    asset = actor.asset
-    if not asset.floating or len(asset.bodies) > 1:
-        return
-    body = model.body(prefix + asset.bodies[0])
-    at = int(model.joint(prefix + FREE).dofadr[0])
-    turn = np.zeros(9)
-    mujoco.mju_quat2Mat(turn, model.body_iquat[body.id])
-    inertia = np.square(turn.reshape(3, 3)) @ model.body_inertia[body.id]
-    model.dof_damping[at : at + 3] = asset.options.linear_damping * model.body_mass[body.id]
-    model.dof_damping[at + 3 : at + 6] = asset.options.angular_damping * inertia
-
-
 def _layout(model: mujoco.MjModel, env: Env, sensors: _Sensors, friction: float) -> Layout:
     slots, names = [], []
     first_body, first_dof = 1, 0
@@ -287,8 +281,13 @@ def _layout(model: mujoco.MjModel, env: Env, sensors: _Sensors, friction: float)
                 qpos=int(joint.qposadr[0]) if joint else -1,
                 qvel=int(joint.dofadr[0]) if joint else -1,
                 mocap=int(model.body_mocapid[bodies.start]),
+                damping=(asset.options.linear_damping, asset.options.angular_damping)
+                if asset.floating and len(asset.bodies) == 1
+                else (0.0, 0.0),
                 max_speed=(asset.options.max_linear_velocity, asset.options.max_angular_velocity),
-                tendon=model.tendon(prefix + asset.tendon_names[0]).id if asset.tendons else -1,
+                tendons=(first := _tendons(model, asset, prefix)),
+                gains=tendons.gains(model, first),
+                couplings=tendons.couplings(model, first),
             )
         )
         names += [prefix + name for name in asset.dofs]
@@ -305,7 +304,14 @@ def _layout(model: mujoco.MjModel, env: Env, sensors: _Sensors, friction: float)
         contacts=sensors.contacts,
         limits=sensors.limits,
         ground_friction=friction,
+        tendon_armature=model.tendon_armature.copy(),
+        couplings=np.concatenate([np.zeros((0, model.nv)), *(slot.couplings for slot in slots)]),
     )
+
+
+def _tendons(model: mujoco.MjModel, asset: AssetModel, prefix: str) -> slice:
+    first = model.tendon(prefix + asset.tendon_names[0]).id if asset.tendons else 0
+    return slice(first, first + len(asset.tendons))
 
 
 def _geoms(model: mujoco.MjModel, asset: AssetModel, first_body: int) -> np.ndarray:

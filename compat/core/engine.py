@@ -6,7 +6,7 @@ The batch keeps one MjData per thread, so after a `forward` the force-like outpu
 forces) are another environment's. `forces(name)` therefore returns a copy that was made before the first `forward`
 after a step. Kinematic outputs are recomputed on demand, only for environments whose state was written (`moved`).
 
-An environment that MuJoCo refuses to step keeps the last state it had, and counts in `faults`; the others go on.
+An environment that MuJoCo refuses to step keeps the last state it had, and counts in `faults`; the others continue.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ NONE = int(mujoco.mjtStage.mjSTAGE_NONE)
 FIRST_BAD = int(mujoco.mjtWarning.mjWARN_BADQPOS)
 """The first of the counters of non-finite or huge values."""
 DERIVED = ("actuator_acc0", "body_invweight0", "body_subtreemass", "dof_M0", "dof_invweight0")
+DERIVED_OF_TENDONS = ("tendon_invweight0", "tendon_length0")
 """The fields that `set_const` gives each environment."""
-FORCES = ("sensordata", "qfrc_actuator", "qacc", "qfrc_spring", "qfrc_damper", "cfrc_ext")
+FORCES = ("sensordata", "qfrc_actuator", "qacc", "qfrc_spring", "qfrc_damper", "cfrc_ext", "ten_velocity")
 
 
 class Engine:
@@ -195,17 +196,18 @@ class Engine:
 
     def com(self, body: int | np.ndarray) -> np.ndarray:
         """(N, 3) centre of mass of a body in its own frame; with an array of bodies (N, bodies, 3), as below."""
-        return self._per_env("body_ipos")[:, body]
+        return self.per_env("body_ipos")[:, body]
 
     def mass(self, body: int | np.ndarray) -> np.ndarray:
         """(N,) mass of a body."""
-        return self._per_env("body_mass")[:, body]
+        return self.per_env("body_mass")[:, body]
 
     def inertia(self, body: int | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Principal moments (N, 3) of a body and the wxyz orientation (N, 4) of their axes in its frame."""
-        return self._per_env("body_inertia")[:, body], self._per_env("body_iquat")[:, body]
+        return self.per_env("body_inertia")[:, body], self.per_env("body_iquat")[:, body]
 
-    def _per_env(self, field: str) -> np.ndarray:
+    def per_env(self, field: str) -> np.ndarray:
+        """Return a model field's values for each environment, (N, ...), to be read only."""
         if field in self._expanded:
             return self._batch.expand(field)
         shared = getattr(self.model, field)
@@ -226,6 +228,8 @@ class Engine:
         """Recompute what MuJoCo derives from masses and inertias of these environments."""
         self._batch.set_const(envs)
         self._expanded.update(DERIVED)
+        if self.model.ntendon:
+            self._expanded.update(DERIVED_OF_TENDONS)
         for field, ratio in self._weight_ratios.items():
             self._batch.expand(field)[envs] *= ratio
         self._stale[envs] = True

@@ -36,7 +36,10 @@ class ActorSlot:
     qpos: int  # first of the 7 of its free joint, -1 if the base is fixed
     qvel: int  # first of the 6, -1 if the base is fixed
     mocap: int  # mocap id, -1 if the base is free
-    tendon: int  # first tendon, -1 if it has none
+    tendons: slice  # of MuJoCo's tendons
+    gains: np.ndarray  # (tendons,) factor of their stiffness and damping, see tendons.py
+    couplings: np.ndarray  # (tendons, nv) of tendons whose springs are implicit, see tendons.py
+    damping: tuple[float, float]  # of a single free body: 1/s of linear and of angular velocity
     max_speed: tuple[float, float]  # of a free root: m/s, rad/s
 
     @property
@@ -129,6 +132,8 @@ class Layout:
     contacts: list[tuple[int, slice]]  # (environment's body, its three numbers in sensordata)
     limits: list[tuple[int, int]]  # (DOF, index of its limit force in sensordata)
     ground_friction: float
+    tendon_armature: np.ndarray  # (tendons,) as the files have it
+    couplings: np.ndarray  # (tendons, nv) of all actors
 
     @property
     def dofs(self) -> int:

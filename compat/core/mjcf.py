@@ -47,6 +47,7 @@ def load(file: Path, root: Path, options: AssetOptions) -> AssetModel:
     spec = _parse(document)
     _settle_meshes(spec, document)
     _settle_joints(spec, document)
+    _refuse_root_joints(spec, document)
     _settle_geoms(spec, options)
     model = _settle_inertia(spec, document, options)
     actuators = _actuators(model)
@@ -141,6 +142,17 @@ def _settle_joints(spec: mujoco.MjSpec, document: Document) -> None:
         if joint.limited == mujoco.mjtLimited.mjLIMITED_TRUE and low >= high:
             joint.range = (low - NARROW, low + NARROW)
             document.notes.append(f"joint {joint.name}: its range is empty, so +-{NARROW:g} around {low:g}")
+
+
+def _refuse_root_joints(spec: mujoco.MjSpec, document: Document) -> None:
+    """Raises UserError if a root that the options fix has hinges or slides of its own."""
+    root = spec.bodies[1]
+    if names := [joint.name for joint in root.joints]:
+        raise document.error(
+            f"<body> {root.name}",
+            f"fix_base_link holds this root body, but it has joints ({listed(names)}). Put it inside a body without "
+            "joints, or set fix_base_link to False, which leaves these joints out.",
+        )
 
 
 def _settle_geoms(spec: mujoco.MjSpec, options: AssetOptions) -> None:

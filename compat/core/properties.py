@@ -1,4 +1,4 @@
-"""Properties of DOFs, bodies, shapes and tendons, actor by actor, before and after the scene is compiled.
+"""Properties of DOFs, bodies and shapes, actor by actor, before and after the scene is compiled.
 
 Every actor keeps its records. Before `compile` they only wait. At `compile`, environment 0's become the model's, and
 actors that differ are marked. After it, a setter marks its actor; `flush` writes all marked actors into the batch's
@@ -11,18 +11,19 @@ of actors have priority 1 and (own + ground) / 2, which is exact on the ground; 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import mujoco
 import numpy as np
 
-from livegym.compat.core import collision, drives, weights
-from livegym.compat.core.asset import AssetModel
+from livegym.compat.core import attractors, collision, drives, tendons, weights
+from livegym.compat.core.asset_model import AssetModel, give_inertia
 from livegym.compat.core.build import shape_classes
 from livegym.compat.core.engine import Engine
 from livegym.compat.core.layout import ActorSlot, Layout
 from livegym.compat.core.record import KINDS, Actor, Env, Scene
-from livegym.compat.core.values import Mat33, RigidBodyProperties, Vec3
+from livegym.compat.core.values import RigidBodyProperties
 from livegym.utils.errors import UserError
 
 # DOFs
@@ -60,19 +61,6 @@ def _dof_table(sim: Scene) -> np.ndarray:
 # bodies
 
 
-def default_bodies(asset: AssetModel) -> list[RigidBodyProperties]:
-    """Return the properties of an asset's bodies as the file gives them."""
-    model = asset.model
-    records = []
-    for body in range(1, model.nbody):
-        record = RigidBodyProperties()
-        record.mass = float(model.body_mass[body])
-        record.com = Vec3(*(float(x) for x in model.body_ipos[body]))
-        set_inertia(record, _inertia_matrix(model.body_inertia[body], model.body_iquat[body]))
-        records.append(record)
-    return records
-
-
 def _inertia_matrix(moments: np.ndarray, quat: np.ndarray) -> np.ndarray:
     turn = np.zeros(9)
     mujoco.mju_quat2Mat(turn, quat)
@@ -80,29 +68,13 @@ def _inertia_matrix(moments: np.ndarray, quat: np.ndarray) -> np.ndarray:
     return (axes * moments) @ axes.T
 
 
-def matrix(value: Mat33) -> np.ndarray:
-    """(3, 3) from a record."""
-    return np.array([list(value.x), list(value.y), list(value.z)], float)
-
-
-def _mat33(matrix: np.ndarray) -> Mat33:
-    value = Mat33()
-    value.x, value.y, value.z = (Vec3(*(float(x) for x in row)) for row in matrix)
-    return value
-
-
-def set_inertia(record: RigidBodyProperties, inertia: np.ndarray) -> None:
-    """Write an inertia (3, 3), and the inverses of mass and inertia, into a record."""
-    record.inertia = _mat33(inertia)
-    record.invInertia = _mat33(np.linalg.pinv(inertia))
-    record.invMass = 1.0 / record.mass if record.mass else 0.0
-
-
 def get_bodies(actor: Actor) -> list[RigidBodyProperties]:
     """Return copies of the properties of an actor's bodies."""
-    if actor.body_properties is None:
-        actor.body_properties = default_bodies(actor.asset)
-    return copy.deepcopy(actor.body_properties)
+    return copy.deepcopy(_bodies(actor))
+
+
+def _bodies(actor: Actor) -> list[RigidBodyProperties]:
+    return actor.asset.body_properties if actor.body_properties is None else actor.body_properties
 
 
 def set_bodies(sim: Scene, actor: Actor, records: list[RigidBodyProperties], recompute_inertia: bool) -> None:
@@ -111,7 +83,7 @@ def set_bodies(sim: Scene, actor: Actor, records: list[RigidBodyProperties], rec
     With `recompute_inertia` the inertia scales with the mass; otherwise it is the one in the record. Raises UserError
     if the number of records is wrong, or a mass is not a positive number.
     """
-    old = get_bodies(actor)
+    old = _bodies(actor)
     if len(records) != len(old):
         raise UserError(f"{actor.name} has {len(old)} bodies; {len(records)} records were given.")
     new = copy.deepcopy(records)
@@ -119,17 +91,17 @@ def set_bodies(sim: Scene, actor: Actor, records: list[RigidBodyProperties], rec
         if not (np.isfinite(record.mass) and record.mass > 0):
             raise UserError(f"Body {name} of {actor.name}: mass {record.mass} kg. It must be a positive number.")
         if recompute_inertia:
-            set_inertia(record, matrix(before.inertia) * (record.mass / before.mass))
+            give_inertia(record, before.inertia.to_matrix() * (record.mass / before.mass))
     actor.body_properties = new
     sim.mark("bodies", actor)
 
 
 def _write_bodies(engine: Engine, slot: ActorSlot, actors: list[Actor]) -> None:
     envs = np.array([actor.env.index for actor in actors])
-    rows = [actor.body_properties or default_bodies(actor.asset) for actor in actors]
+    rows = [_bodies(actor) for actor in actors]
     mass = np.array([[record.mass for record in records] for records in rows])
     com = np.array([[list(record.com) for record in records] for records in rows])
-    inertia = np.array([[matrix(record.inertia) for record in records] for records in rows])
+    inertia = np.array([[record.inertia.to_matrix() for record in records] for records in rows])
     model, at = engine.model, slot.bodies
     engine.expand("body_mass")[envs, at] = mass
     if engine.differs("body_ipos") or not np.allclose(com, model.body_ipos[at], rtol=0, atol=1e-6):
@@ -151,7 +123,19 @@ def _write_bodies(engine: Engine, slot: ActorSlot, actors: list[Actor]) -> None:
         mujoco.mju_mat2Quat(quat, axes.reshape(-1))
         moments[envs[row], at.start + body] = np.maximum(values, 1e-12)
         engine.expand("body_iquat")[envs[row], at.start + body] = quat
+    if any(slot.damping):
+        engine.expand("dof_damping")[envs, slot.qvel : slot.qvel + 6] = _damping(slot, mass[:, 0], inertia[:, 0])
     engine.set_const(envs)
+
+
+def _damping(slot: ActorSlot, mass: np.ndarray, inertia: np.ndarray) -> np.ndarray:
+    """(..., 6) damping of a single free body of that mass (...,) and inertia (..., 3, 3), in its own axes.
+
+    PhysX ignores these options for links of an articulation.
+    """
+    linear, angular = slot.damping
+    moments = np.diagonal(inertia, axis1=-2, axis2=-1)
+    return np.concatenate([np.repeat(linear * mass[..., None], 3, -1), angular * moments], -1)
 
 
 # shapes
@@ -159,15 +143,24 @@ def _write_bodies(engine: Engine, slot: ActorSlot, actors: list[Actor]) -> None:
 
 def get_shapes(actor: Actor) -> list[Any]:
     """Return copies of the properties of an actor's shapes."""
-    return [copy.copy(record) for record in actor.shape_properties]
+    records = [copy.copy(record) for record in actor.shape_properties]
+    for record, filter in zip(records, actor.filters(), strict=True):
+        record.filter = filter
+    return records
 
 
 def set_shapes(sim: Scene, actor: Actor, records: list[Any]) -> None:
     """Give an actor's shapes friction and filters. Raises UserError if the number of records is wrong."""
-    if len(records) != len(actor.asset.shapes):
-        raise UserError(f"{actor.name} has {len(actor.asset.shapes)} shapes; {len(records)} records were given.")
-    actor.shape_properties = [copy.copy(record) for record in records]
+    actor.shape_properties = checked_shapes(records, actor.asset, actor.name)
+    actor.own_filters = True
     sim.mark("shapes", actor)
+
+
+def checked_shapes(records: list[Any], asset: AssetModel, whose: str) -> list[Any]:
+    """Copies of records of an asset's shapes. Raises UserError if their number is wrong."""
+    if len(records) != len(asset.shapes):
+        raise UserError(f"{whose} has {len(asset.shapes)} shapes; {len(records)} records were given.")
+    return [copy.copy(record) for record in records]
 
 
 def _frictions(actor: Actor, ground: float) -> np.ndarray:
@@ -177,8 +170,7 @@ def _frictions(actor: Actor, ground: float) -> np.ndarray:
 
 def _filters(env: Env) -> tuple:
     groups = collision.canonical_groups([actor.group for actor in env.actors])
-    own = [(actor.filter, *(record.filter for record in actor.shape_properties)) for actor in env.actors]
-    return (*groups, *own)
+    return (*groups, *(actor.filters() for actor in env.actors))
 
 
 def _write_shapes(engine: Engine, slot: ActorSlot, actors: list[Actor]) -> None:
@@ -209,32 +201,6 @@ def _collect(of_body: np.ndarray, bodies: np.ndarray, bits: np.ndarray) -> None:
     np.bitwise_or.at(of_body, bodies, bits)
 
 
-# tendons
-
-
-def get_tendons(actor: Actor) -> list[Any]:
-    """Return copies of the properties of an actor's tendons."""
-    own = actor.asset.tendons if actor.tendon_properties is None else actor.tendon_properties
-    return [copy.copy(record) for record in own]
-
-
-def set_tendons(sim: Scene, actor: Actor, records: list[Any]) -> None:
-    """Give an actor's tendons stiffness, damping and limits."""
-    actor.tendon_properties = [copy.copy(record) for record in records]
-    if records:
-        sim.mark("tendons", actor)
-
-
-def _write_tendons(engine: Engine, slot: ActorSlot, actors: list[Actor]) -> None:
-    envs = np.array([actor.env.index for actor in actors])
-    rows = [get_tendons(actor) for actor in actors]
-    at = slice(slot.tendon, slot.tendon + len(rows[0]))
-    limits = [[(r.fixed_lower_limit, r.fixed_upper_limit) for r in records] for records in rows]
-    engine.expand("tendon_range")[envs, at] = np.array(limits)
-    for field, name in (("tendon_stiffness", "stiffness"), ("tendon_damping", "damping")):
-        engine.expand(field)[envs, at] = np.array([[getattr(r, name) for r in records] for records in rows])
-
-
 # all of them
 
 
@@ -255,8 +221,16 @@ def write_model(sim: Scene, model: mujoco.MjModel, layout: Layout) -> np.ndarray
             getattr(model, f"geom_{name}")[geoms] = own
             _collect(getattr(model, f"body_{name}"), model.geom_bodyid[geoms], own)
         first += len(geoms)
+        if any(slot.damping):
+            record = actor.asset.body_properties[0]
+            own = _damping(slot, np.array(record.mass), record.inertia.to_matrix())
+            model.dof_damping[slot.qvel : slot.qvel + 6] = own
+        tendons.write_model(actor, slot, model, limits=False)
     mujoco.mj_setConst(model, mujoco.MjData(model))
     weights.write(model)
+    for actor, slot in zip(sim.envs[0].actors, layout.actors, strict=True):
+        tendons.write_model(actor, slot, model, limits=True)
+    attractors.write_model(sim.envs[0], model)
     return props
 
 
@@ -272,7 +246,7 @@ def mark_different(sim: Scene) -> None:
         for actor in actors:
             if actor.shape_properties is not first.shape_properties:
                 sim.mark("shapes", actor)
-            if actor.tendon_properties is not None:
+            if actor.tendon_properties is not first.tendon_properties:
                 sim.mark("tendons", actor)
         if any(actor.body_properties is not None for actor in actors):
             for actor in actors:
@@ -287,10 +261,25 @@ def flush(sim: Scene) -> None:
     for kind in KINDS:
         sim.changed[kind].clear()
     engine = sim.engine
-    for kind, write in (("bodies", _write_bodies), ("shapes", _write_shapes), ("tendons", _write_tendons)):
-        for handle, slot in enumerate(engine.layout.actors):
-            actors = [actor for actor in changed[kind] if actor.handle == handle]
-            if actors:
-                write(engine, slot, actors)
+    _each(engine, changed["bodies"], _write_bodies)
+    _each(engine, changed["shapes"], _write_shapes)
     if changed["shapes"]:
         _write_filters(sim, [sim.envs[i] for i in sorted({actor.env.index for actor in changed["shapes"]})])
+    _write_springs(sim, changed["bodies"], changed["tendons"])
+
+
+def _each(engine: Engine, actors: list[Actor], write: Callable[[Engine, ActorSlot, list[Actor]], None]) -> None:
+    """Write something of these actors, one handle after the other."""
+    for handle, slot in enumerate(engine.layout.actors):
+        chosen = [actor for actor in actors if actor.handle == handle]
+        if chosen:
+            write(engine, slot, chosen)
+
+
+def _write_springs(sim: Scene, of_bodies: list[Actor], of_tendons: list[Actor]) -> None:
+    """Write tendons that were set, and all springs of environments whose inertia has changed."""
+    heavier = sorted({actor.env.index for actor in of_bodies})
+    others = [actor for i in heavier for actor in sim.envs[i].actors if actor.tendon_properties]
+    _each(sim.engine, list(dict.fromkeys([*of_tendons, *others])), tendons.write)
+    if heavier and sim.envs[0].attractors:
+        attractors.write(sim.engine, sim.envs[0], np.array(heavier))

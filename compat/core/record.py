@@ -38,10 +38,16 @@ class Actor:
         self.sensors = tuple(asset.sensors)
         self.dof_properties: np.ndarray | None = None  # None: the asset's
         self.body_properties: list[Any] | None = None
-        self.tendon_properties: list[Any] | None = None
-        self.shape_properties: list[Any] = asset.shape_properties  # replaced, never changed in place
+        self.tendon_properties: list[Any] = asset.tendons  # lists are replaced, never changed in place
+        self.shape_properties: list[Any] = asset.shape_properties
+        self.own_filters = False  # filters of shapes count as they are, not create_actor's
         self.measures_dof_forces = False
         self.scale = 1.0  # its size, of the asset's
+
+    def filters(self) -> tuple[int, ...]:
+        """The filter of each shape: create_actor's, unless the asset's shape or this actor has one of its own."""
+        given = [int(record.filter) for record in self.shape_properties]
+        return tuple(given if self.own_filters else [filter or self.filter for filter in given])
 
 
 class Env:

@@ -13,6 +13,7 @@ import mujoco
 import numpy as np
 
 from livegym.compat.core import properties
+from livegym.compat.core.asset_model import give_inertia
 from livegym.compat.core.engine import Engine
 from livegym.compat.core.layout import ActorSlot
 from livegym.compat.core.record import Actor, Scene
@@ -47,7 +48,7 @@ def scale(actor: Actor, factor: float) -> None:
     for record in records:
         record.mass *= ratio**3
         record.com = Vec3(*(ratio * x for x in record.com))
-        properties.set_inertia(record, properties.matrix(record.inertia) * ratio**5)
+        give_inertia(record, record.inertia.to_matrix() * ratio**5)
     actor.body_properties = records
     actor.scale = factor
 

@@ -38,6 +38,15 @@ def _threads() -> int:
     return _THREADS[0] if _THREADS else int(os.environ.get("LIVEGYM_COMPAT_THREADS", "0"))
 
 
+FIXED: dict[str, Callable[[SimParams], object]] = {
+    "dt": lambda params: params.dt,
+    "substeps": lambda params: params.substeps,
+    "physx.contact_collection": lambda params: params.physx.contact_collection,
+    "use_gpu_pipeline": lambda params: params.use_gpu_pipeline,
+}
+"""Parameters that a compiled scene cannot change."""
+
+
 class Sim(Scene):
     """A simulation: first a record of what was asked for, after `compile` an engine with its tensors."""
 
@@ -100,7 +109,13 @@ class Sim(Scene):
         self.frames += 1
 
     def set_params(self, params: SimParams) -> None:
-        """Take over parameters; after `compile`, only gravity changes anything."""
+        """Take over parameters. After `compile` gravity can change; raises UserError if something else must not."""
+        for name, of in FIXED.items() if self.compiled else ():
+            if of(params) != of(self.params):
+                raise UserError(
+                    f"set_sim_params: {name} was {of(self.params)} when the scene was compiled, by prepare_sim or the "
+                    f"first acquire_*_tensor; it cannot become {of(params)} now. Give it to create_sim."
+                )
         self.params = copy.deepcopy(params)
         if self.compiled:
             self.engine.set_gravity([params.gravity.x, params.gravity.y, params.gravity.z])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from livegym.compat.core import rotation
+from livegym.compat.core import rotation, tendons
 from livegym.compat.core.engine import Engine
 from livegym.compat.core.layout import ActorSlot, SensorGroup
 
@@ -26,6 +26,8 @@ def prepare(engine: Engine, name: str) -> None:
             engine.batch.bind(output)
     for output in KINEMATICS.get(name, ()):
         engine.kinematics(output)
+    if name == "dof_force" and engine.layout.couplings.any():
+        engine.kinematics("ten_velocity")
     if name == "sensor" and any(not (s.dynamics and s.constraints) for s in engine.layout.sensors):
         engine.batch.bind("cfrc_ext")
         for output in ("subtree_com", "xipos"):
@@ -51,10 +53,21 @@ def dof_forces(engine: Engine, out: np.ndarray) -> None:
     layout, at = engine.layout, engine.layout.qvel
     force = engine.forces("qfrc_actuator")[:, at] - engine.drives.armature_in_use() * engine.forces("qacc")[:, at]
     force += engine.forces("qfrc_spring")[:, at] + engine.forces("qfrc_damper")[:, at]
+    if layout.couplings.any():
+        force += _added_by_tendons(engine)[:, at]
     if layout.limits:
         dofs, data = (list(column) for column in zip(*layout.limits, strict=True))
         force[:, dofs] += _away_from_limit(engine, dofs) * engine.forces("sensordata")[:, data]
     out[:] = force
+
+
+def _added_by_tendons(engine: Engine) -> np.ndarray:
+    """(N, nv) the part of the damping of tendons that only makes their springs implicit, taken back.
+
+    `prepare` has the passive forces computed at the new state, where an implicit spring has the force that counts.
+    """
+    extra = float(engine.model.opt.timestep) * engine.per_env("tendon_stiffness").reshape(engine.num_envs, -1)
+    return (extra * engine.forces("ten_velocity")) @ engine.layout.couplings
 
 
 def _away_from_limit(engine: Engine, dofs: list[int]) -> np.ndarray:
@@ -129,7 +142,8 @@ def columns(engine: Engine, slot: ActorSlot) -> np.ndarray:
 def jacobian(engine: Engine, slot: ActorSlot) -> np.ndarray:
     """Return (N, links, 6, columns): linear rows at each link's centre of mass, then angular; world axes.
 
-    A fixed base has no row block, a free one has 6 columns in front: velocity of the base, then its spin.
+    A fixed base has no row block. A free one has 6 columns in front, which are its velocity as the root state shows it:
+    linear of its centre of mass, then angular, in world axes.
     """
     use = columns(engine, slot)
     first = slot.root + (1 if slot.qvel < 0 else 0)
@@ -141,19 +155,28 @@ def jacobian(engine: Engine, slot: ActorSlot) -> np.ndarray:
     if not blocks:
         return np.zeros((engine.num_envs, 0, 6, len(use)))
     out = np.stack(blocks, 1)
-    return _spin_in_world(engine, slot, out)
-
-
-def _spin_in_world(engine: Engine, slot: ActorSlot, out: np.ndarray) -> np.ndarray:
-    """MuJoCo's spin of a free base is in its own axes; Isaac's is in world axes."""
     if slot.qvel >= 0:
-        turn = engine.kinematics("xmat")[:, slot.root].reshape(-1, 3, 3)
-        out[..., 3:6] = np.einsum("nlrk,njk->nlrj", out[..., 3:6], turn)
+        out[..., :6] = np.einsum("nlrk,nkj->nlrj", out[..., :6], _base_velocity(engine, slot))
+    return out
+
+
+def _base_velocity(engine: Engine, slot: ActorSlot) -> np.ndarray:
+    """(N, 6, 6) from the root state's velocity of a free base to MuJoCo's: of its origin, and in its own axes."""
+    turn = engine.kinematics("xmat")[:, slot.root].reshape(-1, 3, 3)
+    arm = rotation.apply(turn, engine.com(slot.root))
+    out = np.zeros((engine.num_envs, 6, 6))
+    out[:, :3, :3] = np.eye(3)
+    for axis in range(3):  # the origin's velocity is the centre's + arm x angular
+        out[:, :3, 3 + axis] = rotation.cross(arm, np.eye(3)[axis])
+    out[:, 3:, 3:] = turn.transpose(0, 2, 1)
     return out
 
 
 def mass_matrix(engine: Engine, slot: ActorSlot) -> np.ndarray:
-    """Return (N, columns, columns), kg, kg m and kg m^2, without the armature that makes drives implicit."""
+    """Return (N, columns, columns), kg, kg m and kg m^2, for velocities as in `jacobian`.
+
+    The inertia that makes drives and tendons implicit is no mass, and is left out.
+    """
     model = engine.model
     rows = np.repeat(np.arange(model.nv), model.M_rownnz)
     cols = np.asarray(model.M_colind)
@@ -163,5 +186,12 @@ def mass_matrix(engine: Engine, slot: ActorSlot) -> np.ndarray:
     full[:, cols, rows] = packed
     at = engine.layout.qvel
     full[:, at, at] -= engine.drives.armature_in_use()
+    couplings = slot.couplings
+    full -= np.einsum("nt,ti,tj->nij", tendons.added_armature(engine)[:, slot.tendons], couplings, couplings)
     use = columns(engine, slot)
-    return full[:, use[:, None], use]
+    own = full[:, use[:, None], use]
+    if slot.qvel >= 0:
+        base = _base_velocity(engine, slot)
+        own[:, :6] = np.einsum("nki,nkj->nij", base, own[:, :6])
+        own[:, :, :6] = np.einsum("nik,nkj->nij", own[:, :, :6], base)
+    return own

@@ -77,6 +77,26 @@ def from_heights(
     return Field(np.asarray(samples, np.float64) * scale, spacing, origin, friction)
 
 
+def samples_of(samples: np.ndarray, along_x: int, along_y: int) -> np.ndarray:
+    """Return samples as (along_x, along_y). Raises UserError if there are not as many."""
+    if samples.size != along_x * along_y or not samples.size:
+        raise UserError(
+            f"add_heightfield: {samples.size} samples were given, but nbColumns={along_x} along x by nbRows={along_y} "
+            f"along y make {along_x * along_y}. Set both to the size of the samples."
+        )
+    return np.ascontiguousarray(samples).reshape(along_x, along_y)
+
+
+def check_counts(vertices: np.ndarray, triangles: np.ndarray, vertex_count: int, triangle_count: int) -> None:
+    """Raises UserError if a mesh of `vertices` (3 numbers each) and `triangles` (3 indices each) has other counts."""
+    for name, count, values in (("vertices", vertex_count, vertices), ("triangles", triangle_count, triangles)):
+        if 3 * count != values.size:
+            raise UserError(
+                f"add_triangle_mesh: nb_{name}={count}, but {values.size / 3:g} were given. Set nb_{name} to their "
+                "number."
+            )
+
+
 def from_mesh(
     vertices: np.ndarray, triangles: np.ndarray, origin: tuple[float, float, float], friction: float
 ) -> Field:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 
-from livegym.compat.core import properties
+from livegym.compat.core import properties, tendons
 from livegym.compat.core.values import Vec3
 
 
@@ -44,16 +44,16 @@ class Properties:
 
     def set_asset_rigid_shape_properties(self, asset, props):
         """Set the shape properties of actors created later."""
-        asset.shape_properties = [copy.copy(record) for record in props]
+        asset.shape_properties = properties.checked_shapes(props, asset, asset.name)
         return True
 
     def get_actor_tendon_properties(self, env, actor):
         """Return a record a tendon."""
-        return properties.get_tendons(env.actors[actor])
+        return tendons.get(env.actors[actor])
 
     def set_actor_tendon_properties(self, env, actor, props):
         """Set stiffness, damping and limits of tendons."""
-        properties.set_tendons(env.sim, env.actors[actor], props)
+        tendons.put(env.sim, env.actors[actor], props)
         return True
 
     def get_asset_tendon_properties(self, asset):
@@ -61,8 +61,8 @@ class Properties:
         return copy.deepcopy(asset.tendons)
 
     def set_asset_tendon_properties(self, asset, props):
-        """Set the tendon properties of an asset's actors."""
-        asset.tendons = copy.deepcopy(list(props))
+        """Set the tendon properties of actors created later."""
+        asset.tendons = tendons.checked(list(props), len(asset.tendons), asset.name)
         return True
 
     def get_actor_actuator_properties(self, env, actor):
@@ -71,7 +71,10 @@ class Properties:
 
     def enable_actor_dof_force_sensors(self, env, actor):
         """Have the DOF force tensor contain the limits' forces of this actor, too."""
-        env.actors[actor].measures_dof_forces = True
+        chosen = env.actors[actor]
+        if not chosen.measures_dof_forces:
+            env.sim.only_before("enable_actor_dof_force_sensors")
+        chosen.measures_dof_forces = True
         return True
 
     # looks: livegym's own viewers watch instead

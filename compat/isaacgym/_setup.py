@@ -8,7 +8,7 @@ import logging
 import numpy as np
 
 from livegym.compat.core import asset as assets
-from livegym.compat.core import scaling, terrain
+from livegym.compat.core import attractors, scaling, terrain
 from livegym.compat.core.scene import Sim
 from livegym.compat.core.values import (
     AssetOptions,
@@ -19,6 +19,7 @@ from livegym.compat.core.values import (
     Transform,
     TriangleMeshParams,
 )
+from livegym.utils.errors import UserError
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class Setup:
         return _copy(sim.params)
 
     def set_sim_params(self, sim, params):
-        """Take over parameters; once compiled, only gravity has an effect."""
+        """Take over parameters; once compiled, gravity can change, and `dt`, substeps and sensors cannot."""
         sim.set_params(params)
 
     def get_frame_count(self, sim):
@@ -100,6 +101,11 @@ class Setup:
 
     def create_asset_force_sensor(self, asset, body_idx, local_pose, props=None):
         """Put a force sensor on a body of actors created later; return its index."""
+        if not 0 <= int(body_idx) < len(asset.bodies):
+            raise UserError(
+                f"create_asset_force_sensor: body {body_idx} of {asset.name}, which has {len(asset.bodies)} bodies. "
+                "find_asset_rigid_body_index gives the index of a name, or -1 if there is no such body."
+            )
         flags = ForceSensorProperties() if props is None else props
         asset.sensors.append(assets.ForceSensor(int(body_idx), _copy(local_pose), _copy(flags)))
         return len(asset.sensors) - 1
@@ -114,14 +120,18 @@ class Setup:
     def add_triangle_mesh(self, sim, vertices, triangles, params):
         """Add a terrain that is a height field, see livegym.compat.core.terrain."""
         sim.only_before("add_triangle_mesh")
+        terrain.check_counts(vertices, triangles, int(params.nb_vertices), int(params.nb_triangles))
         field = terrain.from_mesh(vertices, triangles, _origin(params), float(params.dynamic_friction))
         sim.ground.fields.append(field)
 
     def add_heightfield(self, sim, samples, params):
-        """Add a terrain of int16 samples, (x, y), or flat with y fastest and `nbRows` samples along y."""
+        """Add a terrain of samples: `nbColumns` along x, `column_scale` apart, by `nbRows` along y, `row_scale` apart.
+
+        Those along y follow one another in memory, whatever the shape of the array.
+        """
         sim.only_before("add_heightfield")
-        rows = samples if samples.ndim == 2 else samples.reshape(params.nbColumns, params.nbRows)
-        spacing = (float(params.row_scale), float(params.column_scale))
+        rows = terrain.samples_of(samples, int(params.nbColumns), int(params.nbRows))
+        spacing = (float(params.column_scale), float(params.row_scale))
         height, friction = float(params.vertical_scale), float(params.dynamic_friction)
         sim.ground.fields.append(terrain.from_heights(rows, spacing, height, _origin(params), friction))
 
@@ -142,10 +152,8 @@ class Setup:
         return True
 
     def create_rigid_body_attractor(self, env, properties):
-        """Pull a body to a pose by a stiff constraint; return its handle."""
-        env.sim.only_before("create_rigid_body_attractor")
-        env.attractors.append(_copy(properties))
-        return len(env.attractors) - 1
+        """Pull a body to a pose by a spring; return its handle."""
+        return attractors.add(env, properties)
 
     def get_attractor_properties(self, env, attractor):
         """Return a copy of an attractor's properties."""

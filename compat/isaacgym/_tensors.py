@@ -14,12 +14,13 @@ def _ids(sim, ids, count):
     """The first `count` actor indices of an int32 tensor as an array. Raises TypeError or IndexError."""
     if ids.dtype != torch.int32:
         raise TypeError(f"actor indices must be int32 tensors, not {ids.dtype}; use ids.to(torch.int32)")
-    if count > ids.numel():
+    if not 0 <= count <= ids.numel():
         raise IndexError(f"{count} actor indices were announced, the tensor has {ids.numel()}")
     chosen = ids.detach().numpy().reshape(-1)[:count].astype(np.int64)
-    if chosen.size and (chosen.min() < 0 or chosen.max() >= sim.actor_count):
+    wrong = chosen[(chosen < 0) | (chosen >= sim.actor_count)]
+    if wrong.size:
         raise IndexError(
-            f"actor index {chosen.max()} of {sim.actor_count}: indices are those of DOMAIN_SIM, see get_actor_index"
+            f"actor index {wrong[0]} of {sim.actor_count} actors: indices are those of DOMAIN_SIM, see get_actor_index"
         )
     return chosen
 
