@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.isaac_toys import TOYS, foreign, needs_isaacgym
+from tests.isaac_toys import GRIPPERS, TOYS, foreign, needs_isaacgym
 from tests.patience import PATIENCE_S
 from tests.processes import Running, run, runs
 
@@ -43,13 +43,23 @@ def follow(commands: list[str], folder: Path, cwd: Path) -> None:
 
 
 def test_the_document_has_the_commands():
-    assert [command.split()[0] for command in COMMANDS].count("python") == 5
-    assert COMMANDS[5].startswith("PYTHONPATH=<livegym>:<IsaacGymEnvs> python -m livegym.compat -m isaacgymenvs.train")
+    assert [command.split()[0] for command in COMMANDS].count("python") == 7
+    assert COMMANDS[7].startswith("PYTHONPATH=<livegym>:<IsaacGymEnvs> python -m livegym.compat -m isaacgymenvs.train")
 
 
 def test_with_the_toys(tmp_path):
     first, _, *more = COMMANDS[:5]
     follow([first.replace("isaacgymenvs:Ant", "toys:Crawl"), *more], TOYS, tmp_path)
+
+
+def test_with_the_grippers(tmp_path):
+    first, second = COMMANDS[5:7]
+    follow([first.replace("dexrobot_isaac:BlindGrasping", "isaac_grippers:Pinch"), second], GRIPPERS, tmp_path)
+
+
+@pytest.mark.full
+def test_with_dexrobot_isaac(tmp_path):
+    follow(COMMANDS[5:7], foreign("dexrobot_isaac", "DEXROBOT_ISAAC"), tmp_path)
 
 
 @pytest.mark.full

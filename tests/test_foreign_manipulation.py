@@ -1,0 +1,84 @@
+"""IsaacGymEnvs' hands and arms, untouched: several actors, URDF with meshes, tendons, Jacobians, scaled objects.
+
+    ISAACGYMENVS=<checkout> pytest -s -m full tests/test_foreign_manipulation.py
+
+Skipped if there is no checkout. The hashes of the files that run are printed.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from livegym.compat.core import sensors
+from livegym.projects import executed
+from tests.isaac_toys import foreign, made, needs_isaacgym, project
+
+pytestmark = [pytest.mark.slow, pytest.mark.full, needs_isaacgym]
+
+N, STEPS = 64, 1000
+TASKS = {  # task -> observations, actions, actors of an environment, whether a second scene has other geometry
+    "FrankaCabinet": (23, 9, 18),
+    "FrankaCubeStack": (19, 7, 5),
+    "AllegroHand": (88, 16, 3),
+    "ShadowHand": (211, 20, 3),
+    "Trifinger": (41, 9, 5),
+}
+
+
+@pytest.fixture(scope="module")
+def checkout():
+    """The folder of the checkout."""
+    return foreign("IsaacGymEnvs", "ISAACGYMENVS")
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_nothing_becomes_unstable_and_velocities_agree_with_jacobians(name, checkout):
+    observations, actions, actors = TASKS[name]
+    with project(checkout):
+        env = made("sim.threads=1", task=f"isaacgymenvs:{name}", num_envs=N)
+        assert (env.layout.width("policy"), env.task.action_spec.size) == (observations, actions)
+        assert len(env.sim.engine.layout.actors) == actors
+        env.reset()
+        generator = torch.Generator().manual_seed(0)
+        begin_s = time.process_time()
+        for _ in range(STEPS):
+            step = env.step(2 * torch.rand(env.zero_action().shape, generator=generator) - 1)
+            assert all(torch.isfinite(values).all() for values in (*step.obs.values(), step.reward))
+        cost = 1e6 * (time.process_time() - begin_s) / (N * STEPS)
+    report = env.drain_report()
+    print(f"{name}: {cost:.0f} us of processor time per environment step, {report.episodes} episodes")
+    for file, digest in executed.below(checkout).items():
+        print(f"{digest}  {file}")
+    assert report.unstable == 0
+    agree(env)
+
+
+def agree(env) -> None:
+    """The Jacobian of every articulation on a fixed base, times the velocities, is what the body tensor says."""
+    engine = env.sim.engine
+    states = env._loaded.env.sim.tensors.acquire("body")
+    env._loaded.env.sim.tensors.refresh("body")
+    bodies = states.numpy().reshape(N, -1, 13)
+    moving = [slot for slot in engine.layout.actors if slot.qvel < 0 and slot.dofs.stop > slot.dofs.start]
+    assert moving
+    for slot in moving:
+        rates = engine.qvel[:, sensors.columns(engine, slot)]
+        found = np.einsum("nlij,nj->nli", sensors.jacobian(engine, slot), rates)
+        expected = bodies[:, slot.bodies.start : slot.bodies.stop - 1, 7:]
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["FrankaCabinet", "Trifinger"])
+def test_they_train(name, checkout, tmp_path):
+    from tests.processes import run, runs
+
+    done = run(
+        tmp_path, "config=train_headless", f"task=isaacgymenvs:{name}", f"projectDir={checkout}", "numEnvs=16",
+        "maxIterations=2",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert list((runs(tmp_path, "train")[-1] / "nn").glob("*.pth"))
