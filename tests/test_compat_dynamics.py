@@ -181,6 +181,33 @@ def test_setters_reach_the_actors_that_are_named_and_no_others(tmp_path):
             np.testing.assert_array_equal(engine.ctrl[env, slot.dofs], given)
 
 
+def test_a_fixed_base_that_moves_carries_its_links_and_what_lies_on_it(tmp_path):
+    """The table of environment 1 is lowered by 0.3 m, turned upside down with its leg in environment 2."""
+    leg = scenes.asset(tmp_path, scenes.WALKER, fix_base_link=True)
+    table = box(1.0, 1.0, 0.1, AssetOptions(fix_base_link=True))
+    cube = box(0.1, 0.1, 0.1, AssetOptions())
+    sim = Sim(scenes.params())
+    for _ in range(ENVS):
+        env = sim.add_env(Vec3(), Vec3(), 1)
+        for asset, place in ((table, scenes.pose(z=0.5)), (cube, scenes.pose(z=0.6)), (leg, scenes.pose(x=5.0, z=2.0))):
+            env.add(asset, place, "thing", 0, 0)
+    body = sim.tensors.acquire("body").view(ENVS, -1, 13)
+    before = body.clone()
+    root = sim.tensors.acquire("root").clone()
+    root[3, 2] -= 0.3
+    root[8, 3:7] = torch.tensor([1.0, 0.0, 0.0, 0.0])  # half a turn about x
+    sim.tensors.set_root(root, np.array([3, 8]))
+    sim.tensors.refresh("body")
+    assert torch.equal(body[:2, 2:], before[:2, 2:])
+    offset = before[2, 2:, :3] - before[2, 2, :3]
+    torch.testing.assert_close(body[2, 2:, :3], before[2, 2, :3] + offset * torch.tensor([1.0, -1.0, -1.0]))
+    for _ in range(100):
+        sim.simulate()
+    sim.tensors.refresh("body")
+    assert body[:, 1, 2].tolist() == pytest.approx([0.6, 0.3, 0.6], abs=2e-3)
+    assert not body[:, 0, 7:].any()
+
+
 def test_a_link_may_be_called_world(tmp_path):
     """MuJoCo keeps that name, and URDF files use it for the base."""
     path = tmp_path / "arm.urdf"

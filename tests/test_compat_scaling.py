@@ -44,7 +44,9 @@ def test_a_second_scale_replaces_the_first_and_1_is_nothing():
     sim = scaled(sphere(0.1))
     actor = sim.envs[1].actors[0]
     scaling.scale(actor, 2.0)
-    assert properties.get_bodies(actor)[0].mass == pytest.approx(8 * properties.get_bodies(sim.envs[0].actors[0])[0].mass)
+    assert properties.get_bodies(actor)[0].mass == pytest.approx(
+        8 * properties.get_bodies(sim.envs[0].actors[0])[0].mass
+    )
     assert sim.envs[0].actors[0].body_properties is None or sim.envs[0].actors[0].scale == 1.0
 
 

@@ -227,6 +227,21 @@ def test_a_wrong_index_of_an_actor_is_named(tmp_path, wrong):
             gym.set_actor_root_state_tensor_indexed(sim, state, torch.tensor([0, 1], dtype=torch.int32), count)
 
 
+def test_a_handle_of_minus_1_is_no_actor_and_no_body(tmp_path):
+    """Searches give -1 for an unknown name; that is not the last actor, nor the world."""
+    sim = scenes.scene(scenes.asset(tmp_path, scenes.WALKER), 1)
+    env = sim.envs[0]
+    assert gym.find_actor_handle(env, "nobody") == -1
+    with pytest.raises(IndexError, match=r"actor handle -1 of an environment with 1 actors \(robot\)"):
+        gym.get_actor_dof_properties(env, gym.find_actor_handle(env, "nobody"))
+    for body in (-1, 3):
+        with pytest.raises(IndexError, match=f"body handle {body} of environment 0, which has 3 bodies"):
+            gym.get_rigid_transform(env, body)
+    sim.compile()
+    with pytest.raises(IndexError, match="body handle -1"):
+        gym.get_rigid_transform(env, -1)
+
+
 def test_the_number_of_records_of_an_asset_is_checked(tmp_path):
     asset = scenes.asset(tmp_path, scenes.WALKER)
     records = gym.get_asset_rigid_shape_properties(asset)

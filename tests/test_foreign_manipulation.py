@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.full, needs_isaacgym]
 N, STEPS = 64, 1000
 TASKS = {  # task -> observations, actions, actors of an environment, whether a second scene has other geometry
     "FrankaCabinet": (23, 9, 18),
-    "FrankaCubeStack": (26, 7, 5),
+    "FrankaCubeStack": (19, 7, 5),
     "AllegroHand": (88, 16, 3),
     "ShadowHand": (211, 20, 3),
     "Trifinger": (41, 9, 5),

@@ -50,6 +50,19 @@ class Actor:
         return tuple(given if self.own_filters else [filter or self.filter for filter in given])
 
 
+class Actors(list[Actor]):
+    """The actors of one environment by handle. A handle of -1, from a search for a name, is no actor."""
+
+    def __getitem__(self, handle: Any) -> Any:
+        if not isinstance(handle, slice) and not 0 <= handle < len(self):
+            names = ", ".join(actor.name for actor in self)
+            raise IndexError(
+                f"actor handle {handle} of an environment with {len(self)} actors ({names}). find_actor_handle gives "
+                "-1 if there is no actor of that name."
+            )
+        return super().__getitem__(handle)
+
+
 class Env:
     """One environment: a cell of the grid, which only defines an origin for drawing, and its actors."""
 
@@ -57,7 +70,7 @@ class Env:
         self.sim: Scene = weakref.proxy(sim)
         self.index = index
         self.origin = origin
-        self.actors: list[Actor] = []
+        self.actors = Actors()
         self.attractors: list[AttractorProperties] = []
         self.body_count = 0
         self.dof_count = 0

@@ -29,7 +29,7 @@ HERE = {
     "env": {"device": "cpu", "viewer": False, "videoRecord": False, "videoStream": False},
     "sim": {"graphicsDeviceId": -1},
 }
-"""What is set here, whatever upstream says, if it has such a key: livegym's own viewers and videos show the task."""
+"""Values that are set here, whatever upstream says, if it has such a key: livegym's own viewers show the task."""
 
 
 def config_of(checkout: Checkout, name: str, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:

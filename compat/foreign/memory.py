@@ -11,7 +11,7 @@ attributes right after the constructor are kept, and only these are saved:
 - numbers and tensors that differ from then: a run has changed them;
 - tensors whose rows differ between environments: something was drawn for each, and the simulation was made with it.
 
-Tensors count if they have a leading environment axis, also those in dictionaries. So do those of the environment's
+Tensors count if they have a leading environment axis, those in dictionaries included. So do those of the environment's
 components: objects of the same package in its attributes, and in theirs. The simulation is saved apart. What the
 environment keeps in other objects, or in closures, is lost.
 """
@@ -26,7 +26,7 @@ from torch import Tensor
 
 Value = Tensor | int | float | bool
 State = dict[str, Any]
-"""Attribute, or attribute/key of a dictionary -> tensor or number; the attribute of a component is `component.attribute`."""
+"""Attribute, component.attribute, or attribute/key of a dictionary -> tensor or number."""
 
 
 class Memory:

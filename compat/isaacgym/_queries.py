@@ -182,6 +182,11 @@ class Queries:
 
     def get_rigid_transform(self, env, body):
         """Return the pose of an environment's body; before the scene is compiled, with all DOFs at 0."""
+        if not 0 <= body < env.body_count:
+            raise IndexError(
+                f"body handle {body} of environment {env.index}, which has {env.body_count} bodies. "
+                "find_actor_rigid_body_handle gives -1 if there is no body of that name."
+            )
         if env.sim.compiled:
             engine = env.sim.engine
             place, turn = (engine.kinematics(name)[env.index, body + 1] for name in ("xpos", "xquat"))
@@ -193,7 +198,7 @@ class Queries:
                 mujoco.mj_kinematics(model, data)
                 return actor.pose * _transform(data.xpos[body + 1], data.xquat[body + 1])
             body -= len(actor.asset.bodies)
-        raise IndexError(f"environment {env.index} has {env.body_count} bodies")
+        raise AssertionError("unreachable: the bodies of an environment are those of its actors")
 
 
 def _transform(place, turn):
