@@ -11,8 +11,8 @@ attributes right after the constructor are kept, and only these are saved:
 - numbers and tensors that differ from then: a run has changed them;
 - tensors whose rows differ between environments: something was drawn for each, and the simulation was made with it.
 
-Tensors count if they have a leading environment axis, also those in dictionaries. The simulation is saved apart. What
-the environment keeps in other objects, or in closures, is lost.
+Tensors count if they have a leading environment axis; some are in dictionaries. The simulation is saved apart. What the
+environment keeps in other objects, or in closures, is lost.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ State = dict[str, Any]
 
 
 class Memory:
-    """What one environment remembers."""
+    """The memory of one environment."""
 
     def __init__(self, env: Any, num_envs: int) -> None:
         self._env = env
