@@ -30,7 +30,7 @@ State = dict[str, Any]
 
 
 class Memory:
-    """What one environment remembers."""
+    """The memory of one environment."""
 
     def __init__(self, env: Any, num_envs: int) -> None:
         self._env = env
