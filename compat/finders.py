@@ -30,6 +30,8 @@ ABSENT = {
     "scipy": "it interpolates and filters",
 }
 """Libraries that modules of foreign checkouts import and most tasks never use -> what they are for."""
+
+
 def install() -> None:
     """Let `import isaacgym` find livegym's package, unless the real one is installed; may be called again.
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "compat"))
@@ -122,6 +123,8 @@ QUATERNIONS = [
     "unscale_np",
     "mem_report",
 ]
+PYTHON_ONLY = ("get_axis_params", "mem_report", "scale_np", "to_torch", "unscale_np")
+ANGLES, ROTATIONS = ("angle", "roll", "pitch", "yaw"), ("q", "a", "b", "q1", "q2")
 TERRAINS = [
     "SubTerrain",
     "convert_heightfield_to_trimesh",
@@ -174,6 +177,23 @@ def test_no_method_is_invented():
 def test_an_unknown_method_is_an_attribute_error():
     with pytest.raises(AttributeError, match="Gym has no method simulat"):
         gymapi.acquire_gym().simulat  # noqa: B018
+
+
+@pytest.mark.parametrize("name", [name for name in QUATERNIONS if name not in PYTHON_ONLY])
+def test_functions_can_be_called_from_scripted_ones(name):
+    """Task code compiles its own functions, which call these, with `torch.jit.script`."""
+    function = getattr(torch_utils, name)
+    scripted = torch.jit.script(function)
+    if name.startswith("torch_rand"):
+        return  # other numbers each time
+    needed = [p for p in inspect.signature(function).parameters.values() if p.default is inspect.Parameter.empty]
+    shapes = [(5,) if p.name in ANGLES else (5, 4 if p.name in ROTATIONS else 3) for p in needed]
+    if name == "quat_apply":
+        shapes[1] = (5, 3)
+    tensors = [torch.rand(shape) - 0.3 for shape in shapes]
+    if name == "copysign":
+        tensors[0] = 2.0
+    torch.testing.assert_close(scripted(*tensors), function(*tensors))
 
 
 def test_names_of_the_other_modules():

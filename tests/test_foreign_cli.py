@@ -48,7 +48,7 @@ def test_a_checkpoint_has_the_hash_and_the_resolved_configuration(trained):
     assert config["task"]["name"] == "toys-Swing"
     assert config["task"]["params"]["env"]["torqueRatio"] == 4.0
     assert config["project"]["name"] == "toys"
-    assert list(config["project"]["files"]) == ["toys/tasks/swing.py"]
+    assert list(config["project"]["files"]) == ["toys/tasks/swing.py", "toys/tasks/vectorised.py"]
 
 
 def test_a_test_plays_exact_episodes(trained):
@@ -76,6 +76,8 @@ def test_a_run_is_resumed_with_its_environments_and_tells_a_changed_file(tmp_pat
     assert "iteration 4/4" in done.stdout
     assert "new episodes begin" not in done.stdout
     assert done.stdout.count("is saved as far as its attributes show it") == 1
+    assert done.stdout.count("restored of toys-Swing: the simulation, and what the run had changed") == 1
+    assert f"foreign code that runs: {file}, SHA-256 {now}" in (runs(tmp_path)[0] / "train.log").read_text()
     assert f"toys/tasks/swing.py has changed since this run was made: its SHA-256 was {before}, now it is {now}" in (
         " ".join(done.stdout.split())
     )

@@ -212,12 +212,12 @@ def test_files_that_the_constructor_writes_go_into_the_run(tmp_path, monkeypatch
     [
         ("physics.substeps=2", "physics.substeps=2: task=toys:Swing sets its own physics"),
         ("task.noise.observation=0.1", r"task.noise={'observation': 0.1}: task=toys:Swing is foreign code"),
-        ("task.episode_length_s=2", r"Allowed: 0\.8\. Leave it out, and set task\.params\.env\.episodeLength, which is 40"),
+        ("task.episode_length_s=2", r"Allowed: 0\.8\. .* set task\.params\.env\.episodeLength, which is 40"),
         ("task.decimation=2", r"task\.decimation=2: .* by itself\. Allowed: 1\. Leave it out; its own keys are"),
         ("task.observations.privileged=[observation]", "task.observations=.* decides what is observed by itself"),
         ("task.terminations.terminated=false", "task.terminations={'terminated': False}: .* what ends an episode"),
         ("task.randomize=false", "task.randomize=False: task=toys:Swing is foreign code, which decides whether"),
-        ("task.params.env.numEnvs=5", "task.params.env.numEnvs=5: .* as numEnvs says, which is 8. Leave it out, and type"),
+        ("task.params.env.numEnvs=5", "numEnvs=5: .* as numEnvs says, which is 8. Leave it out, and type numEnvs=5"),
         ("sim=reference", "sim=reference: task=toys:Swing runs over isaacgym on MuJoCo"),
     ],
 )

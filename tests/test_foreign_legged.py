@@ -73,8 +73,9 @@ def _above_ground(env) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", ["a1", "anymal_c_flat"])
 def test_friction_and_mass_that_were_drawn_are_in_the_model(name):
-    ranges = ("task.params.domain_rand.friction_range=[0.5,1.25]", "task.params.domain_rand.added_mass_range=[-1.0,2.0]")
-    mass = "task.params.domain_rand.randomize_base_mass=true"
+    drawn = "task.params.domain_rand"
+    ranges = (f"{drawn}.friction_range=[0.5,1.25]", f"{drawn}.added_mass_range=[-1.0,2.0]")
+    mass = f"{drawn}.randomize_base_mass=true"
     env = made(*(PLANE if name == "a1" else ()), *ranges, mass, task=f"legged_gym:{name}", num_envs=N)
     foreign_env, model, found = env._loaded.env, env.sim.engine.model, env.sim.engine.snapshot()
     shapes = np.flatnonzero((model.geom_bodyid > 0) & (model.geom_contype > 0))

@@ -1,4 +1,4 @@
-"""The walkers, toys in the layout of legged_gym: classes as configuration, resets inside the step, torques in Python."""
+"""The walkers, toys in the layout of legged_gym: configuration by classes, resets in the step, torques in Python."""
 
 from __future__ import annotations
 

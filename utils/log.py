@@ -124,7 +124,7 @@ def setup_logging(level: str) -> None:
 
 
 def log_before_setup() -> None:
-    """Shows log records of at least `info`, if nobody has set up logging yet: for lines that cannot wait for logLevel."""
+    """Shows log records from `info` on, if logging has not been set up: for lines that cannot wait for logLevel."""
     if not logging.getLogger().handlers:
         setup_logging("info")
 

@@ -162,7 +162,7 @@ def independent(config: Any) -> Any:
     made = type(config.__name__, (config,), {}) if isinstance(config, type) else copy.deepcopy(config)
     for name in dir(made):
         value = getattr(made, name)
-        if name.startswith("_") or callable(value) and not isinstance(value, type):
+        if name.startswith("_") or (callable(value) and not isinstance(value, type)):
             continue
         if isinstance(value, type) or hasattr(value, "__dict__"):
             setattr(made, name, independent(value))

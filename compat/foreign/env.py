@@ -234,8 +234,8 @@ class ForeignEnv(Env):
         if not self._told_restored:
             self._told_restored = True
             log.info(
-                "restored of %s: the simulation, and what the run had changed of its attributes (%s); the others are as "
-                "its files say now",
+                "restored of %s: the simulation, and what the run had changed of its attributes (%s); the others are "
+                "as its files say now",
                 self.config.name, ", ".join(restored) or "nothing",
             )  # fmt: skip
 

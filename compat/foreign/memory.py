@@ -11,7 +11,7 @@ attributes right after the constructor are kept, and only these are saved:
 - numbers and tensors that differ from then: a run has changed them;
 - tensors whose rows differ between environments: something was drawn for each, and the simulation was made with it.
 
-Tensors count if they have a leading environment axis, those in dictionaries included. So do those of the environment's
+Tensors count if they have a leading environment axis; some are in dictionaries. So do those of the environment's
 components: objects of the same package in its attributes, and in theirs. The simulation is saved apart. What the
 environment keeps in other objects, or in closures, is lost.
 """
@@ -30,7 +30,7 @@ State = dict[str, Any]
 
 
 class Memory:
-    """What one environment remembers."""
+    """The memory of one environment."""
 
     def __init__(self, env: Any, num_envs: int) -> None:
         self._env = env

@@ -23,7 +23,7 @@ def to_torch(x, dtype=torch.float, device="cpu", requires_grad=False):
 
 def normalize(x: Tensor, eps: float = 1e-9) -> Tensor:
     """Return vectors (..., k) of length 1; one shorter than eps is divided by eps."""
-    return x / x.norm(dim=-1, keepdim=True).clamp(min=eps)
+    return x / torch.linalg.vector_norm(x, dim=[-1], keepdim=True).clamp(min=eps)
 
 
 def normalize_angle(x: Tensor) -> Tensor:
@@ -82,7 +82,7 @@ def quat_from_angle_axis(angle: Tensor, axis: Tensor) -> Tensor:
 
 def axisangle2quat(vec: Tensor, eps: float = 1e-6) -> Tensor:
     """Return the rotation (..., 4) by |vec| about vec (..., 3); the identity if it is shorter than eps."""
-    angle = vec.norm(dim=-1)
+    angle = torch.linalg.vector_norm(vec, dim=[-1])
     turned = quat_from_angle_axis(angle, vec)
     identity = torch.zeros_like(turned)
     identity[..., 3] = 1.0

@@ -4,7 +4,6 @@ import numpy as np
 import torch
 from isaacgym import gymapi, gymtorch, terrain_utils
 from isaacgym.torch_utils import quat_rotate_inverse, to_torch, torch_rand_float
-
 from walkers import RESOURCES
 
 
