@@ -4,8 +4,8 @@
     checkout.tasks                       # {"isaacgymenvs-Ant": "Ant", ...}
     checkout.code("Ant")                 # the module and the class that define it
 
-Three layouts are known. In that of IsaacGymEnvs, a package has `cfg/task/X.yaml`, `cfg/train/XPPO.yaml` and `tasks/`. In
-that of legged_gym, `envs/__init__.py` registers classes with their configurations. In that of dexrobot_isaac, Hydra
+Three layouts are known. In that of IsaacGymEnvs, a package has `cfg/task/X.yaml`, `cfg/train/XPPO.yaml` and `tasks/`.
+In that of legged_gym, `envs/__init__.py` registers classes with their configurations. In that of dexrobot_isaac, Hydra
 composes `cfg/config.yaml` with `cfg/task/X.yaml`, and `make_env` in `factory.py` makes the environment.
 `task=isaacgymenvs:Ant` is typed; the task's name everywhere else is `isaacgymenvs-Ant`, so it is never mistaken for
 another task Ant. The source is the package's name; in the third layout, that of the checkout's folder.

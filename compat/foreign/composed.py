@@ -38,8 +38,8 @@ def config_of(checkout: Checkout, name: str, changes: Mapping[str, Any] | None =
     Raises UserError for yaml that cannot be composed or resolved.
     """
     try:
-        config = _composed(checkout, name)
-        config = OmegaConf.merge(config, _known(HERE, config), dict(changes or {}))
+        base = _composed(checkout, name)
+        config = OmegaConf.merge(base, _known(HERE, base), dict(changes or {}))
         found: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
     except (HydraException, OmegaConfBaseException) as error:
         reason = str(error).splitlines()[0]
@@ -87,7 +87,8 @@ def _hydra_of(checkout: Checkout) -> Iterator[None]:
 
 def _refers_to_itself(config: DictConfig) -> bool:
     """Whether a task's yaml says `numEnvs: ${env.numEnvs}`, which means the number of config.yaml."""
-    return bool(OmegaConf.to_container(config)["env"].get("numEnvs") == "${env.numEnvs}")  # type: ignore[index, call-overload]
+    plain: Any = OmegaConf.to_container(config)
+    return bool(plain["env"].get("numEnvs") == "${env.numEnvs}")
 
 
 def _known(values: Mapping[str, Any], config: Any) -> dict[str, Any]:
