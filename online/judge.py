@@ -146,7 +146,12 @@ class View:
         usable = self._usable
         modelled = self._value[usable]
         estimate = doubly_robust(
-            self._target[usable], log_ratio[usable], modelled, modelled, groups=self._groups, confidence=self._confidence
+            self._target[usable],
+            log_ratio[usable],
+            modelled,
+            modelled,
+            groups=self._groups,
+            confidence=self._confidence,
         )
         self._known.append(_Known(model, distribution, estimate, finite))
         return self._known[-1]
