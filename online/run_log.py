@@ -74,9 +74,7 @@ def decisions_of(run: Run) -> LoggedDecisions:
         parts += [_decisions(rows["it"], run.name, rows["intervened"]) for rows in segments_of(run.decisions)]
         if run.replay_file.exists():
             parts.append(_decisions(rows_in_file(run.replay_file, layout), run.name))
-        waiting = _pending(run, layout)
-        excluded = waiting["intervened"] | ~waiting["learn"] if "learn" in (waiting.dtype.names or ()) else None
-        parts.append(_decisions(waiting, run.name, excluded))
+        parts.append(_decisions(_pending(run, layout), run.name))
         return joined(parts)
     except (OSError, ValueError) as error:
         raise UserError(f"{run.path}: its decisions cannot be read ({error})") from error
@@ -103,6 +101,12 @@ def _decisions(rows: np.ndarray, run: str, intervened: np.ndarray | None = None)
     return LoggedDecisions(
         run=np.full(n, run),
         stream=streams[which] if n else np.zeros(0, "U1"),
-        intervened=np.zeros(n, bool) if intervened is None else intervened,
+        intervened=_excluded(rows) if intervened is None else intervened,
         **{name: np.ascontiguousarray(rows[name]) for name in as_they_are},
     )
+
+
+def _excluded(rows: np.ndarray) -> np.ndarray:
+    """Return (n,) which rows are excluded from training: of those that wait over a stop, the flags tell."""
+    flags = "learn" in (rows.dtype.names or ())
+    return rows["intervened"] | ~rows["learn"] if flags else np.zeros(len(rows), bool)
