@@ -226,7 +226,8 @@ class Champion:
         self._values += [o.value for o in outcomes]
 
     def _end_alarm(self) -> None:
-        self._allowed, self._alarm, self._measuring = False, "", None
+        self._allowed, self._alarm = False, ""
+        self._measuring = None
         self._set_back.clear()
         self._judged_at = (-1, -1)  # the newest version is judged again, even if no decision has been made since
 

@@ -37,7 +37,7 @@ from livegym.utils.attempt import Attempts
 log = logging.getLogger(__name__)
 
 NOTHING = np.zeros(0, np.float32)
-"""What is seen without a gate."""
+"""The gate's observation without a gate."""
 
 
 @dataclass(frozen=True)

@@ -144,9 +144,14 @@ class View:
         finite = bool(torch.isfinite(numbers).all()) and bool(np.isfinite(value).all())
         log_ratio[~np.isfinite(log_ratio)] = -math.inf  # it never acts so
         usable = self._usable
-        model = self._value[usable]
+        modelled = self._value[usable]
         estimate = doubly_robust(
-            self._target[usable], log_ratio[usable], model, model, groups=self._groups, confidence=self._confidence
+            self._target[usable],
+            log_ratio[usable],
+            modelled,
+            modelled,
+            groups=self._groups,
+            confidence=self._confidence,
         )
         self._known.append(_Known(model, distribution, estimate, finite))
         return self._known[-1]

@@ -89,7 +89,7 @@ def _bytes_of(value: Tensor) -> np.ndarray:
     return plain.reshape(len(plain), -1).view(torch.uint8).numpy()
 
 
-class Outcomes(NamedTuple):
+class Rollouts(NamedTuple):
     """The results of rollouts of n actions."""
 
     survived: np.ndarray  # (n,) int64 control steps without failure, at most the horizon
@@ -163,7 +163,7 @@ class LookAhead:
             waits |= simulated & (expected < self._threshold)
         fallback = action.copy()
         if waits.any():
-            fallback[waits] = self._best(states[waits], action[waits], Outcomes(survived[waits], terms[waits]))
+            fallback[waits] = self._best(states[waits], action[waits], Rollouts(survived[waits], terms[waits]))
         components = {name: terms[:, i] for i, name in enumerate(names)}
         components["survives"] = (survived / self._horizon).astype(np.float32)
         verdict = np.where(waits, Verdict.WAIT, Verdict.SEND).astype(np.int8)
@@ -176,15 +176,15 @@ class LookAhead:
         risk: np.ndarray = observation[:, -1]
         return risk == 1 if self._threshold is None else risk != LEFT_OUT
 
-    def _roll(self, states: np.ndarray, action: np.ndarray) -> Outcomes:
+    def _roll(self, states: np.ndarray, action: np.ndarray) -> Rollouts:
         """Simulate actions (n, A) in states (n, S), as many at once as the copy has environments."""
         size = self._env.num_envs
         parts = [self._roll_some(states[i : i + size], action[i : i + size]) for i in range(0, len(states), size)]
         if not parts:
-            return Outcomes(np.zeros(0, np.int64), np.zeros((0, len(self._env.terms.names)), np.float32))
-        return Outcomes(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+            return Rollouts(np.zeros(0, np.int64), np.zeros((0, len(self._env.terms.names)), np.float32))
+        return Rollouts(*(np.concatenate(values) for values in zip(*parts, strict=True)))
 
-    def _roll_some(self, states: np.ndarray, action: np.ndarray) -> Outcomes:
+    def _roll_some(self, states: np.ndarray, action: np.ndarray) -> Rollouts:
         env, n = self._env, len(states)
         env.load_state_dict(self.rows.unpack(states), torch.arange(n, device=env.sim.device))
         first = env.zero_action()
@@ -212,7 +212,7 @@ class LookAhead:
                 break
             if self._backup is not None and k + 1 < self._horizon:
                 then = self._backup.then(env.look(new=True))
-        return Outcomes(survived[:n].cpu().numpy(), terms[:n].float().cpu().numpy())
+        return Rollouts(survived[:n].cpu().numpy(), terms[:n].float().cpu().numpy())
 
     def _broken(self) -> Tensor:
         """(N,) bool: the state is not finite."""
@@ -227,7 +227,7 @@ class LookAhead:
         terminated = table[:, :-1].any(1)
         return terminated & (table.int().argmax(1) != self._success), terminated | at_limit
 
-    def _best(self, states: np.ndarray, action: np.ndarray, proposed: Outcomes) -> np.ndarray:
+    def _best(self, states: np.ndarray, action: np.ndarray, proposed: Rollouts) -> np.ndarray:
         """Return the best first action for each row (n, A)."""
         best, longest = action.copy(), proposed.survived.copy()
         if self._backup is None:

@@ -11,9 +11,9 @@ value is learned from the actual reward. What follows is about the policy.
 
 After a WAIT, the actual reward belongs to the action that was executed *instead*, and counts less. Less means less
 *good*: with the multiplier m it is r - (1 - m) |r|, because multiplying a penalty by m would make it smaller, and so
-reward being blocked. The blocked action itself was never executed; with `train_on_blocked`, it is a sample too, with the reward that
-the gate expects of it, reduced in the same way. Otherwise a policy whose proposals are all blocked would never learn
-that.
+reward being blocked. The blocked action itself was never executed; with `train_on_blocked`, it is a sample too, with
+the reward that the gate expects of it, reduced in the same way. Otherwise a policy whose proposals are all blocked
+would never learn that.
 
 A client may have executed an action of its own. If it says how likely that action was, policy and value learn from it
 with this probability. If not, the policy learns nothing from it, because no importance ratio is known. The value learns

@@ -92,8 +92,7 @@ def decisions_of(run: Run) -> LoggedDecisions:
         if not file.exists():
             continue
         try:
-            rows = rows_of(file, layout)
-            parts.append(_decisions(rows, run, _excluded(rows)))
+            parts.append(_decisions(rows_of(file, layout), run))
         except (UserError, *UNREADABLE, KeyError, IndexError) as error:
             if not logged and file == run.replay_file:
                 raise UserError(f"{run.path}: its decisions cannot be read ({error})") from error
@@ -107,11 +106,6 @@ def _fits(rows: np.ndarray, layout: Layout, folder: Path) -> bool:
     if not same:
         log.warning("%s: a segment is damaged, and left out (it has other observations or actions).", folder)
     return same
-
-
-def _excluded(rows: np.ndarray) -> np.ndarray | None:
-    """Return which decisions are excluded from training; None if their file does not tell."""
-    return rows["intervened"] | ~rows["learn"] if "learn" in (rows.dtype.names or ()) else None
 
 
 def _pending(file: Path, layout: Layout) -> np.ndarray:
@@ -138,6 +132,12 @@ def _decisions(rows: np.ndarray, run: Run, intervened: np.ndarray | None = None)
         run=np.full(n, run.first_name),
         run_id=np.full(n, run.run_id),
         stream=streams[which] if n else np.zeros(0, "U1"),
-        intervened=np.zeros(n, bool) if intervened is None else intervened,
+        intervened=_excluded(rows) if intervened is None else intervened,
         **{name: np.ascontiguousarray(rows[name]) for name in as_they_are},
     )
+
+
+def _excluded(rows: np.ndarray) -> np.ndarray:
+    """Return (n,) which rows are excluded from training: of those that wait over a stop, the flags tell."""
+    flags = "learn" in (rows.dtype.names or ())
+    return rows["intervened"] | ~rows["learn"] if flags else np.zeros(len(rows), bool)

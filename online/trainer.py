@@ -32,7 +32,7 @@ from livegym.online.experience import Verdict, chosen_actions, clipped, sound_ro
 from livegym.online.gate import Gate, Judgement, check_judgement
 from livegym.online.replay import BETA, ReplayReader, Sieve
 from livegym.online.rewards import TrainingSamples, combine, later_rewards
-from livegym.rl.actor_critic import ActorCritic, Choices, Following, OffPolicyRule, Outcome, Transitions
+from livegym.rl.actor_critic import ActorCritic, Choices, Following, OffPolicyRule, StepResult, Transitions
 from livegym.rl.algorithm import ActorCriticNetwork
 from livegym.schema import OnlineConfig
 from livegym.tasks.stability import MAX_REWARD
@@ -120,12 +120,12 @@ class Trainer:
         self._count_rounds()
         self._normalise()
         self.learner.learning_rate = self.learning_rate
-        samples, outcomes = [], []
+        samples, results = [], []
         for _ in range(self.rule.updates):
-            each, outcome = self._update()
+            each, result = self._update()
             samples.append(each)
-            outcomes += [outcome] if outcome is not None else []
-        return self._report(samples, outcomes, start)
+            results += [result] if result is not None else []
+        return self._report(samples, results, start)
 
     @property
     def idle(self) -> bool:
@@ -158,7 +158,7 @@ class Trainer:
         of_value = torch.from_numpy(samples.value)  # only what the value learns from has the scale of its targets
         self.learner.normalise(torch.from_numpy(rows["obs"].copy()), targets[of_value])
 
-    def _update(self) -> tuple[TrainingSamples, Outcome | None]:
+    def _update(self) -> tuple[TrainingSamples, StepResult | None]:
         rows, weights = self.reader.sample(self.rule.batch_size, self.rng, self.sieve, self._beta())
         sound = sound_rows(rows, self.max_reward)
         problem = f"all {len(rows)} sampled experiences have non-finite or huge numbers"
@@ -171,11 +171,11 @@ class Trainer:
         if len(samples) < self.rule.min_batch_size:
             return samples, None
         following = self._following(rows[samples.index], samples.terminal)
-        outcome = self.learner.update(self._transitions(rows, samples, weights, following), self._acted())
-        if outcome.finite:
+        result = self.learner.update(self._transitions(rows, samples, weights, following), self._acted())
+        if result.finite:
             judged = samples.value
-            self.reader.prioritise(rows[samples.index[judged]], outcome.errors.numpy()[judged])
-        return samples, outcome
+            self.reader.prioritise(rows[samples.index[judged]], result.errors.numpy()[judged])
+        return samples, result
 
     def _beta(self) -> float:
         """Exponent of the importance weights: it rises to 1, since their bias matters most near the end (Schaul)."""
@@ -230,30 +230,30 @@ class Trainer:
             done=torch.from_numpy(rows["done"].copy()),
         )
 
-    def _report(self, samples: list[TrainingSamples], outcomes: list[Outcome], start: float) -> UpdateReport | None:
+    def _report(self, samples: list[TrainingSamples], results: list[StepResult], start: float) -> UpdateReport | None:
         """Count an update round and return its report; roll back if it diverged."""
-        made = [outcome for outcome in outcomes if outcome.finite]
+        made = [result for result in results if result.finite]
         skipped = len(samples) - len(made)
         self.counts.skipped += skipped
         self.counts.batches += len(made)
         gated, agreed = sum(each.gated for each in samples), sum(each.agreed for each in samples)
         self.agreements.append((gated, agreed))
-        critic = _mean([outcome.critic_loss for outcome in made])
-        diverged = self.divergence.detect(critic, broken=bool(outcomes) and not made)
+        critic = _mean([result.critic_loss for result in made])
+        diverged = self.divergence.detect(critic, broken=bool(results) and not made)
         if diverged:
             self._roll_back()
         elif made:
             self.counts.trainings += 1
             self.divergence.succeeded(self.counts.trainings, self._good_state)
-        if not outcomes:
+        if not results:
             return None
         report = UpdateReport(
             batches=len(made),
             samples=_mean([float(len(each)) for each in samples]),
-            loss=_mean([outcome.loss for outcome in made]),
+            loss=_mean([result.loss for result in made]),
             critic_loss=critic,
-            entropy=_mean([outcome.entropy for outcome in made]),
-            kl=_mean([outcome.kl for outcome in made]),
+            entropy=_mean([result.entropy for result in made]),
+            kl=_mean([result.kl for result in made]),
             seconds=time.perf_counter() - start,
             gated=gated,
             agreed=agreed,

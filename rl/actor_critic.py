@@ -3,7 +3,7 @@
     network = algorithm_of(train).actor_critic(spec, train)
     learner = ActorCritic(spec, network, OffPolicyRule(discount=network.discount), learning_rate=1e-3)
     learner.normalise(new.obs, learner.targets(new))   # once for each transition, not at each replay
-    outcome = learner.update(transitions)         # one gradient step
+    result = learner.update(transitions)         # one gradient step
     learner.model_state()                         # weights that a `Policy` can load
 
 It uses V-trace (Espeholt et al. 2018, arXiv:1802.01561, equations 1 and 4, and remark 2), with mu the policy that
@@ -135,7 +135,7 @@ class Transitions:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StepResult:
     """The result of one gradient step."""
 
     loss: float
@@ -199,8 +199,8 @@ class ActorCritic:
         with torch.no_grad():
             return t.reward + self.rule.discount * self._value(t.next_obs) * ~t.done
 
-    def update(self, t: Transitions, acted: Choices | None = None) -> Outcome:
-        """Make one gradient step. If it is non-finite, it is undone, and `Outcome.finite` is False.
+    def update(self, t: Transitions, acted: Choices | None = None) -> StepResult:
+        """Make one gradient step. If it is non-finite, it is undone, and `StepResult.finite` is False.
 
         `acted`: the last choices of the policy that acted; None: no bound on the divergence from it.
         """
@@ -233,7 +233,7 @@ class ActorCritic:
         names = ("loss", "actor_loss", "critic_loss", "entropy", "ratio", "grad_norm")
         numbers = (loss, actor, critic, entropy, ratio.mean(), norm)
         scalars = {name: float(number.detach()) for name, number in zip(names, numbers, strict=True)}
-        return Outcome(**scalars, kl=kl, errors=surprise.abs(), finite=finite)
+        return StepResult(**scalars, kl=kl, errors=surprise.abs(), finite=finite)
 
     def _divergence(self, acted: Choices | None) -> tuple[float, Tensor | None]:
         """KL in nats from the policy that acted (0 if nothing is known of it); beyond the limit, also a loss ()."""

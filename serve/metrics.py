@@ -227,7 +227,10 @@ NUMBERS = (
         "trainer.overruns", "overruns_total", "overruns", "",
         "update rounds that took longer than `online.training_interval`",
     ),
-    Number("trainer.rollbacks", "rollbacks_total", "rollbacks", "", "rollbacks to the last good version"),
+    Number(
+        "trainer.rollbacks", "rollbacks_total", "rollbacks", "",
+        "times that the trainer diverged and returned to its last good weights",
+    ),
     Number(
         "trainer.skipped_batches", "skipped_batches_total", "skipped_batches", "batches",
         "batches that were not trained on: too small, or not finite",

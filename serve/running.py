@@ -67,7 +67,7 @@ from livegym.utils.log import console, file_log
 from livegym.utils.seeding import seed_everything
 from livegym.utils.signals import StopFlag
 from livegym.utils.words import count
-from livegym.web.opening import address_of
+from livegym.web.opening import page_address
 from livegym.weights.follow import FollowSource
 from livegym.weights.sources import CheckpointSource, candidate_of
 
@@ -189,7 +189,7 @@ def _check(config: SettledConfig, env: Env) -> None:
         )
     if config.reloadInterval == 0:
         raise UserError("reloadInterval=0: trained versions would never be served. Allowed: more than 0 s")
-    address_of(config)
+    page_address(config)
     page_of(config.streamPage)
     if isinstance(env.task, StreamTask):
         env.task.picture_path()
@@ -266,7 +266,7 @@ def _serve(plan: _Plan, run: Run, memory: ServiceState, stop: StopFlag) -> int:
     facts = plan.facts(run)
     slots = max(online.max_streams, env.num_envs)
     own = streams_of(env) if config.simulator == "builtin" else []
-    address, inbox = address_of(config), Inbox()
+    address, inbox = page_address(config), Inbox()
     with contextlib.ExitStack() as resources:
         resources.callback(lambda: memory.save(without=frozenset(own)))
         live = live_policy(run, lambda: plan.policy(slots), plan.rule, config.seed)

@@ -26,7 +26,7 @@ from livegym.viewers.opening import open_audience
 from livegym.viewers.processes import ViewerProcesses
 from livegym.viewers.record import ClipRecorder, check_recording, clip_name
 from livegym.web import opening
-from livegym.web.opening import address_of
+from livegym.web.opening import page_address
 from tests.patience import PATIENCE_S, until
 from tests.processes import Running, alive, run, runs
 from tests.screen import Screen
@@ -135,12 +135,12 @@ def test_a_test_that_nobody_watches_has_no_viewers():
 )
 def test_the_token_is_what_was_asked_for(overrides, token, monkeypatch):
     monkeypatch.setattr(opening, "others_use_this_machine", lambda: False)
-    assert address_of(to_typed(compose(["config=test_stream", *overrides]))).access.token == token
+    assert page_address(to_typed(compose(["config=test_stream", *overrides]))).access.token == token
 
 
 def test_a_page_for_everybody_has_a_token_of_its_own_each_time():
     config = to_typed(compose(["config=test_stream", "streamBindAll=true"]))
-    tokens = {address_of(config).access.token for _ in range(3)}
+    tokens = {page_address(config).access.token for _ in range(3)}
     assert len(tokens) == 3
     assert all(token is not None and len(token) >= 16 for token in tokens)
 
@@ -148,7 +148,7 @@ def test_a_page_for_everybody_has_a_token_of_its_own_each_time():
 def test_a_token_too_short_to_keep_anybody_out_is_refused_without_being_shown():
     config = to_typed(compose(["config=test_stream", "streamToken=abc123"]))
     with pytest.raises(UserError, match="6 characters are too few") as error:
-        address_of(config)
+        page_address(config)
     assert "abc123" not in str(error.value)
 
 

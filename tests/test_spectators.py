@@ -25,7 +25,7 @@ from livegym.viewers.browser.scene_server import SceneServer
 from livegym.viewers.status import WINDOW, marks
 from livegym.web import opening
 from livegym.web.access import WRONG_TOKENS, Role
-from livegym.web.opening import address_of, announce
+from livegym.web.opening import announce, page_address
 from livegym.web.scene_proxy import SceneProxy
 from livegym.web.visitors import KEPT, LONGEST_NAME, Visitors
 from tests.online_fixtures import serving
@@ -46,7 +46,7 @@ def bearer(token):
 
 
 def tokens(*overrides):
-    access = address_of(to_typed(compose(["config=test_stream", *overrides]))).access
+    access = page_address(to_typed(compose(["config=test_stream", *overrides]))).access
     return access.token, access.spectator_token
 
 
@@ -88,7 +88,7 @@ def test_tokens_that_protect_nothing_are_refused_without_being_shown(overrides, 
 def test_both_addresses_are_printed_and_neither_is_logged(caplog, capfd):
     caplog.set_level("DEBUG")
     given = ("streamBindAll=true", f"streamToken={OPERATE}", f"streamSpectatorToken={WATCH}")
-    address = address_of(to_typed(compose(["config=test_stream", *given])))
+    address = page_address(to_typed(compose(["config=test_stream", *given])))
     announce(address, "watch at")
     address.warn_of_others()
     shown = capfd.readouterr().err.splitlines()

@@ -17,7 +17,7 @@ from livegym.cfg.typed import to_typed
 from livegym.web import opening
 from livegym.web.access import Role
 from livegym.web.neighbours import others_use_this_machine
-from livegym.web.opening import address_of, announce, warn_of_typed_tokens
+from livegym.web.opening import announce, page_address, warn_of_typed_tokens
 from livegym.web.peers import peer_uid, tells_users
 from tests.web_fixtures import TOKEN, client_of, scene_socket
 
@@ -134,14 +134,14 @@ def test_other_people_have_homes_or_come_from_a_directory_service(tmp_path, monk
 
 
 def access_of(*overrides):
-    return address_of(to_typed(compose(["config=test_stream", *overrides]))).access
+    return page_address(to_typed(compose(["config=test_stream", *overrides]))).access
 
 
 @pytest.mark.parametrize(("told", "owner"), [(True, os.getuid()), (False, None)])
 def test_a_machine_with_other_users_has_a_token_on_loopback(monkeypatch, capfd, told, owner):
     monkeypatch.setattr(opening, "others_use_this_machine", lambda: True)
     monkeypatch.setattr(opening, "tells_users", lambda: told)
-    address = address_of(to_typed(compose(["config=test_stream"])))
+    address = page_address(to_typed(compose(["config=test_stream"])))
     assert address.access.owner == owner
     assert len(address.access.token) >= 16
     announce(address, "watch at")

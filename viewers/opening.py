@@ -9,7 +9,7 @@ from livegym.play.board import Board
 from livegym.play.controls import Controls
 from livegym.schema.watching import PageKeys, VideoKeys, WatchingKeys
 from livegym.utils.errors import UserError
-from livegym.web.opening import address_of, announce
+from livegym.web.opening import announce, page_address
 
 
 def open_audience(keys: WatchingKeys, num_envs: int) -> Audience:
@@ -55,7 +55,7 @@ def _no_recording(keys: VideoKeys, num_envs: int) -> str:
 def _page(keys: PageKeys, controls: Controls, board: Board, size: tuple[int, int], video: bool) -> Viewer:
     from livegym.viewers.browser.viewer import Page  # imports viser, so only if a page is wanted
 
-    address = address_of(keys)
+    address = page_address(keys)
     page = Page(controls, board, address, keys.streamFps, size, video)
     address.warn_of_others()
     announce(replace(address, port=page.gateway.port), "watch at")

@@ -70,7 +70,7 @@ class PageAddress:
         )
 
 
-def address_of(keys: PageKeys) -> PageAddress:
+def page_address(keys: PageKeys) -> PageAddress:
     """Return the page's address, with generated tokens if they are needed. Raises UserError for unsafe tokens."""
     host = EVERYWHERE if keys.streamBindAll else LOOPBACK
     given, spectators = _given(keys.streamToken, TOKEN), _given(keys.streamSpectatorToken, SPECTATOR_TOKEN)
@@ -107,7 +107,7 @@ def reserved(keys: PageKeys) -> PageAddress:
 
     Raises UserError if no port is free, or for unsafe tokens.
     """
-    address = address_of(keys)
+    address = page_address(keys)
     with contextlib.closing(listen(address.host, address.port)) as listener:
         return replace(address, port=listener.getsockname()[1])
 
