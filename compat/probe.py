@@ -37,7 +37,7 @@ JOINT = (
 
 def link(name, mass=1.0, com="0 0 0", shape=False):
     """A link of a URDF file."""
-    return '<link name="%s">%s%s</link>' % (name, BOX.format(mass=mass, com=com), SHAPE if shape else "")
+    return f'<link name="{name}">{BOX.format(mass=mass, com=com)}{SHAPE if shape else ""}</link>'
 
 
 def joint(name, parent, child, type="prismatic", axis="1 0 0", at="0 0 0", effort=1e9):
@@ -47,7 +47,7 @@ def joint(name, parent, child, type="prismatic", axis="1 0 0", at="0 0 0", effor
 
 def robot(*parts):
     """A URDF file of links and joints."""
-    return '<robot name="probe">%s</robot>' % "".join(parts)
+    return '<robot name="probe">' + "".join(parts) + "</robot>"
 
 
 SLIDER = robot(link("base"), link("slide"), joint("along", "base", "slide"))
@@ -234,7 +234,7 @@ def force_sensors():
     read = world.torch.wrap_tensor(world.gym.acquire_force_sensor_tensor(world.sim))
     world.run(200)
     world.gym.refresh_force_sensor_tensor(world.sim)
-    return {"dynamics=%d constraints=%d" % pair: numbers(read[i, 2]) for i, pair in enumerate(pairs)}
+    return {f"dynamics={d:d} constraints={c:d}": numbers(read[i, 2]) for i, (d, c) in enumerate(pairs)}
 
 
 def urdf_order():
@@ -311,17 +311,19 @@ def jacobian():
     world.drive(world.api.DOF_MODE_POS, stiffness=1000.0, damping=10.0)
     found = {}
     for name in ("jacobian", "mass_matrix"):
-        tensor = world.torch.wrap_tensor(getattr(world.gym, "acquire_%s_tensor" % name)(world.sim, "probe"))
+        tensor = world.torch.wrap_tensor(getattr(world.gym, f"acquire_{name}_tensor")(world.sim, "probe"))
         world.run(1)
-        getattr(world.gym, "refresh_%s_tensors" % name)(world.sim)
+        getattr(world.gym, f"refresh_{name}_tensors")(world.sim)
         found[name] = numbers(tensor[0])
     return found
 
 
 EXPERIMENTS = {
     experiment.__name__: experiment
-    for experiment in (effort_persists, refresh_after_set, effort_damping, dof_force, drive, force_sensors)
-    + (urdf_order, root_velocity, damping_of_bodies, pushes, friction, jacobian)
+    for experiment in [
+        *(effort_persists, refresh_after_set, effort_damping, dof_force, drive, force_sensors),
+        *(urdf_order, root_velocity, damping_of_bodies, pushes, friction, jacobian),
+    ]
 }
 
 
@@ -331,10 +333,10 @@ def run(name):
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PATIENCE)
     except subprocess.TimeoutExpired:
-        return {"failed": "no answer within %d s" % PATIENCE}
+        return {"failed": f"no answer within {PATIENCE} s"}
     output = done.stdout.decode(errors="replace")
     answers = [line[len(MARK) :] for line in output.splitlines() if line.startswith(MARK)]
-    return json.loads(answers[-1]) if answers else {"failed": "exit status %d: %s" % (done.returncode, output[-500:])}
+    return json.loads(answers[-1]) if answers else {"failed": f"exit status {done.returncode}: {output[-500:]}"}
 
 
 def _how_run():
@@ -348,15 +350,15 @@ def differences(theirs, ours, where="", allowed=0.02):
     """Yield a line for each number or name in which two results differ, numbers by more than 2 % and 0.001."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         for name in sorted(set(theirs) | set(ours)):
-            yield from differences(theirs.get(name), ours.get(name), "%s %s" % (where, name), allowed)
+            yield from differences(theirs.get(name), ours.get(name), f"{where} {name}", allowed)
     elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
-        for index, pair in enumerate(zip(theirs, ours)):
-            yield from differences(pair[0], pair[1], "%s[%d]" % (where, index), allowed)
+        for index, pair in enumerate(zip(theirs, ours)):  # noqa: B905  of the same length; Python 3.8 knows no `strict`
+            yield from differences(pair[0], pair[1], f"{where}[{index}]", allowed)
     elif isinstance(theirs, (int, float)) and isinstance(ours, (int, float)):
         if abs(theirs - ours) > max(0.001, allowed * max(abs(theirs), abs(ours))):
-            yield "%s: %g in the file, %g here" % (where.strip(), theirs, ours)
+            yield f"{where.strip()}: {theirs:g} in the file, {ours:g} here"
     elif theirs != ours:
-        yield "%s: %s in the file, %s here" % (where.strip(), json.dumps(theirs), json.dumps(ours))
+        yield f"{where.strip()}: {json.dumps(theirs)} in the file, {json.dumps(ours)} here"
 
 
 def main():
@@ -374,7 +376,7 @@ def main():
             with open(options.compare) as file:
                 theirs = json.load(file)
         except (OSError, ValueError) as error:
-            parser.error("%s: %s. Name a file that this program wrote" % (options.compare, error))
+            parser.error(f"{options.compare}: {error}. Name a file that this program wrote")
     ours = {name: run(name) for name in EXPERIMENTS}
     if theirs is None:
         print(json.dumps(ours, indent=1))
