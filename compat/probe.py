@@ -1,4 +1,4 @@
-"""Questions about Isaac Gym that no document answers, as experiments that anybody who still has it can run.
+"""Questions about Isaac Gym that no document answers, as experiments to run where it still is.
 
 Copy this one file to a machine with Isaac Gym Preview 4. It needs NumPy beside it, and Python 3.8 will do:
 
