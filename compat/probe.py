@@ -19,6 +19,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from typing import Any
 
 DT = 0.01  # s
 GRAVITY = 9.81  # m/s^2
@@ -96,7 +97,7 @@ class World:
         self.root = gymtorch.wrap_tensor(gym.acquire_actor_root_state_tensor(self.sim))
         self.bodies = gymtorch.wrap_tensor(gym.acquire_rigid_body_state_tensor(self.sim))
         has_dofs = gym.get_sim_dof_count(self.sim) > 0
-        self.dofs = gymtorch.wrap_tensor(gym.acquire_dof_state_tensor(self.sim)) if has_dofs else None
+        self.dofs: Any = gymtorch.wrap_tensor(gym.acquire_dof_state_tensor(self.sim)) if has_dofs else None
         self.refresh()
 
     def drive(self, mode, **values):
@@ -205,7 +206,7 @@ def _with_dof_forces(world, actor):
 
 def drive():
     """A drive with kp 1e4 and kd 10 on 1 kg, target 1 m: position after 1, 2 and 5 steps, free and at 20 N."""
-    found = {}
+    found: dict[str, list[float]] = {}
     for name, effort in (("free", 1e9), ("limited", 20.0)):
         world = World(SLIDER, True)
         world.drive(world.api.DOF_MODE_POS, stiffness=1e4, damping=10.0, effort=effort)
