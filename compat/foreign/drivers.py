@@ -22,7 +22,7 @@ that is reset in the *next* step is reset in this one.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -232,4 +232,5 @@ def _with_rows(groups: Groups, fresh: Groups, env_ids: Tensor) -> Groups:
 
 def driver_of(loaded: Loaded) -> Driver:
     """The driver for the convention of an environment."""
-    return {YAML: VecTaskDriver, CLASSES: LeggedDriver, FACTORY: FactoryDriver}[loaded.layout](loaded)
+    made: dict[str, Callable[[Loaded], Driver]] = {YAML: VecTaskDriver, CLASSES: LeggedDriver, FACTORY: FactoryDriver}
+    return made[loaded.layout](loaded)
