@@ -52,6 +52,17 @@ def test_a_strong_drive_does_not_push_a_light_link_through_its_limit(tmp_path):
     assert torch.isfinite(force).all()
 
 
+def test_a_fixed_base_is_drawn_where_its_actor_stands(tmp_path):
+    """A hand above the ground was drawn at the origin, in the ground."""
+    robot = scenes.asset(tmp_path, scenes.SLIDER.format(mass=1.0), fix_base_link=True)
+    sim = scenes.scene(robot, 2, at=scenes.pose(0.1, -0.2, 0.5))
+    model = mujoco.MjModel.from_xml_string(sim.engine.model_xml())
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    np.testing.assert_allclose(data.xpos[1], [0.1, -0.2, 0.5])
+    np.testing.assert_allclose(data.xpos[1:], sim.engine.kinematics("xpos")[0, 1:])
+
+
 def test_weights_of_constraints_are_those_of_mujoco_but_with_the_armature_of_drives(tmp_path):
     walker = scenes.WALKER.replace('<body name="torso">', '<body name="torso"><freejoint/>')
     model = mujoco.MjModel.from_xml_string(walker)

@@ -157,6 +157,8 @@ def _attach(spec: mujoco.MjSpec, actor: Actor, prefix: str) -> None:
         root.add_freejoint(name=prefix + FREE)
     else:
         root.mocap = True
+        p, r = actor.pose.p, actor.pose.r
+        root.pos, root.quat = [p.x, p.y, p.z], [r.w, r.x, r.y, r.z]  # viewers draw the model, which has no state of it
         _exclude_base(spec, asset, prefix)
     if asset.options.disable_gravity:
         for body in asset.body_names:

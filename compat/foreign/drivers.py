@@ -232,9 +232,5 @@ def _with_rows(groups: Groups, fresh: Groups, env_ids: Tensor) -> Groups:
 
 def driver_of(loaded: Loaded) -> Driver:
     """The driver for the convention of an environment."""
-    kinds: dict[str, Callable[[Loaded], Driver]] = {
-        YAML: VecTaskDriver,
-        CLASSES: LeggedDriver,
-        FACTORY: FactoryDriver,
-    }
-    return kinds[loaded.layout](loaded)
+    made: dict[str, Callable[[Loaded], Driver]] = {YAML: VecTaskDriver, CLASSES: LeggedDriver, FACTORY: FactoryDriver}
+    return made[loaded.layout](loaded)
