@@ -22,7 +22,7 @@ from livegym.online.outcomes import Outcome, Outcomes
 from livegym.online.replay import ReplayReader
 from livegym.online.service import Service
 from livegym.online.service_state import ServiceState
-from livegym.online.stream_requests import Observed, Rewarded
+from livegym.online.stream_requests import Instead, Observed, Rewarded
 from livegym.online.trial import Trial, both
 from livegym.rl.algorithm import algorithm_of
 from livegym.rundir.run import create_run
@@ -139,6 +139,19 @@ def test_a_version_that_is_far_away_goes_live_only_if_it_is_better(world):
     here.play(200)
     assert here.offer(0.3) == "live"  # KL 0.85
     assert here.offer(-0.8) == "refused"
+
+
+def test_how_far_a_version_is_away_is_known_even_if_clients_did_something_else_each_time(world):
+    """There is no reward to judge by, so only its KL speaks against it: it was the mean of nothing."""
+    here = world(kl=0.5)
+    for _ in range(5):
+        made = here.service.answer([Observed(stream, obs=np.zeros(2, np.float32)) for stream in STREAMS], 0.0)
+        for each in made:
+            done = Rewarded(each.stream, each.decision, -1.0, done=True, instead=Instead(np.array([9.0]), None))
+            here.service.answer([done], 0.0)
+    assert here.offer(50.0) == "refused"
+    assert "more than online.adopt_kl=0.5" in here.champion.reading()["why"]
+    assert here.offer(0.4) == "not judged"
 
 
 @pytest.mark.parametrize("name", ["a2c_network.mu.weight", "a2c_network.value.weight"])

@@ -31,8 +31,7 @@ from livegym.utils.errors import UserError
 from tests.dummy import counting_env
 from tests.experiences import pending
 from tests.online_fixtures import SPEC
-from tests.test_champion import STREAMS, loaded
-from tests.test_champion import world as world
+from tests.test_champion import loaded
 from tests.test_decision_log import save_checkpoint
 from tests.test_live import spec_with
 from tests.test_service import seen
@@ -227,19 +226,6 @@ def test_a_version_is_not_judged_by_what_clients_did(config):
     unknown = row_of(executed=np.array([7]), executed_log_prob=UNKNOWN)
     view = Judge(network, 0.99).view(np.concatenate([known, unknown]), dict(network.module.state_dict()))
     assert view._of(view._known[0].model).estimate.samples == 1
-
-
-def test_how_far_a_version_is_away_is_known_even_if_clients_did_something_else_each_time(world):
-    """There is no reward to judge by, so only its KL speaks against it: it was the mean of nothing."""
-    here = world(kl=0.5)
-    for _ in range(5):
-        made = here.service.answer([Observed(stream, obs=np.zeros(2, np.float32)) for stream in STREAMS], 0.0)
-        for each in made:
-            done = Rewarded(each.stream, each.decision, -1.0, done=True, instead=instead(9.0))
-            here.service.answer([done], 0.0)
-    assert here.offer(50.0) == "refused"
-    assert "more than online.adopt_kl=0.5" in here.champion.reading()["why"]
-    assert here.offer(0.4) == "not judged"
 
 
 def test_the_reward_that_a_task_computes_is_that_of_what_was_done(setting):
