@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Optional
 
 import torch
 from torch import Tensor
@@ -32,7 +33,7 @@ class SpacesParams:
 
     observation_space: str = key("Box(-inf, inf, (1,))", "what is observed: a Gymnasium space, or JSON")
     action_space: str = key("Discrete(2)", "what can be done: a Gymnasium space, or JSON")
-    environment: str = key("", "its name, which the dashboard shows; --env writes its id")
+    environment: Optional[str] = key(None, "its name, which the dashboard shows; --env writes its id")
     step: float = key(1.0, "time between two observations, as far as it is known", unit="s", above=0)
 
 
@@ -47,7 +48,7 @@ class Spaces(StreamTask):
     @property
     def title(self) -> str:
         """The environment's name."""
-        return self.params.environment
+        return self.params.environment or ""
 
     @cached_property
     def observation(self) -> Space:

@@ -60,6 +60,7 @@ ELSEWHERE = {
     ".venv/bin/python -m pytest tests/test_env.py": "this is how tests run",
     "tensorboard --logdir runs": "a program of its own; test_train_cli.py reads the curves as it does",
     "python -m livegym.compat -m isaacgymenvs.train": "test_foreign_docs.py, if there is a checkout",
+    "python probe.py > probe.json": "it needs the original Isaac Gym; test_compat_probe.py runs the file here",
     "python train.py --list-tasks projectDir=../IsaacGymEnvs": "test_foreign_cli.py lists the toys",
     "livegym new": "test_outside_project.py",
     "livegym new my_robot": "test_outside_project.py",
