@@ -54,7 +54,8 @@ _KEYS: dict[Origin, str] = {
         online.gate_threshold online.look_ahead online.look_ahead_policy
         online.learning_rate online.lr_decay online.min_learning_rate online.ratio_clip online.trust
         online.trace_steps online.trace_decay online.kl_limit online.idle_rounds
-        online.entropy_coef online.divergence_factor online.checkpoint_versions online.hang_timeout_s
+        online.entropy_coef online.divergence_factor online.outlier_factor online.checkpoint_versions
+        online.hang_timeout_s
         online.max_restarts online.spare_trainer
         challengerShare online.judge_rows online.judge_interval online.judge_confidence online.adopt_kl
         online.challenge_limit_s online.max_rollbacks

@@ -11,9 +11,10 @@ episode, because a single reward says little about what an action leads to. It i
 each of its decisions has its reward, which may come after the end.
 
 A block or episode has no outcome if a person intervened in it, if the client executed an action of its own, or if one
-of its decisions is not learned from, for example because its reward is beyond `task.max_reward`; nor has an episode
-whose beginning is unknown, such as each stream's first one after a restart. Decisions of a challenger
-(`online/trial.py`) are kept apart from those of the champion; an episode in which both decided has no outcome.
+of its decisions is not learned from, for example because its reward is beyond `task.max_reward` or is an outlier
+(`online/outliers.py`); nor has an episode whose beginning is unknown, such as each stream's first one after a restart.
+Decisions of a challenger (`online/trial.py`) are kept apart from those of the champion; an episode in which both
+decided has no outcome.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from typing import NamedTuple
 from livegym.online.episodes import Beginnings
 from livegym.online.experience import Experience
 from livegym.online.judge import BLOCK
+from livegym.online.outliers import RewardWatch
 from livegym.tasks.stability import MAX_REWARD
 
 
@@ -62,13 +64,22 @@ class _Unit:
 class Outcomes:
     """Collects the outcomes of all streams."""
 
-    def __init__(self, discount: float, streams: int, pending: int, max_reward: float = MAX_REWARD) -> None:
+    def __init__(
+        self,
+        discount: float,
+        streams: int,
+        pending: int,
+        max_reward: float = MAX_REWARD,
+        outlier_factor: float | None = None,
+    ) -> None:
         """`streams`: number of unfinished blocks or episodes that are kept; `pending`: of decisions without a reward.
 
-        Beyond these numbers, the oldest are dropped. `max_reward`: greatest reward that is trained on, either way.
+        Beyond these numbers, the oldest are dropped. `max_reward`: greatest reward that is trained on, either way;
+        `outlier_factor`: see `reward_limit`.
         """
         self.challenger: int | None = None  # the version of the challenger; set by another thread
-        self._discount, self._max_reward = discount, max_reward
+        self._discount = discount
+        self._rewards = RewardWatch(outlier_factor, max_reward)
         self._streams, self._pending = streams, pending
         self._blocks: OrderedDict[tuple[str, bool], _Unit] = OrderedDict()  # by stream and side; with discount 0
         self._episodes: OrderedDict[str, _Unit] = OrderedDict()  # stream -> its present episode
@@ -98,12 +109,13 @@ class Outcomes:
         e = experience
         if e.reward is None:
             return
+        self._rewards.add(e.reward)
         if self._discount == 0:
             self._add_to_block(e, e.reward)
             return
         episode = self._waiting.pop(e.decision, None)
         if episode is not None:  # otherwise it was made before a restart
-            episode.add(e, e.reward, self._max_reward)
+            episode.add(e, e.reward, self._rewards.limit)
             episode.waiting -= 1
             # An episode that was broken off may get its end after all; `end` is for the one that runs.
             episode.ended |= e.done and self._episodes.get(e.stream) is not episode
@@ -112,7 +124,7 @@ class Outcomes:
     def _add_to_block(self, experience: Experience, reward: float) -> None:
         key = (experience.stream, experience.version == self.challenger)
         block = self._blocks.pop(key, None) or _Unit(key[1], experience.version)
-        block.add(experience, reward, self._max_reward)
+        block.add(experience, reward, self._rewards.limit)
         if block.count >= BLOCK:
             self._put(block, block.total / block.count)
             return

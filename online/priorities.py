@@ -8,7 +8,8 @@
 The priority is the error that the trainer reports, in standard deviations, plus a floor (Schaul et al. 2016,
 arXiv:1511.05952). Until it reports one, it is |reward - mean| / standard deviation over all rewards so far, plus the
 floor, which favours rare and high rewards. A reward beyond `task.max_reward` is never trained on: it does not count in
-mean and deviation, and its experience gets the floor.
+mean and deviation, and its experience gets the floor. Nor is an outlier (`online/outliers.py`): the trainer sets
+`max_reward` to the present limit.
 
 Only the trainer uses the file. If it cannot be created, the priorities are kept in memory, and are lost at a restart.
 """
@@ -39,7 +40,7 @@ class Priorities:
 
         `max_reward`: greatest reward that is trained on, either way.
         """
-        self._max_reward = max_reward
+        self.max_reward = max_reward
         stored = _opened(path, HEAD + 2 * capacity, max_reward) if path is not None else None
         values = np.full(HEAD + 2 * capacity, -1.0) if stored is None else stored
         if stored is None:
@@ -55,7 +56,7 @@ class Priorities:
     def begin(self, slots: np.ndarray, numbers: np.ndarray, rewards: np.ndarray) -> None:
         """Set the first priorities (n,) of new experiences, from their rewards (n,)."""
         rewards = rewards.astype(float)
-        usable = np.abs(rewards) <= self._max_reward
+        usable = np.abs(rewards) <= self.max_reward
         if usable.any():
             self._count(rewards[usable])
         total, mean, squares = self._rewards.tolist()

@@ -30,6 +30,7 @@ import torch
 from livegym.online.divergence import DivergenceDetector, GoodState
 from livegym.online.experience import Verdict, chosen_actions, clipped, sound_rows
 from livegym.online.gate import Gate, Judgement, check_judgement
+from livegym.online.outliers import KNOWN, reward_limit
 from livegym.online.replay import BETA, ReplayReader, Sieve
 from livegym.online.rewards import TrainingSamples, combine, later_rewards
 from livegym.rl.actor_critic import ActorCritic, Choices, Following, OffPolicyRule, StepResult, Transitions
@@ -67,6 +68,7 @@ class Counts:
     batches: int = 0
     skipped: int = 0  # batches
     broken: int = 0  # rows with non-finite or huge numbers, each counted once
+    outliers: int = 0  # other rows whose reward was an outlier when they came
     rollbacks: int = 0
     overruns: int = 0  # update rounds that took longer than the interval
     learned_until: int = 0  # number of the first experience that the normalisers have not used
@@ -94,6 +96,7 @@ class Trainer:
         self.gate = gate
         self.rule = rule
         self.max_reward = max_reward
+        self.reward_limit = max_reward  # greatest reward that is no outlier either, found in each update round
         self.sieve = sieve_of(rule, gated=gate is not None)
         self.rng = np.random.default_rng(seed)
         self.counts = Counts()
@@ -118,6 +121,7 @@ class Trainer:
         if self.idle or len(self.reader.usable(self.sieve)) < self.rule.min_batch_size:
             return None
         self._count_rounds()
+        self._find_limit()
         self._normalise()
         self.learner.learning_rate = self.learning_rate
         samples, results = [], []
@@ -138,16 +142,23 @@ class Trainer:
         self.counts.since = self.counts.since + 1 if added == self.counts.seen else 1
         self.counts.seen = added
 
+    def _find_limit(self) -> None:
+        rewards = self.reader.last_rewards(KNOWN)
+        self.reward_limit = reward_limit(rewards, self.rule.outlier_factor, self.max_reward)
+        if self.reader.priorities is not None:
+            self.reader.priorities.max_reward = self.reward_limit
+
     def expired(self) -> int:
         """Return how many experiences in the buffer are too old to train on."""
         return self.reader.expired(self.sieve.max_age)
 
     def _normalise(self) -> None:
         fresh = self.reader.fresh(self.counts.learned_until)
-        sound = sound_rows(fresh, self.max_reward)
+        whole, sound = (sound_rows(fresh, limit) for limit in (self.max_reward, self.reward_limit))
         rows = fresh[sound]
         new = fresh["number"] >= self.counts.looked_until
-        self.counts.broken += int((new & ~sound).sum())
+        self.counts.broken += int((new & ~whole).sum())
+        self.counts.outliers += int((new & whole & ~sound).sum())
         if len(fresh):
             self.counts.learned_until = int(fresh["number"][-1]) + 1
             self.counts.looked_until = max(self.counts.looked_until, self.counts.learned_until)
@@ -160,8 +171,8 @@ class Trainer:
 
     def _update(self) -> tuple[TrainingSamples, StepResult | None]:
         rows, weights = self.reader.sample(self.rule.batch_size, self.rng, self.sieve, self._beta())
-        sound = sound_rows(rows, self.max_reward)
-        problem = f"all {len(rows)} sampled experiences have non-finite or huge numbers"
+        sound = sound_rows(rows, self.reward_limit)
+        problem = f"all {len(rows)} sampled experiences have non-finite or huge numbers, or rewards that are outliers"
         self.problem = "" if sound.any() or not len(rows) else problem
         self.reader.prioritise(rows[~sound], np.zeros(int((~sound).sum())))  # they have no error, and need no draws
         rows, weights = rows[sound], weights[sound]
@@ -217,7 +228,7 @@ class Trainer:
         if not steps or not self.learner.rule.discount or not self.learner.rule.trace or terminal.all():
             return None
         going = np.flatnonzero(~terminal)
-        rows, row, step = self.reader.follow(chosen[going], steps, lambda found: sound_rows(found, self.max_reward))
+        rows, row, step = self.reader.follow(chosen[going], steps, lambda found: sound_rows(found, self.reward_limit))
         action, log_prob = chosen_actions(rows)
         return Following(
             row=torch.from_numpy(going[row]),

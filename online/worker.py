@@ -203,7 +203,7 @@ class Worker:
         """Return the mean of the last rewards, without huge ones; None if there are too few."""
         rewards = self.trainer.reader.last_rewards(KNOWN_REWARDS)
         # one huge reward could otherwise be the best forever
-        rewards = rewards[np.abs(rewards) <= self.trainer.max_reward]
+        rewards = rewards[np.abs(rewards) <= self.trainer.reward_limit]
         return float(np.mean(rewards)) if len(rewards) >= ENOUGH_REWARDS else None
 
     def send_heartbeat(self, state: str) -> None:
@@ -242,6 +242,7 @@ class Worker:
             "rollbacks": counts.rollbacks,
             "skipped_batches": counts.skipped,
             "broken_rows": counts.broken,
+            "outlier_rows": counts.outliers,
             "expired": trainer.expired(),
             "saved": self.checkpoints.saved,
         }

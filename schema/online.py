@@ -101,6 +101,12 @@ class OnlineConfig:
     divergence_factor: float = key(
         20.0, "critic loss that triggers a rollback, as a multiple of the median of the last hundred", above=1
     )
+    outlier_factor: Optional[float] = key(
+        1e4,
+        "reward that is left out of training, either way, as a multiple of the usual size: the median of the rewards "
+        "that are not 0, at least 1; null: only beyond task.max_reward",
+        low=10,
+    )
     checkpoint_versions: int = key(20, "versions between two checkpoints", unit="versions", low=1)
     judge_rows: int = key(
         2000,

@@ -27,6 +27,7 @@ COUNTED = (
 """Path of a count, kind and text of the event if it rises."""
 FIRST = (
     ("trainer.broken_rows", "bad", "experiences with non-finite or huge numbers have come; they are not trained on"),
+    ("trainer.outlier_rows", "bad", "rewards far beyond the usual ones have come; they are not trained on"),
     ("decisions.not_logged", "bad", "decisions cannot be written to the decision log"),
     ("decisions.gate_failures", "bad", "the gate failed: its action was blocked"),
     ("buffer.lost", "bad", "completed decisions were lost"),

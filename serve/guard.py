@@ -14,6 +14,7 @@ from livegym.online.decider import Decider
 from livegym.online.experience import Layout, sound_rows
 from livegym.online.judge import Judge
 from livegym.online.outcomes import Outcomes
+from livegym.online.outliers import KNOWN, reward_limit
 from livegym.online.replay import ReplayReader
 from livegym.online.saving import save_earlier
 from livegym.online.service_state import STREAMS
@@ -40,7 +41,8 @@ def champion_of(
 
     def rows(count: int) -> np.ndarray:
         newest = reader.newest_unseen(count)
-        return newest[sound_rows(newest, config.task.max_reward)]
+        limit = reward_limit(reader.last_rewards(KNOWN), online.outlier_factor, config.task.max_reward)
+        return newest[sound_rows(newest, limit)]
 
     def start_over(weights: Candidate, why: str) -> None:
         def save(after: int) -> None:

@@ -239,6 +239,10 @@ NUMBERS = (
         "trainer.broken_rows", "broken_rows_total", None, "experiences",
         "experiences with non-finite or huge numbers; they are never trained on",
     ),
+    Number(
+        "trainer.outlier_rows", "outlier_rows_total", None, "experiences",
+        "experiences whose reward was beyond `online.outlier_factor` times the usual size when they came",
+    ),
     Number("trainer.saved", "saved_model_version", None, "", "version of the newest checkpoint"),
     Number("server.clients", "server_clients", None, "", "connected clients"),
     Number("server.messages", "server_messages_total", None, "messages", "messages from clients"),

@@ -53,7 +53,7 @@ def full_status() -> dict[str, Any]:
                     "average_loss": 0.35, "loss": 0.31, "entropy": 4.5, "kl": 0.004, "training_steps_per_second": 0.98,
                     "average_training_time_ms": 41.0, "training_utilization": 0.041, "learning_rate": 9.2e-4,
                     "version": 41, "agreement": 0.93, "overruns": 2, "rollbacks": 1, "skipped_batches": 2,
-                    "broken_rows": 0, "saved": 40},
+                    "broken_rows": 0, "outlier_rows": 0, "saved": 40},
         "champion": {"version": 41, "state": "live", "why": "0.52 [0.47, 0.57] against 0.5 [0.45, 0.55]", "kl": 0.01,
                      "gain": 0.02, "gain_low": -0.01, "gain_high": 0.05, "stable": 40, "challenger": 42,
                      "measuring": False, "alarm": False, "alarm_why": "", "judged": 30, "not_judged": 3, "refused": 4,

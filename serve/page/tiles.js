@@ -81,6 +81,7 @@ function renderBuffer(b) {
     ["too old", count(b.expired), "in the buffer, but too old to learn from"],
     ["no reward", count(b.expired_pending), "decisions dropped because no reward came in time"],
     ["broken", count(state.trainer?.broken_rows), "with non-finite or huge numbers; they are never trained on"],
+    ["outliers", count(state.trainer?.outlier_rows), "rewards far beyond the usual ones; they are not trained on"],
     ["lost", count(b.lost), "completed decisions that were never stored"],
   ]);
   setFacts(byId("refused"), Object.entries(b.refused ?? {}).map(([kind, n]) => [kind, count(n)]));
