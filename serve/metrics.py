@@ -176,6 +176,10 @@ NUMBERS = (
         "mean return of the last hundred episodes",
     ),
     Number(
+        "episodes.returns", "episode_return_mean_episodes", None, "episodes",
+        "episodes in that mean, at most a hundred; those whose beginning is unknown have no return",
+    ),
+    Number(
         "episodes.length_mean", "episode_length_mean", "episode/length", "decisions",
         "mean length of the last hundred episodes",
     ),

@@ -127,7 +127,7 @@ class Status:
                 "refused": {kind: pending.refused[kind] for kind in ("late", "duplicate", "unknown", "invalid")},
             },
             "episodes": {"ended": tally.episodes.ended, "broken_off": tally.episodes.broken_off,
-                         "return_mean": _mean(tally.episodes.returns),
+                         "returns": len(tally.episodes.returns), "return_mean": _mean(tally.episodes.returns),
                          "length_mean": _mean(tally.episodes.lengths)},
             "rewards": {"mean": _mean(tally.rewards), "count": len(tally.rewards),
                         "expected_mean": _mean(tally.expected), "components": _means(tally.terms)},

@@ -46,7 +46,7 @@ def full_status() -> dict[str, Any]:
         "buffer": {"capacity": 10_000, "size": 1100, "added": 1150, "pending": 57, "expired_pending": 7, "expired": 3,
                    "torn": 0, "largest_share": 0.5,
                    "lost": 0, "refused": {"late": 5, "duplicate": 6, "unknown": 2, "invalid": 1}},
-        "episodes": {"ended": 33, "broken_off": 4, "return_mean": 104.0, "length_mean": 200.0},
+        "episodes": {"ended": 33, "broken_off": 4, "returns": 32, "return_mean": 104.0, "length_mean": 200.0},
         "rewards": {"mean": 0.52, "count": 1000, "expected_mean": 0.48, "components": dict(COMPONENTS)},
         "trainer": {"state": "training", "why": "", "pid": 4711, "restarts": 1, "spare": True, "beat_age_s": 0.2,
                     "training_steps": 820, "total_batches_trained": 822, "average_batch_size": 31.5,

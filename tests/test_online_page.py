@@ -338,7 +338,7 @@ def test_text_of_the_server_is_text(shown):
 def test_the_first_row_tells_what_matters(shown, browser):
     page, script = shown.page, shown.script
     assert (text(page, "#reward-name"), text(page, "#big-reward")) == ("Return of an episode", "+104")
-    assert text(page, "#reward-text") == "mean of the last 33 episodes; +0.520 a decision"
+    assert text(page, "#reward-text") == "mean of the last 32 episodes; +0.520 a decision"
     assert page.is_visible("#plot-return")
     assert text(page, "#big-version") == "41"
     assert (text(page, "#big-send"), text(page, "#big-latency")) == ("81 %", "2.40 ms")
@@ -354,7 +354,7 @@ def test_the_first_row_tells_what_matters(shown, browser):
         assert "min ago): +0.100" in text(page, "#trend")
         page.context.close()
     page = shown.page
-    script.change(episodes={"ended": 0, "return_mean": None})  # a stream without episodes
+    script.change(episodes={"ended": 64, "returns": 0, "return_mean": None})  # after a restart; or without episodes
     wait(page, lambda: text(page, "#big-reward") == "+0.520", lambda: text(page, "#big-reward"))
     assert text(page, "#reward-name") == "Reward of a decision"
     wait(page, lambda: page.is_hidden("#returns"))

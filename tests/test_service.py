@@ -731,6 +731,21 @@ def test_the_status_tells_what_happened(setting):
     assert [event["text"] for event in status.reading()["events"]] == ["another trainer took over"]
 
 
+def test_episodes_that_ended_and_returns_that_are_known_are_counted_apart(setting):
+    """The first episode after a restart has no return; the page showed a dash and an empty plot."""
+    here = setting()
+    fixed = {**dict.fromkeys(("task", "title", "run", "simulator", "gate", "playSpeed"), "x"), "capacity": 10}
+    status = Status(fixed, here.service, SimpleNamespace(reading=dict))
+    episodes, shown = here.service.tally.episodes, []
+    for decision in (7, 8):
+        episodes.decided("a", decision)
+        episodes.earned("a", decision, 3.0)
+        episodes.end("a")
+        status.refresh()
+        shown.append([status.reading()["episodes"][name] for name in ("ended", "returns", "return_mean")])
+    assert shown == [[1, 0, None], [2, 1, 3.0]]
+
+
 def test_the_status_tells_each_streams_share_and_reward(setting):
     here = setting()
     status = Status(

@@ -5,7 +5,6 @@ import { hasEpisodes, now, pointsAfter, state } from "./state.js";
 import { grownAge } from "./tiles.js";
 
 const HOUR = 3600;
-const EPISODES = 100; // over which the server takes the mean return
 const RECENT_S = 60; // over which the present reward is averaged
 const LEAST_S = 180; // of history, below which there is no trend
 
@@ -16,8 +15,7 @@ export function renderOverview() {
   say("reward-name", byEpisode ? "Return of an episode" : "Reward of a decision");
   say("big-reward", signed(byEpisode ? episodes.return_mean : rewards.mean));
   byId("reward-text").hidden = !byEpisode;
-  const number = Math.min(EPISODES, episodes.ended ?? 0);
-  const over = number === 1 ? "one episode" : `the last ${number} episodes`;
+  const over = episodes.returns === 1 ? "one episode" : `the last ${episodes.returns} episodes`;
   say("reward-text", `mean of ${over}; ${signed(rewards.mean)} a decision`);
   const { text, direction } = trend(byEpisode ? "return" : "reward");
   say("trend", text);

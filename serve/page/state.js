@@ -74,11 +74,12 @@ export function idleTime() {
 }
 
 /**
- * Whether the streams have episodes that end, so that their returns tell more than single rewards.
+ * Whether returns of episodes are known, which tell more than single rewards. After a restart, the first episode of
+ * each stream ends without a return, because its beginning is unknown.
  * @returns {boolean}
  */
 export function hasEpisodes() {
-  return state.episodes?.ended > 0;
+  return state.episodes?.returns > 0;
 }
 
 /** Forgets the run, because the page is connected to another server. */
