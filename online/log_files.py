@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,7 +22,7 @@ import numpy as np
 from livegym.online.experience import Verdict
 from livegym.online.logged import ROWS, SCALARS, LoggedDecisions, no_decisions
 from livegym.utils.errors import UserError
-from livegym.utils.files import atomic_writer
+from livegym.utils.files import atomic_writers
 
 PARQUET, JSONL = ".parquet", ".jsonl"
 FOLLOWING = ("propensity", "executed_propensity", "complete")
@@ -71,9 +70,9 @@ def write_jsonl(data: LoggedDecisions, path: Path) -> None:
 
 def write_files(data: LoggedDecisions, ways: Mapping[Path, Callable[[LoggedDecisions, BinaryIO], None]]) -> None:
     """Write all decisions to each file in its way; files get their names when all are complete. Raises OSError."""
-    with ExitStack() as stack:
-        for path, write in ways.items():
-            write(data, stack.enter_context(atomic_writer(path)))
+    with atomic_writers(list(ways)) as files:
+        for write, file in zip(ways.values(), files, strict=True):
+            write(data, file)
 
 
 def to_parquet(data: LoggedDecisions, file: BinaryIO) -> None:

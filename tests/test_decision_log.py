@@ -9,6 +9,7 @@ import io
 import json
 import logging
 import os
+import resource
 
 import numpy as np
 import pytest
@@ -308,6 +309,26 @@ def test_files_get_their_names_together_or_not_at_all(tmp_path):
         write_files(example(), {tmp_path / "decisions.jsonl": to_jsonl, tmp_path / "decisions.other": full})
     assert (tmp_path / "decisions.jsonl").read_text() == "as before"
     assert [path.name for path in tmp_path.iterdir()] == ["decisions.jsonl"]
+
+
+def test_a_disk_that_is_full_at_the_last_bytes_leaves_all_files_as_they_were(tmp_path):
+    """The last bytes of a file are written when it is flushed: the other one was already replaced then."""
+    paths = [tmp_path / f"decisions.{suffix}" for suffix in ("large", "small")]
+    for path in paths:
+        path.write_text("as before")
+
+    def write(size):
+        return lambda data, file: file.write(b"x" * size)
+
+    limit, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, most))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write_files(example(), {path: write(n) for path, n in zip(paths, (3000, 10), strict=True)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, most))
+    assert [path.read_text() for path in paths] == ["as before"] * 2
+    assert sorted(tmp_path.iterdir()) == sorted(paths)
 
 
 def test_what_is_not_there_is_refused(tmp_path):

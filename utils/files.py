@@ -18,7 +18,7 @@ import math
 import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -123,22 +123,29 @@ def atomic_write_text(path: Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def atomic_writer(path: Path) -> Iterator[BinaryIO]:
-    """Yields a binary file to write `path` piece by piece; `path` is complete after the block, or unchanged.
+def atomic_writers(paths: Sequence[Path]) -> Iterator[Sequence[BinaryIO]]:
+    """Yields binary files to write the paths piece by piece; after the block all are complete, or all unchanged.
+
+    No file gets its name before the content of all is on the disk. Only a crash between two renames, or a name that
+    cannot be replaced (a directory), leaves some of the paths old.
 
     Raises:
-        OSError: it could not be written; nothing is left behind.
+        OSError: one of them could not be written; no temporary is left.
     """
-    temporary = temporary_name(path)
+    temporaries = [temporary_name(path) for path in paths]
     try:
-        with open(temporary, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
+        with contextlib.ExitStack() as stack:
+            files = [stack.enter_context(open(temporary, "xb")) for temporary in temporaries]
+            yield files
+            for file in files:
+                file.flush()
+                os.fsync(file.fileno())
+        for temporary, path in zip(temporaries, paths, strict=True):
+            commit(temporary, path)
     except BaseException:
-        discard(temporary)
+        for temporary in temporaries:
+            discard(temporary)
         raise
-    commit(temporary, path)
 
 
 def discard(path: Path) -> None:
