@@ -4,13 +4,15 @@
     write_jsonl(data, Path("decisions.jsonl"))
     read_file(Path("decisions.jsonl"))                 # equal to `data`, bit by bit
 
-Both have a column for each field of `LoggedDecisions`, with the verdict in words, and three that follow from others:
-`propensity`, `executed_propensity` and `complete`. An unknown number is NaN in Parquet and null in JSON. A number of
-type float32 is written to JSON with all digits of its exact value, so any reader gets that value.
+Both have a column for each field of `LoggedDecisions`, with the verdict in words, and four that follow from others:
+`propensity`, `executed_propensity`, `complete`, and `export`, a digest of all decisions of the export, by which two
+files are known to have the same. An unknown number is NaN in Parquet and null in JSON. A number of type float32 is
+written to JSON with all digits of its exact value, so any reader gets that value.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -25,11 +27,10 @@ from livegym.utils.errors import UserError
 from livegym.utils.files import atomic_writers
 
 PARQUET, JSONL = ".parquet", ".jsonl"
-FOLLOWING = ("propensity", "executed_propensity", "complete")
 COLUMNS = (
     "run", "run_id", "stream", "decision", "time", "clock", "version", "obs", "proposed", "executed", "log_prob",
     "executed_log_prob", "propensity", "executed_propensity", "verdict", "held", "expected", "confidence", "reward",
-    "next_obs", "done", "intervened", "complete",
+    "next_obs", "done", "intervened", "complete", "export",
 )  # fmt: skip
 KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "U": ((str,), "text"),
@@ -78,9 +79,9 @@ def write_files(data: LoggedDecisions, ways: Mapping[Path, Callable[[LoggedDecis
 def to_parquet(data: LoggedDecisions, file: BinaryIO) -> None:
     """Write all decisions to a binary file, with checksums. Raises UserError without pyarrow, and OSError."""
     pa = arrow()
-    arrays = []
+    arrays, digest = [], digest_of(data)
     for name in COLUMNS:
-        values = _words(data) if name == "verdict" else getattr(data, name)
+        values = _column(data, name, digest)
         flat = pa.array(np.ascontiguousarray(values).reshape(-1))
         arrays.append(pa.FixedSizeListArray.from_arrays(flat, values.shape[1]) if values.ndim == 2 else flat)
     table = pa.table(arrays, names=list(COLUMNS))
@@ -89,40 +90,66 @@ def to_parquet(data: LoggedDecisions, file: BinaryIO) -> None:
 
 def to_jsonl(data: LoggedDecisions, file: BinaryIO) -> None:
     """Write all decisions to a binary file, one strict JSON object a line. Raises OSError."""
+    digest = digest_of(data)
     for start in range(0, len(data), CHUNK):
         part = data[start : start + CHUNK]
-        columns = {name: _plain(_words(part) if name == "verdict" else getattr(part, name)) for name in COLUMNS}
+        columns = {name: _plain(_column(part, name, digest)) for name in COLUMNS}
         for values in zip(*columns.values(), strict=True):
             line = json.dumps(dict(zip(COLUMNS, values, strict=True)), allow_nan=False, ensure_ascii=False)
             file.write(line.encode() + b"\n")
 
 
-def count_decisions(path: Path) -> int:
-    """Return the number of decisions in a file, quickly. Raises UserError if it cannot be used."""
+def digest_of(data: LoggedDecisions) -> str:
+    """Return 16 hexadecimal digits that are equal for equal decisions, and differ if a bit of any field does."""
+    found = hashlib.sha256()
+    for name in (*SCALARS, *ROWS):
+        values = getattr(data, name)
+        text = values.dtype.kind == "U"  # of any width
+        found.update("\0".join(values.tolist()).encode() if text else np.ascontiguousarray(values).tobytes())
+    return found.hexdigest()[:16]
+
+
+def identity_of(path: Path) -> tuple[int, str | None]:
+    """Return the number of decisions in a file, and their digest, quickly.
+
+    The digest is None if the file is empty, or if an older version wrote it. Raises UserError if it cannot be used.
+    """
     try:
         if path.suffix == PARQUET:
-            return int(arrow().parquet.read_metadata(path).num_rows)
-        with path.open("rb") as file:
-            return sum(1 for _ in file)
-    except (OSError, ValueError) as error:
+            file = arrow().parquet.ParquetFile(path, page_checksum_verification=True)
+            known = file.metadata.num_rows > 0 and "export" in file.schema_arrow.names
+            return file.metadata.num_rows, file.read_row_group(0, ["export"])["export"][0].as_py() if known else None
+        _, first = next(_objects(path), (0, {}))
+        with path.open("rb") as lines:
+            return sum(1 for _ in lines), first.get("export")
+    except _damages(path) as error:
         raise _no_log(path, error) from error
 
 
 def read_file(path: Path) -> LoggedDecisions:
     """Read a file that `write_parquet` or `write_jsonl` wrote. Raises UserError if it cannot be used."""
-    unreadable = [OSError, ValueError, KeyError, TypeError, OverflowError]
-    if path.suffix == PARQUET:
-        unreadable.append(arrow().lib.ArrowException)
     try:
         columns = _parquet_columns(path) if path.suffix == PARQUET else _jsonl_columns(path)
         return _decisions(columns)
-    except tuple(unreadable) as error:
+    except _damages(path) as error:
         raise _no_log(path, error) from error
+
+
+def _damages(path: Path) -> tuple[type[Exception], ...]:
+    """Return what is raised by reading a file that is no log."""
+    usual = (OSError, ValueError, KeyError, TypeError, OverflowError)
+    return (*usual, arrow().lib.ArrowException) if path.suffix == PARQUET else usual
 
 
 def _no_log(path: Path, error: Exception) -> UserError:
     reason = f"no column {error}" if isinstance(error, KeyError) else str(error)
     return UserError(f"{path}: no log of decisions ({reason}). Allowed: a file that config=export_log wrote")
+
+
+def _column(data: LoggedDecisions, name: str, digest: str) -> np.ndarray:
+    if name == "export":
+        return np.full(len(data), digest)
+    return _words(data) if name == "verdict" else getattr(data, name)
 
 
 def _words(data: LoggedDecisions) -> np.ndarray:

@@ -22,7 +22,7 @@ import numpy as np
 
 from livegym.online.decision_log import segments_of
 from livegym.online.experience import Layout
-from livegym.online.log_files import JSONL, PARQUET, count_decisions, read_file
+from livegym.online.log_files import JSONL, PARQUET, identity_of, read_file
 from livegym.online.logged import LoggedDecisions, joined, no_decisions
 from livegym.online.ring import checks_of_rows, rows_in_file
 from livegym.online.service_state import UNREADABLE
@@ -47,10 +47,10 @@ def read_log(path: str | os.PathLike[str]) -> LoggedDecisions:
     if place.suffix in (PARQUET, JSONL) and place.is_file():
         return read_file(place)
     exported = [file for suffix in (PARQUET, JSONL) if (file := place / f"{FILE}{suffix}").is_file()]
-    if len(exported) > 1 and len({count_decisions(file) for file in exported}) > 1:
+    if len(exported) > 1 and identity_of(exported[0]) != identity_of(exported[1]):
         raise UserError(
-            f"{place}: {' and '.join(file.name for file in exported)} are not of the same export: they differ in their "
-            f"number of decisions. Name one of them: {exported[0]}"
+            f"{place}: {' and '.join(file.name for file in exported)} do not have the same decisions, so they are of "
+            f"different exports. Name one of them: {' or '.join(map(str, exported))}"
         )
     if exported:
         return read_file(exported[0])

@@ -292,10 +292,26 @@ def test_flipped_bits_are_never_read_as_numbers(tmp_path):
 def test_two_files_of_different_exports_are_not_taken_for_one(tmp_path):
     pytest.importorskip("pyarrow")
     write_parquet(example(), tmp_path / "decisions.parquet")
+    late = dataclasses.replace(example(), reward=np.nan_to_num(example().reward, nan=1.5))  # one more reward has come
+    for later in (example()[:3], late):
+        write_jsonl(later, tmp_path / "decisions.jsonl")
+        with pytest.raises(UserError, match=r"decisions.parquet and decisions.jsonl do not have the same decisions"):
+            read_log(tmp_path)
+        assert same(read_log(tmp_path / "decisions.jsonl"), later)
+    wide = dataclasses.replace(example(), stream=example().stream.astype("U64"))
+    write_jsonl(wide, tmp_path / "decisions.jsonl")  # the same in another export
+    assert same(read_log(tmp_path), example())
+
+
+def test_files_of_older_versions_have_no_digest_and_are_compared_by_their_number(tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    monkeypatch.setattr(log_files, "COLUMNS", log_files.COLUMNS[:-1])
+    write_parquet(example(), tmp_path / "decisions.parquet")
+    write_jsonl(example(), tmp_path / "decisions.jsonl")
+    assert same(read_log(tmp_path), example())
     write_jsonl(example()[:3], tmp_path / "decisions.jsonl")
-    with pytest.raises(UserError, match=r"decisions.parquet and decisions.jsonl are not of the same export"):
+    with pytest.raises(UserError, match="do not have the same decisions"):
         read_log(tmp_path)
-    assert len(read_log(tmp_path / "decisions.jsonl")) == 3
 
 
 def test_files_get_their_names_together_or_not_at_all(tmp_path):
