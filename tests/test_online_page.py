@@ -367,13 +367,25 @@ def test_what_happened_is_listed_and_marked_in_the_plots(shown):
     page, script = shown.page, shown.script
     wait(page, lambda: page.locator("#events li").count() == 2)
     first = page.locator("#events li").first
-    assert "rolled back to version 39: version 40 earned less" in first.text_content()  # the newest comes first
+    # the newest comes first; its kind is a word, not only a colour
+    assert "problem: rolled back to version 39: version 40 earned less" in first.text_content()
     assert first.get_attribute("class") == "bad"
     marks = page.locator("#plot-return .mark")
     wait(page, lambda: marks.count() == 2)
     places = [float(marks.nth(i).get_attribute("x1")) for i in (0, 1)]
     assert places == sorted(places)
-    assert "another trainer took over" in marks.first.text_content()
+    assert "notice: another trainer took over" in marks.first.text_content()
+    heard = page.locator("[data-of=plot-return] .event")
+    page.focus("#plot-return")
+    page.keyboard.press("Home")  # a minute ago
+    assert heard.count() == 0
+    for _ in range(60):
+        page.keyboard.press("ArrowRight")
+        if "another trainer took over" in " ".join(heard.all_text_contents()):
+            break
+    assert "notice: another trainer took over" in " ".join(heard.all_text_contents())
+    page.keyboard.press("Escape")
+    assert heard.count() == 0
     script.change(events=[])
     wait(page, lambda: page.is_visible("#no-events"))
     wait(page, lambda: marks.count() == 0)

@@ -1,6 +1,6 @@
 // What happened in the run: rollbacks, pins, restarts of the trainer, alarms. The plots mark the same times.
 import { byId, make, rebuild } from "./dom.js";
-import { clockTime } from "./format.js";
+import { clockTime, wordOf } from "./format.js";
 import { state } from "./state.js";
 
 /** Shows the events, newest first. */
@@ -15,6 +15,8 @@ function itemOf({ t, kind, text }) {
   const time = make("time", clockTime(t, true));
   time.dateTime = new Date(1000 * t).toISOString();
   time.title = new Date(1000 * t).toLocaleString();
-  item.append(time, make("span", text));
+  const said = make("span");
+  said.append(make("b", `${wordOf(kind)}:`), ` ${text}`);
+  item.append(time, said);
   return item;
 }

@@ -1,6 +1,7 @@
 // Formats numbers and times. A task's picture may import this file too (docs/new-stream.md).
 
 const MOST_DIGITS = 7; // after the point
+const WORDS = { good: "OK", warn: "notice", bad: "problem" };
 
 /**
  * Whether a number is known.
@@ -107,4 +108,13 @@ export function withUnit(value, unit) {
  */
 export function signed(value) {
   return value > 0 ? `+${short(value)}` : short(value).replace("-", "−");
+}
+
+/**
+ * The kind of an event as a word, because not all people can tell the colours apart.
+ * @param {string} kind - good, warn or bad
+ * @returns {string}
+ */
+export function wordOf(kind) {
+  return WORDS[kind];
 }

@@ -1,8 +1,10 @@
-// The values of a plot at one time, under the pointer or chosen by the arrow keys; its legend shows them.
+// The values of a plot at one time, under the pointer or chosen by the arrow keys, and the events near it; its legend
+// shows them.
 import { make, makeSvg } from "./dom.js";
-import { clockTime, short } from "./format.js";
+import { clockTime, short, wordOf } from "./format.js";
 
 const LEAP = 10; // points that an arrow key moves with Shift
+const NEAR = 3; // SVG units from the chosen time, within which events are shown
 const views = new WeakMap(); // plot -> how it was last drawn
 const chosen = new WeakMap(); // plot -> the chosen time, in s; a plot without one shows its newest values
 
@@ -16,6 +18,7 @@ const chosen = new WeakMap(); // plot -> the chosen time, in s; a plot without o
  * @param {(t: number) => number} view.x - s to SVG units
  * @param {HTMLElement} view.legend
  * @param {[number, number]} view.span - s, the ends of the time axis
+ * @param {Array<{t: number, kind: string, text: string}>} view.events - within the span
  * @param {number} view.height - SVG units, of the value axis
  * @param {number} view.left - SVG units, left of the axis
  * @param {number} view.right - SVG units, right of it
@@ -72,9 +75,9 @@ function nearest(points, time) {
 }
 
 function show(box) {
-  const { points, names, svg, x, legend, height } = views.get(box);
+  const { points, names, svg, x, legend, events, height } = views.get(box);
   svg.querySelector(".cursor")?.remove();
-  legend.querySelector(".at")?.remove();
+  for (const old of legend.querySelectorAll(".at, .event")) old.remove();
   const time = chosen.get(box);
   const point = time === undefined ? points.at(-1) : points[nearest(points, time)];
   names.forEach((name, index) => {
@@ -83,4 +86,7 @@ function show(box) {
   if (time === undefined) return;
   svg.append(makeSvg("line", { class: "cursor", x1: x(point.t), x2: x(point.t), y1: 0, y2: height }));
   legend.append(make("span", `at ${clockTime(point.t, true)}`, "at"));
+  for (const { t, kind, text } of events.filter((event) => Math.abs(x(event.t) - x(point.t)) <= NEAR)) {
+    legend.append(make("span", `${clockTime(t, true)} ${wordOf(kind)}: ${text}`, "event"));
+  }
 }

@@ -1,6 +1,6 @@
 // Small plots over time, as SVG. Each update redraws a plot from its data, which is a few hundred points.
 import { make, makeSvg } from "./dom.js";
-import { ago, clockTime, known, short } from "./format.js";
+import { ago, clockTime, known, short, wordOf } from "./format.js";
 import { track } from "./hover.js";
 
 const HEIGHT = 150; // of a line plot, in SVG units
@@ -143,7 +143,8 @@ export function spread(values) {
  * @param {Object<string, string>} [options.series] - name and colour of the lines, in the order of the legend; by
  *   default the largest terms
  * @param {boolean} [options.clock] - clock times on the time axis, and values under the pointer or the arrow keys
- * @param {Array<{t: number, kind: string, text: string}>} [options.marks] - events, as vertical lines
+ * @param {Array<{t: number, kind: string, text: string}>} [options.marks] - events, as vertical lines; with `clock`,
+ *   their texts are read near them like the values
  * @param {number} [options.smooth] - s over which each line is averaged; the raw values stay visible, faintly
  */
 export function lines(box, points, span, { range, floor, series, clock = false, smooth = 0, marks = [] } = {}) {
@@ -158,9 +159,10 @@ export function lines(box, points, span, { range, floor, series, clock = false, 
   const fitting = clock ? robustRange(values) : fittingRange(values);
   const [low, high] = range ?? [floor ?? fitting[0], fitting[1]];
   const { svg, x, y } = frame(box, HEIGHT, span, [low, high], false, clock);
-  for (const { t, kind, text } of marks.filter((mark) => mark.t >= span[0] && mark.t <= span[1])) {
+  const events = marks.filter((mark) => mark.t >= span[0] && mark.t <= span[1]);
+  for (const { t, kind, text } of events) {
     const mark = makeSvg("line", { class: `mark ${kind}`, x1: x(t), x2: x(t), y1: TOP, y2: HEIGHT - BOTTOM });
-    mark.append(makeSvg("title", {}, `${clockTime(t, true)} ${text}`));
+    mark.append(makeSvg("title", {}, `${clockTime(t, true)} ${wordOf(kind)}: ${text}`));
     svg.append(mark);
   }
   const inside = (value) => y(Math.min(high, Math.max(low, value)));
@@ -179,7 +181,8 @@ export function lines(box, points, span, { range, floor, series, clock = false, 
   if (all.length > names.length) legend.append(restOf(all.slice(names.length)));
   if (clock) legend.append(...beyond(values, low, high).map((text) => make("span", text)));
   box.after(legend);
-  if (clock) track(box, { points, names, svg, x, legend, span, height: HEIGHT - BOTTOM, left: LEFT, right: RIGHT });
+  const sizes = { height: HEIGHT - BOTTOM, left: LEFT, right: RIGHT };
+  if (clock) track(box, { points, names, svg, x, legend, span, events, ...sizes });
 }
 
 // The values that a robust axis leaves out.
