@@ -237,9 +237,13 @@ def _usual_interval(last: LastDecision) -> float | None:
 
 
 def _per_second(last: LastDecision) -> float | None:
-    """Return the mean rate of a stream's last decisions; None if it is unknown."""
-    total = sum(last.intervals)
-    return len(last.intervals) / total if total > 0 else None
+    """Return the mean rate of a stream's last decisions without its pauses; None if it is unknown."""
+    usual = _usual_interval(last)
+    if usual is None:
+        return None
+    running = [interval for interval in last.intervals if interval <= _idle_limit([usual])]
+    total = sum(running)
+    return len(running) / total if total > 0 else None
 
 
 def _idle_limit(usual: Sequence[float]) -> float:

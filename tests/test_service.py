@@ -765,6 +765,12 @@ def test_the_status_tells_each_streams_share_and_reward(setting):
     assert shown == {"a": [2, 0.6667, 1.5, 2], "b": [1, 0.3333, -1.0, 1]}
     assert [numbers["learned"] for numbers in made["by_stream"].values()] == [True, False]
     assert made["by_stream"]["a"]["per_second"] > 0
+    last = here.service.tally.last
+    fast, slow = [0.1] * 16, [60.0] * 16
+    for stream, intervals, rate in (("a", [*fast, 3600.0, *fast], 10.0), ("b", [*fast, *slow], 32 / (1.6 + 960.0))):
+        last[stream] = last[stream]._replace(intervals=tuple(intervals))
+        status.refresh()  # a pause is left out; of a stream that has become slower, nothing is
+        assert status.reading()["by_stream"][stream]["per_second"] == pytest.approx(rate, rel=1e-5)
     assert status.stream_rewards("a")["reward"] == [1.0, 2.0]
     assert status.stream_rewards("c") is None
     (version,) = made["versions"].values()

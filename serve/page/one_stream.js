@@ -42,7 +42,7 @@ export function renderOneStream() {
   const numbers = state.by_stream?.[name] ?? {};
   setFacts(byId("one-facts"), [
     ["mean reward", signed(numbers.reward_mean), `of its last ${count(numbers.rewards)} rewards`],
-    ["per second", short(numbers.per_second), "decisions, by the usual time between two of them"],
+    ["per second", short(numbers.per_second), "decisions, over the last 32 intervals without pauses"],
     ["in the buffer", count(numbers.experiences), "experiences that are learned from"],
     ["share", percent(numbers.share), "of the replay buffer"],
   ]);
