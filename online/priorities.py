@@ -95,11 +95,16 @@ def _opened(path: Path, size: int, max_reward: float) -> np.ndarray | None:
         log.warning("%s cannot be used (%s): priorities are lost when the trainer ends.", path, error)
         return None
     count, mean, squares = values[:HEAD].tolist()
-    possible = count >= 0 and abs(mean) <= max_reward and 0 <= squares <= count * max_reward**2
-    if not np.isfinite(values).all() or not possible:
-        log.warning("%s is damaged: all priorities are set again.", path)
-        values[:HEAD], values[HEAD:] = 0.0, -1.0
+    if not np.isfinite(values).all() or count < 0 or squares < 0:
+        _set_again(values, f"{path} is damaged")
+    elif abs(mean) > max_reward or squares > count * max_reward**2:
+        _set_again(values, f"{path} counts rewards above task.max_reward={max_reward:g}, which was greater before")
     return values
+
+
+def _set_again(values: np.ndarray, why: str) -> None:
+    log.warning("%s: all priorities are set again.", why)
+    values[:HEAD], values[HEAD:] = 0.0, -1.0
 
 
 def _make(path: Path, size: int) -> None:
