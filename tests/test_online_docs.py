@@ -47,6 +47,7 @@ def test_the_table_has_every_kind_with_its_status():
 
 def test_the_limits_are_the_codes():
     table = {row[0]: row[1] for row in rows("Limits")}
+    assert len(table) == len(rows("Limits"))  # each name once
     assert table["message size"].startswith(f"{MAX_MESSAGE // 1024} KiB")
     assert table["requests in a message"] == str(messages.MAX_ITEMS)
     assert table["unanswered messages of a connection"].startswith(f"{connection.UNANSWERED};")
