@@ -277,6 +277,29 @@ def test_a_page_with_a_game_plays_by_itself(serve, browser, monkeypatch):
     page.context.close()
 
 
+@pytest.mark.slow
+@needs_chromium
+def test_a_page_does_not_send_again_what_is_wrong(serve, browser):
+    """It sent an observation of the wrong length for ever."""
+    spec = PolicySpec("Spaces", (("observation", 2),), (), Discrete(3), 1.0)  # the game observes three numbers
+    served = serve(kind=Choosing, spec=spec, page=ROOT / "examples" / "browser_game")
+    page = new_page(browser)
+    page.add_init_script(
+        "window.sent = window.timers = 0; const send = WebSocket.prototype.send, later = setTimeout;"
+        "WebSocket.prototype.send = function (data) { window.sent += 1; send.call(this, data); };"
+        "window.setTimeout = (...all) => { window.timers += 1; return later(...all); };"
+    )
+    page.goto(f"{served.address}/page/")
+    wait(page, lambda: "expected a list of 2 numbers" in text(page, "#score"), lambda: text(page, "#score"))
+    assert page.evaluate("[window.sent, window.timers]") == [1, 0]
+    assert text(page, "#score").startswith("The game has stopped.")
+    (lines,) = blocks("js")
+    page.evaluate(f"(() => {{ class Game {{ reset() {{ return [0, 0, 0]; }} }} {lines} }})()")
+    wait(page, lambda: any("expected a list of 2 numbers" in error for error in page.console_errors))
+    assert page.evaluate("[window.sent, window.timers]") == [2, 0]
+    page.context.close()
+
+
 def test_the_lines_for_curl_run_again_and_again(serve):
     served = serve(kind=Choosing, spec=PolicySpec("Spaces", (("observation", 4),), (), Discrete(2), 1.0))
     (shell,) = blocks("sh")

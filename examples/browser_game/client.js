@@ -8,12 +8,14 @@ import { Catch } from "./game.js";
 const game = new Catch();
 const stream = `catch-${Math.random().toString(36).slice(2, 10)}`;
 const [canvas, score, curve, slow] = ["#game", "#score", "#curve polyline", "#slow"].map((name) => document.querySelector(name));
+const TRANSIENT = ["busy", "closing", "failed"]; // errors after which the same message may succeed
 const points = []; // share of balls caught, each tenth ball
 
 let sequence = 0; // of the last observation: it counts once, even if it is sent again
 
+// As a named client, the page gets its stream back at once after its connection was lost.
 function connect() {
-  const socket = new WebSocket(new URL("../online/v1/ws", location.href.replace(/^http/, "ws")));
+  const socket = new WebSocket(new URL(`../online/v1/ws?client=${stream}`, location.href.replace(/^http/, "ws")));
   let sent = ""; // the last message
   const send = (observation) => {
     sequence += 1;
@@ -31,9 +33,11 @@ function connect() {
       const { obs, reward, done } = game.step(answer.executed ? answer.executed[0] : 1);
       if (slow.checked) await new Promise((go) => setTimeout(go, 60));
       send({ obs, reward, done });
-    } else {
+    } else if (TRANSIENT.includes(answer.kind)) {
       score.textContent = answer.message;
       setTimeout(() => socket.send(sent), 1000 * (answer.retry_after ?? 2)); // an error has changed nothing
+    } else {
+      score.textContent = `The game has stopped. ${answer.message}`;
     }
   };
   socket.onclose = () => {
