@@ -60,13 +60,14 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from livegym.live.model_slot import snapshot_of
 from livegym.live.swap import LivePolicy
+from livegym.online.challenge import ENOUGH, Challenge
 from livegym.online.champion_rule import WITHIN, ChampionRule, Hooks
 from livegym.online.estimate import Estimate, mean_of
 from livegym.online.judge import Finding, Judge, View, in_words
@@ -78,7 +79,6 @@ from livegym.weights.candidate import Candidate
 
 log = logging.getLogger(__name__)
 
-ENOUGH = 30  # outcomes of a review, and of each side of a trial
 REVIEW_S = 10.0  # least time between two reviews
 AGE = 10  # reviews without a finding, after which the acting version is the stable one
 STREAK = 10  # refusals in a row, after which the trainer goes back
@@ -100,16 +100,6 @@ class _Streak:
 
     count: int = 0
     since: int = 0  # number of experiences added at the first of them
-
-
-@dataclass
-class _Trial:
-    """A challenger that acts in a share of the streams."""
-
-    candidate: Candidate
-    ends: float  # monotonic s, when it ends at the latest
-    challenger: list[float] = field(default_factory=list)  # outcomes
-    champion: list[float] = field(default_factory=list)
 
 
 class Champion:
@@ -137,7 +127,7 @@ class Champion:
         self._age = 0  # reviews since then without a finding
         self._values: list[float] = []  # outcomes since the last review
         self._subject = self._stable  # the version that acted when the first of them came
-        self._trial: _Trial | None = None
+        self._trial: Challenge | None = None
         self._counts = _Counts()
         self._streak = _Streak()
         self._set_back: deque[float] = deque()  # monotonic s, when the trainer was set back
@@ -205,8 +195,7 @@ class Champion:
             self._end_trial()
             return
         if self._trial is not None:
-            self._trial.challenger += [o.value for o in taken if o.challenger]
-            self._trial.champion += [o.value for o in taken if not o.challenger]
+            self._trial.add(taken, self._live.acting.version)
         self._collect([o for o in taken if not o.challenger])
         if len(self._values) >= ENOUGH and time.monotonic() >= self._review_due:
             self._review_acting()
@@ -307,7 +296,7 @@ class Champion:
     def _begin_trial(self, candidate: Candidate) -> None:
         kept = snapshot_of(candidate, self._live.first_run).candidate
         self._hooks.challenge(kept)
-        self._trial = _Trial(kept, time.monotonic() + self._rule.challenge)
+        self._trial = Challenge(kept, self._live.acting.version, time.monotonic() + self._rule.challenge)
         self.said.say(state="challenger", why=f"it acts in {self._rule.share:.0%} of the streams")
 
     def _end_trial(self) -> None:
@@ -315,14 +304,12 @@ class Champion:
             self._hooks.challenge(None)
             self._trial = None
 
-    def _finish_trial(self, trial: _Trial) -> None:
-        enough = min(len(trial.challenger), len(trial.champion)) >= ENOUGH
+    def _finish_trial(self, trial: Challenge) -> None:
+        enough = trial.enough
         if not enough and time.monotonic() < trial.ends:
             return
-        new, old = (mean_of(np.array(v), confidence=self._rule.confidence) for v in (trial.challenger, trial.champion))
+        worse, why, sides = trial.compare(self._rule.confidence)
         self._end_trial()
-        sides, worse = f"{new.samples} and {old.samples} outcomes", new.below(old)
-        why = f"{in_words(new)} against {in_words(old)} of the champion, in {sides}"
         if not enough:
             why = f"too few outcomes within online.challenge_limit_s={self._rule.challenge:g}: {sides}"
         self.said.say(state="refused" if worse else "live" if enough else "not judged", why=why)

@@ -385,6 +385,35 @@ def test_a_challenger_acts_in_a_share_of_the_streams_and_is_then_refused_or_goes
     assert here.live.acting.version == 4
 
 
+@pytest.mark.parametrize(
+    ("train", "bias", "becomes"),
+    [(BANDIT, -2.0, "refused"), (TRAIN, 0.45, "live")],
+    ids=["discount 0", "discount 0.99"],
+)
+def test_late_rewards_of_an_earlier_challenger_say_nothing_about_the_present_one(
+    world, train, bias, becomes, monkeypatch
+):
+    """With a discount they were the present challenger's, and without one the champion's: a bad one looked good."""
+    for name in ("outcomes", "trial"):
+        monkeypatch.setattr(f"livegym.online.{name}.BLOCK", 2)
+    here = world(train=train, share=0.5, kl=100.0, rows=1)  # too few to judge by: only the challenge tells
+    here.play(2)
+    assert here.offer(-2.0) == "challenger"
+    here.play(1)
+    late = []
+    for _ in range(60):
+        late += here.service.answer([Observed(stream, obs=np.zeros(2, np.float32)) for stream in STREAMS], 0.0)
+        here.service.end(STREAMS)
+    here.play(50)
+    assert (here.champion.reading()["state"], here.champion._lost) == ("refused", 2)
+    assert here.offer(bias) == "challenger"
+    for decision in late:
+        if decision.version == 2:
+            here.service.answer([Rewarded(decision.stream, decision.decision, -100.0, done=True)], 0.0)
+    here.play(50)
+    assert (here.champion.reading()["version"], here.champion.reading()["state"]) == (3, becomes)
+
+
 def test_a_challenge_that_gets_no_outcomes_ends_at_its_limit_and_newer_versions_need_not_wait_for_ever(world):
     """A discount, and streams whose episodes never end: no outcome will ever come."""
     here = world(train=TRAIN, share=0.5, kl=100.0, challenge=3600.0)
