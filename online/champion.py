@@ -40,7 +40,8 @@ The champion's outcomes during a trial count in these reviews too. If it is roll
 
 After a rollback because of outcomes, no version goes live until it is measured what the stable version earns now, by
 outcomes of its own decisions. If the environment has changed, it earns as little, and this becomes the measure: there
-is one rollback, not a series. If these outcomes do not come, versions go live again after `online.challenge_limit_s`.
+is one rollback, not a series. If these outcomes do not come, versions go live again after `online.challenge_limit_s`;
+what the stable version once earned is no measure any more, and the next outcomes become the new one.
 
 **The trainer goes back too**, to the weights that act, because it would otherwise publish the same version again: after
 a rollback, after a challenger has lost, and after `STREAK` refusals in a row, if the last was for its KL, or if half of
@@ -191,7 +192,7 @@ class Champion:
             self._end_alarm()
         if self._live.pinned:
             self._values.clear()
-            self._measuring = None
+            self._give_up_measuring()
             self._end_trial()
             return
         if self._trial is not None:
@@ -205,7 +206,7 @@ class Champion:
             self._finish_trial(self._trial)
         if self._measuring is not None and time.monotonic() >= self._measuring:
             log.warning("too few outcomes of version %d came: versions go live again.", self._stable.version)
-            self._measuring = None
+            self._give_up_measuring()
 
     def _collect(self, outcomes: list[Outcome]) -> None:
         if self._measuring is not None:  # those of versions that were rolled back may still come
@@ -214,9 +215,16 @@ class Champion:
             self._subject = self._acting()
         self._values += [o.value for o in outcomes]
 
+    def _give_up_measuring(self) -> None:
+        if (
+            self._measuring is not None
+        ):  # the environment may have changed, so earlier outcomes would be a false measure
+            self._measuring = self._reference = None
+            self._values.clear()
+
     def _end_alarm(self) -> None:
         self._allowed, self._alarm = False, ""
-        self._measuring = None
+        self._give_up_measuring()
         self._set_back.clear()
         self._judged_at = (-1, -1)  # the newest version is judged again, even if no decision has been made since
 

@@ -454,7 +454,7 @@ def test_the_acting_version_is_compared_with_the_stable_one_during_a_challenge_t
     assert here.decider.trial is None
 
 
-@pytest.mark.parametrize("ended_by", ["the limit", "a person"])
+@pytest.mark.parametrize("ended_by", ["the limit", "a person", "a pin"])
 def test_after_a_rollback_versions_do_not_wait_for_ever_for_outcomes_that_do_not_come(world, ended_by):
     """The clients that have episodes leave."""
     here, now = world(train=TRAIN, challenge=3600.0), [1000.0]
@@ -475,10 +475,19 @@ def test_after_a_rollback_versions_do_not_wait_for_ever_for_outcomes_that_do_not
         now[0] += ended_by == "the limit"
         if ended_by == "a person":
             here.champion.allow()
+        elif ended_by == "a pin":
+            here.live.pin("somebody")
+            here.live.adopt()
         here.champion.review()
         assert not here.champion.reading()["measuring"]
+        here.live.follow()
+        here.live.adopt()
         here.offer(0.45)
         assert here.live.acting.version == 4
+        here.best = 2.5  # the environment has changed, and no version earns what the stable one once did
+        here.play(24)
+        reading = here.champion.reading()
+        assert (reading["rolled_back"], reading["stable"], here.live.acting.version) == (1, 4, 4)
 
 
 def loaded(version=2, num_envs=4):
