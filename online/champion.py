@@ -146,15 +146,15 @@ class Champion:
 
     def reading(self) -> dict[str, Any]:
         """Return the newest version's state, the stable version, the alarm and the counts, as plain values."""
-        trial = self._trial
-        return {
+        counts, trial, alarm = dict(vars(self._counts)), self._trial, self._alarm
+        return {  # the counts were read first: what is said of a rollback is there once it is counted
             **self.said.last,
             "stable": self._stable.version,
             "challenger": trial.candidate.version if trial is not None else None,
             "measuring": self._measuring is not None,
-            "alarm": bool(self._alarm),
-            "alarm_why": self._alarm,
-            **vars(self._counts),
+            "alarm": bool(alarm),
+            "alarm_why": alarm,
+            **counts,
         }
 
     @property
@@ -364,7 +364,6 @@ class Champion:
         return gain if gain.known else None
 
     def _roll_back(self, acting: Candidate, why: str, gain: Estimate | None) -> None:
-        self._counts.rolled_back += 1
         self._age = 0
         reason = f"version {acting.version} was rolled back to {self._stable.version}: {why}"
         log.warning("%s", reason)
@@ -376,6 +375,7 @@ class Champion:
             self._measuring = time.monotonic() + self._rule.challenge
             why += f". Versions go live again after {ENOUGH} new outcomes of version {self._stable.version}"
         self.said.say(version=acting.version, state="rolled back", why=why, **dict.fromkeys(GAIN))
+        self._counts.rolled_back += 1
         self._live.prepare(replace(self._stable, source="stable", load_ms=0.0))
         self._start_over(reason, self._stable)
 

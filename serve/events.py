@@ -88,9 +88,16 @@ def _judged(before: Mapping[str, Any], after: Mapping[str, Any], rolled_back: bo
     """Yield the automatic rollbacks, and where an alarm begins or ends."""
     champion = after.get("champion", {})
     if rolled_back:
-        is_it = champion.get("state") == "rolled back"
-        why = f": version {champion['version']} {champion['why']}" if is_it and champion.get("why") else ""
-        yield "bad", f"rolled back to version {look_up(after, 'serving.version')}{why}"
+        stable = champion.get("stable")  # not the acting version, which is still the old one until the next decision
+        is_it = champion.get("state") == "rolled back"  # otherwise another version has been judged since
+        yield (
+            "bad",
+            (
+                f"version {champion['version']} was rolled back to {stable}: {champion['why']}"
+                if is_it
+                else f"rolled back to version {stable}"
+            ),
+        )
     alarm = bool(champion.get("alarm"))
     if alarm != bool(look_up(before, "champion.alarm")):
         yield ("bad", f"no new version goes live: {champion.get('alarm_why')}") if alarm else (

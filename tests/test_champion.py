@@ -252,6 +252,19 @@ def test_if_a_version_earns_less_than_the_stable_one_it_is_rolled_back_and_the_t
     assert here.offer(BEST) == "live"
 
 
+def test_a_rollback_is_counted_once_it_is_told_which_version_it_was_and_why(world):
+    """Another thread reads meanwhile: an event that saw only the count named the wrong version."""
+    here, seen = world(train=TRAIN), []
+    here.play(ENOUGH)
+    say, prepare = here.champion.said.say, here.live.prepare
+    here.champion.said.say = lambda **said: (seen.append(here.champion.reading()), say(**said))
+    here.live.prepare = lambda *offered: (seen.append(here.champion.reading()), prepare(*offered))[1]
+    here.live.prepare(candidate(2, train=TRAIN, bias=-2.0))
+    here.play(ENOUGH)
+    told = [(reading["rolled_back"], reading.get("version"), reading.get("state")) for reading in seen[1:]]
+    assert told == [(0, None, None), (1, 2, "rolled back")]
+
+
 def test_a_version_that_begins_to_act_after_the_outcomes_of_a_review_does_not_become_the_stable_one(world):
     """One-step episodes in four streams: a review comes after every eighth turn, with 32 outcomes."""
     here = world(bias=-2.0, train=TRAIN)

@@ -48,9 +48,11 @@ def test_nothing_happens_while_numbers_grow():
 
 def test_a_rollback_says_why_and_from_which_version():
     back = {"state": "rolled back", "version": 41, "why": "it earns 154, the stable version earned 276"}
-    told = after({"champion": {"rolled_back": 2, **back}, "serving": {"version": 39}})
-    assert told == [("bad", "rolled back to version 39: version 41 it earns 154, the stable version earned 276")]
-    assert after({"champion": {"rolled_back": 2}}) == [("bad", "rolled back to version 41")]  # another was judged since
+    told = after({"champion": {"rolled_back": 2, "stable": 39, **back}})  # no decision has been made yet: 41 acts
+    text = "version 41 was rolled back to 39: it earns 154, the stable version earned 276"
+    assert told == [("bad", text)]
+    judged_since = {"champion": {"rolled_back": 2, "stable": 39}, "serving": {"version": 39}}
+    assert after(judged_since) == [("bad", "rolled back to version 39")]
 
 
 def test_a_pin_moves_and_ends():
