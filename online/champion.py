@@ -1,6 +1,6 @@
 """Champion and challenger: a version goes live unless the data show that it is worse, or it is too far away to tell.
 
-    champion = Champion(live, judge, rows, outcomes, rule, hooks)
+    champion = Champion(live, judge, decisions, outcomes, rule, hooks)
     Watcher(live, source, refusals, guard=champion, regularly=champion.review)
     champion.reading()                       # any thread: what became of the newest version, and the counts
 
@@ -69,7 +69,7 @@ import numpy as np
 from livegym.live.model_slot import snapshot_of
 from livegym.live.swap import LivePolicy
 from livegym.online.challenge import ENOUGH, Challenge
-from livegym.online.champion_rule import WITHIN, ChampionRule, Hooks
+from livegym.online.champion_rule import WITHIN, ChampionRule, Decisions, Hooks
 from livegym.online.estimate import Estimate, mean_of
 from livegym.online.judge import Finding, Judge, View, in_words
 from livegym.online.judgements import GAIN, Judgements
@@ -110,15 +110,15 @@ class Champion:
         self,
         live: LivePolicy,
         judge: Judge,
-        rows: Callable[[int], np.ndarray],
+        decisions: Decisions,
         outcomes: Outcomes,
         rule: ChampionRule,
         hooks: Hooks,
     ) -> None:
-        """`rows(n)`: the newest n experiences with finite numbers, in order of time."""
+        """`decisions`: what versions are judged by."""
         self._live = live
         self._judge = judge
-        self._rows = rows
+        self._decisions = decisions
         self._outcomes = outcomes
         self._rule = rule
         self._hooks = hooks
@@ -174,8 +174,7 @@ class Champion:
         self._unpinned |= live.pinned
         if live.pinned or self._trial is not None or self._measuring is not None or time.monotonic() < self._due:
             return False
-        newest = self._rows(1)
-        known = (candidate.version, int(newest["number"][-1]) if len(newest) else -1)
+        known = (candidate.version, self._decisions.added())
         if known == self._judged_at or candidate.version == self._lost:
             return False
         began, busy = time.monotonic(), time.thread_time()
@@ -237,7 +236,7 @@ class Champion:
                 return replace(acting, model=weights)
 
     def _decide(self, candidate: Candidate) -> bool:
-        acting, rows = self._acting(), self._rows(self._rule.rows)
+        acting, rows = self._acting(), self._decisions.newest(self._rule.rows)
         if not len(rows):
             return self._pass(candidate, None)
         findings = self._findings(self._judge.view(rows, acting.model), candidate, acting)
@@ -359,7 +358,7 @@ class Champion:
         """Estimate the acting version's gain over the stable one, now; None if only outcomes can tell."""
         if self._judge.discount != 0:
             return None
-        view = self._judge.view(self._rows(self._rule.rows), self._stable.model)
+        view = self._judge.view(self._decisions.newest(self._rule.rows), self._stable.model)
         gain = view.compare(acting.model, self._stable.model).gain
         return gain if gain.known else None
 

@@ -14,7 +14,7 @@ from livegym.live.model_slot import ModelSlot, load
 from livegym.live.swap import PolicyStep
 from livegym.online import champion as module
 from livegym.online.champion import ENOUGH, STREAK, Champion
-from livegym.online.champion_rule import ChampionRule, Hooks
+from livegym.online.champion_rule import ChampionRule, Decisions, Hooks
 from livegym.online.decider import Decider, StreamSlots
 from livegym.online.experience import Layout
 from livegym.online.judge import BLOCK, Judge
@@ -35,6 +35,7 @@ BANDIT = dataclasses.replace(TRAIN, gamma=0.0)
 RULE = ChampionRule(rows=800, interval=0.0, confidence=0.99, kl=0.5, share=0.0, challenge=math.inf, max_rollbacks=3)
 BEST = 0.5  # the action that earns most; a version earns the less, the further its bias is from it
 STREAMS = "abcd"
+OUTLIER = 1e4
 
 
 @pytest.fixture(autouse=True)
@@ -60,13 +61,15 @@ class World:
         self.set_back: list[tuple[int, str]] = []
         judge = Judge(algorithm_of(train).actor_critic(spec_with(), train), RULE.confidence)
         hooks = Hooks(lambda weights, why: self.set_back.append((weights.version, why)), self._challenge)
+        decisions = Decisions(lambda: self.reader.added, self._rows)
         self.champion = Champion(
-            self.live, judge, self._rows, self.outcomes, dataclasses.replace(RULE, **rule), hooks
+            self.live, judge, decisions, self.outcomes, dataclasses.replace(RULE, **rule), hooks
         )  # fmt: skip
         self.versions = itertools.count(2)
 
     def _rows(self, count):
-        return self.reader.fresh(max(0, self.reader.added - count))
+        rows = self.reader.fresh(max(0, self.reader.added - count))
+        return rows[np.abs(rows["reward"]) < OUTLIER]
 
     def _challenge(self, offered) -> None:
         if offered is None:
@@ -361,6 +364,19 @@ def test_a_person_who_ends_the_alarm_need_not_wait_for_a_decision(world):
     here.champion.allow()
     here.champion.review()
     assert here.champion.judge(made, here.live, lambda: False)
+
+
+def test_a_newest_decision_that_nobody_judges_by_does_not_renew_the_others(world):
+    """Its reward is an outlier. The first refusal seemed to be of an empty buffer, so the trainer went back."""
+    here = world()
+    here.play(100)
+    for number in range(STREAK):
+        (made,) = here.service.answer([Observed("a", obs=np.zeros(2, np.float32))], 0.0)
+        reward = 2 * OUTLIER if not number else -1.0
+        here.service.answer([Rewarded("a", made.decision, reward, done=True)], 0.0)
+        here.offer(-0.5)  # worse, and not so far away that its KL refuses it
+    assert here.champion.reading()["refused"] == STREAK
+    assert here.set_back == []
 
 
 def test_an_alarm_ends_if_a_version_is_better(world):
