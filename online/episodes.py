@@ -6,10 +6,10 @@
     episodes.end("north")
     episodes.returns                     # [0.5]
 
-Ids of decisions only grow, so an episode has all decisions of its stream from its first one on. A reward that arrives
-after the end of its episode still counts in it, unless a later episode of the stream has ended too. An episode whose
-beginning is unknown, such as the first one after a restart, has no return. These numbers are only displayed; the policy
-is not trained on them.
+Ids of decisions only grow, so an episode has all decisions of its stream from its first to its last one. A reward that
+arrives after the end of its episode still counts in it, unless a later episode of the stream has ended too. An episode
+whose beginning is unknown, such as the first one after a restart, has no return. These numbers are only displayed; the
+policy is not trained on them.
 """
 
 from __future__ import annotations
@@ -43,9 +43,14 @@ class Beginnings:
 @dataclass
 class _Episode:
     first: int  # its first decision
+    last: int  # its last decision so far
     whole: bool  # whether its beginning is known
     total: float = 0.0
     count: int = 0  # rewards
+
+    def has(self, decision: int) -> bool:
+        """Whether this decision of its stream is one of it."""
+        return self.first <= decision <= self.last
 
 
 class Episodes:
@@ -77,7 +82,8 @@ class Episodes:
     def decided(self, stream: str, decision: int) -> None:
         """Add a new decision, with a greater id than all before."""
         if stream not in self._running:
-            self._running[stream] = _Episode(decision, self._beginnings.take(stream))
+            self._running[stream] = _Episode(decision, decision, self._beginnings.take(stream))
+        self._running[stream].last = decision
         self._running.move_to_end(stream)
         if len(self._running) > self._streams:
             self._running.popitem(last=False)
@@ -85,14 +91,14 @@ class Episodes:
     def is_running(self, stream: str, decision: int | None = None) -> bool:
         """Whether an episode of the stream is running, and this decision is one of it."""
         running = self._running.get(stream)
-        return running is not None and (decision is None or decision >= running.first)
+        return running is not None and (decision is None or running.has(decision))
 
     def earned(self, stream: str, decision: int, reward: float) -> None:
         """Add the reward of a decision to its episode."""
         closed = self._closed.get(stream)
         if self.is_running(stream, decision):
             episode = self._running[stream]
-        elif closed is not None and decision >= closed.first:
+        elif closed is not None and closed.has(decision):
             episode = closed
         else:
             return
@@ -104,7 +110,6 @@ class Episodes:
     def break_off(self, stream: str) -> None:
         """Drop the stream's episode, which has no end: its return and length are unknown."""
         self._running.pop(stream, None)
-        self._closed.pop(stream, None)
         self.broken_off += 1
         self.begin(stream)
 
