@@ -1,6 +1,6 @@
 """Champion and challenger: a version goes live unless the data show that it is worse, or it is too far away to tell.
 
-    champion = Champion(live, judge, rows, outcomes, rule, hooks)
+    champion = Champion(live, judge, decisions, outcomes, rule, hooks)
     Watcher(live, source, refusals, guard=champion, regularly=champion.review)
     champion.reading()                       # any thread: what became of the newest version, and the counts
 
@@ -40,7 +40,8 @@ The champion's outcomes during a trial count in these reviews too. If it is roll
 
 After a rollback because of outcomes, no version goes live until it is measured what the stable version earns now, by
 outcomes of its own decisions. If the environment has changed, it earns as little, and this becomes the measure: there
-is one rollback, not a series. If these outcomes do not come, versions go live again after `online.challenge_limit_s`.
+is one rollback, not a series. If these outcomes do not come, versions go live again after `online.challenge_limit_s`;
+what the stable version once earned is no measure any more, and the next outcomes become the new one.
 
 **The trainer goes back too**, to the weights that act, because it would otherwise publish the same version again: after
 a rollback, after a challenger has lost, and after `STREAK` refusals in a row, if the last was for its KL, or if half of
@@ -60,14 +61,15 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from livegym.live.model_slot import snapshot_of
 from livegym.live.swap import LivePolicy
-from livegym.online.champion_rule import WITHIN, ChampionRule, Hooks
+from livegym.online.challenge import ENOUGH, Challenge
+from livegym.online.champion_rule import WITHIN, ChampionRule, Decisions, Hooks
 from livegym.online.estimate import Estimate, mean_of
 from livegym.online.judge import Finding, Judge, View, in_words
 from livegym.online.judgements import GAIN, Judgements
@@ -78,7 +80,6 @@ from livegym.weights.candidate import Candidate
 
 log = logging.getLogger(__name__)
 
-ENOUGH = 30  # outcomes of a review, and of each side of a trial
 REVIEW_S = 10.0  # least time between two reviews
 AGE = 10  # reviews without a finding, after which the acting version is the stable one
 STREAK = 10  # refusals in a row, after which the trainer goes back
@@ -102,16 +103,6 @@ class _Streak:
     since: int = 0  # number of experiences added at the first of them
 
 
-@dataclass
-class _Trial:
-    """A challenger that acts in a share of the streams."""
-
-    candidate: Candidate
-    ends: float  # monotonic s, when it ends at the latest
-    challenger: list[float] = field(default_factory=list)  # outcomes
-    champion: list[float] = field(default_factory=list)
-
-
 class Champion:
     """Guards the acting policy of one continuous run. All methods without a note belong to the watching thread."""
 
@@ -119,15 +110,15 @@ class Champion:
         self,
         live: LivePolicy,
         judge: Judge,
-        rows: Callable[[int], np.ndarray],
+        decisions: Decisions,
         outcomes: Outcomes,
         rule: ChampionRule,
         hooks: Hooks,
     ) -> None:
-        """`rows(n)`: the newest n experiences with finite numbers, in order of time."""
+        """`decisions`: what versions are judged by."""
         self._live = live
         self._judge = judge
-        self._rows = rows
+        self._decisions = decisions
         self._outcomes = outcomes
         self._rule = rule
         self._hooks = hooks
@@ -137,7 +128,7 @@ class Champion:
         self._age = 0  # reviews since then without a finding
         self._values: list[float] = []  # outcomes since the last review
         self._subject = self._stable  # the version that acted when the first of them came
-        self._trial: _Trial | None = None
+        self._trial: Challenge | None = None
         self._counts = _Counts()
         self._streak = _Streak()
         self._set_back: deque[float] = deque()  # monotonic s, when the trainer was set back
@@ -155,15 +146,15 @@ class Champion:
 
     def reading(self) -> dict[str, Any]:
         """Return the newest version's state, the stable version, the alarm and the counts, as plain values."""
-        trial = self._trial
-        return {
+        counts, trial, alarm = dict(vars(self._counts)), self._trial, self._alarm
+        return {  # the counts were read first: what is said of a rollback is there once it is counted
             **self.said.last,
             "stable": self._stable.version,
             "challenger": trial.candidate.version if trial is not None else None,
             "measuring": self._measuring is not None,
-            "alarm": bool(self._alarm),
-            "alarm_why": self._alarm,
-            **vars(self._counts),
+            "alarm": bool(alarm),
+            "alarm_why": alarm,
+            **counts,
         }
 
     @property
@@ -183,8 +174,7 @@ class Champion:
         self._unpinned |= live.pinned
         if live.pinned or self._trial is not None or self._measuring is not None or time.monotonic() < self._due:
             return False
-        newest = self._rows(1)
-        known = (candidate.version, int(newest["number"][-1]) if len(newest) else -1)
+        known = (candidate.version, self._decisions.added())
         if known == self._judged_at or candidate.version == self._lost:
             return False
         began, busy = time.monotonic(), time.thread_time()
@@ -201,12 +191,11 @@ class Champion:
             self._end_alarm()
         if self._live.pinned:
             self._values.clear()
-            self._measuring = None
+            self._give_up_measuring()
             self._end_trial()
             return
         if self._trial is not None:
-            self._trial.challenger += [o.value for o in taken if o.challenger]
-            self._trial.champion += [o.value for o in taken if not o.challenger]
+            self._trial.add(taken, self._live.acting.version)
         self._collect([o for o in taken if not o.challenger])
         if len(self._values) >= ENOUGH and time.monotonic() >= self._review_due:
             self._review_acting()
@@ -216,7 +205,7 @@ class Champion:
             self._finish_trial(self._trial)
         if self._measuring is not None and time.monotonic() >= self._measuring:
             log.warning("too few outcomes of version %d came: versions go live again.", self._stable.version)
-            self._measuring = None
+            self._give_up_measuring()
 
     def _collect(self, outcomes: list[Outcome]) -> None:
         if self._measuring is not None:  # those of versions that were rolled back may still come
@@ -225,9 +214,16 @@ class Champion:
             self._subject = self._acting()
         self._values += [o.value for o in outcomes]
 
+    def _give_up_measuring(self) -> None:
+        if (
+            self._measuring is not None
+        ):  # the environment may have changed, so earlier outcomes would be a false measure
+            self._measuring = self._reference = None
+            self._values.clear()
+
     def _end_alarm(self) -> None:
         self._allowed, self._alarm = False, ""
-        self._measuring = None
+        self._give_up_measuring()
         self._set_back.clear()
         self._judged_at = (-1, -1)  # the newest version is judged again, even if no decision has been made since
 
@@ -240,7 +236,7 @@ class Champion:
                 return replace(acting, model=weights)
 
     def _decide(self, candidate: Candidate) -> bool:
-        acting, rows = self._acting(), self._rows(self._rule.rows)
+        acting, rows = self._acting(), self._decisions.newest(self._rule.rows)
         if not len(rows):
             return self._pass(candidate, None)
         findings = self._findings(self._judge.view(rows, acting.model), candidate, acting)
@@ -307,7 +303,7 @@ class Champion:
     def _begin_trial(self, candidate: Candidate) -> None:
         kept = snapshot_of(candidate, self._live.first_run).candidate
         self._hooks.challenge(kept)
-        self._trial = _Trial(kept, time.monotonic() + self._rule.challenge)
+        self._trial = Challenge(kept, self._live.acting.version, time.monotonic() + self._rule.challenge)
         self.said.say(state="challenger", why=f"it acts in {self._rule.share:.0%} of the streams")
 
     def _end_trial(self) -> None:
@@ -315,14 +311,12 @@ class Champion:
             self._hooks.challenge(None)
             self._trial = None
 
-    def _finish_trial(self, trial: _Trial) -> None:
-        enough = min(len(trial.challenger), len(trial.champion)) >= ENOUGH
+    def _finish_trial(self, trial: Challenge) -> None:
+        enough = trial.enough
         if not enough and time.monotonic() < trial.ends:
             return
-        new, old = (mean_of(np.array(v), confidence=self._rule.confidence) for v in (trial.challenger, trial.champion))
+        worse, why, sides = trial.compare(self._rule.confidence)
         self._end_trial()
-        sides, worse = f"{new.samples} and {old.samples} outcomes", new.below(old)
-        why = f"{in_words(new)} against {in_words(old)} of the champion, in {sides}"
         if not enough:
             why = f"too few outcomes within online.challenge_limit_s={self._rule.challenge:g}: {sides}"
         self.said.say(state="refused" if worse else "live" if enough else "not judged", why=why)
@@ -364,12 +358,11 @@ class Champion:
         """Estimate the acting version's gain over the stable one, now; None if only outcomes can tell."""
         if self._judge.discount != 0:
             return None
-        view = self._judge.view(self._rows(self._rule.rows), self._stable.model)
+        view = self._judge.view(self._decisions.newest(self._rule.rows), self._stable.model)
         gain = view.compare(acting.model, self._stable.model).gain
         return gain if gain.known else None
 
     def _roll_back(self, acting: Candidate, why: str, gain: Estimate | None) -> None:
-        self._counts.rolled_back += 1
         self._age = 0
         reason = f"version {acting.version} was rolled back to {self._stable.version}: {why}"
         log.warning("%s", reason)
@@ -381,6 +374,7 @@ class Champion:
             self._measuring = time.monotonic() + self._rule.challenge
             why += f". Versions go live again after {ENOUGH} new outcomes of version {self._stable.version}"
         self.said.say(version=acting.version, state="rolled back", why=why, **dict.fromkeys(GAIN))
+        self._counts.rolled_back += 1
         self._live.prepare(replace(self._stable, source="stable", load_ms=0.0))
         self._start_over(reason, self._stable)
 

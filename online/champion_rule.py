@@ -1,10 +1,12 @@
-"""The keys by which the champion decides, and what it does to the trainer and to the streams (`online/champion.py`)."""
+"""What the champion (`online/champion.py`) decides by, and what it does to the trainer and to the streams."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
+
+import numpy as np
 
 from livegym.weights.candidate import Candidate
 
@@ -22,6 +24,13 @@ class ChampionRule:
     share: float  # of the streams in which a challenger acts; 0: no challengers
     challenge: float  # longest time of a challenge, in s; inf: no limit
     max_rollbacks: int  # within `WITHIN`
+
+
+class Decisions(NamedTuple):
+    """The replay buffer, as the champion sees it."""
+
+    added: Callable[[], int]  # experiences that were ever added, also those that nobody is to judge by
+    newest: Callable[[int], np.ndarray]  # the last n experiences without those, in order of time
 
 
 class Hooks(NamedTuple):

@@ -6,10 +6,10 @@
     episodes.end("north")
     episodes.returns                     # [0.5]
 
-Ids of decisions only grow, so an episode has all decisions of its stream from its first one on. A reward that arrives
-after the end of its episode still counts in it, unless a later episode of the stream has ended too. An episode whose
-beginning is unknown, such as the first one after a restart, has no return. These numbers are only displayed; the policy
-is not trained on them.
+Ids of decisions only grow, so an episode has all decisions of its stream from its first to its last one. A reward that
+arrives after the end of its episode still counts in it, unless a later episode of the stream has ended too. The same
+holds for an episode that was broken off, and its end may come late, too. An episode whose beginning is unknown, such as
+the first one after a restart, has no return. These numbers are only displayed; the policy is not trained on them.
 """
 
 from __future__ import annotations
@@ -43,9 +43,15 @@ class Beginnings:
 @dataclass
 class _Episode:
     first: int  # its first decision
+    last: int  # its last decision so far
     whole: bool  # whether its beginning is known
     total: float = 0.0
     count: int = 0  # rewards
+    ended: bool = False
+
+    def has(self, decision: int) -> bool:
+        """Whether this decision of its stream is one of it."""
+        return self.first <= decision <= self.last
 
 
 class Episodes:
@@ -54,7 +60,7 @@ class Episodes:
     def __init__(self, streams: int) -> None:
         """`streams`: number of running episodes that are kept; beyond it, the one that asked least recently is dropped.
 
-        As many episodes that have ended are kept for late rewards.
+        As many episodes that have ended are kept for late rewards, and as many that were broken off.
         """
         self._streams = streams
         self.ended = 0  # finished episodes with at least one reward
@@ -62,6 +68,7 @@ class Episodes:
         self._last: deque[_Episode] = deque(maxlen=WINDOW)
         self._running: OrderedDict[str, _Episode] = OrderedDict()  # by stream
         self._closed: OrderedDict[str, _Episode] = OrderedDict()  # stream -> its last episode that has ended
+        self._broken: OrderedDict[str, _Episode] = OrderedDict()  # stream -> its last episode that was broken off
         self._beginnings = Beginnings(streams)
 
     @property
@@ -77,7 +84,8 @@ class Episodes:
     def decided(self, stream: str, decision: int) -> None:
         """Add a new decision, with a greater id than all before."""
         if stream not in self._running:
-            self._running[stream] = _Episode(decision, self._beginnings.take(stream))
+            self._running[stream] = _Episode(decision, decision, self._beginnings.take(stream))
+        self._running[stream].last = decision
         self._running.move_to_end(stream)
         if len(self._running) > self._streams:
             self._running.popitem(last=False)
@@ -85,28 +93,31 @@ class Episodes:
     def is_running(self, stream: str, decision: int | None = None) -> bool:
         """Whether an episode of the stream is running, and this decision is one of it."""
         running = self._running.get(stream)
-        return running is not None and (decision is None or decision >= running.first)
+        return running is not None and (decision is None or running.has(decision))
 
     def earned(self, stream: str, decision: int, reward: float) -> None:
         """Add the reward of a decision to its episode."""
-        closed = self._closed.get(stream)
-        if self.is_running(stream, decision):
-            episode = self._running[stream]
-        elif closed is not None and decision >= closed.first:
-            episode = closed
-        else:
-            return
-        episode.total += reward
-        episode.count += 1
-        if episode is closed and episode.count == 1:
-            self._note(episode)
+        for episodes in (self._running, self._closed, self._broken):
+            episode = episodes.get(stream)
+            if episode is not None and episode.has(decision):
+                episode.total += reward
+                episode.count += 1
+                if episode.ended and episode.count == 1:
+                    self._note(episode)
 
     def break_off(self, stream: str) -> None:
-        """Drop the stream's episode, which has no end: its return and length are unknown."""
-        self._running.pop(stream, None)
-        self._closed.pop(stream, None)
+        """Begin another episode. The one that runs has no end, so its return and length are unknown."""
         self.broken_off += 1
         self.begin(stream)
+        episode = self._running.pop(stream, None)
+        if episode is not None:
+            self._keep(self._broken, stream, episode)
+
+    def end_late(self, stream: str, decision: int) -> None:
+        """End an episode that was broken off with this decision, if it is still kept."""
+        episode = self._broken.get(stream)
+        if episode is not None and episode.has(decision):
+            self._end(episode)
 
     def begin(self, stream: str) -> None:
         """An episode begins with the stream's next decision."""
@@ -116,14 +127,20 @@ class Episodes:
         """End the stream's episode, and record its return and length."""
         self.begin(stream)
         episode = self._running.pop(stream, None)
-        if episode is None:
-            return
-        self._closed[stream] = episode
-        self._closed.move_to_end(stream)
-        if len(self._closed) > self._streams:
-            self._closed.popitem(last=False)
-        if episode.count:
+        if episode is not None:
+            self._keep(self._closed, stream, episode)
+            self._end(episode)
+
+    def _keep(self, episodes: OrderedDict[str, _Episode], stream: str, episode: _Episode) -> None:
+        episodes[stream] = episode
+        episodes.move_to_end(stream)
+        if len(episodes) > self._streams:
+            episodes.popitem(last=False)
+
+    def _end(self, episode: _Episode) -> None:
+        if episode.count and not episode.ended:
             self._note(episode)
+        episode.ended = True
 
     def _note(self, episode: _Episode) -> None:
         self.ended += 1

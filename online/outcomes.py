@@ -13,8 +13,9 @@ each of its decisions has its reward, which may come after the end.
 A block or episode has no outcome if a person intervened in it, if the client executed an action of its own, or if one
 of its decisions is not learned from, for example because its reward is beyond `task.max_reward` or is an outlier
 (`online/outliers.py`); nor has an episode whose beginning is unknown, such as each stream's first one after a restart.
-Decisions of a challenger (`online/trial.py`) are kept apart from those of the champion; an episode in which both
-decided has no outcome.
+Decisions of a challenger (`online/trial.py`) are kept apart from those of the champion and of other challengers; an
+episode in which two of them decided has no outcome. Who decided is noted with the decision: its reward may come when
+another challenger acts, or none. A decision from before a restart has no outcome, because this is not known any more.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Outcome(NamedTuple):
     """The reward of one block or episode."""
 
     value: float  # mean reward of a decision, or return of an episode
-    challenger: bool  # whether the challenger decided
+    challenger: bool  # whether a challenger decided: `version`, which need not be the present one
     version: int | None = None  # the version that made all of its decisions; None if several did
 
 
@@ -44,7 +45,7 @@ class Outcome(NamedTuple):
 class _Unit:
     """A block or an episode without an outcome yet."""
 
-    challenger: bool
+    challenger: int | None  # the challenger that decided; None: the champion
     version: int | None  # that made all of its decisions so far
     total: float = 0.0
     count: int = 0  # rewards
@@ -81,17 +82,23 @@ class Outcomes:
         self._discount = discount
         self._rewards = RewardWatch(outlier_factor, max_reward)
         self._streams, self._pending = streams, pending
-        self._blocks: OrderedDict[tuple[str, bool], _Unit] = OrderedDict()  # by stream and side; with discount 0
+        # With discount 0: unfinished blocks by stream and challenger, and who made a decision that has no reward yet.
+        self._blocks: OrderedDict[tuple[str, int | None], _Unit] = OrderedDict()
+        self._made_by: OrderedDict[int, int | None] = OrderedDict()
         self._episodes: OrderedDict[str, _Unit] = OrderedDict()  # stream -> its present episode
         self._waiting: OrderedDict[int, _Unit] = OrderedDict()  # decision without a reward -> its episode
         self._beginnings = Beginnings(streams)
         self._ended: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
 
     def decided(self, experience: Experience) -> None:
-        """Add a new decision to its stream's episode; with discount 0, only completed decisions count."""
+        """Note who made a new decision; with a discount, add it to its stream's episode."""
+        e = experience
+        challenger = e.version if e.version == self.challenger else None
         if self._discount == 0:
+            self._made_by[e.decision] = challenger
+            if len(self._made_by) > self._pending:
+                self._made_by.popitem(last=False)
             return
-        e, challenger = experience, experience.version == self.challenger
         episode = self._episodes.pop(e.stream, None)
         if episode is None:
             episode = _Unit(challenger, e.version, void=not self._beginnings.take(e.stream))
@@ -111,7 +118,8 @@ class Outcomes:
             return
         self._rewards.add(e.reward)
         if self._discount == 0:
-            self._add_to_block(e, e.reward)
+            if e.decision in self._made_by:
+                self._add_to_block(e, e.reward, self._made_by.pop(e.decision))
             return
         episode = self._waiting.pop(e.decision, None)
         if episode is not None:  # otherwise it was made before a restart
@@ -121,9 +129,9 @@ class Outcomes:
             episode.ended |= e.done and self._episodes.get(e.stream) is not episode
             self._close(episode)
 
-    def _add_to_block(self, experience: Experience, reward: float) -> None:
-        key = (experience.stream, experience.version == self.challenger)
-        block = self._blocks.pop(key, None) or _Unit(key[1], experience.version)
+    def _add_to_block(self, experience: Experience, reward: float, challenger: int | None) -> None:
+        key = (experience.stream, challenger)
+        block = self._blocks.pop(key, None) or _Unit(challenger, experience.version)
         block.add(experience, reward, self._rewards.limit)
         if block.count >= BLOCK:
             self._put(block, block.total / block.count)
@@ -154,7 +162,7 @@ class Outcomes:
 
     def _put(self, unit: _Unit, value: float) -> None:
         if not unit.void and math.isfinite(value):
-            self._ended.put(Outcome(value, unit.challenger, unit.version))
+            self._ended.put(Outcome(value, unit.challenger is not None, unit.version))
 
     def take(self) -> list[Outcome]:
         """Return the outcomes since the last call. Only one thread may call this."""

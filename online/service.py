@@ -349,6 +349,8 @@ class Service:
                 experience = experience.replaced(request.instead.action, request.instead.log_prob)
             return experience if request.learn else replace(experience, learn=False)
 
+        last = self.pending.last_of(request.stream)
+        newest = last is not None and last.decision == request.decision and last.next_obs is None
         try:
             self.keep(
                 self.pending.rewarded(
@@ -357,9 +359,17 @@ class Service:
             )
         except RewardError as error:
             return Refusal(error.kind, str(error))
-        if request.done and self.tally.episodes.is_running(request.stream, request.decision):
-            self.end([request.stream])
+        if request.done:
+            self._end_with(request.stream, request.decision, newest)
         return Accepted(request.stream, request.decision)
+
+    def _end_with(self, stream: str, decision: int, newest: bool) -> None:
+        """End the episode that has this decision. `newest`: the stream has sent no observation since."""
+        episodes = self.tally.episodes
+        if episodes.is_running(stream, decision) or (newest and not episodes.is_running(stream)):
+            self.end([stream])  # also if it was made before a restart: the stream's next episode has its beginning
+        else:
+            episodes.end_late(stream, decision)
 
     def _observations(self, requests: list[Observed]) -> list[np.ndarray]:
         if not requests or self._features is None:

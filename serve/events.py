@@ -10,6 +10,7 @@ plots. Of what begins and ends between two calls, nothing is noticed, except whe
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -32,7 +33,7 @@ FIRST = (
     ("decisions.gate_failures", "bad", "the gate failed: its action was blocked"),
     ("buffer.lost", "bad", "completed decisions were lost"),
 )
-"""The same for counts of which only the first rise from zero is an event."""
+"""The same for counts of which only the first rise above the session's first known value is an event."""
 
 Event = dict[str, Any]
 """`t` in s since 1970, `kind` ("good", "warn" or "bad") and `text`."""
@@ -45,7 +46,8 @@ class Events:
         """`most`: number of events that are kept."""
         self._most = most
         self._before: Mapping[str, Any] | None = None
-        self._counts: dict[str, float] = {}  # the highest so far: a trainer that starts knows none
+        self._counts: dict[str, float] = {}  # the last known ones: a trainer that starts knows none
+        self._first: dict[str, float] = {}  # the first known ones, of `FIRST`; inf: an event has told of the rise
         self.recent: tuple[Event, ...] = ()
         """Oldest first; replaced as a whole, so any thread may read it."""
 
@@ -58,22 +60,28 @@ class Events:
         now = round(status.get("now") or time.time(), 2)
         found = (*_judged(before, status, ROLLED_BACK in risen), *_steered(before, status), *_trained(before, status))
         counted = [(kind, text) for path, kind, text in COUNTED if path in risen]
-        counted += [(kind, text) for path, kind, text in FIRST if risen.get(path) == 0]
+        counted += [(kind, text) for path, kind, text in FIRST if path in risen]
         made = [{"t": now, "kind": kind, "text": text} for kind, text in (*found, *counted)]
         if made:
             self.recent = (*self.recent, *made)[-self._most :]
 
-    def _risen(self, status: Mapping[str, Any]) -> dict[str, float]:
-        """Return the counts that have risen, with what they were. The first known value is no rise."""
-        risen = {}
-        for path in (ROLLED_BACK, *(path for path, _, _ in COUNTED + FIRST)):
+    def _risen(self, status: Mapping[str, Any]) -> set[str]:
+        """Return the paths of the counts whose rise is an event. The first known value of a count is no rise.
+
+        Counts fall if another trainer continues from an older checkpoint, or begins to count again.
+        """
+        risen = set()
+        for path in (ROLLED_BACK, *(path for path, _, _ in COUNTED)):
             count = look_up(status, path)
-            if count is None:
-                continue
-            was = self._counts.setdefault(path, count)
-            if count > was:
-                risen[path] = was
+            if count is not None:
+                if count > self._counts.get(path, count):
+                    risen.add(path)
                 self._counts[path] = count
+        for path, _, _ in FIRST:
+            count = look_up(status, path)
+            if count is not None and count > self._first.setdefault(path, count):
+                risen.add(path)
+                self._first[path] = math.inf
         return risen
 
 
@@ -88,9 +96,16 @@ def _judged(before: Mapping[str, Any], after: Mapping[str, Any], rolled_back: bo
     """Yield the automatic rollbacks, and where an alarm begins or ends."""
     champion = after.get("champion", {})
     if rolled_back:
-        is_it = champion.get("state") == "rolled back"
-        why = f": version {champion['version']} {champion['why']}" if is_it and champion.get("why") else ""
-        yield "bad", f"rolled back to version {look_up(after, 'serving.version')}{why}"
+        stable = champion.get("stable")  # not the acting version, which is still the old one until the next decision
+        is_it = champion.get("state") == "rolled back"  # otherwise another version has been judged since
+        yield (
+            "bad",
+            (
+                f"version {champion['version']} was rolled back to {stable}: {champion['why']}"
+                if is_it
+                else f"rolled back to version {stable}"
+            ),
+        )
     alarm = bool(champion.get("alarm"))
     if alarm != bool(look_up(before, "champion.alarm")):
         yield ("bad", f"no new version goes live: {champion.get('alarm_why')}") if alarm else (

@@ -9,7 +9,7 @@ import numpy as np
 
 from livegym.live.model_slot import ModelSlot, load
 from livegym.online.champion import Champion
-from livegym.online.champion_rule import ChampionRule, Hooks
+from livegym.online.champion_rule import ChampionRule, Decisions, Hooks
 from livegym.online.decider import Decider
 from livegym.online.experience import Layout, sound_rows
 from livegym.online.judge import Judge
@@ -72,4 +72,5 @@ def champion_of(
         challenge=math.inf if online.challenge_limit_s is None else online.challenge_limit_s,
         max_rollbacks=online.max_rollbacks,
     )
-    return Champion(decider.live, judge, rows, outcomes, rule, Hooks(start_over, challenge))
+    decisions = Decisions(lambda: reader.added, rows)
+    return Champion(decider.live, judge, decisions, outcomes, rule, Hooks(start_over, challenge))

@@ -60,7 +60,7 @@ def full_status() -> dict[str, Any]:
                      "rolled_back": 1, "started_over": 2},
         "server": {"clients": 2, "messages": 2468, "refused": 9, "busy": 8},
         "events": [{"t": time.time() - 30, "kind": "warn", "text": "another trainer took over"},
-                   {"t": time.time() - 20, "kind": "bad", "text": "rolled back to version 39: version 40 earned less"}],
+                   {"t": time.time() - 20, "kind": "bad", "text": "version 40 was rolled back to 39: it earned less"}],
     }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from livegym.live.model_slot import ModelSlot, load
 from livegym.live.swap import PolicyStep
 from livegym.online import champion as module
 from livegym.online.champion import ENOUGH, STREAK, Champion
-from livegym.online.champion_rule import ChampionRule, Hooks
+from livegym.online.champion_rule import ChampionRule, Decisions, Hooks
 from livegym.online.decider import Decider, StreamSlots
 from livegym.online.experience import Layout
 from livegym.online.judge import BLOCK, Judge
@@ -35,6 +35,7 @@ BANDIT = dataclasses.replace(TRAIN, gamma=0.0)
 RULE = ChampionRule(rows=800, interval=0.0, confidence=0.99, kl=0.5, share=0.0, challenge=math.inf, max_rollbacks=3)
 BEST = 0.5  # the action that earns most; a version earns the less, the further its bias is from it
 STREAMS = "abcd"
+OUTLIER = 1e4
 
 
 @pytest.fixture(autouse=True)
@@ -60,13 +61,15 @@ class World:
         self.set_back: list[tuple[int, str]] = []
         judge = Judge(algorithm_of(train).actor_critic(spec_with(), train), RULE.confidence)
         hooks = Hooks(lambda weights, why: self.set_back.append((weights.version, why)), self._challenge)
+        decisions = Decisions(lambda: self.reader.added, self._rows)
         self.champion = Champion(
-            self.live, judge, self._rows, self.outcomes, dataclasses.replace(RULE, **rule), hooks
+            self.live, judge, decisions, self.outcomes, dataclasses.replace(RULE, **rule), hooks
         )  # fmt: skip
         self.versions = itertools.count(2)
 
     def _rows(self, count):
-        return self.reader.fresh(max(0, self.reader.added - count))
+        rows = self.reader.fresh(max(0, self.reader.added - count))
+        return rows[np.abs(rows["reward"]) < OUTLIER]
 
     def _challenge(self, offered) -> None:
         if offered is None:
@@ -252,6 +255,19 @@ def test_if_a_version_earns_less_than_the_stable_one_it_is_rolled_back_and_the_t
     assert here.offer(BEST) == "live"
 
 
+def test_a_rollback_is_counted_once_it_is_told_which_version_it_was_and_why(world):
+    """Another thread reads meanwhile: an event that saw only the count named the wrong version."""
+    here, seen = world(train=TRAIN), []
+    here.play(ENOUGH)
+    say, prepare = here.champion.said.say, here.live.prepare
+    here.champion.said.say = lambda **said: (seen.append(here.champion.reading()), say(**said))
+    here.live.prepare = lambda *offered: (seen.append(here.champion.reading()), prepare(*offered))[1]
+    here.live.prepare(candidate(2, train=TRAIN, bias=-2.0))
+    here.play(ENOUGH)
+    told = [(reading["rolled_back"], reading.get("version"), reading.get("state")) for reading in seen[1:]]
+    assert told == [(0, None, None), (1, 2, "rolled back")]
+
+
 def test_a_version_that_begins_to_act_after_the_outcomes_of_a_review_does_not_become_the_stable_one(world):
     """One-step episodes in four streams: a review comes after every eighth turn, with 32 outcomes."""
     here = world(bias=-2.0, train=TRAIN)
@@ -350,6 +366,19 @@ def test_a_person_who_ends_the_alarm_need_not_wait_for_a_decision(world):
     assert here.champion.judge(made, here.live, lambda: False)
 
 
+def test_a_newest_decision_that_nobody_judges_by_does_not_renew_the_others(world):
+    """Its reward is an outlier. The first refusal seemed to be of an empty buffer, so the trainer went back."""
+    here = world()
+    here.play(100)
+    for number in range(STREAK):
+        (made,) = here.service.answer([Observed("a", obs=np.zeros(2, np.float32))], 0.0)
+        reward = 2 * OUTLIER if not number else -1.0
+        here.service.answer([Rewarded("a", made.decision, reward, done=True)], 0.0)
+        here.offer(-0.5)  # worse, and not so far away that its KL refuses it
+    assert here.champion.reading()["refused"] == STREAK
+    assert here.set_back == []
+
+
 def test_an_alarm_ends_if_a_version_is_better(world):
     here = world(bias=0.0, max_rollbacks=0)
     here.play(200)
@@ -383,6 +412,35 @@ def test_a_challenger_acts_in_a_share_of_the_streams_and_is_then_refused_or_goes
     here.play(30 * BLOCK)
     assert here.champion.reading()["state"] == "live"
     assert here.live.acting.version == 4
+
+
+@pytest.mark.parametrize(
+    ("train", "bias", "becomes"),
+    [(BANDIT, -2.0, "refused"), (TRAIN, 0.45, "live")],
+    ids=["discount 0", "discount 0.99"],
+)
+def test_late_rewards_of_an_earlier_challenger_say_nothing_about_the_present_one(
+    world, train, bias, becomes, monkeypatch
+):
+    """With a discount they were the present challenger's, and without one the champion's: a bad one looked good."""
+    for name in ("outcomes", "trial"):
+        monkeypatch.setattr(f"livegym.online.{name}.BLOCK", 2)
+    here = world(train=train, share=0.5, kl=100.0, rows=1)  # too few to judge by: only the challenge tells
+    here.play(2)
+    assert here.offer(-2.0) == "challenger"
+    here.play(1)
+    late = []
+    for _ in range(60):
+        late += here.service.answer([Observed(stream, obs=np.zeros(2, np.float32)) for stream in STREAMS], 0.0)
+        here.service.end(STREAMS)
+    here.play(50)
+    assert (here.champion.reading()["state"], here.champion._lost) == ("refused", 2)
+    assert here.offer(bias) == "challenger"
+    for decision in late:
+        if decision.version == 2:
+            here.service.answer([Rewarded(decision.stream, decision.decision, -100.0, done=True)], 0.0)
+    here.play(50)
+    assert (here.champion.reading()["version"], here.champion.reading()["state"]) == (3, becomes)
 
 
 def test_a_challenge_that_gets_no_outcomes_ends_at_its_limit_and_newer_versions_need_not_wait_for_ever(world):
@@ -425,7 +483,7 @@ def test_the_acting_version_is_compared_with_the_stable_one_during_a_challenge_t
     assert here.decider.trial is None
 
 
-@pytest.mark.parametrize("ended_by", ["the limit", "a person"])
+@pytest.mark.parametrize("ended_by", ["the limit", "a person", "a pin"])
 def test_after_a_rollback_versions_do_not_wait_for_ever_for_outcomes_that_do_not_come(world, ended_by):
     """The clients that have episodes leave."""
     here, now = world(train=TRAIN, challenge=3600.0), [1000.0]
@@ -446,10 +504,19 @@ def test_after_a_rollback_versions_do_not_wait_for_ever_for_outcomes_that_do_not
         now[0] += ended_by == "the limit"
         if ended_by == "a person":
             here.champion.allow()
+        elif ended_by == "a pin":
+            here.live.pin("somebody")
+            here.live.adopt()
         here.champion.review()
         assert not here.champion.reading()["measuring"]
+        here.live.follow()
+        here.live.adopt()
         here.offer(0.45)
         assert here.live.acting.version == 4
+        here.best = 2.5  # the environment has changed, and no version earns what the stable one once did
+        here.play(24)
+        reading = here.champion.reading()
+        assert (reading["rolled_back"], reading["stable"], here.live.acting.version) == (1, 4, 4)
 
 
 def loaded(version=2, num_envs=4):

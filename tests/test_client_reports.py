@@ -125,7 +125,7 @@ def test_the_late_end_of_an_episode_that_was_broken_off_ends_that_one_and_not_th
     here.ask(seen("a", 2, reward=2.0, done=True))
     assert [outcome.value for outcome in outcomes.take()] == [4.0]
     episodes = here.service.tally.episodes
-    assert (episodes.returns, episodes.lengths, episodes.broken_off) == ([4.0], [2], 1)
+    assert (episodes.returns, episodes.lengths, episodes.broken_off) == ([2.0, 4.0], [2, 2], 1)
 
 
 def test_an_end_that_comes_twice_ends_one_episode(setting):

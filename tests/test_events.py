@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from livegym.serve.events import MOST, Events
+from livegym.serve.events import COUNTED, FIRST, MOST, Events
 from tests.online_status import full_status, merged
 
 START = full_status()
@@ -48,9 +48,11 @@ def test_nothing_happens_while_numbers_grow():
 
 def test_a_rollback_says_why_and_from_which_version():
     back = {"state": "rolled back", "version": 41, "why": "it earns 154, the stable version earned 276"}
-    told = after({"champion": {"rolled_back": 2, **back}, "serving": {"version": 39}})
-    assert told == [("bad", "rolled back to version 39: version 41 it earns 154, the stable version earned 276")]
-    assert after({"champion": {"rolled_back": 2}}) == [("bad", "rolled back to version 41")]  # another was judged since
+    told = after({"champion": {"rolled_back": 2, "stable": 39, **back}})  # no decision has been made yet: 41 acts
+    text = "version 41 was rolled back to 39: it earns 154, the stable version earned 276"
+    assert told == [("bad", text)]
+    judged_since = {"champion": {"rolled_back": 2, "stable": 39}, "serving": {"version": 39}}
+    assert after(judged_since) == [("bad", "rolled back to version 39")]
 
 
 def test_a_pin_moves_and_ends():
@@ -76,6 +78,27 @@ def test_a_trainer_that_does_not_know_its_counts_yet_has_not_lost_them():
     unknown = {"rollbacks": None, "broken_rows": None}
     assert after({"trainer": unknown}, {"trainer": {"rollbacks": 0, "broken_rows": 0}}) == []
     assert after({"trainer": unknown}, {"trainer": {"rollbacks": 1, "broken_rows": 0}}) == []
+
+
+def test_a_trainer_that_continues_from_fewer_rollbacks_tells_of_its_next_ones():
+    """It was killed before it saved; the counts of restarts begin again too, if a person starts another trainer."""
+    diverged, another = (text for path, _, text in COUNTED if path in ("trainer.rollbacks", "trainer.restarts"))
+    counts = [{"rollbacks": 4}, {"rollbacks": None}, {"rollbacks": 2}, {"rollbacks": 3}, {"rollbacks": 3}]
+    told = after(*({"trainer": change} for change in counts))
+    assert told == [("bad", diverged)] * 2
+    told = after(*({"trainer": {"restarts": n}} for n in (5, 0, 1)))
+    assert told == [("warn", another)] * 2
+
+
+@pytest.mark.parametrize("path", [path for path, _, _ in FIRST])
+def test_a_run_that_has_had_faults_before_tells_of_the_first_new_one(path):
+    """A resumed run's counts do not begin at zero; a trainer that continues counts the same rows again."""
+    group, name = path.split(".")
+    (event,) = ((kind, text) for known, kind, text in FIRST if known == path)
+    events = Events()
+    for count, expected in ((7, 0), (7, 0), (3, 0), (7, 0), (8, 1), (9, 1), (0, 1), (10, 1)):
+        events.notice(merged(START, {group: {name: count}}))
+        assert [(each["kind"], each["text"]) for each in events.recent] == [event] * expected
 
 
 def test_a_stream_that_comes_was_not_switched():

@@ -368,7 +368,7 @@ def test_what_happened_is_listed_and_marked_in_the_plots(shown):
     wait(page, lambda: page.locator("#events li").count() == 2)
     first = page.locator("#events li").first
     # the newest comes first; its kind is a word, not only a colour
-    assert "problem: rolled back to version 39: version 40 earned less" in first.text_content()
+    assert "problem: version 40 was rolled back to 39: it earned less" in first.text_content()
     assert first.get_attribute("class") == "bad"
     marks = page.locator("#plot-return .mark")
     wait(page, lambda: marks.count() == 2)

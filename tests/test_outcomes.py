@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from livegym.online.challenge import Challenge
 from livegym.online.judge import BLOCK
 from livegym.online.outcomes import Outcome, Outcomes
 from livegym.online.stream_requests import Observed
 from tests.experiences import complete
 from tests.test_champion import TRAIN, World
+from tests.test_live import candidate
 
 CHALLENGER = 7
 STREAMS = "ba"
@@ -41,6 +43,39 @@ def test_a_block_ends_after_so_many_rewards_of_one_side():
         for version in (1, CHALLENGER):
             earned(outcomes, decided(outcomes, number, version=version))
     assert outcomes.take() == [Outcome(1.0, False, 1), Outcome(1.0, True, CHALLENGER)]
+
+
+def test_a_block_is_of_the_version_that_was_the_challenger_when_it_decided():
+    """Its rewards come when another one is the challenger, and when none is."""
+    outcomes = outcomes_of(discount=0.0)
+    lost = decided(outcomes, *range(2 * BLOCK), version=CHALLENGER)
+    outcomes.challenger = CHALLENGER + 1
+    present = decided(outcomes, *range(2 * BLOCK, 3 * BLOCK), version=CHALLENGER + 1)
+    earned(outcomes, lost[:7])
+    earned(outcomes, present)
+    outcomes.challenger = None
+    earned(outcomes, lost[7:])
+    assert outcomes.take() == [Outcome(1.0, True, CHALLENGER + 1)] + [Outcome(1.0, True, CHALLENGER)] * 2
+
+
+def test_a_reward_counts_in_no_block_if_nobody_knows_who_decided():
+    """It was made before a restart, or too many decisions wait."""
+    outcomes = outcomes_of(discount=0.0, pending=BLOCK)
+    earned(outcomes, [complete(number, 5.0, version=1) for number in range(BLOCK)])
+    earned(outcomes, decided(outcomes, *range(BLOCK, 2 * BLOCK + 7)))
+    assert outcomes.take() == [Outcome(1.0, False, 1)]
+    assert not outcomes._made_by
+
+
+def test_outcomes_of_earlier_versions_are_on_no_side_of_a_challenge():
+    challenge = Challenge(candidate(CHALLENGER, bias=0.0), acting=5, ends=0.0)
+    challenge.add(
+        [Outcome(1.0, True, 6), Outcome(1.0, False, 4), Outcome(1.0, False), Outcome(2.0, False, 5)], acting=5
+    )
+    assert challenge.compare(0.99).sides == "0 and 1 outcomes"
+    challenge.add([Outcome(3.0, True, CHALLENGER), Outcome(3.0, False, 6), Outcome(2.0, False, 5)], acting=6)
+    assert challenge.compare(0.99).why.startswith("3 [-inf, inf] against 3 [-inf, inf] of the champion")
+    assert challenge.compare(0.99).sides == "1 and 1 outcomes"
 
 
 def test_rewards_that_come_after_the_end_of_an_episode_belong_to_it():
