@@ -27,9 +27,11 @@ from livegym.online.episodes import Episodes
 from livegym.online.experience import Experience, Verdict, clipped
 from livegym.online.gates import GateInput
 from livegym.online.outcomes import Outcomes
+from livegym.online.outliers import RewardWatch, unwatched
 from livegym.online.pending import OWN_PART, RewardError
 from livegym.online.service_state import STREAMS, ServiceState
 from livegym.online.stream_requests import Accepted, Answer, Observed, Refusal, Request, Rewarded
+from livegym.tasks.stability import MAX_REWARD
 from livegym.utils.attempt import Attempts
 
 INTERVALS = 32  # last times between two decisions of a stream that are kept
@@ -152,11 +154,12 @@ class Service:
         reward_of: RewardOf | None = None,
         own: Collection[str] = (),
         outcomes: Outcomes | None = None,
+        rewards: RewardWatch | None = None,
     ) -> None:
         """`features`: raw observations (n, R) -> the policy's (n, W), if clients send raw ones.
 
         `reward_of`: computes the reward of a decision if the client does not send it. `own`: streams of the built-in
-        simulator, which clients may not use. `outcomes`: gets what each decision earned.
+        simulator, which clients may not use. `outcomes`: gets what each decision earned. `rewards`: knows the outliers.
         """
         self.decider = decider
         self.pending = memory.pending
@@ -168,6 +171,7 @@ class Service:
         self._attempt = Attempts("answering a client")
         self._own = frozenset(own)
         self._outcomes = outcomes
+        self.rewards = rewards or unwatched(MAX_REWARD)
         self._features, self._reward_of = features, reward_of
         adapter = decider.adapter
         self._no_clients = None if adapter is None else adapter.for_clients(has_raw=features is not None)
@@ -281,6 +285,7 @@ class Service:
             self.tally.excluded += 1
         else:
             self.writer.add(experience)
+            self.rewards.added()
 
     def _check(self, request: Observed) -> None:
         """Raises Refusal if clients may not use this stream, or the gate."""
