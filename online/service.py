@@ -11,6 +11,7 @@ thread calls all methods.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections import OrderedDict, deque
@@ -33,6 +34,8 @@ from livegym.online.service_state import STREAMS, ServiceState
 from livegym.online.stream_requests import Accepted, Answer, Observed, Refusal, Request, Rewarded
 from livegym.tasks.stability import MAX_REWARD
 from livegym.utils.attempt import Attempts
+
+log = logging.getLogger(__name__)
 
 INTERVALS = 32  # last times between two decisions of a stream that are kept
 WINDOW = 1000  # last decisions and rewards for rates and means
@@ -72,6 +75,8 @@ class ServiceCounters:
     verdicts: dict[str, int] = field(default_factory=lambda: dict.fromkeys((v.name for v in Verdict), 0))
     intervened: int = 0
     excluded: int = 0  # completed, but excluded from training
+    outliers: int = 0  # rewards beyond the limit, which are in no mean
+    outlier: str = ""  # the first of them, in words
     lately: deque[Verdict] = field(default_factory=lambda: deque(maxlen=WINDOW))
     rewards: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     expected: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
@@ -92,7 +97,7 @@ class ServiceCounters:
         return sum(self.verdicts.values())
 
     def earned(self, e: Experience, reward: float) -> None:
-        """Add the reward of a completed decision."""
+        """Add the reward of a completed decision, which is no outlier."""
         stream, version = e.stream, e.version
         self.rewards.append(reward)
         self.episodes.earned(stream, e.decision, reward)
@@ -278,7 +283,10 @@ class Service:
         if experience is None or experience.reward is None:
             return
         self.log.add(experience)
-        self.tally.earned(experience, experience.reward)
+        if abs(experience.reward) <= self.rewards.limit:
+            self.tally.earned(experience, experience.reward)
+        else:
+            self._leave_out(experience, self.rewards.beyond(experience.reward))
         if self._outcomes is not None:
             self._outcomes.earned(experience)
         if experience.excluded:
@@ -286,6 +294,14 @@ class Service:
         else:
             self.writer.add(experience)
             self.rewards.added()
+
+    def _leave_out(self, e: Experience, why: str) -> None:
+        """Count an outlier, and log the first one."""
+        self.tally.outliers += 1
+        if not self.tally.outlier:
+            self.tally.outlier = why = f"decision {e.decision} of stream {e.stream!r} earned {why}"
+            advice = "If such rewards are right, scale all rewards down, or raise this key"
+            log.warning("a reward far beyond the usual ones is not trained on: %s. %s.", why, advice)
 
     def _check(self, request: Observed) -> None:
         """Raises Refusal if clients may not use this stream, or the gate."""

@@ -7,7 +7,7 @@ import pytest
 
 from livegym.online.judge import BLOCK
 from livegym.online.outcomes import Outcome
-from livegym.online.outliers import ENOUGH, RENEW, RewardWatch
+from livegym.online.outliers import ENOUGH, RENEW, RewardWatch, unwatched
 from livegym.online.priorities import FLOOR
 from livegym.online.replay import ReplayReader
 from livegym.online.stream_requests import Rewarded
@@ -293,6 +293,25 @@ def served(here, rewards, **more):
         (answer,) = here.ask(seen("a", number))
         here.ask(Rewarded("a", answer.decision, reward, **more))
     here.ask(seen("a", len(rewards)))
+
+
+def test_an_outlier_is_in_no_mean_and_is_told_with_its_value_and_its_key(setting, caplog):  # noqa: F811
+    here = setting()
+    here.service.rewards = RewardWatch(here.memory.writer.last_rewards, FACTOR, MOST)
+    served(here, [1.0, 9e5, 1.0, -8e5, 1.0])
+    tally = here.service.tally
+    assert list(tally.rewards) == [reward for _, reward in tally.by_stream["a"]] == [1.0] * 3
+    assert (tally.by_version[1].count, tally.by_version[1].total, tally.outliers) == (3, 3.0, 2)
+    assert tally.outlier.endswith(" of stream 'a' earned 900000; the limit is 10000 (online.outlier_factor)")
+    assert [tally.outlier in record.getMessage() for record in caplog.records] == [True]
+    assert len(here.rows()) == 5  # the trainer decides for itself
+
+
+def test_a_reward_beyond_the_greatest_one_names_that_key(setting):  # noqa: F811
+    here = setting()
+    here.service.rewards = unwatched(1e3)
+    served(here, [2e3])
+    assert here.service.tally.outlier.endswith(" earned 2000; the limit is 1000 (task.max_reward)")
 
 
 def test_rewards_that_are_not_learned_from_do_not_move_the_limit(setting):  # noqa: F811
