@@ -1,6 +1,6 @@
 """Detects that training diverges, provides the state to roll back to, and adapts the learning rate.
 
-    watch = DivergenceDetector(factor=20.0, good=GoodState(state, learned_until))
+    watch = DivergenceDetector(factor=20.0, good=GoodState(state, learned_until, largest))
     if watch.detect(critic_loss, broken=False):
         good = watch.roll_back()                       # then continue with rate x watch.rate_factor
     else:
@@ -37,6 +37,7 @@ class GoodState:
 
     learner: dict[str, Any]
     learned_until: int
+    largest: float  # greatest |reward| that its value normaliser has used
 
 
 class DivergenceDetector:
@@ -88,6 +89,10 @@ class DivergenceDetector:
         self._stable += 1
         if self._stable >= STABLE and self.rate_factor < 1:
             self.rate_factor, self._stable = 2 * self.rate_factor, 0
+
+    def forget_losses(self) -> None:
+        """Forget the usual loss: from now on, losses are measured in another scale."""
+        self._losses.clear()
 
     def roll_back(self) -> GoodState:
         """Halve the learning rate and return the state to roll back to."""

@@ -29,7 +29,7 @@ from typing import NamedTuple
 from livegym.online.episodes import Beginnings
 from livegym.online.experience import Experience
 from livegym.online.judge import BLOCK
-from livegym.online.outliers import RewardWatch
+from livegym.online.outliers import RewardWatch, unwatched
 from livegym.tasks.stability import MAX_REWARD
 
 
@@ -70,17 +70,16 @@ class Outcomes:
         discount: float,
         streams: int,
         pending: int,
-        max_reward: float = MAX_REWARD,
-        outlier_factor: float | None = None,
+        rewards: RewardWatch | None = None,
     ) -> None:
         """`streams`: number of unfinished blocks or episodes that are kept; `pending`: of decisions without a reward.
 
-        Beyond these numbers, the oldest are dropped. `max_reward`: greatest reward that is trained on, either way;
-        `outlier_factor`: see `reward_limit`.
+        Beyond these numbers, the oldest are dropped. `rewards`: knows which are outliers; None: only those beyond
+        `MAX_REWARD` are.
         """
         self.challenger: int | None = None  # the version of the challenger; set by another thread
         self._discount = discount
-        self._rewards = RewardWatch(outlier_factor, max_reward)
+        self.rewards = rewards or unwatched(MAX_REWARD)
         self._streams, self._pending = streams, pending
         # With discount 0: unfinished blocks by stream and challenger, and who made a decision that has no reward yet.
         self._blocks: OrderedDict[tuple[str, int | None], _Unit] = OrderedDict()
@@ -116,14 +115,13 @@ class Outcomes:
         e = experience
         if e.reward is None:
             return
-        self._rewards.add(e.reward)
         if self._discount == 0:
             if e.decision in self._made_by:
                 self._add_to_block(e, e.reward, self._made_by.pop(e.decision))
             return
         episode = self._waiting.pop(e.decision, None)
         if episode is not None:  # otherwise it was made before a restart
-            episode.add(e, e.reward, self._rewards.limit)
+            episode.add(e, e.reward, self.rewards.limit)
             episode.waiting -= 1
             # An episode that was broken off may get its end after all; `end` is for the one that runs.
             episode.ended |= e.done and self._episodes.get(e.stream) is not episode
@@ -132,7 +130,7 @@ class Outcomes:
     def _add_to_block(self, experience: Experience, reward: float, challenger: int | None) -> None:
         key = (experience.stream, challenger)
         block = self._blocks.pop(key, None) or _Unit(challenger, experience.version)
-        block.add(experience, reward, self._rewards.limit)
+        block.add(experience, reward, self.rewards.limit)
         if block.count >= BLOCK:
             self._put(block, block.total / block.count)
             return

@@ -49,6 +49,11 @@ class Priorities:
         self._priority = values[HEAD : HEAD + capacity]
         self._number = values[HEAD + capacity :]  # float64 counts exactly to 2^53
 
+    def forget(self) -> None:
+        """Forget all priorities, and mean and deviation of the rewards: another range of rewards counts now."""
+        self._number[:] = -1.0
+        self._rewards[:] = 0.0
+
     def unknown(self, slots: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         """Return (n,) whether the experiences `numbers` in `slots` have no priority yet."""
         return self._number[slots] != numbers

@@ -124,6 +124,10 @@ class ReplayWriter:
         """s that the run had been served at the last call of `tell`."""
         return float(self._mapped.header["clock"])
 
+    def last_rewards(self, count: int) -> np.ndarray:
+        """Return rewards (n,) of the last `count` experiences."""
+        return self._mapped.last_rewards(count)
+
     def tell(self, clock: float) -> None:
         """Store the s that the run has been served. Ages are measured by this clock, not by the system time."""
         self._mapped.header["clock"] = clock
@@ -219,8 +223,7 @@ class ReplayReader:
 
     def last_rewards(self, count: int) -> np.ndarray:
         """Return rewards (n,) of the last `count` experiences, for a mean. They are not verified by checksum."""
-        m = self._mapped
-        return m.rows["reward"][m.numbers >= max(0, self.added - count)]
+        return self._mapped.last_rewards(count)
 
     def sample(
         self, size: int, rng: np.random.Generator, sieve: Sieve = ALL, beta: float = BETA

@@ -42,6 +42,10 @@ class MappedRing:
         self.rows = np.ndarray(capacity, self.dtype, self._map, _rows_at(capacity))
         self.words = np.ndarray((capacity, self.dtype.itemsize // 8), np.uint64, self._map, _rows_at(capacity))
 
+    def last_rewards(self, count: int) -> np.ndarray:
+        """Return rewards (n,) of the last `count` experiences. They are not verified by checksum."""
+        return self.rows["reward"][self.numbers >= max(0, int(self.header["added"]) - count)]
+
 
 def _rows_at(capacity: int) -> int:
     return PAGE + -(-8 * capacity // PAGE) * PAGE

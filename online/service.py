@@ -11,6 +11,7 @@ thread calls all methods.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections import OrderedDict, deque
@@ -27,10 +28,14 @@ from livegym.online.episodes import Episodes
 from livegym.online.experience import Experience, Verdict, clipped
 from livegym.online.gates import GateInput
 from livegym.online.outcomes import Outcomes
+from livegym.online.outliers import RewardWatch, unwatched
 from livegym.online.pending import OWN_PART, RewardError
 from livegym.online.service_state import STREAMS, ServiceState
 from livegym.online.stream_requests import Accepted, Answer, Observed, Refusal, Request, Rewarded
+from livegym.tasks.stability import MAX_REWARD
 from livegym.utils.attempt import Attempts
+
+log = logging.getLogger(__name__)
 
 INTERVALS = 32  # last times between two decisions of a stream that are kept
 WINDOW = 1000  # last decisions and rewards for rates and means
@@ -70,6 +75,8 @@ class ServiceCounters:
     verdicts: dict[str, int] = field(default_factory=lambda: dict.fromkeys((v.name for v in Verdict), 0))
     intervened: int = 0
     excluded: int = 0  # completed, but excluded from training
+    outliers: int = 0  # rewards beyond the limit, which are in no mean
+    outlier: str = ""  # the first of them, in words
     lately: deque[Verdict] = field(default_factory=lambda: deque(maxlen=WINDOW))
     rewards: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     expected: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
@@ -90,7 +97,7 @@ class ServiceCounters:
         return sum(self.verdicts.values())
 
     def earned(self, e: Experience, reward: float) -> None:
-        """Add the reward of a completed decision."""
+        """Add the reward of a completed decision, which is no outlier."""
         stream, version = e.stream, e.version
         self.rewards.append(reward)
         self.episodes.earned(stream, e.decision, reward)
@@ -152,11 +159,12 @@ class Service:
         reward_of: RewardOf | None = None,
         own: Collection[str] = (),
         outcomes: Outcomes | None = None,
+        rewards: RewardWatch | None = None,
     ) -> None:
         """`features`: raw observations (n, R) -> the policy's (n, W), if clients send raw ones.
 
         `reward_of`: computes the reward of a decision if the client does not send it. `own`: streams of the built-in
-        simulator, which clients may not use. `outcomes`: gets what each decision earned.
+        simulator, which clients may not use. `outcomes`: gets what each decision earned. `rewards`: knows the outliers.
         """
         self.decider = decider
         self.pending = memory.pending
@@ -168,6 +176,7 @@ class Service:
         self._attempt = Attempts("answering a client")
         self._own = frozenset(own)
         self._outcomes = outcomes
+        self.rewards = rewards or unwatched(MAX_REWARD)
         self._features, self._reward_of = features, reward_of
         adapter = decider.adapter
         self._no_clients = None if adapter is None else adapter.for_clients(has_raw=features is not None)
@@ -274,13 +283,25 @@ class Service:
         if experience is None or experience.reward is None:
             return
         self.log.add(experience)
-        self.tally.earned(experience, experience.reward)
+        if abs(experience.reward) <= self.rewards.limit:
+            self.tally.earned(experience, experience.reward)
+        else:
+            self._leave_out(experience, self.rewards.beyond(experience.reward))
         if self._outcomes is not None:
             self._outcomes.earned(experience)
         if experience.excluded:
             self.tally.excluded += 1
         else:
             self.writer.add(experience)
+            self.rewards.added()
+
+    def _leave_out(self, e: Experience, why: str) -> None:
+        """Count an outlier, and log the first one."""
+        self.tally.outliers += 1
+        if not self.tally.outlier:
+            self.tally.outlier = why = f"decision {e.decision} of stream {e.stream!r} earned {why}"
+            advice = "If such rewards are right, scale all rewards down, or raise this key"
+            log.warning("a reward far beyond the usual ones is not trained on: %s. %s.", why, advice)
 
     def _check(self, request: Observed) -> None:
         """Raises Refusal if clients may not use this stream, or the gate."""

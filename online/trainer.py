@@ -3,9 +3,12 @@
     trainer = Trainer(learner, reader, gate, rule, seed=0)
     report = trainer.train()          # `updates` gradient steps; None if there is too little experience
 
-In an update round, new observations enter the normaliser, once each. Then, for each gradient step, the trainer samples
-a batch, re-evaluates the gate on it, combines the rewards (`online/rewards.py`), and updates the training copy of the
-policy (`rl/actor_critic.py`). A successful round makes one new version.
+In an update round, new observations and value targets enter the normalisers, once each. Then, for each gradient step,
+the trainer samples a batch, re-evaluates the gate on it, combines the rewards (`online/rewards.py`), and updates the
+training copy of the policy (`rl/actor_critic.py`). A successful round makes one new version.
+
+An outlier (`online/outliers.py`) is not trained on, and is not in the scale of the value targets. If the limit moves so
+that known rewards count from now on, or count no more, the scale is found again from the buffer.
 
 If no experience is completed for `idle_rounds` update rounds, the trainer waits for one. Otherwise a stream that is
 idle for a night would be learned by heart: the policy moves further and further from the one that acted, and nothing
@@ -30,7 +33,7 @@ import torch
 from livegym.online.divergence import DivergenceDetector, GoodState
 from livegym.online.experience import Verdict, chosen_actions, clipped, sound_rows
 from livegym.online.gate import Gate, Judgement, check_judgement
-from livegym.online.outliers import KNOWN, reward_limit
+from livegym.online.outliers import RewardWatch
 from livegym.online.replay import BETA, ReplayReader, Sieve
 from livegym.online.rewards import TrainingSamples, combine, later_rewards
 from livegym.rl.actor_critic import ActorCritic, Choices, Following, OffPolicyRule, StepResult, Transitions
@@ -69,6 +72,7 @@ class Counts:
     skipped: int = 0  # batches
     broken: int = 0  # rows with non-finite or huge numbers, each counted once
     outliers: int = 0  # other rows whose reward was an outlier when they came
+    largest: float = 0.0  # greatest |reward| that the value normaliser has used
     rollbacks: int = 0
     overruns: int = 0  # update rounds that took longer than the interval
     learned_until: int = 0  # number of the first experience that the normalisers have not used
@@ -96,7 +100,8 @@ class Trainer:
         self.gate = gate
         self.rule = rule
         self.max_reward = max_reward
-        self.reward_limit = max_reward  # greatest reward that is no outlier either, found in each update round
+        self.rewards = RewardWatch(reader.last_rewards, rule.outlier_factor, max_reward)
+        self._applied = math.nan  # the limit of rewards that priorities and value normaliser have
         self.sieve = sieve_of(rule, gated=gate is not None)
         self.rng = np.random.default_rng(seed)
         self.counts = Counts()
@@ -121,7 +126,7 @@ class Trainer:
         if self.idle or len(self.reader.usable(self.sieve)) < self.rule.min_batch_size:
             return None
         self._count_rounds()
-        self._find_limit()
+        self._apply_limit()
         self._normalise()
         self.learner.learning_rate = self.learning_rate
         samples, results = [], []
@@ -142,11 +147,32 @@ class Trainer:
         self.counts.since = self.counts.since + 1 if added == self.counts.seen else 1
         self.counts.seen = added
 
-    def _find_limit(self) -> None:
-        rewards = self.reader.last_rewards(KNOWN)
-        self.reward_limit = reward_limit(rewards, self.rule.outlier_factor, self.max_reward)
+    @property
+    def reward_limit(self) -> float:
+        """The greatest reward, either way, that is trained on."""
+        return self.rewards.limit
+
+    def _apply_limit(self) -> None:
+        """Renew the limit. If that changes which of the known rewards count, find their scale again."""
+        self.rewards.renew()
+        if self.reward_limit == self._applied:
+            return
+        self._applied = self.reward_limit
         if self.reader.priorities is not None:
             self.reader.priorities.max_reward = self.reward_limit
+        rows = self.reader.newest_unseen(self.reader.capacity)
+        rows = rows[(rows["number"] < self.counts.learned_until) & sound_rows(rows, self.reward_limit)]
+        if _largest(rows) > self.counts.largest or self.counts.largest > self.reward_limit:
+            self._learn_scale(rows)
+
+    def _learn_scale(self, rows: np.ndarray) -> None:
+        """Rebuild the value normaliser from rows (n,). Losses and priorities in the scale before count no more."""
+        self.learner.forget_returns()
+        self.learner.normalise(torch.zeros(0), self._value_targets(rows))
+        self.counts.largest = _largest(rows)
+        self.divergence.forget_losses()
+        if self.reader.priorities is not None:
+            self.reader.priorities.forget()
 
     def expired(self) -> int:
         """Return how many experiences in the buffer are too old to train on."""
@@ -162,12 +188,17 @@ class Trainer:
         if len(fresh):
             self.counts.learned_until = int(fresh["number"][-1]) + 1
             self.counts.looked_until = max(self.counts.looked_until, self.counts.learned_until)
+        self.counts.largest = max(self.counts.largest, _largest(rows))
+        # The observation of an outlier is one like any other, and it may be trained on later.
+        self.learner.normalise(_floats(fresh["obs"][whole]), self._value_targets(rows))
+
+    def _value_targets(self, rows: np.ndarray) -> torch.Tensor:
+        """Return the value targets (m,) of those of the rows (n,) from which the value learns."""
         if not len(rows):
-            return
+            return torch.zeros(0)
         samples = combine(rows, None, self.rule)
         targets = self.learner.targets(self._transitions(rows, samples, np.ones(len(rows)), following=None))
-        of_value = torch.from_numpy(samples.value)  # only what the value learns from has the scale of its targets
-        self.learner.normalise(torch.from_numpy(rows["obs"].copy()), targets[of_value])
+        return targets[torch.from_numpy(samples.value)]
 
     def _update(self) -> tuple[TrainingSamples, StepResult | None]:
         rows, weights = self.reader.sample(self.rule.batch_size, self.rng, self.sieve, self._beta())
@@ -275,12 +306,13 @@ class Trainer:
         return report
 
     def _good_state(self) -> GoodState:
-        return GoodState(self.learner.state(), self.counts.learned_until)
+        return GoodState(self.learner.state(), self.counts.learned_until, self.counts.largest)
 
     def _roll_back(self) -> None:
         good = self.divergence.roll_back()
         self.learner.load_state(good.learner)
-        self.counts.learned_until = good.learned_until
+        self.counts.learned_until, self.counts.largest = good.learned_until, good.largest
+        self._applied = math.nan  # the limit may have been another one then
         self.counts.trusted_from = self.reader.added
         self.counts.rollbacks += 1
 
@@ -298,6 +330,7 @@ class Trainer:
         self.learner.load_state(state)
         saved = state["online"]
         self.counts = Counts(**saved["counts"])
+        self._applied = math.nan
         for name in ("learned_until", "looked_until", "seen", "trusted_from"):  # the buffer may be a new one
             setattr(self.counts, name, min(getattr(self.counts, name), self.reader.added))
         word, step, has_uint32, uinteger = saved["rng"]
@@ -331,6 +364,10 @@ def rule_of(online: OnlineConfig, network: ActorCriticNetwork) -> OffPolicyRule:
         trace=online.trace_decay,
         kl_limit=math.inf if online.kl_limit is None else online.kl_limit,
     )
+
+
+def _largest(rows: np.ndarray) -> float:
+    return float(np.abs(rows["reward"]).max(initial=0.0))
 
 
 def _floats(values: np.ndarray) -> torch.Tensor:

@@ -194,6 +194,10 @@ class ActorCritic:
         """Update the normalisers, if there are any, with new observations (n, width) and returns or rewards (n,)."""
         self.network.take_in(obs, returns)
 
+    def forget_returns(self) -> None:
+        """Set the value normaliser, if there is one, back to its beginning, before it had any returns."""
+        self.network.forget_returns()
+
     def targets(self, t: Transitions) -> Tensor:
         """(n,) one-step value targets r + gamma V(s'); also the returns for `normalise`."""
         with torch.no_grad():

@@ -72,6 +72,10 @@ class ActorCriticNetwork(Network):
         """Update the normalisers, if there are any, with new observations (n, width) and returns (m,)."""
 
     @abstractmethod
+    def forget_returns(self) -> None:
+        """Set the value normaliser, if there is one, back to its beginning, before it had any returns."""
+
+    @abstractmethod
     def value_of(self, output: Tensor) -> Tensor:
         """The critic's output (n, 1) -> values (n,), in units of reward."""
 

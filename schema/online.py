@@ -104,7 +104,7 @@ class OnlineConfig:
     outlier_factor: Optional[float] = key(
         1e4,
         "reward that is left out of training, either way, as a multiple of the usual size: the median of the rewards "
-        "that are not 0, at least 1; null: only beyond task.max_reward",
+        "that are not 0, at least 1; of fewer than 30: 1; null: only beyond task.max_reward",
         low=10,
     )
     checkpoint_versions: int = key(20, "versions between two checkpoints", unit="versions", low=1)

@@ -28,7 +28,6 @@ COUNTED = (
 """Path of a count, kind and text of the event if it rises."""
 FIRST = (
     ("trainer.broken_rows", "bad", "experiences with non-finite or huge numbers have come; they are not trained on"),
-    ("trainer.outlier_rows", "bad", "rewards far beyond the usual ones have come; they are not trained on"),
     ("decisions.not_logged", "bad", "decisions cannot be written to the decision log"),
     ("decisions.gate_failures", "bad", "the gate failed: its action was blocked"),
     ("buffer.lost", "bad", "completed decisions were lost"),
@@ -86,10 +85,13 @@ class Events:
 
 
 def _trained(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield where the trainer is gone."""
+    """Yield where the trainer is gone, and where the first outlier has come."""
     state, why = look_up(after, "trainer.state"), look_up(after, "trainer.why")
     if state in GONE and state != look_up(before, "trainer.state"):
         yield "bad", f"the trainer is {state}{f': {why}' if why else ''}"
+    outlier = look_up(after, "rewards.outlier")
+    if outlier and not look_up(before, "rewards.outlier"):
+        yield "bad", f"a reward far beyond the usual ones is not trained on: {outlier}"
 
 
 def _judged(before: Mapping[str, Any], after: Mapping[str, Any], rolled_back: bool) -> Iterator[tuple[str, str]]:

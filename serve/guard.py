@@ -14,7 +14,6 @@ from livegym.online.decider import Decider
 from livegym.online.experience import Layout, sound_rows
 from livegym.online.judge import Judge
 from livegym.online.outcomes import Outcomes
-from livegym.online.outliers import KNOWN, reward_limit
 from livegym.online.replay import ReplayReader
 from livegym.online.saving import save_earlier
 from livegym.online.service_state import STREAMS
@@ -41,8 +40,7 @@ def champion_of(
 
     def rows(count: int) -> np.ndarray:
         newest = reader.newest_unseen(count)
-        limit = reward_limit(reader.last_rewards(KNOWN), online.outlier_factor, config.task.max_reward)
-        return newest[sound_rows(newest, limit)]
+        return newest[sound_rows(newest, outcomes.rewards.limit)]
 
     def start_over(weights: Candidate, why: str) -> None:
         def save(after: int) -> None:

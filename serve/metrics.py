@@ -186,6 +186,14 @@ NUMBERS = (
     Number("rewards.mean", "reward_mean", "reward/mean", "reward", "mean reward of the last completed decisions"),
     Number("rewards.count", "reward_mean_decisions", None, "decisions", "decisions in that mean, at most a thousand"),
     Number(
+        "rewards.limit", "reward_limit", None, "reward",
+        "magnitude beyond which a reward is left out of training: `online.outlier_factor` times the usual size",
+    ),
+    Number(
+        "rewards.outliers", "reward_outliers_total", None, "rewards",
+        "rewards beyond that limit in this session; they are in no mean",
+    ),
+    Number(
         "rewards.expected_mean", "reward_expected_mean", "reward/expected", "reward",
         "mean reward that the gate expected of the last decisions",
     ),

@@ -29,6 +29,7 @@ from livegym.online.decider import Decider, StreamSlots
 from livegym.online.experience import Layout
 from livegym.online.gates import GateAdapter, gate_of, layout_of, make_gate
 from livegym.online.outcomes import Outcomes
+from livegym.online.outliers import RewardWatch
 from livegym.online.saving import CheckpointWriter
 from livegym.online.service import Service
 from livegym.online.service_state import STREAMS, ServiceState
@@ -271,9 +272,9 @@ def _serve(plan: _Plan, run: Run, memory: ServiceState, stop: StopFlag) -> int:
         resources.callback(lambda: memory.save(without=frozenset(own)))
         live = live_policy(run, lambda: plan.policy(slots), plan.rule, config.seed)
         decider = Decider(live, plan.adapter, StreamSlots(slots, online.pending_ttl_s), plan.spec)
-        limits = (config.task.max_reward, online.outlier_factor)
-        outcomes = Outcomes(plan.discount, max(STREAMS, slots), online.pending_capacity, *limits)
-        service = Service(decider, memory, features_of(env), reward_of(env), own, outcomes)
+        rewards = RewardWatch(memory.writer.last_rewards, online.outlier_factor, config.task.max_reward)
+        outcomes = Outcomes(plan.discount, max(STREAMS, slots), online.pending_capacity, rewards)
+        service = Service(decider, memory, features_of(env), reward_of(env), own, outcomes, rewards)
         watchdog = Watchdog(run, config)
         champion = champion_of(config, run, plan.layout, decider, outcomes, watchdog)
         review = champion.review if champion is not None else lambda: None

@@ -130,6 +130,7 @@ class Status:
                          "returns": len(tally.episodes.returns), "return_mean": _mean(tally.episodes.returns),
                          "length_mean": _mean(tally.episodes.lengths)},
             "rewards": {"mean": _mean(tally.rewards), "count": len(tally.rewards),
+                        "outliers": tally.outliers, "outlier": tally.outlier, "limit": service.rewards.limit,
                         "expected_mean": _mean(tally.expected), "components": _means(tally.terms)},
         }  # fmt: skip
 

@@ -11,6 +11,7 @@ from tests.online_status import full_status, merged
 
 START = full_status()
 STOPPED = {"state": "dead", "why": "killed by signal 9"}
+OUTLIER = "decision 7 of stream 'a' earned 9e+05; the limit is 10000 (online.outlier_factor)"
 
 
 def after(*changes):
@@ -33,6 +34,7 @@ def after(*changes):
         ({"champion": {"alarm": True, "alarm_why": "3 rollbacks"}}, "bad", "no new version goes live: 3 rollbacks"),
         ({"by_stream": {"east": {"learned": True}}}, "good", "learning from east was switched on"),
         ({"by_stream": {"north": {"learned": False}}}, "warn", "learning from north was switched off"),
+        ({"rewards": {"outlier": OUTLIER}}, "bad", f"a reward far beyond the usual ones is not trained on: {OUTLIER}"),
         ({"decisions": {"not_logged": 7}}, "bad", "decisions cannot be written to the decision log"),
     ],
     ids=str,

@@ -8,6 +8,7 @@ import pytest
 from livegym.online.challenge import Challenge
 from livegym.online.judge import BLOCK
 from livegym.online.outcomes import Outcome, Outcomes
+from livegym.online.outliers import unwatched
 from livegym.online.stream_requests import Observed
 from tests.experiences import complete
 from tests.test_champion import TRAIN, World
@@ -137,7 +138,7 @@ def test_an_intervention_or_a_missing_reward_leaves_no_outcome():
 @pytest.mark.parametrize("absurd", [1e30, -1e30, 1.1e3, float("nan")])
 def test_an_absurd_reward_is_no_outcome(discount, absurd):
     """It would be the measure of all later versions, with an interval so wide that nothing lies below it."""
-    outcomes = outcomes_of(discount, max_reward=1e3)
+    outcomes = outcomes_of(discount, rewards=unwatched(1e3))
     for broken in (True, False):
         made = decided(outcomes, *range(BLOCK))
         for number, each in enumerate(made):

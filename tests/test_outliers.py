@@ -7,15 +7,24 @@ import pytest
 
 from livegym.online.judge import BLOCK
 from livegym.online.outcomes import Outcome
-from livegym.online.outliers import WATCHED, RewardWatch, reward_limit
+from livegym.online.outliers import ENOUGH, RENEW, RewardWatch, unwatched
+from livegym.online.priorities import FLOOR
+from livegym.online.replay import ReplayReader
+from livegym.online.stream_requests import Rewarded
 from tests.test_outcomes import decided, outcomes_of
+from tests.test_service import seen, setting  # noqa: F401
 from tests.test_trainer import CAPACITY, World, experience
 
 FACTOR, MOST = 1e4, 1e6
 
 
+def watch_of(rewards, factor=FACTOR) -> RewardWatch:
+    """A watch over a list of rewards, which may grow."""
+    return RewardWatch(lambda count: np.array(rewards[-count:], np.float32), factor, MOST)
+
+
 def limit(rewards, factor=FACTOR) -> float:
-    return reward_limit(np.array(rewards, np.float32), factor, MOST)
+    return watch_of(rewards, factor).limit
 
 
 def rare_goal(rng: np.random.Generator) -> np.ndarray:
@@ -34,7 +43,7 @@ HONEST = {
     "log-normal": lambda rng: rng.lognormal(0.0, 2.0, 5000),
     "around -1000": lambda rng: rng.normal(-1000.0, 300.0, 5000),
     "1e5, as money": lambda rng: rng.normal(0.0, 1e5, 5000),
-    "few": lambda rng: np.array([3e4, -2e4]),
+    "as few as suffice": lambda rng: np.resize([3e4, -2e4], ENOUGH),
 }
 
 
@@ -46,15 +55,21 @@ def test_no_honest_reward_is_an_outlier(name, seed):
 
 
 def test_the_limit_is_a_multiple_of_the_median_size_of_what_is_not_0():
-    assert limit([0.0, 0.0, 0.0, 2.0, -3.0, 4.0]) == 3e4
-    assert limit([0.001] * 9) == FACTOR  # the usual size is at least 1
-    assert limit([1e3] * 9) == MOST
+    assert limit([0.0, 0.0, 0.0, 2.0, -3.0, 4.0] * ENOUGH) == 3e4
+    assert limit([0.001] * ENOUGH) == FACTOR  # the usual size is at least 1
+    assert limit([1e3] * ENOUGH) == MOST
+    assert limit([1.0] * ENOUGH, factor=None) == MOST
+
+
+def test_too_few_rewards_show_no_usual_size():
+    """The first one alone was the usual size, although it may be the fault."""
     assert limit([]) == FACTOR
-    assert limit([1.0] * 9, factor=None) == MOST
+    assert limit([0.0] * 5000 + [9e5] * (ENOUGH - 1)) == FACTOR
+    assert limit([0.0] * 5000 + [9e4] * ENOUGH) == MOST
 
 
 def test_what_is_beyond_the_greatest_reward_or_not_finite_does_not_move_it():
-    assert limit([2.0] * 3 + [1e30, np.nan, -np.inf] * 5) == 2e4
+    assert limit([3.0] * ENOUGH + [1e30, np.nan, -np.inf] * 50) == 3e4
 
 
 @pytest.mark.parametrize(("share", "bound"), [(0.0, 1e4), (0.1, 1e4), (0.49, 1e4), (0.51, MOST)])
@@ -65,13 +80,36 @@ def test_outliers_count_once_they_are_half(share, bound):
 
 
 def test_one_by_one_the_limit_is_that_of_the_last_rewards():
-    watch = RewardWatch(FACTOR, MOST)
+    """Of the first hundred, only the first one renewed the limit."""
+    rewards = []
+    watch, limits = watch_of(rewards), []
+    for reward in [5.0] * ENOUGH + [51.0] * ENOUGH:
+        rewards.append(reward)
+        watch.added()
+        limits.append(watch.limit)
+    assert limits[: ENOUGH - 1] == [FACTOR] * (ENOUGH - 1)
+    assert limits[ENOUGH - 1 :] == [5e4] * ENOUGH + [FACTOR * (5 + 51) / 2]
+
+
+def test_after_the_first_ones_it_is_renewed_now_and_then_and_stays_if_it_would_hardly_change():
+    rewards = [1.0] * 200
+    watch = watch_of(rewards)
+    for _ in range(RENEW):
+        watch.added()
+    rewards += [
+        1.9
+    ] * 1000  # outliers near a limit that moves with each reward would count one moment, and not the next
+    watch.renew()
     assert watch.limit == FACTOR
-    watch.add(5.0)
-    assert watch.limit == 5e4
-    for _ in range(WATCHED):
-        watch.add(2.0)
-    assert watch.limit == 2e4
+    rewards += [3.0] * 5000
+    for _ in range(RENEW - 1):
+        watch.added()
+    assert watch.limit == FACTOR
+    watch.added()
+    assert watch.limit == 3e4
+    del rewards[ENOUGH - 1 :]  # too few to tell
+    watch.renew()
+    assert watch.limit == 3e4
 
 
 def faulty(number: int, every: int) -> float:
@@ -140,9 +178,149 @@ def test_a_state_of_an_earlier_release_knows_of_no_outliers(tmp_path):
 
 @pytest.mark.parametrize("discount", [0.0, 0.99])
 def test_an_outlier_is_no_outcome(discount):
-    outcomes = outcomes_of(discount, outlier_factor=FACTOR)
+    outcomes = outcomes_of(discount, rewards=watch_of([]))
     for broken in (False, True, False):
         for number, each in enumerate(decided(outcomes, *range(BLOCK))):
             outcomes.earned(each.rewarded(-9e5 if broken and number == 7 else 0.5))
         outcomes.end("a")
     assert outcomes.take() == [Outcome(0.5 if discount == 0 else 0.5 * BLOCK, False, 1)] * 2
+
+
+@pytest.mark.parametrize("prioritised", [False, True])
+def test_the_first_reward_of_a_sparse_task_may_be_a_fault(tmp_path, prioritised):
+    """It was the usual size, because zeros do not count: the scale was 9e5 / sqrt(N), and a reward of 1 invisible."""
+    world = World(tmp_path, prioritised=prioritised)
+    for number in range(500):
+        world.writer.add(experience(number, 9e5 if number == 250 else 0.0))
+    world.trainer.train()
+    for number in range(500, 1500):
+        world.writer.add(experience(number, float(number % 50 == 0)))
+    world.trainer.train()
+    assert world.trainer.counts.outliers == 1
+    assert float(world.trainer.learner.network.value_std()) < 1.0
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.9])
+@pytest.mark.parametrize("prioritised", [False, True])
+def test_rewards_that_grow_for_good_are_learned_in_their_own_scale(tmp_path, prioritised, discount):
+    """Half of each batch had targets of 20,000 deviations: the critic diverged, and the learning rate was halved."""
+    world = World(tmp_path, prioritised=prioritised, discount=discount, updates=1, lr_decay=1.0)
+    trainer = world.trainer
+    for start in range(0, 10 * CAPACITY, CAPACITY):
+        world.add(CAPACITY, first=start, reward=1.0)
+        for _ in range(20):
+            trainer.train()
+    scale = float(trainer.learner.network.value_std())
+    count = world.count()
+    for start in range(0, CAPACITY, 50):
+        world.add(50, first=start, reward=5e4)
+        trainer.train()
+        if trainer.reward_limit == FACTOR:
+            assert float(trainer.learner.network.value_std()) < 10 * scale
+    assert trainer.reward_limit > 5e4
+    assert float(trainer.learner.network.value_std()) > 1e4
+    assert world.batches[-1].reward.max() == 5e4
+    assert (trainer.counts.rollbacks, trainer.learning_rate) == (0, world.rule.learning_rate)
+    assert max(report.critic_loss for report in trainer.recent) < 100
+    assert world.count() == count + CAPACITY  # each observation is taken in once, when it comes
+    if prioritised:
+        assert trainer.reader.priorities.of(np.arange(CAPACITY)).max() < 100
+
+
+def test_with_the_scale_priorities_and_usual_losses_begin_again(tmp_path):
+    """As outliers, the new rewards had the least priority, and it would have stayed until each was drawn by chance."""
+    world = World(tmp_path, prioritised=True)
+    world.add(200, reward=1.0)
+    world.trainer.train()
+    world.add(199, first=200, reward=5e4)
+    world.trainer.train()
+    priorities, grown = world.trainer.reader.priorities, np.arange(200, 399)
+    assert priorities.of(grown) == pytest.approx(FLOOR)
+    assert len(world.trainer.divergence.state()["usual_losses"]) == 2
+    world.add(10, first=399, reward=5e4)
+    world.trainer.train()
+    assert np.median(priorities.of(grown)) > 10 * FLOOR
+    assert len(world.trainer.divergence.state()["usual_losses"]) == 1
+
+
+def test_the_scale_of_faults_that_were_usual_at_first_is_given_up(tmp_path):
+    world = World(tmp_path)
+    trainer = world.trainer
+    for number in range(2 * ENOUGH):
+        world.writer.add(experience(number, 9e5 * (-1) ** number))
+    trainer.train()
+    assert (trainer.reward_limit, trainer.counts.largest) == (MOST, 9e5)
+    world.add(500, first=2 * ENOUGH, reward=1.0)
+    resumed = world.another(seed=1)
+    resumed.load_state(trainer.state())
+    for each in (trainer, resumed):  # also if the limit falls while no trainer runs
+        each.train()
+        assert (each.reward_limit, each.counts.largest) == (FACTOR, 1.0)
+        assert float(each.learner.network.value_std()) < 2.0
+
+
+def test_after_a_rollback_the_scale_is_that_of_the_rewards_that_count_now(tmp_path):
+    world = World(tmp_path)
+    trainer = world.trainer
+    world.add(100, reward=1.0)
+    trainer.train()
+    trainer.divergence.good = trainer._good_state()
+    world.add(200, first=100, reward=5e4)
+    trainer.train()
+    assert trainer.counts.largest == 5e4
+    trainer._roll_back()
+    assert trainer.counts.largest == 1.0
+    trainer.counts.learned_until = 300  # as if all of them had been outliers before the good state
+    trainer.train()
+    assert trainer.counts.largest == 5e4
+    assert float(trainer.learner.network.value_std()) > 1e4
+
+
+def test_the_observation_of_an_outlier_enters_the_normaliser_once(tmp_path):
+    world = World(tmp_path)
+    before = world.count()
+    for number in range(200):
+        world.writer.add(experience(number, faulty(number, every=20)))
+    for _ in range(3):
+        world.trainer.train()
+    assert world.count() == before + 200
+    assert world.count("value_mean_std") == before + 190
+
+
+def served(here, rewards, **more):
+    """Ask and reward in turn, once for each of the rewards."""
+    for number, reward in enumerate(rewards):
+        (answer,) = here.ask(seen("a", number))
+        here.ask(Rewarded("a", answer.decision, reward, **more))
+    here.ask(seen("a", len(rewards)))
+
+
+def test_an_outlier_is_in_no_mean_and_is_told_with_its_value_and_its_key(setting, caplog):  # noqa: F811
+    here = setting()
+    here.service.rewards = RewardWatch(here.memory.writer.last_rewards, FACTOR, MOST)
+    served(here, [1.0, 9e5, 1.0, -8e5, 1.0])
+    tally = here.service.tally
+    assert list(tally.rewards) == [reward for _, reward in tally.by_stream["a"]] == [1.0] * 3
+    assert (tally.by_version[1].count, tally.by_version[1].total, tally.outliers) == (3, 3.0, 2)
+    assert tally.outlier.endswith(" of stream 'a' earned 900000; the limit is 10000 (online.outlier_factor)")
+    assert [tally.outlier in record.getMessage() for record in caplog.records] == [True]
+    assert len(here.rows()) == 5  # the trainer decides for itself
+
+
+def test_a_reward_beyond_the_greatest_one_names_that_key(setting):  # noqa: F811
+    here = setting()
+    here.service.rewards = unwatched(1e3)
+    served(here, [2e3])
+    assert here.service.tally.outlier.endswith(" earned 2000; the limit is 1000 (task.max_reward)")
+
+
+def test_rewards_that_are_not_learned_from_do_not_move_the_limit(setting):  # noqa: F811
+    """They moved that of the outcomes, but not that of the trainer."""
+    here = setting()
+    here.service.rewards = RewardWatch(here.memory.writer.last_rewards, FACTOR, MOST)
+    served(here, [50.0] * (ENOUGH + 5), learn=False)
+    assert here.service.rewards.limit == FACTOR
+    served(here, [50.0] * (ENOUGH + 5))
+    assert here.service.rewards.limit == 5e5
+    reader = ReplayReader(here.run.replay_file, here.layout, here.online.buffer_capacity)
+    assert RewardWatch(reader.last_rewards, FACTOR, MOST).limit == 5e5

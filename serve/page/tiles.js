@@ -73,6 +73,8 @@ function renderDecisions(d) {
 }
 
 function renderBuffer(b) {
+  const limit = short(state.rewards?.limit);
+  const outliers = `rewards far beyond the usual ones, above ${limit} now (online.outlier_factor); not trained on`;
   const part = (n) => (b.capacity ? (n ?? 0) / b.capacity : 0);
   setMeter(byId("completed"), "completed", part(b.size), `${count(b.size)} of ${count(b.capacity)}`);
   setMeter(byId("pending"), "no reward yet", part(b.pending), count(b.pending));
@@ -81,7 +83,7 @@ function renderBuffer(b) {
     ["too old", count(b.expired), "in the buffer, but too old to learn from"],
     ["no reward", count(b.expired_pending), "decisions dropped because no reward came in time"],
     ["broken", count(state.trainer?.broken_rows), "with non-finite or huge numbers; they are never trained on"],
-    ["outliers", count(state.trainer?.outlier_rows), "rewards far beyond the usual ones; they are not trained on"],
+    ["outliers", count(state.trainer?.outlier_rows), outliers],
     ["lost", count(b.lost), "completed decisions that were never stored"],
   ]);
   setFacts(byId("refused"), Object.entries(b.refused ?? {}).map(([kind, n]) => [kind, count(n)]));

@@ -53,6 +53,14 @@ class PPONetwork(ActorCriticNetwork):
         if len(returns) and self._model.normalize_value:
             _take_in(self._model.value_mean_std, returns[:, None])
 
+    def forget_returns(self) -> None:
+        """See `ActorCriticNetwork`."""
+        if self._model.normalize_value:
+            normaliser = self._model.value_mean_std
+            normaliser.running_mean = torch.zeros_like(normaliser.running_mean)
+            normaliser.running_var = torch.ones_like(normaliser.running_var)
+            normaliser.count = torch.ones_like(normaliser.count)
+
     def value_of(self, output: Tensor) -> Tensor:
         """See `ActorCriticNetwork`."""
         value: Tensor = self._model.denorm_value(output).squeeze(1)
