@@ -101,3 +101,19 @@ def test_a_task_sees_which_environments_failed(tmp_path):
     sim.engine.qpos[0, 2] = np.nan
     seen.find_unstable({})
     assert seen.unstable.tolist() == [True, False, False, False]
+
+
+@pytest.mark.parametrize("effort", [0.0, 2.0])
+def test_an_environment_whose_state_was_no_number_is_sound_after_its_reset(tmp_path, effort):
+    """A reset writes positions and velocities; the solver's first guess was still no number."""
+    sim = legs(tmp_path, effort)
+    engine = sim.engine
+    sim.simulate()
+    state = engine.qpos.copy(), engine.qvel.copy()
+    engine.batch.bind("qacc_warmstart")[1] = np.nan
+    engine.batch.bind("qacc_warmstart")[2, 0] = np.inf
+    sim.simulate()
+    assert engine.finite().all()
+    assert not engine.faults().any()
+    assert np.isfinite(engine.batch.bind("qacc_warmstart")).all()
+    assert (engine.qpos != state[0]).any(1).all()

@@ -67,6 +67,7 @@ class Engine:
         self.qvel = self._batch.bind("qvel")
         self.ctrl = self._batch.bind("ctrl")
         self.xfrc_applied = self._batch.bind("xfrc_applied")
+        self._warmstart = self._batch.bind("qacc_warmstart")
         self.mocap_pos = self._batch.bind("mocap_pos")
         self.mocap_quat = self._batch.bind("mocap_quat")
 
@@ -90,6 +91,7 @@ class Engine:
     def step(self) -> None:
         """Advance every environment by all substeps. What was applied to bodies counts for this call only."""
         self.flush_first()
+        self._forget_bad_warmstarts()
         if self.drives.limited:
             refused = self._substeps()
         else:
@@ -102,6 +104,13 @@ class Engine:
         if self._pushed:
             self.xfrc_applied[:] = 0.0
             self._pushed = False
+
+    def _forget_bad_warmstarts(self) -> None:
+        """The solver begins at the last acceleration; one that is no number would outlive the reset of its state."""
+        with np.errstate(all="ignore"):
+            bad = ~np.isfinite(self._warmstart.sum(1))
+        if bad.any():
+            self._warmstart[bad] = 0.0
 
     def _substeps(self) -> np.ndarray:
         """All substeps, one by one; an environment that fails in one of them has no further ones. Return those."""
