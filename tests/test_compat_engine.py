@@ -356,3 +356,10 @@ def test_the_model_is_handed_to_viewers_as_xml(tmp_path):
     sim = scenes.scene(scenes.asset(tmp_path, scenes.WALKER), 1, ground=True)
     model = mujoco.MjModel.from_xml_string(sim.engine.model_xml())
     assert model.nq == sim.engine.model.nq
+
+
+def test_environments_that_are_alike_have_nothing_to_write(tmp_path):
+    """Actors without shapes or tendons have empty lists of their own."""
+    sim = scenes.scene(scenes.asset(tmp_path, scenes.SLIDER.format(mass=1.0), fix_base_link=True), 3)
+    sim.compile()
+    assert not any(sim.changed.values())

@@ -244,9 +244,9 @@ def mark_different(sim: Scene) -> None:
     for handle, first in enumerate(sim.envs[0].actors):
         actors = [env.actors[handle] for env in sim.envs]
         for actor in actors:
-            if actor.shape_properties is not first.shape_properties:
+            if _differ(actor.shape_properties, first.shape_properties):
                 sim.mark("shapes", actor)
-            if actor.tendon_properties is not first.tendon_properties:
+            if _differ(actor.tendon_properties, first.tendon_properties):
                 sim.mark("tendons", actor)
         if any(actor.body_properties is not None for actor in actors):
             for actor in actors:
@@ -254,6 +254,13 @@ def mark_different(sim: Scene) -> None:
 
 
 def flush(sim: Scene) -> None:
+    for env in sim.engine.drives.different():
+        sim.mark("drives", sim.envs[env].actors[0])
+
+
+def _differ(records: list, others: list) -> bool:
+    """Whether lists of records were given apart. Actors without shapes or tendons have empty lists of their own."""
+    return records is not others and bool(records or others)
     """Write the properties of marked actors into the batch."""
     if not any(sim.changed.values()):
         return
