@@ -105,8 +105,9 @@ def test_a_task_sees_which_environments_failed(tmp_path):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_an_environment_whose_state_was_no_number_is_sound_after_its_reset(bad):
+def test_an_environment_whose_state_was_no_number_is_sound_after_its_reset(tmp_path, monkeypatch, bad):
     """A reset writes positions and velocities; the solver's first guess was still no number, and failed for ever."""
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes its log there
     sim = scenes.scene(sphere(0.1), 2, at=scenes.pose(z=0.099), ground=True)
     engine = sim.engine
     for _ in range(3):
