@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from livegym.compat.core import properties, weights
+from livegym.compat.core import properties, sensors
 from livegym.compat.core.drives import POS
+from livegym.compat.core.weights import Weights
 from tests import compat_scenes as scenes
 
 H = 0.01
@@ -63,23 +64,221 @@ def test_a_fixed_base_is_drawn_where_its_actor_stands(tmp_path):
     np.testing.assert_allclose(data.xpos[1:], sim.engine.kinematics("xpos")[0, 1:])
 
 
-def test_weights_of_constraints_are_those_of_mujoco_but_with_the_armature_of_drives(tmp_path):
-    walker = scenes.WALKER.replace('<body name="torso">', '<body name="torso"><freejoint/>')
-    model = mujoco.MjModel.from_xml_string(walker)
+def definition(model):
+    """Inverse weights of DOFs that are alone in their joint, and of bodies: the mean diagonal of J M^-1 J^T."""
+    data, mass, jacobian = mujoco.MjData(model), np.zeros((model.nv, model.nv)), np.zeros((2, 3, model.nv))
+    mujoco.mj_forward(model, data)
+    mujoco.mj_fullM(model, data, mass)
+    inverse = np.linalg.inv(mass)
+    bodies = np.zeros((model.nbody, 2))
+    for body in range(1, model.nbody):
+        mujoco.mj_jacBodyCom(model, data, jacobian[0], jacobian[1], body)
+        bodies[body] = np.einsum("kij,jl,kil->k", jacobian, inverse, jacobian) / 3.0
+    return inverse.diagonal(), bodies
+
+
+def mended(text: str, armature: float):
+    """A model with armature at each DOF, the weights that MuJoCo gives it, and the model with ours."""
+    model = mujoco.MjModel.from_xml_string(text)
+    model.dof_armature[:] = armature
+    mujoco.mj_setConst(model, mujoco.MjData(model))
     plain = model.dof_invweight0.copy(), model.body_invweight0.copy()
-    weights.write(model)
-    np.testing.assert_allclose(model.dof_invweight0, plain[0], rtol=1e-9)
-    np.testing.assert_allclose(model.body_invweight0, plain[1], rtol=1e-9)
+    Weights(model, np.arange(model.ngeom)).model(model)
+    return plain, model
+
+
+def test_weights_of_constraints_are_those_of_mujoco_where_it_counts_armature():
+    plain, model = mended(scenes.WALKER.replace('<body name="torso">', '<body name="torso"><freejoint/>'), 0.3)
+    np.testing.assert_array_equal(model.dof_invweight0, plain[0])
+    np.testing.assert_array_equal(model.body_invweight0, plain[1])
+    dofs, bodies = definition(model)
+    np.testing.assert_allclose(model.dof_invweight0[6:], dofs[6:], rtol=1e-9)
+    np.testing.assert_allclose(model.body_invweight0, bodies, rtol=1e-9)
+
+
+def test_a_body_that_only_slides_has_weights_with_armature():
+    """Two rails, without a child: MuJoCo has 1 / mass."""
+    rails = """<mujoco><worldbody><body>
+      <joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/><geom size="0.1" mass="0.5"/>
+    </body></worldbody></mujoco>"""
+    plain, model = mended(rails, 1.5)
+    np.testing.assert_allclose(plain[0], 2.0)
+    np.testing.assert_allclose(model.dof_invweight0, 0.5)  # 1 / (0.5 + 1.5)
+    np.testing.assert_allclose(model.body_invweight0[1], [1.0 / 3.0, 0.0])  # along two of three axes
+    for ours, true in zip((model.dof_invweight0, model.body_invweight0), definition(model), strict=True):
+        np.testing.assert_allclose(ours, true, rtol=1e-9)
+
+
+LINK = """<mujoco><worldbody><body><joint axis="0 0 1"/>
+  <inertial mass="{mass}" pos="0 0 0" diaginertia="{inertia}"/><geom type="box" size="0.3 0.2 0.1" pos="{at}"/>
+</body></worldbody></mujoco>"""
+
+
+@pytest.mark.parametrize(
+    ("mass", "inertia", "at", "expected"),
+    [
+        # 2/3 of (0.09 + 0.04 + 0.01) / 3 m^2, times 1 / (0.02 + 0.03) / 3
+        (0.7, "0.02 0.02 0.02", "0 0 0", 2.0 / 3.0 * 0.14 / 3.0 * 20.0 / 3.0),
+        # the box is 0.5 m away
+        (0.7, "0.02 0.02 0.02", "0.5 0 0", 2.0 / 3.0 * (0.25 + 0.14 / 3.0) * 20.0 / 3.0),
+        # at most 1 / mass: 0.2 of 20 / 3
+        (5.0, "0.02 0.02 0.02", "0.5 0 0", 0.2),
+    ],
+)
+def test_a_link_on_a_hinge_through_its_centre_of_mass_gives_way_to_contacts(mass, inertia, at, expected):
+    """Links of the Allegro hand are such: a contact between two of them was rigid, and the solver failed."""
+    plain, model = mended(LINK.format(mass=mass, inertia=inertia, at=at), 0.03)
+    np.testing.assert_allclose(plain[1][1], [0.0, 20.0 / 3.0])
+    np.testing.assert_allclose(model.body_invweight0[1], [expected, 20.0 / 3.0])
+    np.testing.assert_allclose(model.dof_invweight0, 20.0)
+
+
+def test_a_cube_whose_centre_of_mass_is_held_weighs_in_a_contact_what_a_free_one_does():
+    cube = """<mujoco><worldbody><body name="free" pos="5 0 0"><freejoint/><geom type="box" size=".1 .1 .1"/></body>
+      <body name="held"><joint type="ball"/><geom type="box" size=".1 .1 .1"/></body></worldbody></mujoco>"""
+    plain, model = mended(cube, 0.0)
+    assert plain[1][2, 0] == pytest.approx(0.0, abs=1e-12)
+    np.testing.assert_allclose(model.body_invweight0[1:, 0], 1.0 / 8.0)  # 0.2 m, 1000 kg/m^3: 8 kg
+
+
+def test_a_wheel_of_a_robot_that_moves_stays_as_heavy_as_the_robot():
+    """Its contact with the ground is below its axle, so the robot's mass counts."""
+    wheel = """<mujoco><worldbody><body><freejoint/><geom type="box" size=".1 .1 .1" mass="9"/>
+      <body><joint axis="0 1 0"/><inertial mass="1" pos="0 0 0" diaginertia="1e-5 1e-5 1e-5"/>
+      <geom size="0.2"/></body></body></worldbody></mujoco>"""
+    plain, model = mended(wheel, 0.0)
+    np.testing.assert_array_equal(model.body_invweight0, plain[1])
+    assert model.body_invweight0[2, 0] == pytest.approx(0.1)
+
+
+def hinged(folder, num_envs: int):
+    """Links that turn about their centres of mass, I = 0.02 kg m^2; the drive adds 1 kg m^2 (h^2 kp)."""
+    text = """<mujoco><worldbody><body name="base"><inertial mass="1" pos="0 0 0" diaginertia="1 1 1"/>
+      <body name="link"><joint name="j" axis="0 0 1"/><inertial mass="0.7" pos="0 0 0" diaginertia="0.02 0.02 0.02"/>
+      <geom type="box" size="0.3 0.2 0.1"/></body></body></worldbody></mujoco>"""
+    sim = scenes.scene(scenes.asset(folder, text, fix_base_link=True), num_envs)
+    for env in sim.envs:
+        set_dof(sim, env, driveMode=POS, stiffness=1e4, armature=0.0, hasLimits=False, effort=0.0, velocity=0.0)
+    return sim
+
+
+def set_dof(sim, env, **values):
+    """Change properties of the DOFs of an environment's actor."""
+    props = properties.get_dofs(env.actors[0])
+    for name, value in values.items():
+        props[name] = value
+    properties.set_dofs(sim, env.actors[0], props)
+
+
+def heavier(sim, env, factor: float):
+    """Give a link another mass, and its inertia."""
+    records = properties.get_bodies(env.actors[0])
+    records[1].mass *= factor
+    properties.set_bodies(sim, env.actors[0], records, True)
+
+
+def test_weights_follow_masses_that_are_set_while_it_runs(tmp_path):
     light = scenes.asset(tmp_path, scenes.SLIDER.format(mass=0.01), fix_base_link=True)
     sim = scenes.scene(light, 3)
-    props = properties.get_dofs(sim.envs[0].actors[0])
-    props["driveMode"], props["stiffness"], props["armature"] = POS, 1e4, 0.0
     for env in sim.envs:
-        properties.set_dofs(sim, env.actors[0], props)
+        set_dof(sim, env, driveMode=POS, stiffness=1e4, armature=0.0)
     assert sim.engine.model.dof_invweight0[0] == pytest.approx(1.0 / (0.01 + 1.0))  # h^2 kp = 1
-    records = properties.get_bodies(sim.envs[1].actors[0])
-    records[1].mass = 0.02
-    properties.set_bodies(sim, sim.envs[1].actors[0], records, True)
+    heavier(sim, sim.envs[1], 2.0)
     sim.simulate()
-    weight = sim.engine.batch.expand("dof_invweight0")
-    np.testing.assert_allclose(weight[:, 0] * 1.01, [1.0, 0.5, 1.0])  # by the same ratio as before
+    weight = sim.engine.per_env("dof_invweight0")
+    np.testing.assert_allclose(weight[:, 0], [1.0 / 1.01, 1.0 / 1.02, 1.0 / 1.01])
+
+
+def test_weights_of_links_on_hinges_follow_too(tmp_path):
+    sim = hinged(tmp_path, 2)
+    heavier(sim, sim.envs[1], 2.0)
+    sim.simulate()
+    inertia = np.array([1.02, 1.04])
+    np.testing.assert_allclose(sim.engine.per_env("dof_invweight0")[:, 0], 1.0 / inertia)
+    turn = sim.engine.per_env("body_invweight0")[:, 2]
+    np.testing.assert_allclose(turn[:, 1], 1.0 / inertia / 3.0)
+    np.testing.assert_allclose(turn[:, 0], 2.0 / 3.0 * 0.14 / 3.0 / inertia / 3.0)
+
+
+@pytest.mark.parametrize("effort", [0.5, 300.0])
+def test_a_mass_that_is_set_while_drives_are_at_their_limit_leaves_constraints_as_hard(tmp_path, effort):
+    """A drive at its limit adds no armature for the moment, or, with scaled gains (300 N m), less."""
+    sim = hinged(tmp_path, 2)
+    for env in sim.envs:
+        set_dof(sim, env, effort=effort)
+    engine = sim.engine
+    engine.drives.set_targets(POS, np.full((2, 1), 50.0))
+    sim.simulate()
+    present = engine.drives.armature_in_use().copy()
+    assert (present < 0.9).all()
+    assert (engine.drives.scale < 1.0).all() == (effort == 300.0)
+    heavier(sim, sim.envs[1], 2.0)
+    engine.flush_first()
+    np.testing.assert_allclose(engine.per_env("dof_invweight0")[:, 0], [1.0 / 1.02, 1.0 / 1.04])
+    np.testing.assert_allclose(engine.batch.expand("dof_armature")[:, 0], present[:, 0])
+    np.testing.assert_allclose(engine.batch.expand("dof_M0")[:, 0], present[:, 0] + [0.02, 0.04])
+
+
+def test_weights_follow_gains_that_differ_or_are_set_while_it_runs(tmp_path):
+    sim = hinged(tmp_path, 3)
+    set_dof(sim, sim.envs[1], stiffness=2e4)
+    sim.simulate()
+    weight = sim.engine.per_env("dof_invweight0")
+    np.testing.assert_allclose(weight[:, 0], [1.0 / 1.02, 1.0 / 2.02, 1.0 / 1.02])
+    set_dof(sim, sim.envs[2], stiffness=0.0, damping=3.0)
+    sim.simulate()
+    weight = sim.engine.per_env("dof_invweight0")
+    np.testing.assert_allclose(weight[:, 0], [1.0 / 1.02, 1.0 / 2.02, 1.0 / 0.05])  # h kd = 0.03
+
+
+def test_the_mass_matrix_follows_properties_that_are_set_between_steps(tmp_path):
+    """Its inertia of drives was the new one, its sum the old one."""
+    sim = hinged(tmp_path, 2)
+    sim.simulate()
+    slot = sim.engine.layout.actors[0]
+    np.testing.assert_allclose(sensors.mass_matrix(sim.engine, slot)[:, 0, 0], 0.02)
+    set_dof(sim, sim.envs[1], stiffness=3e4)
+    np.testing.assert_allclose(sensors.mass_matrix(sim.engine, slot)[:, 0, 0], 0.02)
+    set_dof(sim, sim.envs[1], armature=0.5)
+    np.testing.assert_allclose(sensors.mass_matrix(sim.engine, slot)[:, 0, 0], [0.02, 0.52])
+    heavier(sim, sim.envs[0], 2.0)
+    np.testing.assert_allclose(sensors.mass_matrix(sim.engine, slot)[:, 0, 0], [0.04, 0.52])
+    set_dof(sim, sim.envs[0], effort=0.5)
+    sim.engine.drives.set_targets(POS, np.full((2, 1), 50.0))
+    sim.simulate()  # the drive of environment 0 is at its limit, and adds nothing
+    set_dof(sim, sim.envs[0], effort=0.6)
+    np.testing.assert_allclose(sensors.mass_matrix(sim.engine, slot)[:, 0, 0], [0.04, 0.52])
+
+
+def test_a_light_link_is_known_by_its_own_inertia_whatever_gains_it_was_compiled_with(tmp_path):
+    """10 g under 200 N: with h^2 kp = 1 kg at first, and half of it now, it counted as 0.51 kg."""
+    sim = scenes.scene(scenes.asset(tmp_path, scenes.SLIDER.format(mass=0.01), fix_base_link=True), 1)
+    limit = {"effort": 200.0, "hasLimits": False, "armature": 0.0, "velocity": 0.0}
+    set_dof(sim, sim.envs[0], driveMode=POS, stiffness=1e4, damping=0.0, **limit)
+    sim.compile()
+    set_dof(sim, sim.envs[0], stiffness=5e3)
+    sim.engine.drives.set_targets(POS, np.full((1, 1), 30.0))
+    sim.simulate()
+    assert sim.engine.drives.side[0, 0] == 0
+    assert 0.0 < sim.engine.drives.scale[0, 0] < 1.0
+    assert sim.engine.qvel[0, 0] == pytest.approx(H * 200.0 / 0.01, rel=0.03)
+
+
+def test_drives_without_a_limit_beside_limited_ones_are_not_searched(tmp_path):
+    sim = hinged(tmp_path, 2)
+    set_dof(sim, sim.envs[0], effort=300.0)
+    assert sim.engine.drives.limited
+    assert sim.engine.drives._scaled.tolist() == [[True], [False]]
+
+
+def test_a_snapshot_of_an_earlier_release_has_no_scaled_gains(tmp_path):
+    sim = hinged(tmp_path, 2)
+    sim.simulate()
+    saved = sim.engine.snapshot()
+    del saved["scale"]
+    sim.engine.drives.scale[:] = 0.5
+    sim.engine.restore(saved)
+    assert (sim.engine.drives.scale == 1.0).all()
+    for key, values in sim.engine.snapshot().items():
+        if key != "scale":
+            np.testing.assert_array_equal(values, saved[key])

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from livegym.compat.core import collision, properties
+from livegym.compat.core import collision, properties, tendons
 from livegym.compat.core.asset import box, sphere
 from livegym.compat.core.collision import ShapeClass
 from livegym.compat.core.drives import EFFORT, POS, VEL, coefficients
@@ -356,3 +356,13 @@ def test_the_model_is_handed_to_viewers_as_xml(tmp_path):
     sim = scenes.scene(scenes.asset(tmp_path, scenes.WALKER), 1, ground=True)
     model = mujoco.MjModel.from_xml_string(sim.engine.model_xml())
     assert model.nq == sim.engine.model.nq
+
+
+def test_environments_that_are_alike_have_nothing_to_write(tmp_path):
+    """Actors without shapes or tendons, whose task sets them, have empty lists of their own."""
+    sim = scenes.scene(scenes.asset(tmp_path, scenes.SLIDER.format(mass=1.0), fix_base_link=True), 3)
+    for env in sim.envs:
+        properties.set_shapes(sim, env.actors[0], properties.get_shapes(env.actors[0]))
+        tendons.put(sim, env.actors[0], tendons.get(env.actors[0]))
+    sim.compile()
+    assert not any(sim.changed.values())

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from livegym.compat.core import properties
+from livegym.compat.core.asset import sphere
 from livegym.compat.core.drives import POS
 from livegym.compat.core.engine import Engine
 from livegym.compat.foreign.sim import ForeignSim
@@ -101,3 +102,26 @@ def test_a_task_sees_which_environments_failed(tmp_path):
     sim.engine.qpos[0, 2] = np.nan
     seen.find_unstable({})
     assert seen.unstable.tolist() == [True, False, False, False]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_an_environment_whose_state_was_no_number_is_sound_after_its_reset(tmp_path, monkeypatch, bad):
+    """A reset writes positions and velocities; the solver's first guess was still no number, and failed for ever."""
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes its log there
+    sim = scenes.scene(sphere(0.1), 2, at=scenes.pose(z=0.099), ground=True)
+    engine = sim.engine
+    for _ in range(3):
+        sim.simulate()
+    rests = engine.qpos.copy(), engine.qvel.copy()
+    engine.qvel[1, 2] = bad
+    with np.errstate(all="ignore"):
+        sim.simulate()
+    assert engine.finite().tolist() == [True, False]
+    failed = engine.faults().copy()
+    assert failed[0] == 0
+    assert failed[1] > 0
+    engine.qpos[:], engine.qvel[:] = rests
+    for _ in range(100):
+        sim.simulate()
+    assert engine.faults().tolist() == failed.tolist()
+    np.testing.assert_allclose(engine.qpos[1], engine.qpos[0], atol=1e-9)

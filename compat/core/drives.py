@@ -130,10 +130,11 @@ class Drives:
 
     # properties
 
-    def set_props(self, env: int, dofs: slice, props: np.ndarray) -> None:
-        """Give the DOFs of one actor other properties."""
+    def set_props(self, env: int, dofs: slice, props: np.ndarray) -> bool:
+        """Give the DOFs of one actor other properties; return whether their armature is another."""
         if (self.props[env, dofs] == props).all():
-            return
+            return False
+        before = self._all_armature(np.array([env]))
         modes = (self.props[env, dofs]["driveMode"] != props["driveMode"]).any()
         self.props[env, dofs] = props
         self.side[env, dofs] = 0
@@ -142,6 +143,16 @@ class Drives:
         self._limits_known = False
         if modes:
             self._modes_changed()
+        return bool((self._all_armature(np.array([env])) != before).any())
+
+    def _all_armature(self, envs: np.ndarray | slice) -> np.ndarray:
+        """(n, D) armature of drives that are not at their limit."""
+        return self.props["armature"][envs] + added_armature(self.props[envs], self.h)
+
+    def different(self) -> np.ndarray:
+        """The environments whose armature is not that of environment 0."""
+        armature = self._all_armature(slice(None))
+        return np.flatnonzero((armature != armature[:1]).any(1))
 
     def _write(self, envs: np.ndarray, dofs: slice) -> None:
         fields = coefficients(self.props[envs, dofs], self.h)
@@ -158,6 +169,18 @@ class Drives:
         armature, inertia = self._expand("dof_armature"), self._expand("dof_M0")
         inertia[envs, dofs] += values - armature[envs, dofs]
         armature[envs, dofs] = values
+
+    def with_all_armature(self, envs: np.ndarray, call: Callable[[], None]) -> None:
+        """Make a call while these environments have the armature of drives that are not at their limit."""
+        all_of_it = self._all_armature(envs)
+        present = self.props["armature"][envs] + self.armature_in_use()[envs]
+        if (all_of_it == present).all():
+            call()
+            return
+        where = envs[:, None], self.layout.qvel
+        self._write_armature(*where, all_of_it)
+        call()
+        self._write_armature(*where, present)
 
     def _expand(self, field: str) -> np.ndarray:
         self.expanded.add(field)
@@ -207,13 +230,13 @@ class Drives:
         self._added = added_armature(part, self.h)
         self._gain = self._expand("actuator_gainprm")
         self._bias = self._expand("actuator_biasprm")
-        self._scaled = self._limit * self.h > self._own_inertia() * np.minimum(self._greatest_speed(), FAST)
+        strong = self._limit * self.h > self._own_inertia() * np.minimum(self._greatest_speed(), FAST)
+        self._scaled = strong & np.isfinite(self._limit)
 
     def _own_inertia(self) -> np.ndarray:
         """(N, columns) inertia of the limited DOFs with all links behind them, without what drives add."""
         model, at = self.batch.model, self.layout.qvel[self._columns]
-        shared = coefficients(self.props[:1, self._columns], self.h)["dof_armature"][0]
-        return model.dof_M0[at] - shared + self.props["armature"][:, self._columns]
+        return model.dof_M0[at] - model.dof_armature[at] + self.props["armature"][:, self._columns]
 
     def _greatest_speed(self) -> np.ndarray | float:
         return np.inf if self._fastest is None else self._fastest[:, self._columns]
@@ -353,4 +376,4 @@ class Drives:
         self.props[:] = snapshot["props"]
         self._modes_changed()
         self.side[:] = snapshot["side"]
-        self.scale[:] = snapshot["scale"]
+        self.scale[:] = snapshot.get("scale", 1.0)  # earlier releases had none

@@ -19,9 +19,9 @@ import mujoco
 import numpy as np
 from mujoco.batch import Batch, SimulationError
 
-from livegym.compat.core import weights
 from livegym.compat.core.drives import Drives
 from livegym.compat.core.layout import Layout
+from livegym.compat.core.weights import Weights
 
 log = logging.getLogger(__name__)
 
@@ -62,11 +62,12 @@ class Engine:
         self._kept: dict[str, np.ndarray] = {}
         self._expanded: set[str] = set()
         self._pushed = False
-        self._weight_ratios = weights.ratios(model)
+        self._weights = Weights(model, layout.geoms)
         self.qpos = self._batch.bind("qpos")
         self.qvel = self._batch.bind("qvel")
         self.ctrl = self._batch.bind("ctrl")
         self.xfrc_applied = self._batch.bind("xfrc_applied")
+        self._warmstart = self._batch.bind("qacc_warmstart")
         self.mocap_pos = self._batch.bind("mocap_pos")
         self.mocap_quat = self._batch.bind("mocap_quat")
 
@@ -90,6 +91,7 @@ class Engine:
     def step(self) -> None:
         """Advance every environment by all substeps. What was applied to bodies counts for this call only."""
         self.flush_first()
+        self._forget_bad_warmstarts()
         if self.drives.limited:
             refused = self._substeps()
         else:
@@ -102,6 +104,13 @@ class Engine:
         if self._pushed:
             self.xfrc_applied[:] = 0.0
             self._pushed = False
+
+    def _forget_bad_warmstarts(self) -> None:
+        """The solver begins at the last acceleration; one that is no number would outlive the reset of its state."""
+        with np.errstate(all="ignore"):
+            bad = ~np.isfinite(self._warmstart.sum(1))
+        if bad.any():
+            self._warmstart[bad] = 0.0
 
     def _substeps(self) -> np.ndarray:
         """All substeps, one by one; an environment that fails in one of them has no further ones. Return those."""
@@ -174,9 +183,9 @@ class Engine:
         return self._batch.bind(name)
 
     def _refresh(self) -> None:
+        self.flush_first()
         if not self._stale.any():
             return
-        self.flush_first()
         self._keep()
         envs = None if self._stale.all() else np.flatnonzero(self._stale)
         self._run(lambda: self._batch.forward(envs, stage=VEL))
@@ -225,13 +234,19 @@ class Engine:
         return field in self._expanded
 
     def set_const(self, envs: np.ndarray) -> None:
-        """Recompute what MuJoCo derives from masses and inertias of these environments."""
-        self._batch.set_const(envs)
+        """Recompute what MuJoCo derives from masses, inertias and armature of these environments.
+
+        Drives count with all of their gains, even those that are at their limit now and add less.
+        """
+        self.drives.with_all_armature(envs, lambda: self._batch.set_const(envs))
         self._expanded.update(DERIVED)
         if self.model.ntendon:
             self._expanded.update(DERIVED_OF_TENDONS)
-        for field, ratio in self._weight_ratios.items():
-            self._batch.expand(field)[envs] *= ratio
+        weights = [self._batch.expand(field) for field in ("dof_invweight0", "body_invweight0")]
+        mended = [values[envs] for values in weights]
+        self._weights.mend(*mended, *(self.per_env(name)[envs] for name in ("dof_M0", "body_mass", "body_ipos")))
+        for values, new in zip(weights, mended, strict=True):
+            values[envs] = new
         self._stale[envs] = True
 
     def set_gravity(self, gravity: list[float]) -> None:

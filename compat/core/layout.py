@@ -136,6 +136,11 @@ class Layout:
     couplings: np.ndarray  # (tendons, nv) of all actors
 
     @property
+    def geoms(self) -> np.ndarray:
+        """(shapes,) colliding geoms of all actors."""
+        return np.concatenate([np.zeros(0, int), *(slot.geoms for slot in self.actors)])
+
+    @property
     def dofs(self) -> int:
         """Number of DOFs of an environment."""
         return len(self.qpos)

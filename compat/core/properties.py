@@ -17,13 +17,14 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from livegym.compat.core import attractors, collision, drives, tendons, weights
+from livegym.compat.core import attractors, collision, drives, tendons
 from livegym.compat.core.asset_model import AssetModel, give_inertia
 from livegym.compat.core.build import shape_classes
 from livegym.compat.core.engine import Engine
 from livegym.compat.core.layout import ActorSlot, Layout
 from livegym.compat.core.record import KINDS, Actor, Env, Scene
 from livegym.compat.core.values import RigidBodyProperties
+from livegym.compat.core.weights import Weights
 from livegym.utils.errors import UserError
 
 # DOFs
@@ -42,7 +43,9 @@ def set_dofs(sim: Scene, actor: Actor, props: np.ndarray) -> None:
     actor.dof_properties = props.copy()
     if sim.compiled:
         slot = sim.engine.layout.actors[actor.handle]
-        sim.engine.drives.set_props(actor.env.index, slot.dofs, actor.dof_properties)
+        if sim.engine.drives.set_props(actor.env.index, slot.dofs, actor.dof_properties):
+            sim.mark("drives", actor)
+        sim.engine.moved(np.array([actor.env.index]))
 
 
 def _dof_table(sim: Scene) -> np.ndarray:
@@ -186,7 +189,7 @@ def _write_filters(sim: Scene, envs: list[Env]) -> None:
     different = [env for env in envs if _filters(env) != sim.filters_written.get(env.index, sim.filters)]
     if not different:
         return
-    geoms = np.concatenate([slot.geoms for slot in sim.engine.layout.actors])
+    geoms = sim.engine.layout.geoms
     bodies = sim.engine.model.geom_bodyid[geoms]
     for env in different:
         for name, bits in zip(("contype", "conaffinity"), collision.encode(shape_classes(env)).T, strict=True):
@@ -227,7 +230,7 @@ def write_model(sim: Scene, model: mujoco.MjModel, layout: Layout) -> np.ndarray
             model.dof_damping[slot.qvel : slot.qvel + 6] = own
         tendons.write_model(actor, slot, model, limits=False)
     mujoco.mj_setConst(model, mujoco.MjData(model))
-    weights.write(model)
+    Weights(model, layout.geoms).model(model)
     for actor, slot in zip(sim.envs[0].actors, layout.actors, strict=True):
         tendons.write_model(actor, slot, model, limits=True)
     attractors.write_model(sim.envs[0], model)
@@ -244,13 +247,20 @@ def mark_different(sim: Scene) -> None:
     for handle, first in enumerate(sim.envs[0].actors):
         actors = [env.actors[handle] for env in sim.envs]
         for actor in actors:
-            if actor.shape_properties is not first.shape_properties:
+            if _differ(actor.shape_properties, first.shape_properties):
                 sim.mark("shapes", actor)
-            if actor.tendon_properties is not first.tendon_properties:
+            if _differ(actor.tendon_properties, first.tendon_properties):
                 sim.mark("tendons", actor)
         if any(actor.body_properties is not None for actor in actors):
             for actor in actors:
                 sim.mark("bodies", actor)
+    for env in sim.engine.drives.different():
+        sim.mark("drives", sim.envs[env].actors[0])
+
+
+def _differ(records: list, others: list) -> bool:
+    """Whether lists of records were given apart. Actors without shapes or tendons have empty lists of their own."""
+    return records is not others and bool(records or others)
 
 
 def flush(sim: Scene) -> None:
@@ -261,11 +271,15 @@ def flush(sim: Scene) -> None:
     for kind in KINDS:
         sim.changed[kind].clear()
     engine = sim.engine
+    weighed = {actor.env.index for actor in changed["bodies"]}
+    driven = {actor.env.index for actor in changed["drives"]} - weighed
     _each(engine, changed["bodies"], _write_bodies)
+    if driven:
+        engine.set_const(np.array(sorted(driven)))
     _each(engine, changed["shapes"], _write_shapes)
     if changed["shapes"]:
         _write_filters(sim, [sim.envs[i] for i in sorted({actor.env.index for actor in changed["shapes"]})])
-    _write_springs(sim, changed["bodies"], changed["tendons"])
+    _write_springs(sim, sorted(weighed | driven), changed["tendons"])
 
 
 def _each(engine: Engine, actors: list[Actor], write: Callable[[Engine, ActorSlot, list[Actor]], None]) -> None:
@@ -276,9 +290,8 @@ def _each(engine: Engine, actors: list[Actor], write: Callable[[Engine, ActorSlo
             write(engine, slot, chosen)
 
 
-def _write_springs(sim: Scene, of_bodies: list[Actor], of_tendons: list[Actor]) -> None:
+def _write_springs(sim: Scene, heavier: list[int], of_tendons: list[Actor]) -> None:
     """Write tendons that were set, and all springs of environments whose inertia has changed."""
-    heavier = sorted({actor.env.index for actor in of_bodies})
     others = [actor for i in heavier for actor in sim.envs[i].actors if actor.tendon_properties]
     _each(sim.engine, list(dict.fromkeys([*of_tendons, *others])), tendons.write)
     if heavier and sim.envs[0].attractors:

@@ -16,8 +16,11 @@ from livegym.compat.core.terrain import Ground
 from livegym.compat.core.values import AttractorProperties, SimParams, Transform, Vec3
 from livegym.utils.errors import UserError
 
-KINDS = ("bodies", "shapes", "tendons")
-"""The kinds of properties that are marked as changed and written together; properties of DOFs are written at once."""
+KINDS = ("bodies", "shapes", "tendons", "drives")
+"""The kinds of properties that are marked as changed and written together.
+
+Properties of DOFs are written at once; "drives" are those whose armature is new, so that inverse weights follow.
+"""
 
 
 class Actor:
