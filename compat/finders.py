@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import os
 import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -30,29 +31,61 @@ ABSENT = {
     "scipy": "it interpolates and filters",
 }
 """Libraries that modules of foreign checkouts import and most tasks never use -> what they are for."""
+LIBRARIES = ("site-packages", "dist-packages")
+"""Folders of installed libraries, which may be in a virtual environment in a checkout."""
 
 
-def install() -> None:
+def install(checkout: Path | None = None) -> None:
     """Let `import isaacgym` find livegym's package, unless the real one is installed; may be called again.
 
-    Libraries that most tasks never use become modules that fail by name, unless they are installed. The names that
-    NumPy and Gymnasium have dropped are added (`names.py`).
+    A package `isaacgym` in the folder `checkout` is not installed. Libraries that most tasks never use become modules
+    that fail by name, unless they are installed. The names that NumPy and Gymnasium have dropped are added
+    (`names.py`).
     """
-    for finder in (_Isaacgym, _Loguru, _Absent):
+    for finder in (_Loguru, _Absent):
         if not any(isinstance(found, finder) for found in sys.meta_path):
             sys.meta_path.append(finder())
+    known = next((found for found in sys.meta_path if isinstance(found, _Isaacgym)), None)
+    if known is None:
+        known = _Isaacgym()
+        sys.meta_path.insert(0, known)
+    if checkout is not None:
+        known.checkouts.add(checkout)
     add_dropped_names()
 
 
 class _Isaacgym(MetaPathFinder):
-    """Finds the package `isaacgym` in livegym's folder."""
+    """Finds the package `isaacgym`: the installed one, otherwise livegym's. It is the first of all finders.
+
+    Python's own would find a folder `isaacgym` in a checkout, or take one without `__init__` for an empty package.
+    """
+
+    def __init__(self) -> None:
+        self.checkouts: set[Path] = set()
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name != "isaacgym":
             return None
+        others = (finder for finder in sys.meta_path if finder is not self)
+        found = (self._installed(name) if finder is PathFinder else finder.find_spec(name, None) for finder in others)
+        for spec in found:
+            if spec is not None and spec.loader is not None:  # a folder without __init__ has no loader
+                return spec
         return importlib.util.spec_from_file_location(
             name, PACKAGE / "__init__.py", submodule_search_locations=[str(PACKAGE)]
         )
+
+    def _installed(self, name: str) -> ModuleSpec | None:
+        return PathFinder.find_spec(name, [entry for entry in sys.path if not self._is_of_checkout(entry)])
+
+    def _is_of_checkout(self, entry: str) -> bool:
+        folder = Path(os.path.realpath(entry))
+        return any(is_part(folder, root) for root in self.checkouts)
+
+
+def is_part(file: Path, root: Path) -> bool:
+    """Whether a file or folder is in the folder of a checkout, and not in that of an installed library."""
+    return file.is_relative_to(root) and not any(part in LIBRARIES for part in file.relative_to(root).parts)
 
 
 class _Loguru(MetaPathFinder):

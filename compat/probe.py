@@ -306,7 +306,7 @@ def friction():
 
 
 def jacobian():
-    """Jacobian and mass matrix of a slider whose link's centre of mass is off its axis, with a drive of kp 1000."""
+    """Jacobian and mass matrix of a hinge whose link's centre of mass is off its axis, with a drive of kp 1000."""
     hinge = joint("turn", "base", "arm", "revolute", "0 0 1")
     world = World(robot(link("base"), link("arm", 2.0, com="0.3 0 0"), hinge), True)
     world.drive(world.api.DOF_MODE_POS, stiffness=1000.0, damping=10.0)

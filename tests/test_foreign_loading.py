@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
+import logging
+import os
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from livegym.compat import install
-from livegym.compat.finders import ABSENT, placeholder
+from livegym.compat.finders import ABSENT, PACKAGE, placeholder
+from livegym.compat.foreign.announced import announce_below
+from livegym.projects import executed
+from tests.isaac_toys import fresh_modules
 
 ROOT = Path(__file__).parent.parent
 
@@ -46,6 +53,78 @@ def test_only_the_name_isaacgym_is_added():
         "print(sum('livegym' in type(f).__module__ for f in sys.meta_path))"
     )
     assert in_a_process(code) == "None None\n4"
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch) -> Path:
+    """A folder that is on `sys.path`, where finders know it as a checkout while the test runs."""
+    folder = Path(os.path.realpath(tmp_path)) / "checkout"
+    folder.mkdir()
+    monkeypatch.setattr(sys, "meta_path", [one for one in sys.meta_path if "livegym" not in type(one).__module__])
+    monkeypatch.syspath_prepend(str(folder))
+    install(folder)
+    announce_below(folder)
+    return folder
+
+
+def package(folder: Path, content: str | None = "raise RuntimeError('ran')") -> Path:
+    """A package `isaacgym`; without content, it has no `__init__`."""
+    made = folder / "isaacgym"
+    made.mkdir(parents=True)
+    if content is not None:
+        (made / "__init__.py").write_text(content)
+    return made
+
+
+@pytest.mark.parametrize("content", [None, "raise RuntimeError('ran')"])
+def test_a_package_isaacgym_in_a_checkout_is_not_used(content, checkout, monkeypatch):
+    package(checkout, content)
+    package(checkout / "python", content)
+    monkeypatch.syspath_prepend(str(checkout / "python"))
+    with fresh_modules("isaacgym"):
+        assert importlib.import_module("isaacgym").__file__ == str(PACKAGE / "__init__.py")
+
+
+@pytest.mark.parametrize("place", ["elsewhere", "checkout/.venv/lib/python3.11/site-packages"])
+def test_an_installed_isaacgym_is_used(place, checkout, monkeypatch):
+    package(checkout)
+    installed = package(checkout.parent / place, "")
+    monkeypatch.syspath_prepend(str(installed.parent))
+    monkeypatch.syspath_prepend(str(checkout))
+    with fresh_modules("isaacgym"):
+        assert importlib.import_module("isaacgym").__file__ == str(installed / "__init__.py")
+
+
+def as_folder(checkout: Path) -> tuple[Path, str]:
+    """A folder below the checkout for `sys.path`, and the file in it that is announced."""
+    (checkout / "tools").mkdir()
+    (checkout / "tools" / "brought_along.py").write_text("HERE = 1\n")
+    return checkout / "tools", "tools/brought_along.py"
+
+
+def as_link(checkout: Path) -> tuple[Path, str]:
+    """The same by a link from elsewhere."""
+    folder, file = as_folder(checkout)
+    (checkout.parent / "link").symlink_to(folder)
+    return checkout.parent / "link", file
+
+
+def as_zip(checkout: Path) -> tuple[Path, str]:
+    """A zip file that holds the module."""
+    with zipfile.ZipFile(checkout / "tools.zip", "w") as archive:
+        archive.writestr("brought_along.py", "HERE = 1\n")
+    return checkout / "tools.zip", "tools.zip"
+
+
+@pytest.mark.parametrize("way", [as_folder, as_link, as_zip])
+def test_what_foreign_code_puts_on_the_path_is_announced(way, checkout, monkeypatch, caplog):
+    caplog.set_level(logging.INFO)
+    folder, file = way(checkout)
+    monkeypatch.syspath_prepend(str(folder))
+    with fresh_modules("brought_along"):
+        assert importlib.import_module("brought_along").HERE == 1
+    assert list(executed.below(checkout)) == [file]
+    assert any(line.startswith(f"running foreign code: {checkout / file}, SHA-256 ") for line in caplog.messages)
 
 
 def test_isaacgym_alone_adds_names_and_no_stand_ins():

@@ -20,7 +20,7 @@ from tests.isaac_toys import foreign, made, needs_isaacgym, project
 pytestmark = [pytest.mark.slow, pytest.mark.full, needs_isaacgym]
 
 N, STEPS = 64, 1000
-TASKS = {  # task -> observations, actions, actors of an environment, whether a second scene has other geometry
+TASKS = {  # task -> observations, actions, actors of an environment
     "FrankaCabinet": (23, 9, 18),
     "FrankaCubeStack": (19, 7, 5),
     "AllegroHand": (88, 16, 3),

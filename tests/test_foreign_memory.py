@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -71,6 +72,34 @@ def test_what_was_as_after_the_constructor_is_so_again():
     assert not env.shared.any()
 
 
+@pytest.mark.parametrize(("rows", "sizes"), [(2, ()), (4, ()), (8, {8}), (16, {8})])
+def test_limits_of_joints_are_those_of_now_whatever_the_number_of_environments(rows, sizes):
+    def limits(scale: float) -> SimpleNamespace:
+        return SimpleNamespace(limits=scale * torch.arange(8.0), table=scale * torch.arange(32.0).reshape(16, 2)[:8])
+
+    saved = Memory(limits(1.0), rows, sizes).save()
+    target = limits(2.0)
+    assert Memory(target, rows, sizes).restore(saved) == []
+    assert torch.equal(target.limits, 2.0 * torch.arange(8.0))
+
+
+def test_views_of_the_simulations_tensors_are_restored_whatever_their_length():
+    def actors(place: float) -> tuple[SimpleNamespace, dict[str, torch.Tensor]]:
+        root = place + torch.arange(2.0 * N * 13).reshape(2 * N, 13)
+        return SimpleNamespace(root=root, poses=root[:, :7], other=root.clone()), {"root": root}
+
+    env, buffers = actors(0.0)
+    saved = Memory(env, N, {N}, buffers).save()
+    target, others = actors(5.0)
+    assert Memory(target, N, {N}, others).restore(saved) == ["poses", "root"]
+    assert torch.equal(target.root, env.root)
+
+
+def test_what_has_no_place_any_more_is_not_called_restored():
+    target, state = Remembers(), {"count": 5, "gone.count": 3, "count/a": torch.ones(N), "sums/b": torch.ones(N)}
+    assert Memory(target, N).restore(state) == ["count", "sums/b"]
+
+
 @pytest.mark.parametrize(
     ("state", "message"),
     [
@@ -94,6 +123,7 @@ def test_a_limit_that_was_edited_is_the_new_one_after_a_resume(tmp_path, caplog)
         for _ in range(3):
             env.step(env.zero_action())
         state = env.state_dict()
+    state["foreign"]["pole.angle"] = torch.ones(4)
     yaml = folder / "toys" / "cfg" / "task" / "Swing.yaml"
     yaml.write_text(yaml.read_text().replace("episodeLength: 40", "episodeLength: 30"))
     with fresh_modules("toys"), project(folder):
@@ -107,3 +137,7 @@ def test_a_limit_that_was_edited_is_the_new_one_after_a_resume(tmp_path, caplog)
     assert len(said) == 1
     assert "progress_buf" in said[0]
     assert "max_episode_length" not in said[0]
+    assert "pole.angle" not in said[0]
+    assert [line.partition(". ")[0] for line in caplog.messages if line.startswith("not restored")] == [
+        "not restored of toys-Swing: pole.angle"
+    ]

@@ -117,6 +117,12 @@ def test_a_state_is_restored_exactly_in_environments_of_another_seed():
         assert torch.equal(mine.reward, its.reward)
 
 
+def test_what_was_drawn_is_saved_unless_the_number_of_environments_is_a_size_of_theirs():
+    assert "friction" in made(task=HOUND, num_envs=N).state_dict()["foreign"]
+    for size in (4, 5, 9, 17):  # DOFs, bodies, shapes, observations
+        assert "friction" not in made(task=HOUND, num_envs=size).state_dict()["foreign"]
+
+
 def test_a_file_is_announced_before_it_runs_and_each_one_is_recorded(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     folder = copied(tmp_path, WALKERS)

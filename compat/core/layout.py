@@ -145,6 +145,19 @@ class Layout:
         """Number of DOFs of an environment."""
         return len(self.qpos)
 
+    @property
+    def sizes(self) -> set[int]:
+        """How many actors, sensors, bodies, DOFs and shapes an environment and its actors have."""
+        whole = {
+            len(self.actors),
+            self.sensor_count,
+            self.bodies,
+            self.dofs,
+            sum(len(slot.geoms) for slot in self.actors),
+        }
+        spans = [span for slot in self.actors for span in (slot.bodies, slot.dofs)]
+        return whole | {span.stop - span.start for span in spans} | {len(slot.geoms) for slot in self.actors}
+
     def split(self, ids: np.ndarray) -> list[tuple[int, np.ndarray]]:
         """Actor indices of the simulation as (actor of the environment, environments) of each actor named."""
         envs, handles = np.divmod(ids, len(self.actors))

@@ -1,14 +1,15 @@
-"""Announce each file of a foreign checkout in the log before it runs, with the SHA-256 of exactly what runs.
+"""Announce each module of a foreign checkout in the log before it is imported, with the SHA-256 of exactly what runs.
 
     announce_below(checkout.root)        # then import anything in it
 
 The bytes that are hashed are the ones that are compiled: no `__pycache__` is read, and none is written into the
-checkout.
+checkout. Only imports are seen: files that the code itself reads and executes are not.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
@@ -16,17 +17,16 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader, all_su
 from pathlib import Path
 from types import CodeType, ModuleType
 
+from livegym.compat.finders import is_part
 from livegym.projects import executed
 from livegym.utils.log import ROUTINE, log_before_setup
 
 log = logging.getLogger(__name__)
 OURS = ("livegym", "isaacgym")
-LIBRARIES = ("site-packages", "dist-packages")
-"""Folders of installed libraries, which may be in a virtual environment in the checkout."""
 
 
 def announce_below(root: Path) -> None:
-    """Announce from now on each file in a folder before it is imported; may be called again."""
+    """Announce from now on each module in a folder before it is imported; may be called again."""
     if not any(isinstance(finder, _Announcer) and finder.root == root for finder in sys.meta_path):
         sys.meta_path.insert(0, _Announcer(root))
 
@@ -48,35 +48,54 @@ class _Announcer(MetaPathFinder):
         if top in OURS or not self._may_have(top, path):
             return None
         spec = PathFinder.find_spec(name, path, target)
-        if spec is None or spec.origin is None or not self._is_foreign(Path(spec.origin)):
+        file = None if spec is None or spec.origin is None else self._file(spec.origin)
+        if spec is None or spec.origin is None or file is None:
             return None
         if type(spec.loader) is SourceFileLoader:
-            spec.loader = _Loader(name, spec.origin)
+            spec.loader = _Loader(name, spec.origin, file)
         elif spec.has_location:
-            _announce(Path(spec.origin), Path(spec.origin).read_bytes())  # a compiled module
+            read = self._file(getattr(spec.loader, "archive", spec.origin)) or file  # a zip file, or a compiled module
+            _announce(read, read.read_bytes())
         return spec
 
     def _may_have(self, top: str, path: Sequence[str] | None) -> bool:
         """A cheap look: most imports are of libraries."""
         if path is not None:
-            return any(Path(folder).is_relative_to(self.root) for folder in path)
-        return (self.root / top).is_dir() or any((self.root / f"{top}{end}").is_file() for end in all_suffixes())
+            return any(self._is_part(folder) for folder in path)
+        return any(_may_hold(Path(folder), top) for folder in sys.path if self._is_part(folder))
 
-    def _is_foreign(self, file: Path) -> bool:
-        if not file.is_relative_to(self.root):
-            return False
-        return not any(part in LIBRARIES for part in file.relative_to(self.root).parts)
+    def _is_part(self, path: str) -> bool:
+        return self._file(path) is not None
+
+    def _file(self, path: str) -> Path | None:
+        """The path below the checkout's folder; None if it is not there, or in an installed library.
+
+        A link in the checkout counts as a part of it, and so does a link into it.
+        """
+        named = (Path(os.path.abspath(path)), Path(os.path.realpath(path)))
+        return next((file for file in named if is_part(file, self.root)), None)
+
+
+def _may_hold(folder: Path, top: str) -> bool:
+    """Whether a folder on `sys.path` may have a module; a zip file may have any."""
+    ends = ("", *all_suffixes())
+    return folder.is_file() or any((folder / f"{top}{end}").exists() for end in ends)
 
 
 class _Loader(SourceFileLoader):
     """Compiles the bytes that it has announced."""
 
+    def __init__(self, name: str, origin: str, file: Path) -> None:
+        """`file` is the name to announce: the origin, below the checkout's folder."""
+        super().__init__(name, origin)
+        self._file = file
+
     def get_code(self, fullname: str) -> CodeType:
         """The code of the file as it is now."""
-        file = self.get_filename(fullname)
-        content = self.get_data(file)
-        _announce(Path(file), content)
-        code: CodeType = self.source_to_code(content, file)
+        origin = self.get_filename(fullname)
+        content = self.get_data(origin)
+        _announce(self._file, content)
+        code: CodeType = self.source_to_code(content, origin)
         return code
 
 

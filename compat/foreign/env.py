@@ -66,10 +66,12 @@ class ForeignEnv(Env):
         made = _simulation(loaded.env)
         if self._driver.num_envs != num_envs:
             raise UserError(f"{config.name} made {self._driver.num_envs} environments instead of numEnvs={num_envs}")
-        self._memory = Memory(loaded.env, num_envs)
+        sizes = {loaded.actions, *made.engine.layout.sizes}
+        self._memory = Memory(loaded.env, num_envs, sizes, made.tensors.buffers)
         frames = made.frames
         with part.running("failed in its first step"):
             first = self._driver.step(torch.zeros(num_envs, loaded.actions))
+        sizes.update(value.shape[1] for value in first.obs.values())
         control_dt = float(made.params.dt) * max(1, made.frames - frames)
         self._sim = ForeignSim(made, num_envs, control_dt)
         self.sim = cast(Simulator, self._sim)  # it has all that is used of one
@@ -233,6 +235,12 @@ class ForeignEnv(Env):
         self.stability.load_state_dict(state)
         if not self._told_restored:
             self._told_restored = True
+            lost = sorted(state["foreign"].keys() - set(restored))
+            if lost:
+                log.warning(
+                    "not restored of %s: %s. Its files have changed since: it no longer has the objects that these "
+                    "values were in", self.config.name, ", ".join(lost)
+                )  # fmt: skip
             log.info(
                 "restored of %s: the simulation, and what the run had changed of its attributes (%s); the others are "
                 "as its files say now",

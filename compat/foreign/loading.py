@@ -3,9 +3,9 @@
     loaded = load_yaml(checkout, "Ant", {}, num_envs=64, seed=0, threads=0)
     loaded.env                           # the foreign object itself
 
-Each file is named in the log before it runs, with its SHA-256 (`announced.py`). Packages are made without their
-`__init__`, because that of IsaacGymEnvs imports every task with all their libraries. The constructor runs in a folder
-of its own, because some tasks write files to the current directory; `keep_files` moves them into the run.
+Each module is named in the log before it is imported, with its SHA-256 (`announced.py`). Packages are made without
+their `__init__`, because that of IsaacGymEnvs imports every task with all their libraries. The constructor runs in a
+folder of its own, because some tasks write files to the current directory; `keep_files` moves them into the run.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def registry_of(checkout: Checkout) -> Any:
 
 
 def _importable(root: Path) -> None:
-    install()
+    install(root)
     announce_below(root)
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))
