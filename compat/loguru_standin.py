@@ -52,8 +52,12 @@ class Logger:
         if known is None and no is None:
             raise ValueError(f"Level {name!r} does not exist. Allowed: {', '.join(self._levels)}; with no=, a new one")
         old = known or Level(name, 0, "", " ")
-        given = {"no": no, "color": color, "icon": icon}
-        self._levels[name] = old._replace(**{key: value for key, value in given.items() if value is not None})
+        self._levels[name] = Level(
+            name,
+            old.no if no is None else no,
+            old.color if color is None else color,
+            old.icon if icon is None else icon,
+        )
         return self._levels[name]
 
     def log(self, level: str | int, message: Any, *args: Any, **kwargs: Any) -> None:
@@ -122,7 +126,7 @@ class Logger:
 
 
 class _Catcher:
-    """Logs the exceptions in a block or a function, and goes on behind it."""
+    """Logs the exceptions in a block or a function, and continues behind it."""
 
     def __init__(
         self, exception: Any, exclude: Any, level: int, message: str, reraise: bool, onerror: Any, default: Any
