@@ -8,7 +8,7 @@ Three layouts are known. In that of IsaacGymEnvs, a package has `cfg/task/X.yaml
 In that of legged_gym, `envs/__init__.py` registers classes with their configurations. In that of dexrobot_isaac, Hydra
 composes `cfg/config.yaml` with `cfg/task/X.yaml`, and `make_env` in `factory.py` makes the environment.
 `task=isaacgymenvs:Ant` is typed; the task's name everywhere else is `isaacgymenvs-Ant`, so it is never mistaken for
-another task Ant. The source is the package's name; in the third layout, that of the checkout's folder.
+another task Ant. The source is the package's name; in the third layout, that of the checkout's folder if it can be one.
 """
 
 from __future__ import annotations
@@ -96,6 +96,14 @@ class Checkout(Project):
     def modules(self, kind: str) -> dict[str, str]:
         """{}: its modules do not have livegym's names."""
         return {}
+
+    @property
+    def why_not_the_folder(self) -> str:
+        """Why the package's name is the source of its tasks, if that of the checkout's folder should be; or ''."""
+        fault = fault_of_package(self.root.name)
+        if self.layout != FACTORY or not fault:
+            return ""
+        return f", because the folder's name, {self.root.name}, {fault}: rename the folder, or type that source"
 
     @cached_property
     def tasks(self) -> dict[str, str]:

@@ -335,6 +335,14 @@ def _no_such_task(name: str) -> UserError:
                     "A task needs both: add the yaml (docs/new-task.md)."
                 )
     source, _, upstream = name.partition("-")
+    here = project_in_use()
+    if upstream and isinstance(here, Checkout):
+        allowed = typed_names(here)
+        return UserError(
+            f"task={source}:{upstream}: there is no {source} here. The tasks of {here.root} have the source "
+            f"{here.name}{here.why_not_the_folder}. Allowed: {', '.join(allowed)}."
+            f"{did_you_mean(f'{here.name}:{upstream}', allowed)}"
+        )
     if upstream:
         return UserError(
             f"task={source}:{upstream}: there is no {source} here. Allowed: a task of the folder that projectDir "

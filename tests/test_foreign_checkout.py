@@ -12,7 +12,7 @@ from livegym.projects import record, registry
 from livegym.projects.checkout import Checkout, checkout_in, spelt_out
 from livegym.tasks import TASKS
 from livegym.utils.errors import UserError
-from tests.isaac_toys import TOYS, copied, project, toys  # noqa: F401 - a fixture
+from tests.isaac_toys import GRIPPERS, TOYS, copied, project, toys  # noqa: F401 - a fixture
 
 LEGGED = """
 from .robot.robot import Robot
@@ -94,6 +94,27 @@ def test_an_unknown_task_lists_those_of_the_checkout_and_the_nearest():
 def test_without_projectdir_the_error_says_what_to_name():
     with pytest.raises(UserError, match=r"task=toys:Swing: there is no toys here.*projectDir=<folder>"):
         compose(["task=toys:Swing"])
+
+
+@pytest.mark.usefixtures("toys")
+def test_another_source_than_the_checkouts_is_told_which_it_has():
+    with pytest.raises(
+        UserError, match=r"there is no joys here\. The tasks of .* have the source toys\. Allowed: toys:Cr"
+    ):
+        compose(["task=joys:Swing"])
+
+
+def test_a_folder_that_cannot_be_a_source_is_told_so(tmp_path):
+    folder = copied(tmp_path, GRIPPERS)
+    named = folder.rename(tmp_path / "isaac_grippers-main")
+    with project(named), pytest.raises(UserError) as error:
+        compose(["task=isaac_grippers:Pinch"])
+    assert "have the source grippers, because the folder's name, isaac_grippers-main, has characters" in str(
+        error.value
+    )
+    assert "rename the folder, or type that source. Allowed: grippers:Pinch. Did you mean grippers:Pinch?" in str(
+        error.value
+    )
 
 
 @pytest.mark.usefixtures("toys")
