@@ -57,7 +57,8 @@ class Weights:
         if self._sliders.size:
             dof[:, self._sliders] = 1.0 / inertia[:, self._sliders]
             body[:, self._sliding, 0] = 0.0
-            np.add.at(body[..., 0], (slice(None), self._sliding), dof[:, self._sliders] / 3.0)
+            for slider, link in zip(self._sliders, self._sliding, strict=True):
+                body[:, link, 0] += dof[:, slider] / 3.0
         for link in self._turning:
             own = self._owner == link
             arm = self._middle[own] - com[:, link, None]  # (n, geoms, 3)
