@@ -25,7 +25,7 @@ ENOUGH = 30  # outcomes of each side, and of a review
 
 
 class Comparison(NamedTuple):
-    """What the outcomes of a challenge say."""
+    """The finding of a challenge."""
 
     worse: bool  # the challenger's interval lies wholly below the champion's
     why: str

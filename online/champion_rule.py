@@ -1,4 +1,4 @@
-"""What the champion (`online/champion.py`) decides by, and what it does to the trainer and to the streams."""
+"""The rule and the data of the champion (`online/champion.py`), and its actions on the trainer and on the streams."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ChampionRule:
 class Decisions(NamedTuple):
     """The replay buffer, as the champion sees it."""
 
-    added: Callable[[], int]  # experiences that were ever added, also those that nobody is to judge by
+    added: Callable[[], int]  # experiences that were ever added, including those that versions are not judged by
     newest: Callable[[int], np.ndarray]  # the last n experiences without those, in order of time
 
 

@@ -388,7 +388,7 @@ class Service:
         """End the episode that has this decision. `newest`: the stream has sent no observation since."""
         episodes = self.tally.episodes
         if episodes.is_running(stream, decision) or (newest and not episodes.is_running(stream)):
-            self.end([stream])  # also if it was made before a restart: the stream's next episode has its beginning
+            self.end([stream])  # even if the decision is from before a restart: the next one begins an episode
         else:
             episodes.end_late(stream, decision)
 
