@@ -77,7 +77,7 @@ def definition(model):
     return inverse.diagonal(), bodies
 
 
-def mended(text: str, armature: float):
+def corrected(text: str, armature: float):
     """A model with armature at each DOF, the weights that MuJoCo gives it, and the model with ours."""
     model = mujoco.MjModel.from_xml_string(text)
     model.dof_armature[:] = armature
@@ -88,7 +88,7 @@ def mended(text: str, armature: float):
 
 
 def test_weights_of_constraints_are_those_of_mujoco_where_it_counts_armature():
-    plain, model = mended(scenes.WALKER.replace('<body name="torso">', '<body name="torso"><freejoint/>'), 0.3)
+    plain, model = corrected(scenes.WALKER.replace('<body name="torso">', '<body name="torso"><freejoint/>'), 0.3)
     np.testing.assert_array_equal(model.dof_invweight0, plain[0])
     np.testing.assert_array_equal(model.body_invweight0, plain[1])
     dofs, bodies = definition(model)
@@ -101,7 +101,7 @@ def test_a_body_that_only_slides_has_weights_with_armature():
     rails = """<mujoco><worldbody><body>
       <joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/><geom size="0.1" mass="0.5"/>
     </body></worldbody></mujoco>"""
-    plain, model = mended(rails, 1.5)
+    plain, model = corrected(rails, 1.5)
     np.testing.assert_allclose(plain[0], 2.0)
     np.testing.assert_allclose(model.dof_invweight0, 0.5)  # 1 / (0.5 + 1.5)
     np.testing.assert_allclose(model.body_invweight0[1], [1.0 / 3.0, 0.0])  # along two of three axes
@@ -127,7 +127,7 @@ LINK = """<mujoco><worldbody><body><joint axis="0 0 1"/>
 )
 def test_a_link_on_a_hinge_through_its_centre_of_mass_gives_way_to_contacts(mass, inertia, at, expected):
     """Links of the Allegro hand are such: a contact between two of them was rigid, and the solver failed."""
-    plain, model = mended(LINK.format(mass=mass, inertia=inertia, at=at), 0.03)
+    plain, model = corrected(LINK.format(mass=mass, inertia=inertia, at=at), 0.03)
     np.testing.assert_allclose(plain[1][1], [0.0, 20.0 / 3.0])
     np.testing.assert_allclose(model.body_invweight0[1], [expected, 20.0 / 3.0])
     np.testing.assert_allclose(model.dof_invweight0, 20.0)
@@ -136,7 +136,7 @@ def test_a_link_on_a_hinge_through_its_centre_of_mass_gives_way_to_contacts(mass
 def test_a_cube_whose_centre_of_mass_is_held_weighs_in_a_contact_what_a_free_one_does():
     cube = """<mujoco><worldbody><body name="free" pos="5 0 0"><freejoint/><geom type="box" size=".1 .1 .1"/></body>
       <body name="held"><joint type="ball"/><geom type="box" size=".1 .1 .1"/></body></worldbody></mujoco>"""
-    plain, model = mended(cube, 0.0)
+    plain, model = corrected(cube, 0.0)
     assert plain[1][2, 0] == pytest.approx(0.0, abs=1e-12)
     np.testing.assert_allclose(model.body_invweight0[1:, 0], 1.0 / 8.0)  # 0.2 m, 1000 kg/m^3: 8 kg
 
@@ -146,7 +146,7 @@ def test_a_wheel_of_a_robot_that_moves_stays_as_heavy_as_the_robot():
     wheel = """<mujoco><worldbody><body><freejoint/><geom type="box" size=".1 .1 .1" mass="9"/>
       <body><joint axis="0 1 0"/><inertial mass="1" pos="0 0 0" diaginertia="1e-5 1e-5 1e-5"/>
       <geom size="0.2"/></body></body></worldbody></mujoco>"""
-    plain, model = mended(wheel, 0.0)
+    plain, model = corrected(wheel, 0.0)
     np.testing.assert_array_equal(model.body_invweight0, plain[1])
     assert model.body_invweight0[2, 0] == pytest.approx(0.1)
 

@@ -50,9 +50,9 @@ ROUNDS = 8
 MARGIN = 1e-6
 """Relative width around the limit within which a drive keeps its side, so that rounding does not flip it."""
 SCALED_ERROR = 0.03
-"""Relative error of the force at the limit of drives that are scaled."""
+"""Relative error of the force at the limit with which the search for a scale ends."""
 SCALED_ROUNDS = 3
-"""Rounds after which scales may change; one drive alone is exact after them, coupled ones are near their limit."""
+"""Rounds after which scales may change; one drive alone is right after them, coupled ones may still be off."""
 SMALLEST = 1e-9
 """The smallest scale of a drive's gains."""
 FAST = 100.0

@@ -243,9 +243,9 @@ class Engine:
         if self.model.ntendon:
             self._expanded.update(DERIVED_OF_TENDONS)
         weights = [self._batch.expand(field) for field in ("dof_invweight0", "body_invweight0")]
-        mended = [values[envs] for values in weights]
-        self._weights.mend(*mended, *(self.per_env(name)[envs] for name in ("dof_M0", "body_mass", "body_ipos")))
-        for values, new in zip(weights, mended, strict=True):
+        corrected = [values[envs] for values in weights]
+        self._weights.correct(*corrected, *(self.per_env(name)[envs] for name in ("dof_M0", "body_mass", "body_ipos")))
+        for values, new in zip(weights, corrected, strict=True):
             values[envs] = new
         self._stale[envs] = True
 

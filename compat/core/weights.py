@@ -1,7 +1,7 @@
 """How hard limits and contacts are: MuJoCo's inverse weights of bodies and DOFs, without its two exceptions.
 
-    mend = Weights(model, geoms)         # `geoms` collide
-    mend.model(model)                    # after mj_setConst
+    correct = Weights(model, geoms)         # `geoms` collide
+    correct.model(model)                    # after mj_setConst
 
 MuJoCo makes a constraint as soft as the inverse weight of its bodies and DOFs says: the mean diagonal of J M^-1 J^T, at
 the centre of mass. Armature counts in M, so drives that are implicit by added armature (`drives.py`) count. There are
@@ -30,7 +30,7 @@ TRANSLATING = (int(mujoco.mjtJoint.mjJNT_FREE), int(mujoco.mjtJoint.mjJNT_SLIDE)
 
 
 class Weights:
-    """Mends the inverse weights that MuJoCo has computed for one model, or for environments of it."""
+    """Corrects the inverse weights that MuJoCo has computed for one model, or for environments of it."""
 
     def __init__(self, model: mujoco.MjModel, geoms: np.ndarray) -> None:
         self._sliders = np.flatnonzero(model.body_simple[model.dof_bodyid] == ONLY_SLIDES)
@@ -45,12 +45,14 @@ class Weights:
         self._turning = np.unique(self._owner)
 
     def model(self, model: mujoco.MjModel) -> None:
-        """Mend the weights of a model."""
+        """Correct the weights of a model."""
         fields = (model.dof_invweight0, model.body_invweight0, model.dof_M0, model.body_mass, model.body_ipos)
-        self.mend(*(field[None] for field in fields))
+        self.correct(*(field[None] for field in fields))
 
-    def mend(self, dof: np.ndarray, body: np.ndarray, inertia: np.ndarray, mass: np.ndarray, com: np.ndarray) -> None:
-        """Mend dof_invweight0 (n, nv) and body_invweight0 (n, bodies, 2) in place.
+    def correct(
+        self, dof: np.ndarray, body: np.ndarray, inertia: np.ndarray, mass: np.ndarray, com: np.ndarray
+    ) -> None:
+        """Correct dof_invweight0 (n, nv) and body_invweight0 (n, bodies, 2) in place.
 
         The others are those environments' dof_M0 (n, nv), body_mass (n, bodies) and body_ipos (n, bodies, 3).
         """
