@@ -131,8 +131,13 @@ class _Catcher:
     def __init__(
         self, exception: Any, exclude: Any, level: int, message: str, reraise: bool, onerror: Any, default: Any
     ) -> None:
-        self._exception, self._exclude, self._level, self._message = exception, exclude, level, message
-        self._reraise, self._onerror, self._default = reraise, onerror, default
+        self._exception = exception
+        self._exclude = exclude
+        self._level = level
+        self._message = message
+        self._reraise = reraise
+        self._onerror = onerror
+        self._default = default
 
     def __enter__(self) -> None:
         pass

@@ -146,7 +146,8 @@ class Champion:
 
     def reading(self) -> dict[str, Any]:
         """Return the newest version's state, the stable version, the alarm and the counts, as plain values."""
-        counts, trial, alarm = dict(vars(self._counts)), self._trial, self._alarm
+        counts = dict(vars(self._counts))
+        trial, alarm = self._trial, self._alarm
         return {  # the counts were read first: the reason for a rollback is there once it is counted
             **self.said.last,
             "stable": self._stable.version,

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from livegym.online.service import ServiceCounters
+from livegym.online.service_counters import ServiceCounters
 from livegym.tasks.base import Task
 from livegym.tasks.stream_task import StreamTask
 

@@ -15,7 +15,8 @@ from typing import Any
 
 from livegym.online.champion import Champion
 from livegym.online.judgements import GAIN
-from livegym.online.service import LastDecision, Service
+from livegym.online.service import Service
+from livegym.online.service_counters import LastDecision
 from livegym.serve.events import Events
 from livegym.serve.latencies import Latencies
 from livegym.serve.metrics import NUMBERS

@@ -19,7 +19,8 @@ from livegym.online.gate import Judgement
 from livegym.online.gates import GateAdapter, GateInput, layout_of, make_gate, raw_rows
 from livegym.online.pending import SESSION
 from livegym.online.replay import ReplayReader
-from livegym.online.service import VERSIONS, Service
+from livegym.online.service import Service
+from livegym.online.service_counters import VERSIONS
 from livegym.online.service_state import ServiceState
 from livegym.online.stream_requests import Accepted, Observed, Refusal, Rewarded
 from livegym.online.trial import Trial
