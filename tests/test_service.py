@@ -530,7 +530,7 @@ def test_what_a_smaller_capacity_gives_up_at_the_start_is_not_called_lost(settin
 
 def test_how_long_a_silence_is_unusual_depends_on_the_streams(setting, monkeypatch):
     here, now = setting(), [1000.0]
-    monkeypatch.setattr("livegym.online.service.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("livegym.online.service_counters.time.monotonic", lambda: now[0])
     status = Status({"capacity": 10}, here.service, None)
 
     def limit() -> float:
