@@ -325,7 +325,7 @@ def test_a_task_without_a_picture_has_none(shown, browser):
 def test_text_of_the_server_is_text(shown):
     page = shown.page
     shown.script.change(
-        task=HOSTILE, run=HOSTILE, streams=["north", HOSTILE], trainer={"state": "dead", "why": HOSTILE},
+        title=HOSTILE, run=HOSTILE, streams=["north", HOSTILE], trainer={"state": "dead", "why": HOSTILE},
         rewards={"components": {HOSTILE: 1.0}}, buffer={"refused": {HOSTILE: 1}}, serving={"history": [HOSTILE]},
     )  # fmt: skip
     wait(page, lambda: text(page, "#task") == HOSTILE)
