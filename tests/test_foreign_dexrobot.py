@@ -7,17 +7,13 @@ Skipped if there is no checkout with its part dexrobot_mujoco. The hashes of the
 
 from __future__ import annotations
 
-import re
-import time
-import urllib.request
-
 import pytest
 import torch
 
-from livegym.projects import executed
+from tests.foreign_runs import play_at_random, print_hashes, show_on_a_page_and_in_a_video
 from tests.isaac_toys import foreign, made, needs_isaacgym, project
 from tests.patience import PATIENCE_S
-from tests.processes import Running, results, run, runs
+from tests.processes import Running, results, runs
 
 pytestmark = [pytest.mark.slow, pytest.mark.full, needs_isaacgym]
 
@@ -44,21 +40,18 @@ def checkout():
 @pytest.mark.parametrize("name", TASKS)
 def test_nothing_becomes_unstable_in_1000_steps_of_256_environments(name, checkout):
     observations, terms = TASKS[name]
+
+    def check(step) -> None:
+        assert torch.isfinite(step.terms).all()
+
     with project(checkout):
         env = made("sim.threads=1", task=f"{SOURCE}:{name}", num_envs=N)
         assert (env.layout.width("policy"), env.task.action_spec.size) == (observations, 18)
         assert set(terms) < set(env.terms.names)
-        env.reset()
-        generator = torch.Generator().manual_seed(0)
-        begin_s = time.process_time()
-        for _ in range(STEPS):
-            step = env.step(2 * torch.rand(env.zero_action().shape, generator=generator) - 1)
-            assert all(torch.isfinite(values).all() for values in (*step.obs.values(), step.terms))
-        cost = 1e6 * (time.process_time() - begin_s) / (N * STEPS)
+        cost = play_at_random(env, STEPS, check)
     report = env.drain_report()
     print(f"{name}: {cost:.0f} us of processor time per environment step, {report.reason_counts}")
-    for file, digest in executed.below(checkout).items():
-        print(f"{digest}  {file}")
+    print_hashes(checkout)
     assert report.unstable == 0
     assert report.term_step_mean["other"] == pytest.approx(0.0, abs=1e-4)
 
@@ -96,15 +89,4 @@ def test_rewards_are_in_tensorboard_by_name(trained):
 
 
 def test_the_hand_is_on_a_page_and_in_a_video(trained, checkout):
-    folder, here = trained[0], f"projectDir={checkout}"
-    page = ("config=test_stream", "checkpoint=latest", "testGamesNum=0", "streamPort=0", here)
-    with Running(folder, *page, name="page") as shown:
-        shown.wait_for("watch at http")
-        address = re.search(r"watch at (http\S+)", shown.text)[1]
-        with urllib.request.urlopen(address, timeout=PATIENCE_S) as answer:
-            assert b"livegym" in answer.read()
-        assert shown.end() == 0
-    done = run(folder, "config=test_record", "checkpoint=latest", "testGamesNum=1", here)
-    assert done.returncode == 0, done.stdout
-    (video,) = (runs(folder, "test")[-1] / "videos").glob("*.mp4")
-    assert video.stat().st_size > 10_000
+    show_on_a_page_and_in_a_video(trained[0], checkout)

@@ -8,16 +8,14 @@ Skipped if there is no checkout. The hashes of the files that run are printed.
 from __future__ import annotations
 
 import re
-import time
-import urllib.request
 
 import pytest
 import torch
 
-from livegym.projects import executed
+from tests.foreign_runs import play_at_random, print_hashes, show_on_a_page_and_in_a_video
 from tests.isaac_toys import foreign, made, needs_isaacgym, project
 from tests.patience import PATIENCE_S
-from tests.processes import Running, results, run, runs
+from tests.processes import Running, results, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.full, needs_isaacgym]
 
@@ -86,40 +84,26 @@ def test_exactly_25_games_are_played_and_won(cartpole, checkout):
 
 
 def test_it_is_shown_on_a_page_and_in_a_video(cartpole, checkout):
-    folder, here = cartpole[0], f"projectDir={checkout}"
-    page = ("config=test_stream", "checkpoint=latest", "testGamesNum=0", "streamPort=0", here)
-    with Running(folder, *page, name="page") as shown:
-        shown.wait_for("watch at http")
-        address = re.search(r"watch at (http\S+)", shown.text)[1]
-        with urllib.request.urlopen(address, timeout=PATIENCE_S) as answer:
-            assert b"livegym" in answer.read()
-        assert shown.end() == 0
-    done = run(folder, "config=test_record", "checkpoint=latest", "testGamesNum=1", here)
-    assert done.returncode == 0, done.stdout
-    (video,) = (runs(folder, "test")[-1] / "videos").glob("*.mp4")
-    assert video.stat().st_size > 10_000
+    show_on_a_page_and_in_a_video(cartpole[0], checkout)
 
 
 @pytest.mark.parametrize("what", TASKS)
 def test_nothing_becomes_unstable_in_1000_steps_of_512_environments(what, checkout):
     name, overrides, observations, actions, longest = TASKS[what]
+
+    def check(step) -> None:
+        assert torch.isfinite(step.reward).all()
+        assert not (step.terminated & step.truncated).any()
+        assert step.ended is None or step.ended.lengths.max() <= longest + 2
+
     with project(checkout):
         env = made("sim.threads=1", *overrides, task=f"isaacgymenvs:{name}", num_envs=N)
         assert (env.layout.width("policy"), env.task.action_spec.size) == (observations, actions)
         assert env.max_length == pytest.approx(longest, abs=1)
-        env.reset()
-        generator = torch.Generator().manual_seed(0)
-        begin_s = time.process_time()
-        for _ in range(STEPS):
-            step = env.step(2 * torch.rand(env.zero_action().shape, generator=generator) - 1)
-            assert all(torch.isfinite(values).all() for values in (*step.obs.values(), step.reward))
-            assert not (step.terminated & step.truncated).any()
-            assert step.ended is None or step.ended.lengths.max() <= longest + 2
-        cost = 1e6 * (time.process_time() - begin_s) / (N * STEPS)
+        cost = play_at_random(env, STEPS, check)
     report = env.drain_report()
     print(f"{what}: {cost:.1f} us of processor time per environment step, {report.episodes} episodes")
-    for file, digest in executed.below(checkout).items():
-        print(f"{digest}  {file}")
+    print_hashes(checkout)
     assert report.unstable == 0
     assert not env.sim.engine.faults().any()
     assert env.sim.engine.finite().all()

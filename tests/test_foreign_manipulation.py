@@ -7,14 +7,12 @@ Skipped if there is no checkout. The hashes of the files that run are printed.
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 import torch
 
 from livegym.compat.core import sensors
-from livegym.projects import executed
+from tests.foreign_runs import play_at_random, print_hashes
 from tests.isaac_toys import foreign, made, needs_isaacgym, project
 
 pytestmark = [pytest.mark.slow, pytest.mark.full, needs_isaacgym]
@@ -38,21 +36,18 @@ def checkout():
 @pytest.mark.parametrize("name", TASKS)
 def test_nothing_becomes_unstable_and_velocities_agree_with_jacobians(name, checkout):
     observations, actions, actors = TASKS[name]
+
+    def check(step) -> None:
+        assert torch.isfinite(step.reward).all()
+
     with project(checkout):
         env = made("sim.threads=1", task=f"isaacgymenvs:{name}", num_envs=N)
         assert (env.layout.width("policy"), env.task.action_spec.size) == (observations, actions)
         assert len(env.sim.engine.layout.actors) == actors
-        env.reset()
-        generator = torch.Generator().manual_seed(0)
-        begin_s = time.process_time()
-        for _ in range(STEPS):
-            step = env.step(2 * torch.rand(env.zero_action().shape, generator=generator) - 1)
-            assert all(torch.isfinite(values).all() for values in (*step.obs.values(), step.reward))
-        cost = 1e6 * (time.process_time() - begin_s) / (N * STEPS)
+        cost = play_at_random(env, STEPS, check)
     report = env.drain_report()
     print(f"{name}: {cost:.0f} us of processor time per environment step, {report.episodes} episodes")
-    for file, digest in executed.below(checkout).items():
-        print(f"{digest}  {file}")
+    print_hashes(checkout)
     assert report.unstable == 0
     agree(env)
 
