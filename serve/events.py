@@ -15,10 +15,10 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from livegym.serve.metrics import GONE
 from livegym.utils.nested import look_up
 
 MOST = 50  # events that are kept
-GONE = ("hung", "dead", "given up")
 ROLLED_BACK = "champion.rolled_back"
 COUNTED = (
     ("trainer.rollbacks", "bad", "training diverged: the trainer went back to its last good version"),
@@ -99,20 +99,15 @@ def _judged(before: Mapping[str, Any], after: Mapping[str, Any], rolled_back: bo
     champion = after.get("champion", {})
     if rolled_back:
         stable = champion.get("stable")  # not the acting version, which is still the old one until the next decision
-        is_it = champion.get("state") == "rolled back"  # otherwise another version has been judged since
-        yield (
-            "bad",
-            (
-                f"version {champion['version']} was rolled back to {stable}: {champion['why']}"
-                if is_it
-                else f"rolled back to version {stable}"
-            ),
-        )
-    alarm = bool(champion.get("alarm"))
-    if alarm != bool(look_up(before, "champion.alarm")):
-        yield ("bad", f"no new version goes live: {champion.get('alarm_why')}") if alarm else (
-            "good", "versions go live again"
-        )  # fmt: skip
+        if champion.get("state") == "rolled back":
+            yield "bad", f"version {champion['version']} was rolled back to {stable}: {champion['why']}"
+        else:  # another version has been judged since
+            yield "bad", f"rolled back to version {stable}"
+    alarm, was = bool(champion.get("alarm")), bool(look_up(before, "champion.alarm"))
+    if alarm and not was:
+        yield "bad", f"no new version goes live: {champion.get('alarm_why')}"
+    if was and not alarm:
+        yield "good", "versions go live again"
 
 
 def _steered(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

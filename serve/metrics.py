@@ -29,6 +29,7 @@ from livegym.web.metrics import Reading
 
 PREFIX = "livegym_online_"
 STATES = ("starting", "waiting", "training", "hung", "dead", "given up", "stopped")
+GONE = ("hung", "dead", "given up")  # states of a trainer that is not alive
 EVERY = 1.0  # s between points of a curve at first
 LATER, EVERY_LATER = 3600.0, 10.0  # s: after an hour, points come less often, or a month of them would fill the disk
 MS = 1e-3

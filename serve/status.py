@@ -19,7 +19,7 @@ from livegym.online.service import Service
 from livegym.online.service_counters import LastDecision
 from livegym.serve.events import Events
 from livegym.serve.latencies import Latencies
-from livegym.serve.metrics import NUMBERS
+from livegym.serve.metrics import GONE, NUMBERS
 from livegym.serve.watchdog import Watchdog
 from livegym.weights.candidate import Candidate
 
@@ -28,7 +28,6 @@ LEAST_IDLE_S = 20.0  # shortest time without a decision that is reported
 IDLE_INTERVALS = 3.0  # the same as a multiple of a stream's usual time between two decisions
 USUAL = 3  # last intervals of a stream of which the usual one is the median
 STALLED_S = 5.0  # without a new snapshot, after which the decision loop counts as stalled; one is due every 0.25 s
-GONE = ("hung", "dead", "given up")  # states of a trainer that is not alive
 RATE_S = 60.0  # s over which the decision rate is computed: some streams ask only four times a minute
 UNKNOWN = {number.path.removeprefix("trainer."): None for number in NUMBERS if number.path.startswith("trainer.")}
 """The trainer's numbers before it has reported any: all are unknown."""
