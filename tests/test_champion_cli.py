@@ -13,11 +13,16 @@ from tests.test_continuous_cli import TERRITORY, Serving, trains
 JUDGED = (*TERRITORY, "gate=off", "seed=1", "online.judge_interval=0.2", "online.judge_rows=400")
 
 
+def learned(status: dict) -> bool:
+    return status["rewards"]["count"] >= 1000 and status["rewards"]["mean"] > 1.2
+
+
 @pytest.mark.slow
 def test_a_spoiled_trainer_does_not_get_through_and_is_set_back(tmp_path):
     spoil = tmp_path / "spoil"
     with Serving(tmp_path, *JUDGED, "online.max_rollbacks=1", env=spoiler(tmp_path)) as serving:
-        good = serving.until(lambda s: trains(s) and s["champion"]["judged"] >= 3)
+        # A champion at chance would have nothing to lose: its negation is not worse, and rightly goes live.
+        good = serving.until(lambda s: trains(s) and s["champion"]["judged"] >= 3 and learned(s))
         assert good["champion"]["started_over"] == 0
         spoil.write_text("negate")
         serving.until(lambda s: s["champion"]["refused"])
@@ -52,7 +57,7 @@ def test_a_trainer_that_gets_worse_little_by_little_does_not_get_through(tmp_pat
     spoil = tmp_path / "spoil"
     often = [word.replace("training_interval=0.2", "training_interval=0.01") for word in JUDGED]
     with Serving(tmp_path, *often, env=spoiler(tmp_path)) as serving:
-        good = serving.until(lambda s: s["rewards"]["count"] >= 1000 and s["rewards"]["mean"] > 1.2)
+        good = serving.until(learned)
         spoil.write_text("drift")
         found = serving.until(lambda s: s["champion"]["rolled_back"] > good["champion"]["rolled_back"])
         assert found["serving"]["version"] < found["serving"]["newest"]
