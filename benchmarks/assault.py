@@ -16,6 +16,7 @@ Budgets: no decision is lost, no client with the right token is refused, and the
 that beside `spinning`.
 
     python -m benchmarks.assault --quick
+    python -m benchmarks.assault --only silent greedy
 """
 
 from __future__ import annotations
@@ -300,6 +301,8 @@ def _row(name: str, seen: Seen, spinning_p99: float | None) -> tuple[list[str], 
 def main() -> int:
     """Prints the table; with --attack, is the attacker. Returns 1 if a decision was lost or a right token refused."""
     parser = arguments(__doc__.splitlines()[0])
+    some = "measure beside these only; always beside nothing and beside `spinning`, to which the others are compared"
+    parser.add_argument("--only", nargs="+", choices=ATTACKS, metavar="ATTACK", help=some)
     parser.add_argument("--attack", choices=ATTACKS, help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -310,7 +313,7 @@ def main() -> int:
     head = ["beside", "decisions", "WebSocket p50 / p99 / max", "p99 to spinning", "POST p50 / p99", "joined", ""]
     table, figures, beside = [head], {}, None
     with _served(token) as port:
-        for attack in (None, *ATTACKS):
+        for attack in (None, *(name for name in ATTACKS if name in ("spinning", *(options.only or ATTACKS)))):
             if not options.force and options.effort != "toy":
                 wait_for_quiet()
             seen = asyncio.run(_beside(port, token, attack, SECONDS[options.effort]))

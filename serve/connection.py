@@ -12,12 +12,13 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from livegym.serve.intake import Intake, Waiting
-from livegym.serve.protocol import MessageRefused, Reader, text_of
+from livegym.serve.intake import AGAIN, RETRY_S, Intake, Waiting
+from livegym.serve.protocol import Message, MessageRefused, Reader, text_of
 from livegym.web.server import ARRIVED
 
 log = logging.getLogger(__name__)
@@ -43,12 +44,24 @@ class Ending:
 class StreamConnection:
     """One connection, from the handshake to its end."""
 
-    def __init__(self, socket: WebSocket, owner: str, intake: Intake, reader: Reader, source: str) -> None:
-        """`owner`: the name of the client, to which its streams are leased. `source`: the name of this connection."""
+    def __init__(
+        self,
+        socket: WebSocket,
+        owner: str,
+        intake: Intake,
+        reader: Reader,
+        source: str,
+        take_place: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`owner`: the name of the client, to which its streams are leased. `source`: the name of this connection.
+
+        `take_place()`: takes a place for a client that sends a valid message; raises MessageRefused if there is none.
+        """
         self._socket = socket
         self._owner, self._source = owner, source
         self._intake = intake
         self._reader = reader
+        self._take_place = take_place
         self._slots = asyncio.Semaphore(UNANSWERED)
         self._queue: asyncio.Queue[Waiting | MessageRefused] = asyncio.Queue()  # bounded by the slots
         self._told_to_end: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
@@ -112,20 +125,30 @@ class StreamConnection:
             if event["type"] == "websocket.disconnect":
                 return Ending(f"it disconnected, code {event.get('code', 1005)}")
             self.messages += 1
-            entry = self._entry(event.get("text"), event.get(ARRIVED))
+            entry = await self._entry(event.get("text"), event.get(ARRIVED))
             in_a_row = in_a_row + 1 if isinstance(entry, MessageRefused) and entry.is_nonsense else 0
             self._queue.put_nowait(entry)
             if in_a_row >= REFUSALS:
                 return Ending(f"{REFUSALS} messages in a row were invalid", 1008)
 
-    def _entry(self, text: str | None, arrived: float | None) -> Waiting | MessageRefused:
+    async def _entry(self, text: str | None, arrived: float | None) -> Waiting | MessageRefused:
         try:
-            waiting = self._intake.put(self._owner, text, self._reader.read, self._source, arrived)
+            waiting = await self._intake.put(self._owner, text, self._valid, self._source, arrived)
         except MessageRefused as refused:
             self.refused += 1
             return refused
         self._heard_at, self.spoke = time.monotonic(), True
         return waiting
+
+    def _valid(self, text: str | None) -> Message:
+        if self._told_to_end.done():  # its streams are free already, and may be another client's
+            raise MessageRefused("busy", f"This connection is being closed. {AGAIN}", RETRY_S)
+        message = self._reader.read(text)
+        try:
+            self._take_place()
+        except MessageRefused as refused:
+            raise refused.about(message.id) from None
+        return message
 
     async def _write(self) -> Ending:
         while True:

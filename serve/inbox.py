@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 from livegym.online.stream_requests import Answer, Request
 from livegym.utils.locks import locked
@@ -43,7 +43,13 @@ class Asked:
     """Requests that arrived in one message; they are answered together."""
 
     requests: list[Request]
+    client: str = ""  # whose share of the decisions they use
     future: Future[list[Answer]] = field(default_factory=Future)
+
+    @cached_property
+    def streams(self) -> tuple[str, ...]:
+        """The streams that the message names, each once."""
+        return tuple(dict.fromkeys(request.stream for request in self.requests))
 
     def answer(self, answers: Sequence[Answer]) -> None:
         """Answer the requests, one answer each, in order. Does nothing if `close` has failed them already.
@@ -77,14 +83,16 @@ class Inbox:
         self._closed = False
         self._changed = threading.Condition()
 
-    def ask(self, requests: list[Request]) -> Future[list[Answer]]:
+    def ask(self, requests: list[Request], client: str = "") -> Future[list[Answer]]:
         """Return a future of the answers, in the order of `requests`. Any thread may call it; it never blocks for room.
+
+        `client`: whose share of the decisions they use.
 
         Raises:
             Busy: there is no room for all of them; none was accepted.
             Closed: the inbox is closed, so no answer would come.
         """
-        asked = Asked(requests)
+        asked = Asked(requests, client)
         asked.future.set_running_or_notify_cancel()  # from here on it cannot be cancelled
         with locked(self._changed, "the inbox"):
             if self._closed:

@@ -1,20 +1,21 @@
 """The part that WebSocket and HTTP share: accepts messages, and returns their answers.
 
-    waiting = intake.put("client a", text, reader.read)    # raises MessageRefused
+    waiting = await intake.put("client a", text, reader.read, "connection 1")    # raises MessageRefused
     answers = await intake.settle(waiting)                 # in the form to send; raises MessageRefused
 
 A message is checked, its streams are leased to the client, and its requests go into the inbox; if one of these fails,
-nothing is changed. Once the answers are known, the streams of which nothing was accepted are free again: otherwise
-invented names, and those of an earlier run, would use up the streams that are allowed. All of it runs on the server's
-event loop.
+nothing is changed. Few messages are checked in one turn of the event loop (`turnstile.py`). Once the answers are known,
+the streams of which nothing was accepted are free again: otherwise invented names, and those of an earlier run, would
+use up the streams that are allowed. All of it runs on the server's event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from livegym.serve.inbox import Busy, Closed, Inbox
 from livegym.serve.leases import StreamLeases
 from livegym.serve.messages import MAX_ITEMS
 from livegym.serve.protocol import Message, MessageRefused, answers_of
+from livegym.serve.turnstile import Turnstile
 from livegym.tasks.stream_task import ActionUnits
 from livegym.web.rates import TokenBuckets
 
@@ -56,8 +58,35 @@ class Waiting:
     """A message that has been put into the inbox."""
 
     message: Message
-    future: asyncio.Future[list[Answer]]
+    owner: str | None  # of its streams
+    future: Future[list[Answer]]  # which the decision loop answers
+    told: asyncio.Future[None]  # done once the event loop knows that `future` is
     arrived: float  # s, by time.perf_counter
+
+
+class _Returns:
+    """Wakes the event loop for answers: once for all that come until it has woken up, because each time costs both
+    threads more than an answer does.
+    """
+
+    def __init__(self, received: Callable[[Waiting, list[str]], None]) -> None:
+        """`received`: is called on the event loop with a message that is answered, and its new streams."""
+        self._received = received
+        self._answered: deque[tuple[Waiting, list[str]]] = deque()
+        self._called = False
+
+    def note(self, waiting: Waiting, new: list[str], _: Future[list[Answer]]) -> None:
+        """Note that a message is answered. Any thread may call it."""
+        self._answered.append((waiting, new))
+        if not self._called:
+            self._called = True
+            with contextlib.suppress(RuntimeError):  # the event loop is closed, so no client waits any more
+                waiting.told.get_loop().call_soon_threadsafe(self._receive)
+
+    def _receive(self) -> None:
+        self._called = False  # first: what is noted from here on calls again
+        while self._answered:
+            self._received(*self._answered.popleft())
 
 
 class Intake:
@@ -79,10 +108,12 @@ class Intake:
         self._asked = TokenBuckets(stream_rate, max(BURST_S * stream_rate, MAX_ITEMS)) if stream_rate else None
         self._inbox, self._leases = inbox, leases
         self._took, self._units = took, units
+        self._turnstile = Turnstile()
+        self._returns = _Returns(self._tell)
         self.messages = 0
         self.refused = 0  # messages and requests
 
-    def put(
+    async def put(
         self,
         owner: str | None,
         text: str | bytes | None,
@@ -93,34 +124,37 @@ class Intake:
         """Check a message by `read` and put it into the inbox. Raises MessageRefused; nothing has changed then.
 
         `source`: what sent it: one connection, or all HTTP requests under one name, or without one from one address.
+        Each of them has the same share of the server's time.
         `arrived`: s, by time.perf_counter, when it was read from its connection; None: now.
         """
         arrived = time.perf_counter() if arrived is None else arrived
+        await self._turnstile.enter(source, len(text or ""))
         self.messages += 1
         message = None
         try:
             message = read(text)
             self._leases.check(owner, message.streams)
             self._check_rate(message)
-            asked = self._ask([_from(source, request) for request in message.requests])
+            asked = self._ask([_from(source, request) for request in message.requests], source)
         except MessageRefused as refused:
-            refused.about(message.id if message else None)
+            if message is not None:
+                refused.about(message.id)
             self.refused += refused.kind not in ("busy", "closing")
             raise
-        future = asyncio.wrap_future(asked)
+        waiting = Waiting(message, owner, asked, asyncio.get_running_loop().create_future(), arrived)
         new = self._leases.take(owner, message.streams)
-        future.add_done_callback(partial(self._settle_leases, owner, message, new))  # even if its client has left
-        return Waiting(message, future, arrived)
+        asked.add_done_callback(partial(self._returns.note, waiting, new))
+        return waiting
 
-    def _settle_leases(
-        self, owner: str | None, message: Message, new: list[str], answered: asyncio.Future[list[Answer]]
-    ) -> None:
-        """Free those of the `new` streams of a message of which nothing was accepted."""
-        answers = [] if answered.cancelled() or answered.exception() else answered.result()
-        pairs = zip(message.requests, answers, strict=False)  # no answers: the message failed
+    def _tell(self, waiting: Waiting, new: list[str]) -> None:
+        """Free those of the `new` streams of a message of which nothing was accepted, and tell who waits for it."""
+        answers = [] if waiting.future.exception() else waiting.future.result()
+        pairs = zip(waiting.message.requests, answers, strict=False)  # no answers: the message failed
         used = {request.stream for request, answer in pairs if not isinstance(answer, Refusal)}
-        self._leases.give_back(owner, set(new) - used)
-        self._leases.keep(owner, used)
+        self._leases.give_back(waiting.owner, set(new) - used)
+        self._leases.keep(waiting.owner, used)
+        if not waiting.told.done():  # otherwise its client has left
+            waiting.told.set_result(None)
 
     def _check_rate(self, message: Message) -> None:
         """Count the requests of each stream. Raises TooFast, and counts none, if one of the streams is too fast."""
@@ -134,9 +168,9 @@ class Intake:
         for stream, count in counts.items():
             self._asked.of(stream).take(count)
 
-    def _ask(self, requests: list[Request]) -> Future[list[Answer]]:
+    def _ask(self, requests: list[Request], source: str) -> Future[list[Answer]]:
         try:
-            return self._inbox.ask(requests)
+            return self._inbox.ask(requests, source)
         except Busy as error:
             text = f"The server is busy: {error}. {UNCHANGED.format(RETRY_S)}"
             raise MessageRefused("busy", text, RETRY_S) from None
@@ -166,22 +200,20 @@ async def _answers_to(waiting: Waiting, timeout: float | None = None) -> list[An
     Raises:
         MessageRefused: the requests failed, or were not answered within `timeout` s.
     """
-    future = asyncio.shield(waiting.future)
     try:
-        await asyncio.wait([future], timeout=timeout)
-    finally:
-        left = not future.done() and future.cancel()  # cancels the shield only; the answer that comes later is dropped
-    if left:
+        async with asyncio.timeout(timeout):
+            await waiting.told
+    except TimeoutError:
         refused = MessageRefused("busy", f"No answer within {timeout:g} s. {AGAIN}", retry_after=1.0)
-        raise refused.about(waiting.message.id)
-    error = future.exception()
+        raise refused.about(waiting.message.id) from None
+    error = waiting.future.exception()
     if isinstance(error, Closed):
         raise _closing().about(waiting.message.id)
     if error is not None:
         log.error("a message was not answered", exc_info=error)
         refused = MessageRefused("failed", f"The server failed to decide; its log has the reason. {AGAIN}")
         raise refused.about(waiting.message.id)
-    return future.result()
+    return waiting.future.result()
 
 
 def _closing() -> MessageRefused:

@@ -1,18 +1,18 @@
 """The decision loop: answers clients, steps the built-in simulator, and adopts new weights in between.
 
 One thread does all of it, so nothing here is locked. It sleeps only in the inbox, which wakes it at each request. In
-one turn, a message of each stream that waits is answered, with one forward pass for all of them.
+one turn, messages of the clients that wait are answered in fair shares (`backlog.py`), with one forward pass.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from livegym.online.service import Service
 from livegym.online.service_state import ServiceState
-from livegym.online.stream_requests import Observed
+from livegym.serve.backlog import Backlog
 from livegym.serve.history import Points, point_of
 from livegym.serve.inbox import Asked, Inbox
 from livegym.serve.metrics import Curves
@@ -43,12 +43,11 @@ class Loop:
 
     def run(self, stop: StopFlag, curves: Curves, progress: StreamProgress) -> None:
         """Serve until a stop is requested; write the measurements to `curves` and show them on `progress`."""
-        waiting: list[Asked] = []
+        backlog = Backlog()
         while not stop.requested:
             self._adopt()
-            waiting += self.inbox.take(0.0 if waiting else self._patience())
-            groups, waiting = turn_of(waiting)
-            for together in groups:
+            backlog.add(self.inbox.take(0.0 if backlog else self._patience()))
+            for together in backlog.turn():
                 self._answer(together)
             if self.simulator is not None and self.simulator.left() <= 0:
                 self.simulator.step(self.memory.clock)
@@ -89,32 +88,3 @@ class Loop:
         self._snapshot_at = now
         self.memory.tick()
         self.status.refresh()
-
-
-def turn_of(waiting: Iterable[Asked]) -> tuple[list[list[Asked]], list[Asked]]:
-    """Return the groups of messages that are answered now, each in one forward pass, and the messages that wait.
-
-    The messages about a stream are answered in the order of their arrival, one observation in a turn. So a client that
-    sends many at once delays only itself. Messages of rewards, which need no pass, go ahead of
-    observations of other streams.
-    """
-    groups: list[list[Asked]] = []
-    together: list[Asked] = []
-    later: list[Asked] = []
-    streams: set[str] = set()  # of which an earlier message is not answered yet
-    for asked in waiting:
-        named = {request.stream for request in asked.requests}
-        if named & streams:
-            later.append(asked)
-        elif has_observations(asked):
-            together.append(asked)
-        else:
-            groups.append([asked])
-            continue
-        streams |= named
-    return [*groups, together] if together else groups, later
-
-
-def has_observations(asked: Asked) -> bool:
-    """Whether a message asks for decisions; otherwise it reports rewards."""
-    return any(isinstance(request, Observed) for request in asked.requests)

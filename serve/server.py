@@ -18,6 +18,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,7 +31,7 @@ from starlette.background import BackgroundTask
 from livegym.online.not_learned import NotLearned
 from livegym.serve.connection import UNANSWERED, StreamConnection
 from livegym.serve.inbox import Inbox
-from livegym.serve.intake import RETRY_S, Intake, Waiting
+from livegym.serve.intake import AGAIN, RETRY_S, Intake, Waiting
 from livegym.serve.json_schema import schema_of
 from livegym.serve.leases import LEASE_S, MAX_STREAMS, StreamLeases
 from livegym.serve.messages import (
@@ -50,15 +51,18 @@ from livegym.utils.files import strict_json
 from livegym.web.access import Access, Role, address_of, role_of
 from livegym.web.middleware import MAX_BODY
 from livegym.web.server import ARRIVED, MAX_MESSAGE
+from livegym.web.waiting_room import WaitingRoom
 
 log = logging.getLogger(__name__)
 
 PAGE = "/page"
 PREFIX = f"/online/v{VERSION}"
 MAX_CLIENTS = 64
-"""WebSocket clients at once; the gateway admits more, so that one that is silent can give way to another."""
-QUIET_S, NEVER_HEARD_S = 60.0, 2.0
-"""Silence after which a client gives way if all places are taken; the second for one that has never said anything."""
+"""WebSocket clients that have sent a valid message. With its first one, a client takes one of these places."""
+MAX_UNHEARD = 64
+"""WebSockets of which no valid message has come yet; one more closes the oldest one of the address with the most."""
+QUIET_S = 60.0
+"""Silence after which a client gives way if all places are taken."""
 MAX_REQUESTS = 32
 """HTTP requests of one client, or of all without a client id from one address, that may wait at once."""
 ANSWER_S = 60.0
@@ -105,6 +109,7 @@ class OnlineApi:
         self._leases = StreamLeases(max_streams)
         self._intake = Intake(inbox, self._leases, took, stream_rate, description.units)
         self._connections: dict[str, StreamConnection] = {}  # client -> its connection
+        self._unheard = WaitingRoom(MAX_UNHEARD)  # the owners of those that have not taken a place yet
         self._numbers = itertools.count(1)
         self._requests: Counter[str] = Counter()  # HTTP requests that wait for their answers, by client
         self._refused = 0  # HTTP requests refused before they were read
@@ -196,7 +201,7 @@ class OnlineApi:
         try:
             self._check_request(request, client, asker)
             source = f"HTTP {asker}"
-            waiting = self._intake.put(client, await request.body(), read, source, request.scope.get(ARRIVED))
+            waiting = await self._intake.put(client, await request.body(), read, source, request.scope.get(ARRIVED))
             if client is not None:
                 self._leases.lease(client)
             answer = _json(text_of(waiting.message.id, await self._intake.settle(waiting, ANSWER_S)), 200)
@@ -243,19 +248,20 @@ class OnlineApi:
             return
         source = f"connection {next(self._numbers)}"
         owner = socket.query_params.get("client") or source
-        connection = StreamConnection(socket, owner, self._intake, self._reader, source)
+        connection = StreamConnection(socket, owner, self._intake, self._reader, source, partial(self._place, owner))
         earlier = self._connections.get(owner)
         if earlier is not None:
             earlier.replace()
         self._connections[owner] = connection  # before the first await, so that the limit on clients holds
         self._leases.connect(owner)
+        if earlier is None:  # otherwise it has the place of the earlier one, or waits for one as that did
+            self._unheard.enter(owner, address_of(socket), partial(self._give_way, owner))
         try:
             await socket.accept()
             ending = await connection.run()
         finally:
             if self._connections.get(owner) is connection:
-                del self._connections[owner]
-                self._leases.leave(owner)
+                self._forget(owner)
         who = f"{socket.client.host}:{socket.client.port}" if socket.client else "a client"
         sent, refused = connection.messages, connection.refused
         log.info("%s: connection ended after %d messages, %d refused: %s", who, sent, refused, ending.why)
@@ -266,27 +272,44 @@ class OnlineApi:
         client = socket.query_params.get("client")
         if client is not None and not re.fullmatch(NAME, client):
             return PlainTextResponse(f"{CLIENT}\n", 400)
-        if len(self._connections) >= MAX_CLIENTS and client not in self._connections:
-            if self._make_room():
-                return None
+        if client not in self._connections and not self._has_room():
             self._turned_away += 1
-            message = f"{MAX_CLIENTS} clients are connected already. Send several streams over one connection.\n"
-            return PlainTextResponse(message, 503, {"retry-after": "1"})
+            return PlainTextResponse(f"{TOO_MANY.format(MAX_CLIENTS)}\n", 503, {"retry-after": "1"})
         return None
 
-    def _make_room(self) -> bool:
-        """End the connection that was silent longest, rather one that was never heard; False if all are in use."""
-        found = self._connections.items()
-        silent = [item for item in found if item[1].silence > (QUIET_S if item[1].spoke else NEVER_HEARD_S)]
-        if not silent:
-            return False
-        owner, idlest = max(silent, key=lambda item: (not item[1].spoke, item[1].silence))
-        idlest.give_way()
+    def _place(self, owner: str) -> None:
+        """Give a client the place that it needs for its first valid message. Raises MessageRefused if there is none."""
+        if owner not in self._unheard:
+            return
+        if not self._has_room():
+            self._turned_away += 1
+            raise MessageRefused("busy", f"{TOO_MANY.format(MAX_CLIENTS)} {AGAIN}", RETRY_S)
+        if len(self._heard) >= MAX_CLIENTS:
+            self._give_way(max(self._heard, key=lambda other: self._connections[other].silence))
+        self._unheard.exit(owner)
+
+    @property
+    def _heard(self) -> list[str]:
+        """The owners of the connections that have a place."""
+        return [owner for owner in self._connections if owner not in self._unheard]
+
+    def _has_room(self) -> bool:
+        """Return whether there is a free place, or one of a client that was silent for so long that it gives way."""
+        heard = self._heard
+        return len(heard) < MAX_CLIENTS or any(self._connections[owner].silence > QUIET_S for owner in heard)
+
+    def _give_way(self, owner: str) -> None:
+        """End the connection of a client, because another one needs what it holds."""
+        self._connections[owner].give_way()
+        self._forget(owner)
+
+    def _forget(self, owner: str) -> None:
         del self._connections[owner]
+        self._unheard.exit(owner)
         self._leases.leave(owner)
-        return True
 
 
+TOO_MANY = "{} clients are connected already. Send several streams over one connection."
 CLIENT = f"client: invalid name. Allowed: letters, digits, '_', '.' and '-', at most 64 characters ({NAME})."
 
 

@@ -54,6 +54,9 @@ def test_the_limits_are_the_codes():
     assert f"with {MAX_HELD // 1024} KiB more it closes" in table["unanswered messages of a connection"]
     assert table["waiting requests of all clients"].startswith(f"{CAPACITY};")
     assert table["clients"] == f"{server.MAX_CLIENTS} WebSockets, {server.MAX_REQUESTS} HTTP requests of each"
+    unheard = table["clients without a valid message so far"]
+    assert unheard.startswith(f"{server.MAX_UNHEARD} more WebSockets, {connection.SILENT_S:g} s each;")
+    assert f"if that was {server.QUIET_S:g} s" in table["silence"]
     assert table["connections without a request yet"].startswith(f"{MAX_WAITING};")
     assert table["streams"] == f"`online.max_streams`, {OnlineConfig().max_streams}"
     assert f"for {connection.SEND_S:g} s" in table["unread answers"]

@@ -498,32 +498,76 @@ class TestPlacesAndRates:
         assert decision["type"] == "decision"
 
     def test_if_all_places_are_taken_the_client_that_was_silent_longest_gives_way(self, serve, monkeypatch):
-        monkeypatch.setattr(server, "MAX_CLIENTS", 3)
+        monkeypatch.setattr(server, "MAX_CLIENTS", 2)
         monkeypatch.setattr(server, "QUIET_S", 0.5)
-        monkeypatch.setattr(server, "NEVER_HEARD_S", 0.4)
         served = serve()
 
         async def drive():
             async with served.socket("?client=old") as old, served.socket("?client=new") as new:
-                await ask(old, observe("a"))
                 await ask(new, observe("b"))
-                async with served.socket("?client=silent") as silent:
-                    with pytest.raises(InvalidStatus):  # nobody has been silent for long
+                await ask(old, observe("a"))
+                if served.api._connections["new"].silence < server.QUIET_S:  # nobody has been silent for long
+                    with pytest.raises(InvalidStatus):
                         await served.socket("?client=robot")
-                    for _ in range(6):
-                        await asyncio.sleep(0.1)
-                        await ask(new, observe("b"))
-                    async with served.socket("?client=robot") as robot, served.socket("?client=another") as another:
-                        decisions = [await ask(ws, observe(f"s{k}")) for k, ws in enumerate((robot, another, new))]
-                        endings = [await ended(silent), await ended(old)]
-                        await ask(robot, observe("a"))  # its stream is free
-                        return decisions, endings, served.api.counts()["clients"]
+                for _ in range(6):
+                    await asyncio.sleep(0.1)
+                    await ask(new, observe("b"))
+                async with served.socket("?client=robot") as robot:
+                    assert served.api.counts()["clients"] == 3  # it takes a place with its first message
+                    decisions = [await ask(ws, observe(name)) for ws, name in ((robot, "c"), (new, "b"))]
+                    ending = await ended(old)
+                    await ask(robot, observe("a"))  # which is free
+                    return decisions, ending, served.api.counts()["clients"]
 
-        decisions, endings, clients = asyncio.run(drive())
-        assert [decision["type"] for decision in decisions] == ["decision"] * 3
-        assert [code for code, _ in endings] == [1013, 1013]
-        assert all("another client needs the place" in why for _, why in endings)
-        assert clients == 3
+        decisions, ending, clients = asyncio.run(drive())
+        assert [decision["type"] for decision in decisions] == ["decision"] * 2
+        assert ending[0] == 1013
+        assert "another client needs the place" in ending[1]
+        assert clients == 2
+
+    def test_who_says_nothing_keeps_no_newcomer_out(self, serve, monkeypatch):
+        """They held all places for 2 s each, and took those that became free before anyone else."""
+        monkeypatch.setattr(server, "MAX_CLIENTS", 4)
+        monkeypatch.setattr(server, "MAX_UNHEARD", 3)
+        served = serve()
+
+        async def drive():
+            silent, kinds = [], []
+            async with served.socket("?client=there") as there:
+                await ask(there, observe("there"))
+                for k in range(5):
+                    silent += [await served.socket(f"?client=silent-{k}-{i}") for i in range(3)]
+                    async with served.socket() as newcomer:
+                        kinds.append((await ask(newcomer, observe("new")))["type"])
+                kinds.append((await ask(there, observe("there")))["type"])
+                codes = [(await ended(ws))[0] for ws in silent[:-3]]
+                left = served.api.counts()["clients"]
+                for ws in silent[-3:]:
+                    await ws.close()
+                return kinds, codes, left
+
+        kinds, codes, left = asyncio.run(drive())
+        assert kinds == ["decision"] * 6
+        assert codes == [1013] * 12
+        assert left <= 1 + 3
+
+    def test_a_client_for_whose_first_message_there_is_no_place_is_told_to_resend_it(self, serve, monkeypatch):
+        monkeypatch.setattr(server, "MAX_CLIENTS", 1)
+        served = serve()
+
+        async def drive():
+            async with served.socket("?client=second") as second:
+                async with served.socket("?client=first") as first:
+                    await ask(first, observe("a"))
+                    refused = await ask(second, observe("b", id_=5))
+                await until_async(lambda: served.api.counts()["clients"] == 1)
+                return refused, (await ask(second, observe("b")))["type"]
+
+        refused, later = asyncio.run(drive())
+        assert (refused["kind"], refused["id"], refused["retry_after"]) == ("busy", 5, 1.0)
+        assert "1 clients are connected already" in refused["message"]
+        assert later == "decision"
+        assert served.api.counts()["busy"] == 1
 
     def test_a_client_with_many_requests_leaves_room_for_others(self, serve, monkeypatch):
         monkeypatch.setattr(server, "MAX_REQUESTS", 2)
@@ -574,6 +618,7 @@ class TestPlacesAndRates:
                 await ask(ws, reward("a", decision["decision"], 1.0))  # not counted
                 await ask(ws, "{}")
                 served.loop.go.clear()
+                served.loop.thinking.clear()
                 before = time.perf_counter()
                 await ws.send(observe())
                 await until_async(served.loop.thinking.is_set)
@@ -593,9 +638,9 @@ class TestPlacesAndRates:
         assert all(0 < seconds < longest + PATIENCE_S for seconds in took)
 
 
-def failing(requests):
+def failing(requests, client):
     """Instead of an inbox's `ask`: the loop takes the question and fails."""
-    asked = Asked(requests)
+    asked = Asked(requests, client)
     asked.fail(RuntimeError("the gate raised"))
     return asked.future
 
@@ -766,7 +811,9 @@ class TestLimits:
         served = serve()
 
         async def drive():
-            async with served.socket("?client=one"), served.socket():
+            async with served.socket("?client=one") as one, served.socket() as other:
+                await ask(one, observe("b"))
+                await ask(other, observe("c"))
                 with pytest.raises(InvalidStatus) as caught:
                     await served.socket()
                 async with served.socket("?client=one") as again:  # its old connection makes room

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from livegym.online.stream_requests import Accepted, Refusal, Rewarded
+from livegym.serve.backlog import ROWS, Backlog
+from livegym.serve.fair_queue import REMEMBERED, FairQueue
 from livegym.serve.inbox import Asked, Inbox
-from livegym.serve.loop import Loop, turn_of
+from livegym.serve.loop import Loop
 from livegym.serve.status import Status
 from livegym.utils.signals import StopFlag
 from tests.test_live import candidate, live_of
@@ -47,8 +49,14 @@ def settings(tmp_path):
     return make
 
 
-def of(*requests) -> Asked:
-    return Asked(list(requests))
+def of(*requests, client="") -> Asked:
+    return Asked(list(requests), client)
+
+
+def backlog_of(*messages) -> Backlog:
+    backlog = Backlog()
+    backlog.add(messages)
+    return backlog
 
 
 def run_loop(setting, inbox, stop) -> None:
@@ -92,19 +100,73 @@ def test_two_observations_of_a_stream_are_decided_in_order(settings):
 def test_a_reward_of_a_stream_waits_for_its_observation_and_that_of_another_does_not():
     a, b = of(seen("a", 1)), of(seen("b", 1))
     reward_b, reward_c = (of(Rewarded(stream, 1, 0.0)) for stream in "bc")
-    assert turn_of([a, b, reward_c, reward_b]) == ([[reward_c], [a, b]], [reward_b])
-    assert turn_of([reward_b]) == ([[reward_b]], [])
-    assert turn_of([]) == ([], [])
+    backlog = backlog_of(a, b, reward_c, reward_b)
+    assert backlog.turn() == [[reward_c], [a, b]]
+    assert backlog.turn() == [[reward_b]]
+    assert not backlog
+    assert backlog.turn() == []
+
+
+def test_an_observation_is_in_the_turn_of_the_reward_before_it():
+    rewards, observation = [of(Rewarded("a", k, 0.0)) for k in (1, 2)], of(seen("a", 1))
+    assert backlog_of(*rewards, observation).turn() == [[rewards[0]], [rewards[1]], [observation]]
 
 
 def test_who_sends_many_observations_at_once_waits_for_them_and_nobody_else_does():
     greedy = [of(seen("a", k), seen("b", k)) for k in range(8)]
     honest, after_b = of(seen("c", 1)), of(seen("b", 9), seen("d", 1))
-    groups, later = turn_of([*greedy, after_b, honest])
-    assert groups == [[greedy[0], honest]]
-    assert later == [*greedy[1:], after_b]
-    assert turn_of(later) == ([[greedy[1]]], [*greedy[2:], after_b])
-    assert turn_of([greedy[7], after_b, of(seen("d", 2))])[0] == [[greedy[7]]]  # d, too, is answered in order
+    backlog = backlog_of(*greedy, after_b, honest)
+    assert backlog.turn() == [[greedy[0], honest]]
+    backlog.add([last := of(seen("d", 2))])
+    assert [backlog.turn() for _ in range(9)] == [[[each]] for each in [*greedy[1:], after_b, last]]  # d too, in order
+
+
+def greedily(client: str, messages: int, rows: int) -> list[Asked]:
+    """Messages of a client that has new streams in each."""
+    return [of(*(seen(f"{client}-{k}-{i}", k) for i in range(rows)), client=client) for k in range(messages)]
+
+
+def test_what_others_have_sent_before_does_not_delay_a_client_that_asks_little():
+    backlog = backlog_of(*(each for k in range(4) for each in greedily(f"greedy {k}", 50, 8)))
+    for k in range(20):
+        backlog.add([honest := of(seen("honest", k), client="honest")])
+        (together,) = backlog.turn()
+        assert honest in together
+        assert sum(len(asked.requests) for asked in together) <= ROWS
+
+
+def test_who_sends_large_messages_gets_no_larger_share():
+    large, small = greedily("large", 40, 2 * ROWS), greedily("small", 40 * 2 * ROWS, 1)
+    backlog, rows = backlog_of(*large, *small), {"large": 0, "small": 0}
+    for _ in range(60):
+        turn = [asked for together in backlog.turn() for asked in together]
+        assert len(turn) == 1 or sum(len(asked.requests) for asked in turn) <= ROWS
+        for asked in turn:
+            rows[asked.client] += len(asked.requests)
+    assert abs(rows["large"] - rows["small"]) <= 3 * ROWS
+    assert min(rows.values()) > 10 * ROWS
+
+
+def test_rewards_are_as_many_in_a_turn_as_observations():
+    many = [of(*(Rewarded("a", k, 0.0) for _ in range(ROWS)), client="many") for k in range(3)]
+    backlog = backlog_of(*many)
+    backlog.add([honest := of(seen("b", 1), client="honest")])
+    assert backlog.turn() == [[honest]]
+    assert [backlog.turn() for _ in range(3)] == [[[each]] for each in many]
+
+
+def test_a_share_that_nobody_used_is_not_saved_up_and_the_names_of_clients_are_forgotten():
+    queue = FairQueue[str]()
+    for k in range(3 * REMEMBERED):
+        queue.add("steady", f"steady {k}", 1)
+        queue.add(f"passing {k}", "passing", 1)
+        assert queue.take() in (f"steady {k}", "passing")
+        assert queue.take() in (f"steady {k}", "passing")
+    assert len(queue._finish) <= REMEMBERED + 1
+    for k in range(4):
+        queue.add("steady", f"steady {k}", 1)
+    queue.add("late", "late 1", 1)
+    assert [queue.take() for _ in range(2)] == ["steady 0", "late 1"]
 
 
 def message(rng, k: int, last: dict[str, int]) -> list:
@@ -125,11 +187,10 @@ def message(rng, k: int, last: dict[str, int]) -> list:
 def order_of(messages) -> list[int]:
     """Indices of messages that wait together, in the order in which the loop answers them."""
     waiting = [of(*requests) for requests in messages]
-    index = {id(asked): k for k, asked in enumerate(waiting)}
+    index, backlog = {id(asked): k for k, asked in enumerate(waiting)}, backlog_of(*waiting)
     order = []
-    while waiting:
-        groups, waiting = turn_of(waiting)
-        order += [index[id(asked)] for together in groups for asked in together]
+    while backlog:
+        order += [index[id(asked)] for together in backlog.turn() for asked in together]
     return order
 
 

@@ -21,8 +21,8 @@ from livegym.web.access import Role, address_of
 
 REQUESTS = 128
 """HTTP requests of clients with a valid token, or of all if none is needed."""
-SOCKETS = 80
-"""WebSockets of each path."""
+SOCKETS = 160
+"""WebSockets of each path. In a continuous run, 64 clients and 64 newcomers, with some room for those that close."""
 STRANGERS = 16
 """Requests without a valid token that are answered at all: `/healthz` and `/login`."""
 ADDRESS_SHARE = 0.75

@@ -25,6 +25,9 @@ class WaitingRoom:
     def __len__(self) -> int:
         return len(self._address)
 
+    def __contains__(self, client: Hashable) -> bool:
+        return client in self._address
+
     def enter(self, client: Hashable, address: str, leave: Callable[[], None]) -> None:
         """Let a client wait, which is not waiting yet. If there are too many, call the `leave` of one of them."""
         self._address[client] = address
