@@ -15,11 +15,14 @@ from typing import Any, NoReturn
 
 from livegym.cfg.overrides import quoted, split
 from livegym.projects.commands import command, program
+from livegym.rundir.run import LONGEST, folder_name
 from livegym.tasks.space import SpaceError, read_action_space, read_space, space_of, text_of_space
 from livegym.utils.errors import UserError
 
 SERVED = {"config": "continuous", "task": "Spaces", "simulator": "external", "online.training_interval": "0"}
 KEYS = ("observation_space", "action_space")
+UNNAMED = "spaces"
+"""Name of a file of spaces that says nothing about its environment."""
 FILE = (
     'Allowed: JSON with both spaces and nothing else, such as {"observation": "Box(-1, 1, (4,))", '
     '"action": "Discrete(2)"}'
@@ -33,6 +36,9 @@ spaces, which one of these names:
   --observation-space "Box(-inf, inf, (4,))" --action-space "Discrete(2)"
                                    as Gymnasium prints them, or as JSON
   spaces.json                      a file with {{"observation": ..., "action": ...}}, each a space as text or as JSON
+
+  --name "My robot"                the environment's name, for the dashboard and the run's folder; without it, the
+                                   Gymnasium id, or the name of the file unless that is spaces.json
 
 Observations: Box, Discrete, MultiDiscrete, MultiBinary, and Dict of these. Actions: Box with bounds, Discrete,
 MultiDiscrete, MultiBinary. The keys are those of config=continuous (see {program} --help). To resume:
@@ -58,7 +64,8 @@ def arguments_of(arguments: list[str]) -> list[str]:
     spaces = _of_environment(given.env) if named[0] else _of_file(files[0]) if named[1] else _of_options(given)
     typed = [split(key)[1] for key in keys]
     fixed = [f"{key}={value}" for key, value in SERVED.items() if key not in typed]
-    named_env = [quoted("task.params.environment", given.env)] if given.env is not None else []
+    name = _name(given, files)
+    named_env = [quoted("task.params.environment", name)] if name is not None else []
     return [*fixed, *(quoted(f"task.params.{key}", spaces[key]) for key in KEYS), *named_env, *keys]
 
 
@@ -73,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.error = _refuse  # type: ignore[method-assign]
     parser.add_argument("--env")
+    parser.add_argument("--name")
     parser.add_argument("--observation-space")
     parser.add_argument("--action-space")
     parser.add_argument("others", nargs="*")
@@ -81,6 +89,22 @@ def _parser() -> argparse.ArgumentParser:
 
 def _refuse(message: str) -> NoReturn:
     raise UserError(f"serve: {message}. See {program()} serve --help")
+
+
+def _name(given: argparse.Namespace, files: list[str]) -> str | None:
+    """Return the environment's name; None if the user has named none. Raises UserError if it cannot be used."""
+    name: str | None = given.name
+    if name is not None:
+        if not folder_name(name) or len(name) > LONGEST:
+            raise UserError(
+                f"--name {name!r}: it names the run's folder too. Allowed: at most {LONGEST} characters, with a letter "
+                'or digit, for example --name "My robot"'
+            )
+        return name
+    if given.env is not None:
+        return str(given.env)
+    stem = Path(files[0]).stem if files else ""
+    return stem if folder_name(stem) and stem != UNNAMED else None
 
 
 def _of_options(given: argparse.Namespace) -> dict[str, str]:

@@ -35,6 +35,8 @@ _NAME = re.compile(r"(?P<task>[^.].*)_(?P<kind>train|test|continuous)_(?P<when>\
 _WHEN = "%Y%m%d_%H%M%S"
 _IDENTITY = "run.json"
 NN = "nn"
+LONGEST = 64
+"""Characters of a title in a run's name."""
 
 
 @dataclass(frozen=True)
@@ -180,15 +182,23 @@ def _started(name: str) -> tuple[datetime, int] | None:
         return None
 
 
-def create_run(runs_dir: Path, task: str, kind: str, when: datetime | None = None) -> Run:
-    """Creates a run directory, named by `when` (None: now). Raises UserError if it cannot be created."""
+def folder_name(title: str) -> str:
+    """A title in the form of the beginning of a run's name: `ALE/Pong-v5` -> `ALE-Pong-v5`; empty if nothing is left."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", title)[:LONGEST].strip("-.")
+
+
+def create_run(runs_dir: Path, task: str, kind: str, when: datetime | None = None, title: str = "") -> Run:
+    """Creates a run directory, named by `when` (None: now). Raises UserError if it cannot be created.
+
+    `title`: what the run's name begins with instead of the task, such as the environment that clients run.
+    """
     if kind not in KINDS:
         raise ValueError(f"kind={kind!r}, allowed: {KINDS}")
     when = when or datetime.now()
     path: Path | None = None
     try:
         runs_dir.mkdir(parents=True, exist_ok=True)
-        path = _make_exclusively(runs_dir, f"{task}_{kind}_{when.strftime(_WHEN)}")
+        path = _make_exclusively(runs_dir, f"{folder_name(title) or task}_{kind}_{when.strftime(_WHEN)}")
         run = Run(path, task, kind, uuid.uuid4().hex)
         identity = {"run_id": run.run_id, "task": task, "kind": kind, "name": run.name}
         atomic_write_text(path / _IDENTITY, strict_json(identity))
@@ -258,12 +268,12 @@ def list_runs(runs_dir: Path, kind: str | Sequence[str] | None = None, task: str
     return sorted(runs, key=lambda run: (run.started or (datetime.min, 0), run.name), reverse=True)
 
 
-def begin_run(runs_dir: Path, task: str, kind: str, provenance: Provenance) -> Run:
+def begin_run(runs_dir: Path, task: str, kind: str, provenance: Provenance, title: str = "") -> Run:
     """Creates a run directory with the record that explains it. If that fails, removes it and raises UserError.
 
-    A training run also writes the filter for copies, unless `runs_dir` has one.
+    `title`: see `create_run`. A training run also writes the filter for copies, unless `runs_dir` has one.
     """
-    run = create_run(runs_dir, task, kind)
+    run = create_run(runs_dir, task, kind, title=title)
     try:
         write_metadata(run.path, provenance, task)
         if provenance.job is not None:

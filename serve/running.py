@@ -227,7 +227,7 @@ def _begin(
     """
     config, spec = plan.config, plan.spec
     first = first_state(config, spec, parent)
-    run = begin_run(Path(config.runsDir), config.task.name, "continuous", provenance)
+    run = begin_run(Path(config.runsDir), config.task.name, "continuous", provenance, plan.env.task.title)
     try:
         memory = ServiceState(run, plan.layout, config.online)
         checkpoints = CheckpointWriter(run, spec, as_dict(config), saved=0, best=None)

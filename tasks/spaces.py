@@ -33,7 +33,7 @@ class SpacesParams:
 
     observation_space: str = key("Box(-inf, inf, (1,))", "what is observed: a Gymnasium space, or JSON")
     action_space: str = key("Discrete(2)", "what can be done: a Gymnasium space, or JSON")
-    environment: Optional[str] = key(None, "its name, which the dashboard shows; --env writes its id")
+    environment: Optional[str] = key(None, "its name, for the dashboard and the run's folder; --env writes its id")
     step: float = key(1.0, "time between two observations, as far as it is known", unit="s", above=0)
 
 

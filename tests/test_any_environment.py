@@ -139,6 +139,30 @@ def test_the_dashboard_is_headed_by_the_environment(config):
     assert environment(config, spaces.Discrete(2), spaces.Discrete(2)).task.title == ""
 
 
+SPACES = '{"observation": "Box(-1, 1, (2,))", "action": "Discrete(2)"}'
+
+
+@pytest.mark.parametrize(
+    ("file", "more", "name"),
+    [
+        ("forklift.json", [], "forklift"),
+        ("spaces.json", [], None),
+        ("spaces.json", ["--name", "My robot: α"], "My robot: α"),
+        ("forklift.json", ["--name", "3"], "3"),
+    ],
+)
+def test_an_environment_is_named_by_the_user_or_its_file(file, more, name, tmp_path, config):
+    (tmp_path / file).write_text(SPACES)
+    assert config(*arguments_of([str(tmp_path / file), *more])).task.params.environment == name
+
+
+@pytest.mark.parametrize("name", ["", "...", "/", "x" * 65])
+def test_a_name_that_cannot_name_a_folder_is_refused(name, tmp_path):
+    (tmp_path / "spaces.json").write_text(SPACES)
+    with pytest.raises(UserError, match=re.escape(f"--name {name!r}: it names the run's folder too. Allowed:")):
+        arguments_of([str(tmp_path / "spaces.json"), "--name", name])
+
+
 def environment(config, observation, action):
     c = config(*arguments_of(["--observation-space", str(observation), "--action-space", str(action)]))
     return make_env(c.task, c.sim, c.physics, 1, 0)
@@ -335,6 +359,7 @@ def test_the_document_connects_cartpole_and_the_run_goes_on(tmp_path):
         assert '"type":"ended"' in answers.stdout
         learned = serving.until(lambda s: trains(s) and s["serving"]["version"] > 3)
         assert learned["buffer"]["added"] >= 399
+        assert learned["run"].startswith("CartPole-v1_continuous_")
         assert serving.end() == 0
     with Serving(tmp_path, *resume.split()[2:], "streamPort=0", name="again") as again:
         assert again.until(lambda s: s["serving"]["version"] > 1)["buffer"]["added"] >= 399

@@ -46,6 +46,17 @@ def test_a_run_is_named_by_task_kind_and_time(tmp_path):
     assert Path(run) == run.path
 
 
+def test_a_served_run_is_named_by_its_environment_and_is_of_the_same_task_as_the_old_ones(tmp_path):
+    old = create_run(tmp_path, "Spaces", "continuous", WHEN)
+    run = create_run(tmp_path, "Spaces", "continuous", WHEN, title="ALE/Pong-v5")
+    assert run.name == "ALE-Pong-v5_continuous_20250801_095943"
+    assert create_run(tmp_path, "Spaces", "continuous", WHEN, title="../?").name == f"{old.name}_2"
+    assert create_run(tmp_path, "Spaces", "continuous", WHEN, title="." + "x" * 80).name.startswith(f"{'x' * 63}_con")
+    assert open_run(run.path) == run
+    assert [run.task, old.task] == ["Spaces"] * 2
+    assert {run, old} < set(list_runs(tmp_path, "continuous", "Spaces"))
+
+
 def test_a_test_run_has_no_directory_for_checkpoints(tmp_path):
     assert os.listdir(create_run(tmp_path, "Ant", "test", WHEN)) == ["run.json"]
 
