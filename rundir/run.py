@@ -183,7 +183,7 @@ def _started(name: str) -> tuple[datetime, int] | None:
 
 
 def folder_name(title: str) -> str:
-    """A title in the form of the beginning of a run's name: `ALE/Pong-v5` -> `ALE-Pong-v5`; empty if nothing is left."""
+    """A title as the beginning of a run's name: `ALE/Pong-v5` -> `ALE-Pong-v5`; empty if nothing is left of it."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", title)[:LONGEST].strip("-.")
 
 

@@ -246,10 +246,36 @@ def test_the_acting_version_cannot_be_rolled_back_to_and_the_list_follows(shown)
     page = shown.page
     rows = page.locator("#versions tbody tr")
     assert rows.all_text_contents()[0].startswith("41serving, newest")
-    assert rows.first.locator("button").is_disabled()
+    assert rows.first.locator("button").get_attribute("aria-disabled") == "true"
     shown.script.change(serving={"version": 39, "newest": 42, "history": [39, 40, 41, 42]})
     wait(page, lambda: rows.all_text_contents()[0].startswith("42newest"))
-    assert rows.last.locator("button").is_disabled()
+    assert rows.last.locator("button").get_attribute("aria-disabled") == "true"
+
+
+def test_the_versions_are_one_stop_of_the_tab_key_and_arrow_keys_choose(shown):
+    """Twenty buttons were twenty stops."""
+    page, script = shown.page, shown.script
+    wait(page, lambda: page.locator("#versions tbody tr").count() == 4)
+    label = "document.activeElement.getAttribute('aria-label')"
+    page.focus("#versions-list")
+    page.keyboard.press("Tab")
+    reached = [page.evaluate(label)]  # the newest that may be pressed
+    for key in ("ArrowDown", "PageDown", "ArrowUp", "Control+Home", "ArrowUp", "Control+End"):
+        page.keyboard.press(key)
+        reached.append(page.evaluate(label))
+    assert reached == [f"roll back to version {version} and pin it" for version in (40, 39, 38, 39, 41, 41, 38)]
+    page.keyboard.press("Control+Home")
+    page.keyboard.press("Enter")  # the acting version: the button keeps the focus, and does nothing
+    assert page.is_hidden("#confirm")
+    page.keyboard.press("ArrowDown")
+    assert page.locator("#versions tbody button[tabindex='0']").count() == 1
+    page.keyboard.press("Tab")
+    assert not page.evaluate("document.activeElement.matches('#versions *')")
+    page.keyboard.press("Shift+Tab")
+    assert page.evaluate(label) == reached[0]
+    page.keyboard.press("Enter")
+    page.click("#confirm-yes")
+    wait(page, lambda: script.asked == [{"do": "rollback", "version": 40}])
 
 
 def test_the_list_of_versions_stays_where_it_is_under_a_pointer(shown):

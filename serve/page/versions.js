@@ -2,11 +2,15 @@
 import { confirmed } from "./confirm.js";
 import { byId, inUse, make, makeButton, say, setFacts, setRows, setText } from "./dom.js";
 import { ago, count, known, signed, withInterval } from "./format.js";
+import { roving, works } from "./roving.js";
 import { now, state } from "./state.js";
 import { ask } from "./talk.js";
 
+let settle;  // after a change of the rows
+
 /** Makes the buttons work. */
 export function startVersions() {
+  settle = roving(byId("versions"));
   byId("follow").onclick = () => ask("follow");
   byId("pin").onclick = () => ask(state.serving?.pinned ? "follow" : "pin");
   byId("back").onclick = goBack;
@@ -43,6 +47,7 @@ export function renderVersions() {
   say("versions-note", chosen ? "the list waits while you choose" : "kept in memory");
   if (!chosen) setRows(body, "version", [...(serving.history ?? [])].reverse(), versionRow);
   for (const row of body.rows) markRow(row, serving, champion);
+  settle();
 }
 
 // What became of the newest version, and how many were refused.
@@ -76,7 +81,7 @@ function markRow(row, serving, champion) {
   setText(row.cells[3].firstChild, judged.state ?? "–");
   setText(row.cells[3].lastChild, gainOf(judged));
   row.cells[3].title = judged.why ?? "";
-  row.querySelector("button").disabled = acts;
+  row.querySelector("button").setAttribute("aria-disabled", acts);
 }
 
 // The estimated gain over the version that it was compared with.
@@ -85,7 +90,7 @@ function gainOf({ state: found, gain, gain_low: low, gain_high: high }) {
 }
 
 function versionRow(version) {
-  const button = makeButton("Roll back", () => rollBack(version));
+  const button = makeButton("Roll back", () => works(button) && rollBack(version));
   button.setAttribute("aria-label", `roll back to version ${version} and pin it`);
   const cell = make("td", "", "control");
   cell.append(button);
