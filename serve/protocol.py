@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Union
@@ -22,9 +23,9 @@ from pydantic_core import ErrorDetails
 
 from livegym.online.experience import Decision
 from livegym.online.stream_requests import Accepted, Answer, Instead, Observed, Refusal, Request, Rewarded
+from livegym.serve.allowed import Allowed
 from livegym.serve.messages import (
     MAX_ITEMS,
-    NAME,
     STATUS,
     VERSION,
     Description,
@@ -103,6 +104,7 @@ class Reader:
         self._reward: TypeAdapter[Any] = TypeAdapter(self.reward_schema)
         self._names = _names_in(self.observe_schema) | _names_in(self.reward_schema)
         self._least, self._most = description.action_bounds()
+        self._allowed = Allowed(description)
 
     def read(self, text: str | None) -> Message:
         """Read a message that names its type; None: a binary frame was sent. Raises MessageRefused."""
@@ -207,7 +209,7 @@ class Reader:
         where = ".".join(map(str, location)) or "message"
         given = _shown(error["input"])
         if kind == "json_invalid":
-            return _refused("malformed", "message", "text", f"JSON ({error['ctx']['error']})")
+            return _refused("malformed", "message", "text", f"JSON{_broken_at(error['ctx']['error'])}")
         if kind in ("union_tag_not_found", "union_tag_invalid"):
             tag = error.get("ctx", {}).get("tag")
             return _refused("malformed", "type", "nothing" if tag is None else _shown(tag), '"observe" or "reward"')
@@ -218,27 +220,16 @@ class Reader:
             other = {"raw": "obs", "obs": "raw"}.get(str(location[-1]))
             if any(e["type"] == "extra_forbidden" and e["loc"][-1] == other for e in errors):
                 return _refused("invalid", where, other or "", f"{location[-1]}, which this task takes")
-            return _refused("invalid", where, "nothing", "a value")
+            return _refused("invalid", where, "nothing", self._allowed.at(location))
         if kind == "extra_forbidden":
             names = self._names.get(next((p for p in reversed(location[:-1]) if isinstance(p, str)), ""), [])
             near = did_you_mean(str(location[-1]), names).strip()
             return _refused("invalid", where, "an unknown field", f"one of {', '.join(names)}", near)
         if location in (["observations"], ["rewards"]) and kind == "too_long":
             return _refused("oversized", where, given, f"1 to {MAX_ITEMS}", "Send several messages.")
-        return _refused("invalid", where, given, self._expected(error, location))
-
-    def _expected(self, error: ErrorDetails, location: list[int | str]) -> str:
-        kind, raw = error["type"], self.description.raw_fields
-        field = raw.get(str(location[3])) if len(location) > 3 and location[2] == "raw" else None
-        if field is not None and (kind in ("too_short", "too_long", "list_type", "float_type")):
-            return f"{_shape(field.shape)}, shape {list(field.shape)}"
-        if field is not None and kind != "finite_number":
-            return f"a number from {field.low:g} to {field.high:g}"
-        if location[2:3] == ["obs"] and len(location) == 3:
-            return f"a list of {self.description.spec.obs_width} numbers"
-        if kind == "string_pattern_mismatch":
-            return f"letters, digits, '_', '.' and '-', at most 64 ({NAME})"
-        return error["msg"].removeprefix("Input should be ").removeprefix("a valid ")
+        if kind == "literal_error":  # the values are quoted as in Python
+            return _refused("invalid", where, given, error["ctx"]["expected"].replace("'", '"'))
+        return _refused("invalid", where, given, self._allowed.at(location, kind))
 
 
 def answers_of(
@@ -287,8 +278,10 @@ def _shown(value: Any) -> str:
     return text if len(text) <= MAX_GIVEN else f"{text[:MAX_GIVEN]}..."
 
 
-def _shape(shape: tuple[int, ...]) -> str:
-    return "one number" if not shape else "lists of " + " x ".join(map(str, shape)) + " numbers"
+def _broken_at(why: str) -> str:
+    """Return where a text stops being JSON, from what the parser says of it."""
+    place = re.search(r"line \d+ column \d+", why)
+    return "" if place is None else f", which it is not at {place[0].replace(' column', ', column')}"
 
 
 def _repeated(names: list[str]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import threading
 from concurrent.futures import Future
 
@@ -14,10 +15,12 @@ from hypothesis import strategies as st
 
 from livegym.online.experience import Decision, Verdict
 from livegym.online.stream_requests import Accepted, Observed, Refusal, Rewarded
+from livegym.rl.spec import PolicySpec
 from livegym.serve.inbox import Busy, Closed, Inbox
 from livegym.serve.leases import LEASE_S, StreamLeases
-from livegym.serve.messages import LARGEST, STATUS, DecisionAnswer, Description
+from livegym.serve.messages import LARGEST, STATUS, DecisionAnswer, Description, LearningMessage
 from livegym.serve.protocol import MessageRefused, Reader, answers_of, text_of
+from livegym.tasks.base import MultiDiscrete
 from livegym.tasks.stream_task import RawField
 from tests.online_fixtures import GRID, SPEC, decision_of
 from tests.patience import PATIENCE_S
@@ -119,7 +122,7 @@ RAW_WRONG = {
     "a list": (raw(energy=[1]), "energy", "a list of 1", "one number, shape []"),
     "above": (raw(minerals=[[0, 0, 0], [0, 0, 1.5]]), "minerals.1.2", "1.5", "a number from 0 to 1"),
     "below": (raw(energy=-1), "energy", "-1", "a number from 0 to 200"),
-    "NaN": (raw(energy=math.nan), "energy", "NaN", "a finite number"),
+    "NaN": (raw(energy=math.nan), "energy", "NaN", "a number from 0 to 200"),
     "misspelt": (raw(enery=1), "enery", "an unknown field", "one of minerals, energy"),
 }  # fmt: skip
 
@@ -130,6 +133,65 @@ def test_raw_fields_are_held_to_shape_and_range(name):
     refused = refusal(RAW, text)
     assert refused.kind == "invalid"
     assert refused.details == {"field": f"observations.0.raw.{field}", "given": shown, "expected": expected}
+
+
+def refused_by(read, content):
+    """The refusal of a message; None if it is read."""
+    try:
+        read(json.dumps(content).encode())
+    except MessageRefused as refused:
+        return refused
+    return None
+
+
+ANYTHING = [
+    None, True, "x", "\ud800", -1, 1.5, 2**53, 10**30, 1e39, math.nan, [], [None], [[1.0]], [0.5] * 9, {}, {"a": 1},
+]  # fmt: skip
+CHOOSING = Reader(Description(PolicySpec("Choosing", (("x", 4),), (), MultiDiscrete((3, 5)), 1.0)))
+
+
+@pytest.mark.parametrize("reader", [PLAIN, RAW, CHOOSING], ids=["plain", "raw", "choosing"])
+@pytest.mark.parametrize("kind", ["observe", "reward", "learning"])
+def test_each_refusal_says_field_value_what_is_allowed_and_what_to_do_in_our_words(reader, kind):
+    """pydantic's own are like "List should have at least 1 item after validation, not 0"."""
+    items = {"observe": "observations", "reward": "rewards"}.get(kind)
+    schema = {"observe": reader.observe_schema, "reward": reader.reward_schema, "learning": LearningMessage}[kind]
+    read = {"observe": reader.observations, "reward": reader.rewards, "learning": reader.learning}[kind]
+    fields = [(name,) for name in schema.model_fields]
+    if items is not None:
+        item = schema.model_fields[items].annotation.__args__[0]
+        fields += [(items, name) for name in item.model_fields]
+        fields += [(items, "raw", raw) for raw in reader.description.raw_fields if kind == "observe"]
+    first = {"stream": "a", "obs": [0, 0, 0, 0], "decision": 1, "reward": 0}
+    told = set()
+    for path in fields:
+        for value in ANYTHING:
+            content = {"v": 1, items or "learn": [dict(first)] if items else True, "stream": "a"}
+            if path[0] == items and len(path) > 1:
+                inner = content[items][0] if len(path) == 2 else content[items][0].setdefault("raw", {})
+                inner[path[-1]] = value
+            else:
+                content[path[0]] = value
+            if items:
+                content.pop("stream")
+            refused = refused_by(read, content)
+            if refused is not None:
+                told.add((refused.details["field"], refused.details["expected"]))
+                assert refused.kind in ("malformed", "invalid", "oversized")
+                assert refused.message.startswith(f"{refused.details['field']}: given ")
+                assert not re.search(r"nput|hould|alidat|alue error|at (most|least) \d+ item", refused.message)
+                assert refused.message.rstrip().endswith((".", "?"))
+    assert len(told) > 3
+    if items:
+        assert (items, f"a list of 1 to 64 {items}") in told
+
+
+def test_what_is_no_json_is_told_by_its_place_and_an_empty_list_by_what_is_allowed():
+    assert refusal(PLAIN, '{"v": 1,\n "type"}').details["expected"] == "JSON, which it is not at line 2, column 8"
+    empty = refusal(PLAIN, '{"v": 1, "type": "reward", "rewards": []}')
+    assert empty.message.startswith("rewards: given a list of 0; expected a list of 1 to 64 rewards. GET /online/v1/")
+    executed = refusal(CHOOSING, observe_message(executed=[1])).details
+    assert executed["expected"] == "a list of 2, each a whole number from 0 to 2 or a whole number from 0 to 4"
 
 
 def test_a_near_name_is_suggested():

@@ -68,6 +68,28 @@ def test_any_json_is_a_request_or_refused(message):
         assert found.view.env_id >= 0
 
 
+def why_refused(message):
+    try:
+        read(json.dumps(message))
+    except PageMessageError as error:
+        return str(error)
+    return ""
+
+
+@given(MESSAGES)
+@settings(max_examples=200, deadline=None)
+def test_a_refusal_is_in_our_words(message):
+    why = why_refused(message)
+    assert "not a value of this field" not in why
+    assert not any(words in why for words in ("Input should", "Field required", "Extra inputs", "should have"))
+
+
+def test_a_refusal_names_the_field_and_what_is_allowed():
+    assert why_refused({"do": "push", "env_id": 1.5}) == "push: env_id: expected a whole number"
+    assert why_refused({**PUSH, "seconds": "x"}) == "push: seconds: expected a number"
+    assert why_refused({**PUSH, "strength": 1}) == "push: strength: unknown; leave it out"
+
+
 @given(st.text(max_size=100) | st.binary(max_size=100).map(lambda raw: raw.decode("utf-8", "replace")))
 @settings(max_examples=200, deadline=None)
 def test_any_text_is_a_request_or_refused(text):

@@ -59,11 +59,39 @@ def read_object(text: str | None, most: int) -> dict[str, Any]:
     return message
 
 
+WORDS = {
+    "missing": "nothing is given; expected a value",
+    "extra_forbidden": "unknown; leave it out",
+    "string_type": "expected text",
+    "string_too_long": "expected at most {max_length} characters",
+    "string_too_short": "expected at least {min_length} characters",
+    "int_type": "expected a whole number",
+    "int_from_float": "expected a whole number",
+    "int_parsing_size": "expected a smaller number",
+    "float_type": "expected a number",
+    "finite_number": "expected a finite number",
+    "bool_type": "expected true or false",
+    "list_type": "expected a list",
+    "tuple_type": "expected a list",
+    "dict_type": "expected an object",
+    "model_type": "expected an object",
+    "too_short": "expected at least {min_length} items",
+    "too_long": "expected at most {max_length} items",
+    "greater_than": "expected more than {gt:g}",
+    "greater_than_equal": "expected at least {ge:g}",
+    "less_than": "expected less than {lt:g}",
+    "less_than_equal": "expected at most {le:g}",
+    "literal_error": "allowed are {expected}",
+}
+"""pydantic's name of an error -> what a page is told."""
+
+
 def why(what: str, error: ValidationError) -> str:
-    """Return the first error that pydantic found in a message, as one line."""
+    """Return the first error in a message, as one line: the field and what is allowed there."""
     first = error.errors(include_url=False, include_input=False)[0]
     location = ".".join(map(str, first["loc"]))
-    return f"{what}: {location + ': ' if location else ''}{first['msg']}"
+    words = WORDS.get(first["type"], "not a value of this field").format_map(first.get("ctx", {}))
+    return f"{what}: {location + ': ' if location else ''}{words}"
 
 
 def page_files(folder: Path) -> dict[str, Path]:
