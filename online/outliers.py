@@ -1,6 +1,6 @@
 """Outliers: rewards so far beyond the usual ones that they are a fault of a client or of its environment.
 
-    watch = RewardWatch(writer.last_rewards, factor=1e4, most=1e6)
+    watch = RewardWatch(writer.last_rewards, factor=1e4, most=1e6, tell=writer.tell_reward_limit)
     watch.limit          # the greatest |reward| that is no outlier
     watch.added()        # the buffer has another experience
     watch.renew()        # compute the limit again at once
@@ -16,8 +16,8 @@ first rewards may be faults. And it is never less than 1, so no reward up to `fa
 rewards of most steps are: a goal that earns 100 after steps that cost 1e-5 is learned. If rewards grow for good, the
 new ones are left out until they are half of those that are not zero.
 
-The serving process and the trainer each have one `RewardWatch` over the same buffer. They compute the limit at
-different times, so it may differ between them for a while.
+The serving process alone computes the limit. It tells the trainer in the header of the replay buffer, so a reward that
+counts in what versions earned is one that is trained on.
 """
 
 from __future__ import annotations
@@ -43,16 +43,23 @@ def usual_size(rewards: np.ndarray, most: float) -> float | None:
 class RewardWatch:
     """The limit for the rewards of one replay buffer. One thread renews it; any thread may read it."""
 
-    def __init__(self, last_rewards: Callable[[int], np.ndarray], factor: float | None, most: float) -> None:
+    def __init__(
+        self,
+        last_rewards: Callable[[int], np.ndarray],
+        factor: float | None,
+        most: float,
+        tell: Callable[[float], None] = lambda limit: None,
+    ) -> None:
         """`last_rewards(n)`: rewards of the last n experiences of the buffer; `most`: greatest limit.
 
-        `factor`: limit as a multiple of the usual size; None: the limit is `most`.
+        `factor`: limit as a multiple of the usual size; None: the limit is `most`. `tell`: is given each new limit.
         """
         self.most = most
-        self._last_rewards, self._factor = last_rewards, factor
+        self._last_rewards, self._factor, self._tell = last_rewards, factor, tell
         self._added = self._renewed_at = 0
         self.limit = most if factor is None else min(most, factor * LEAST)
         self.renew()
+        self._tell(self.limit)
 
     def beyond(self, reward: float) -> str:
         """Return in words what is wrong with a reward beyond the limit."""
@@ -78,6 +85,7 @@ class RewardWatch:
         limit = min(self.most, self._factor * usual)
         if max(limit / self.limit, self.limit / limit) > STEADY:
             self.limit = limit
+            self._tell(limit)
 
 
 def unwatched(most: float) -> RewardWatch:

@@ -128,6 +128,10 @@ class ReplayWriter:
         """Return rewards (n,) of the last `count` experiences."""
         return self._mapped.last_rewards(count)
 
+    def tell_reward_limit(self, limit: float) -> None:
+        """Store the greatest reward, either way, that is trained on."""
+        self._mapped.header["reward_limit"] = limit
+
     def tell(self, clock: float) -> None:
         """Store the s that the run has been served. Ages are measured by this clock, not by the system time."""
         self._mapped.header["clock"] = clock
@@ -220,6 +224,12 @@ class ReplayReader:
         parts = [slots[start : start + PART] for start in range(0, max(1, len(slots)), PART)]
         rows = np.concatenate([repack_fields(self._complete_rows(part)[names]) for part in parts])
         return rows[np.argsort(rows["number"])]
+
+    @property
+    def reward_limit(self) -> float:
+        """The greatest reward, either way, that is trained on, as the writer has told; inf: it has told none."""
+        limit = float(self._mapped.header["reward_limit"])
+        return limit if limit > 0 else math.inf
 
     def last_rewards(self, count: int) -> np.ndarray:
         """Return rewards (n,) of the last `count` experiences, for a mean. They are not verified by checksum."""

@@ -24,6 +24,7 @@ HEADER = np.dtype(
         ("sessions", np.int64),  # number of times that a writer opened the file
         ("added", np.int64),  # experiences added so far, which is the next one's number
         ("clock", np.float64),  # s that the run has been served
+        ("reward_limit", np.float64),  # greatest |reward| that is trained on; 0, as in old files: not told yet
     ]
 )
 PAGE = 4096

@@ -33,7 +33,6 @@ import torch
 from livegym.online.divergence import DivergenceDetector, GoodState
 from livegym.online.experience import Verdict, chosen_actions, clipped, sound_rows
 from livegym.online.gate import Gate, Judgement, check_judgement
-from livegym.online.outliers import RewardWatch
 from livegym.online.replay import BETA, ReplayReader, Sieve
 from livegym.online.rewards import TrainingSamples, combine, later_rewards
 from livegym.rl.actor_critic import ActorCritic, Choices, Following, OffPolicyRule, StepResult, Transitions
@@ -100,7 +99,7 @@ class Trainer:
         self.gate = gate
         self.rule = rule
         self.max_reward = max_reward
-        self.rewards = RewardWatch(reader.last_rewards, rule.outlier_factor, max_reward)
+        self.reward_limit = min(max_reward, reader.reward_limit)  # as of this round; see `online/outliers.py`
         self._applied = math.nan  # the limit of rewards that priorities and value normaliser have
         self.sieve = sieve_of(rule, gated=gate is not None)
         self.rng = np.random.default_rng(seed)
@@ -147,14 +146,9 @@ class Trainer:
         self.counts.since = self.counts.since + 1 if added == self.counts.seen else 1
         self.counts.seen = added
 
-    @property
-    def reward_limit(self) -> float:
-        """The greatest reward, either way, that is trained on."""
-        return self.rewards.limit
-
     def _apply_limit(self) -> None:
-        """Renew the limit. If that changes which of the known rewards count, find their scale again."""
-        self.rewards.renew()
+        """Take over the limit of this round. If that changes which known rewards count, find their scale again."""
+        self.reward_limit = min(self.max_reward, self.reader.reward_limit)
         if self.reward_limit == self._applied:
             return
         self._applied = self.reward_limit

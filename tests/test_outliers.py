@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -128,7 +130,7 @@ def test_a_client_that_sends_huge_rewards_costs_neither_learning_rate_nor_scale(
         world.add(CAPACITY, first=start, reward=1.0)
         world.trainer.train()
     for number in range(CAPACITY):
-        world.writer.add(experience(number, faulty(number, every=100)))
+        world.keep(experience(number, faulty(number, every=100)))
     for _ in range(300):
         world.trainer.train()
     trainer = world.trainer
@@ -147,7 +149,7 @@ def test_neither_is_a_huge_reward_learned_that_comes_later(tmp_path):
     world = World(tmp_path, discount=0.9)
     obs = np.ones(2, np.float32)
     for number in range(200):
-        world.writer.add(experience(number, faulty(number + 1, every=20), obs=obs, next_obs=obs))
+        world.keep(experience(number, faulty(number + 1, every=20), obs=obs, next_obs=obs))
     world.trainer.train()
     assert any(batch.following is not None and len(batch.following.row) for batch in world.batches)
     for batch in world.batches:
@@ -159,7 +161,7 @@ def test_neither_is_a_huge_reward_learned_that_comes_later(tmp_path):
 def test_without_a_factor_they_are_learned(tmp_path):
     world = World(tmp_path, outlier_factor=None, batch_size=200)
     for number in range(200):
-        world.writer.add(experience(number, faulty(number, every=20)))
+        world.keep(experience(number, faulty(number, every=20)))
     world.trainer.train()
     assert world.batches[0].reward.abs().max() == 9e5
     assert world.trainer.counts.outliers == 0
@@ -191,10 +193,10 @@ def test_the_first_reward_of_a_sparse_task_may_be_a_fault(tmp_path, prioritised)
     """It was the usual size, because zeros do not count: the scale was 9e5 / sqrt(N), and a reward of 1 invisible."""
     world = World(tmp_path, prioritised=prioritised)
     for number in range(500):
-        world.writer.add(experience(number, 9e5 if number == 250 else 0.0))
+        world.keep(experience(number, 9e5 if number == 250 else 0.0))
     world.trainer.train()
     for number in range(500, 1500):
-        world.writer.add(experience(number, float(number % 50 == 0)))
+        world.keep(experience(number, float(number % 50 == 0)))
     world.trainer.train()
     assert world.trainer.counts.outliers == 1
     assert float(world.trainer.learner.network.value_std()) < 1.0
@@ -247,7 +249,7 @@ def test_the_scale_of_faults_that_were_usual_at_first_is_given_up(tmp_path):
     world = World(tmp_path)
     trainer = world.trainer
     for number in range(2 * ENOUGH):
-        world.writer.add(experience(number, 9e5 * (-1) ** number))
+        world.keep(experience(number, 9e5 * (-1) ** number))
     trainer.train()
     assert (trainer.reward_limit, trainer.counts.largest) == (MOST, 9e5)
     world.add(500, first=2 * ENOUGH, reward=1.0)
@@ -280,7 +282,7 @@ def test_the_observation_of_an_outlier_enters_the_normaliser_once(tmp_path):
     world = World(tmp_path)
     before = world.count()
     for number in range(200):
-        world.writer.add(experience(number, faulty(number, every=20)))
+        world.keep(experience(number, faulty(number, every=20)))
     for _ in range(3):
         world.trainer.train()
     assert world.count() == before + 200
@@ -317,10 +319,33 @@ def test_a_reward_beyond_the_greatest_one_names_that_key(setting):  # noqa: F811
 def test_rewards_that_are_not_learned_from_do_not_move_the_limit(setting):  # noqa: F811
     """They moved that of the outcomes, but not that of the trainer."""
     here = setting()
-    here.service.rewards = RewardWatch(here.memory.writer.last_rewards, FACTOR, MOST)
-    served(here, [50.0] * (ENOUGH + 5), learn=False)
-    assert here.service.rewards.limit == FACTOR
-    served(here, [50.0] * (ENOUGH + 5))
-    assert here.service.rewards.limit == 5e5
+    writer = here.memory.writer
+    here.service.rewards = RewardWatch(writer.last_rewards, FACTOR, MOST, writer.tell_reward_limit)
     reader = ReplayReader(here.run.replay_file, here.layout, here.online.buffer_capacity)
-    assert RewardWatch(reader.last_rewards, FACTOR, MOST).limit == 5e5
+    served(here, [50.0] * (ENOUGH + 5), learn=False)
+    assert here.service.rewards.limit == reader.reward_limit == FACTOR
+    served(here, [50.0] * (ENOUGH + 5))
+    assert here.service.rewards.limit == reader.reward_limit == 5e5
+
+
+def test_the_trainer_has_the_limit_of_the_serving_process_and_none_of_its_own(tmp_path):
+    """Each computed its own, at another time, and kept it within a factor of two: they differed up to fourfold."""
+    world = World(tmp_path)
+    for number in range(200):
+        world.writer.add(experience(number, 3.0 if number < 150 else 50.0))
+    world.writer.tell_reward_limit(20.0)
+    world.trainer.train()
+    assert (world.trainer.reward_limit, world.trainer.counts.outliers) == (20.0, 50)
+    world.writer.tell_reward_limit(10 * MOST)
+    world.trainer.train()
+    assert world.trainer.reward_limit == MOST
+
+
+def test_a_buffer_of_an_earlier_release_holds_no_limit(tmp_path):
+    world = World(tmp_path)
+    world.writer.tell_reward_limit(0.0)
+    assert world.trainer.reader.reward_limit == math.inf
+    world.add(50, reward=1.0)
+    world.writer.tell_reward_limit(math.nan)
+    world.trainer.train()
+    assert world.trainer.reward_limit == MOST

@@ -15,6 +15,7 @@ import torch
 from livegym.online.divergence import BURN_IN, ENOUGH, LEAST, LEAST_FACTOR, MAX_FAILURES
 from livegym.online.experience import Experience, Layout, Verdict
 from livegym.online.gate import Judgement
+from livegym.online.outliers import RewardWatch
 from livegym.online.priorities import FLOOR, Priorities
 from livegym.online.replay import ALPHA, BETA, ReplayReader, ReplayWriter
 from livegym.online.ring import MappedRing, checks_of, factors_of
@@ -25,6 +26,7 @@ from livegym.rl.algorithms.ppo.settings import NetworkConfig, PPOConfig
 from livegym.rl.spec import PolicySpec
 from livegym.schema import OnlineConfig
 from livegym.tasks.base import Discrete
+from livegym.tasks.stability import MAX_REWARD
 from tests.test_actor_critic import finite, same
 
 SPEC = PolicySpec("Bandit", (("state", 2),), (), Discrete(3), 0.1)
@@ -73,6 +75,8 @@ class World:
         self.path = path / "replay.bin"
         self.writer = ReplayWriter(self.path, LAYOUT, CAPACITY)
         self.rule = dataclasses.replace(RULE, **rule)
+        tell = self.writer.tell_reward_limit
+        self.watch = RewardWatch(self.writer.last_rewards, self.rule.outlier_factor, MAX_REWARD, tell)
         self.train = train or PPOConfig(network=NetworkConfig(units=[8]))
         self.discount, self.gate, self.prioritised = discount, gate, prioritised
         self.trainer = self.another(seed)
@@ -87,7 +91,12 @@ class World:
 
     def add(self, count: int, first: int = 0, **changes) -> None:
         for number in range(first, first + count):
-            self.writer.add(experience(number, **changes))
+            self.keep(experience(number, **changes))
+
+    def keep(self, each: Experience) -> None:
+        """As the serving process does."""
+        self.writer.add(each)
+        self.watch.added()
 
     @property
     def batches(self) -> list[Transitions]:
