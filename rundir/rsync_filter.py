@@ -26,6 +26,7 @@ FILTER = """\
 - pending.npy
 - conversations.json
 - reward_parts.json
+- history.json
 - not_learned.json
 - sessions.txt
 - run.lock

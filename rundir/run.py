@@ -143,6 +143,11 @@ class Run:
         return self.path / "not_learned.json"
 
     @property
+    def history_file(self) -> Path:
+        """The points of a continuous run's plots."""
+        return self.path / "history.json"
+
+    @property
     def results_file(self) -> Path:
         """The results of a test."""
         return self.path / "results.json"

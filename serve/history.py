@@ -10,13 +10,14 @@ days; what is older is dropped. So the memory is bounded (3 MB), and a page that
 150 kB of recent points and 330 kB of earlier ones.
 
 Each change replaces a tuple of points by a new one, so readers need no lock and never see a partial change.
+`history_file.py` keeps the points over a restart.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +73,26 @@ class Points:
         for tier in self._tiers:
             tier.add(point)
 
+    @property
+    def recent(self) -> tuple[Point, ...]:
+        """The recent points, oldest first."""
+        return self._kept
+
+    @property
+    def thinned(self) -> dict[float, tuple[Point, ...]]:
+        """The means of each tier, oldest first, by their s."""
+        return {tier.seconds: tier.kept for tier in self._tiers}
+
+    def restore(self, recent: Sequence[Point], thinned: Mapping[float, Sequence[Point]]) -> None:
+        """Begin with the points of an earlier session, which are numbered anew. Tiers that are unknown are left out.
+
+        There must be no points yet.
+        """
+        for tier in self._tiers:
+            tier.restore(thinned.get(tier.seconds, ()), recent)
+        numbered = enumerate(recent[-self.capacity :], start=1)
+        self._kept = tuple({**point, "seq": seq} for seq, point in numbered)
+
     def since(self, seq: int) -> list[Point]:
         """Return the recent points after number `seq`, oldest first; with 0, all of them."""
         kept = self._kept
@@ -102,6 +123,14 @@ class _Means:
         self.kept: tuple[Point, ...] = ()
         self._number: float | None = None  # of the open mean, counted in `seconds` since 1970
         self._sums = {name: _Sum() for name in PATHS}
+
+    def restore(self, kept: Sequence[Point], recent: Sequence[Point]) -> None:
+        """Begin with means that were kept, and with the open one, which `recent` points are part of."""
+        self.kept = tuple({**mean, "seconds": self.seconds} for mean in kept[-self.most :])
+        closed = self.kept[-1]["t"] + self.seconds / 2 if self.kept else -math.inf
+        for point in recent:
+            if point["t"] >= closed:
+                self.add(point)
 
     def add(self, point: Point) -> None:
         number = point["t"] // self.seconds

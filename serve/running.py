@@ -49,6 +49,7 @@ from livegym.schema.settled import SettledConfig
 from livegym.serve.dashboard import Dashboard
 from livegym.serve.front import control_of, served
 from livegym.serve.guard import champion_of
+from livegym.serve.history_file import HistoryFile
 from livegym.serve.inbox import Inbox
 from livegym.serve.latencies import Latencies
 from livegym.serve.loop import Loop
@@ -273,7 +274,8 @@ def _serve(plan: _Plan, run: Run, memory: ServiceState, stop: StopFlag) -> int:
         resources.callback(lambda: memory.save(without=frozenset(own)))
         live = live_policy(run, lambda: plan.policy(slots), plan.rule, config.seed)
         decider = Decider(live, plan.adapter, StreamSlots(slots, online.pending_ttl_s), plan.spec)
-        rewards = RewardWatch(memory.writer.last_rewards, online.outlier_factor, config.task.max_reward)
+        writer, most = memory.writer, config.task.max_reward
+        rewards = RewardWatch(writer.last_rewards, online.outlier_factor, most, writer.tell_reward_limit)
         outcomes = Outcomes(plan.discount, max(STREAMS, slots), online.pending_capacity, rewards)
         service = Service(decider, memory, features_of(env), reward_of(env), own, outcomes, rewards)
         watchdog = Watchdog(run, config)
@@ -288,6 +290,7 @@ def _serve(plan: _Plan, run: Run, memory: ServiceState, stop: StopFlag) -> int:
         )  # fmt: skip
         status = Status(facts, service, watchdog, api.counts, champion, latencies, lambda: memory.not_learned.streams)
         loop = Loop(service, memory, simulator, inbox, status)
+        resources.enter_context(HistoryFile(run.history_file, loop.points))
         log.info("continuous training of %s, gate %s; %s", facts["task"], facts["gate"], run.path)
         pictures = pictures_of(env.task, service.tally)
         control = control_of(live, watchdog, champion, memory.not_learned)
