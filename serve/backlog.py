@@ -7,8 +7,8 @@
 
 A turn has at most `ROWS` requests, or one message with more, so it ends soon. Whose messages they are is decided in
 equal shares (`fair_queue.py`): a client that sends more than can be answered delays itself, and what another client
-asks is in the next turn, however much waits. The messages about a stream are answered in the order of their arrival,
-one observation in a turn. Messages of rewards, which need no forward pass, go first in their turn.
+asks is in one of the next turns, however much waits. The messages about a stream are answered in the order of their
+arrival, one observation in a turn. Messages of rewards, which need no forward pass, go first in their turn.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from livegym.online.stream_requests import Observed
 from livegym.serve.fair_queue import FairQueue
 from livegym.serve.inbox import Asked
 
-ROWS = 32
-"""Requests of a turn. A pass for 32 observations takes about four times as long as one for a single observation."""
+ROWS = 16
+"""Requests of a turn. A pass for 16 observations takes about twice as long as one for a single observation."""
 
 
 class Backlog:

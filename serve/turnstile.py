@@ -4,8 +4,8 @@
     await turnstile.enter("connection 1", len(text))
 
 A message that is checked holds up all other connections, and the answers too, until the turn ends. Without a limit, a
-turn would take as long as all clients together have messages for it. Here it takes `BYTES` of them, about 1 ms, or one
-message that is larger. Those that wait are let through as `fair_queue.py` says.
+turn would take as long as all clients together have messages for it. Here it takes `BYTES` of them, about 0.5 ms, or
+one message that is larger. Those that wait are let through as `fair_queue.py` says.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import asyncio
 
 from livegym.serve.fair_queue import FairQueue
 
-BYTES = 8 * 1024
+BYTES = 4 * 1024
 """Size of the messages of one turn."""
 OVERHEAD = 512
 """What any message costs besides its size, in bytes."""
