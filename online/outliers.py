@@ -55,7 +55,8 @@ class RewardWatch:
         `factor`: limit as a multiple of the usual size; None: the limit is `most`. `tell`: is given each new limit.
         """
         self.most = most
-        self._last_rewards, self._factor, self._tell = last_rewards, factor, tell
+        self._last_rewards, self._factor = last_rewards, factor
+        self._tell = tell
         self._added = self._renewed_at = 0
         self.limit = most if factor is None else min(most, factor * LEAST)
         self.renew()

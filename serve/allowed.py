@@ -1,4 +1,4 @@
-"""What each field of a message may be, in words: an error says it to whoever writes a client.
+"""The values that each field of a message may have, in words for the errors that clients get.
 
     allowed = Allowed(Description(spec))
     allowed.at(["observations", 0, "sequence"])        # "a whole number from 0 to 9007199254740991"
@@ -37,7 +37,7 @@ SHAPES = ("too_short", "too_long", "list_type", "float_type")
 
 
 class Allowed:
-    """What the fields of the messages about one task may be."""
+    """The values that the fields of the messages about one task may have."""
 
     def __init__(self, description: Description) -> None:
         self._description = description
@@ -69,7 +69,7 @@ class Allowed:
         return FIELDS[name]
 
     def _part(self, index: int) -> str:
-        """What a part of an action may be, as clients number it."""
+        """Return what a part of an action may be, as clients number it."""
         least, most = self._bounds[index]
         kind = "number" if self._description.spec.action.choices is None else "whole number"
         return f"a {kind} from {least:g} to {most:g}"

@@ -53,6 +53,6 @@ class FairQueue(Generic[Item]):
     def take(self) -> Item:
         """Remove the item that is next and return it. Items of one client keep their order. IndexError: none."""
         self._now, _, _, item = heapq.heappop(self._heap)
-        if not self._heap:  # whoever comes next starts anew
+        if not self._heap:  # no client that comes next has used anything
             self._finish.clear()
         return item

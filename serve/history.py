@@ -84,7 +84,7 @@ class Points:
         return {tier.seconds: tier.kept for tier in self._tiers}
 
     def restore(self, recent: Sequence[Point], thinned: Mapping[float, Sequence[Point]]) -> None:
-        """Begin with the points of an earlier session, which are numbered anew. Tiers that are unknown are left out.
+        """Begin with the points of an earlier session, which are numbered from 1. Tiers that are unknown are left out.
 
         There must be no points yet.
         """

@@ -3,9 +3,10 @@
     with HistoryFile(run.history_file, points):        # adds what the file holds to `points`
         serve()                                        # writes it each minute, and at the end
 
-The file holds what `history.py` keeps in memory, thinned alike, so it has 0.5 MB at most. It is written on a thread of
-its own, column by column, because a large piece of JSON at once would hold up decisions. It is replaced as a whole. A
-file that is damaged is set aside with a warning, and the plots begin anew: no plot is worth a run that does not start.
+The file holds what `history.py` keeps in memory, equally thinned, so it has 0.5 MB at most. It is written on a thread
+of its own, column by column, because a large piece of JSON at once would hold up decisions. It is replaced as a whole.
+A file that is damaged is set aside with a warning, and the plots begin again: no plot is worth a run that does not
+start.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class HistoryFile:
         except FileNotFoundError:
             return
         except OSError as error:
-            log.warning("%s cannot be read (%s); the plots begin anew.", self.path, error.strerror or error)
+            log.warning("%s cannot be read (%s); the plots begin again.", self.path, error.strerror or error)
         except ValueError as error:
             self._set_aside(error)
         else:
@@ -93,7 +94,7 @@ class HistoryFile:
             where = f"it is now {aside.name}"
         except OSError as problem:
             where = f"it cannot be renamed: {problem.strerror or problem}"
-        log.warning("%s is damaged (%s), so the plots begin anew; %s.", self.path, error, where)
+        log.warning("%s is damaged (%s), so the plots begin again; %s.", self.path, error, where)
 
 
 def _text_of(points: Points) -> str:

@@ -17,7 +17,7 @@ from livegym.serve.fair_queue import FairQueue
 BYTES = 4 * 1024
 """Size of the messages of one turn."""
 OVERHEAD = 512
-"""What any message costs besides its size, in bytes."""
+"""Cost of any message besides its size, in bytes."""
 
 
 class Turnstile:

@@ -95,7 +95,7 @@ def test_a_damaged_file_is_set_aside_and_the_plots_begin_anew(name, tmp_path, ca
         feed(points, 0, 3)
     (record,) = (record for record in caplog.records if record.levelno == logging.WARNING)
     assert f"{path} is damaged (" in record.getMessage()
-    assert "the plots begin anew; it is now history.json.damaged" in record.getMessage()
+    assert "the plots begin again; it is now history.json.damaged" in record.getMessage()
     assert (tmp_path / "history.json.damaged").read_bytes() == damaged
     assert len(restarted(path).recent) == 3
 

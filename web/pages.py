@@ -83,7 +83,7 @@ WORDS = {
     "less_than_equal": "expected at most {le:g}",
     "literal_error": "allowed are {expected}",
 }
-"""pydantic's name of an error -> what a page is told."""
+"""pydantic's name of an error -> the words for the page."""
 
 
 def why(what: str, error: ValidationError) -> str:
