@@ -337,3 +337,35 @@ def test_a_snapshot_of_an_earlier_release_has_no_scaled_gains(tmp_path):
     for key, values in sim.engine.snapshot().items():
         if key != "scale":
             np.testing.assert_array_equal(values, saved[key])
+
+
+def test_gains_of_many_actors_are_written_together_before_the_next_step(tmp_path, monkeypatch):
+    """A task that draws gains at each reset paid 0.24 ms for each environment."""
+    sim = hinged(tmp_path, 6)
+    sim.simulate()
+    engine, drives = sim.engine, sim.engine.drives
+    written, weighed = [], []
+    write, set_const = drives._write, engine.set_const
+    monkeypatch.setattr(drives, "_write", lambda envs, dofs: (written.append(envs.tolist()), write(envs, dofs)))
+    monkeypatch.setattr(engine, "set_const", lambda envs: (weighed.append(envs.tolist()), set_const(envs)))
+    for env in (sim.envs[4], sim.envs[1], sim.envs[3]):
+        set_dof(sim, env, stiffness=1e4 if env.index == 3 else 2e4 + env.index)  # environment 3 has these already
+    set_dof(sim, sim.envs[5], effort=7.0)
+    set_dof(sim, sim.envs[5], effort=8.0)
+    sim.simulate()
+    assert [sorted(envs) for envs in written] == [[1, 4, 5]]
+    assert [sorted(envs) for envs in weighed] == [[1, 4]]  # an effort limit is no inertia
+    assert drives.props["stiffness"][:, 0].tolist() == [1e4, 20001.0, 1e4, 1e4, 20004.0, 1e4]
+    assert drives.props["effort"][:, 0].tolist() == [0.0] * 5 + [8.0]
+    weight = 1.0 / (0.02 + H * H * drives.props["stiffness"][:, 0])
+    np.testing.assert_allclose(engine.per_env("dof_invweight0")[:, 0], weight)
+
+
+def test_what_was_set_before_a_snapshot_returns_does_not_come_after_it(tmp_path):
+    sim = hinged(tmp_path, 2)
+    sim.simulate()
+    saved = sim.engine.snapshot()
+    set_dof(sim, sim.envs[1], stiffness=3e4)
+    sim.engine.restore(saved)
+    sim.engine.flush_first()
+    np.testing.assert_array_equal(sim.engine.drives.props["stiffness"], 1e4)

@@ -140,20 +140,25 @@ class Drives:
 
     # properties
 
-    def set_props(self, env: int, dofs: slice, props: np.ndarray) -> bool:
-        """Give the DOFs of one actor other properties; return whether their armature is another."""
-        if (self.props[env, dofs] == props).all():
-            return False
-        before = self._all_armature(np.array([env]))
-        modes = (self.props[env, dofs]["driveMode"] != props["driveMode"]).any()
-        self.props[env, dofs] = props
-        self.side[env, dofs] = 0
-        self.scale[env, dofs] = 1.0
-        self._write(np.array([env]), dofs)
+    def set_props(self, envs: np.ndarray, dofs: slice, props: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Give the DOFs of one actor other properties (n, dofs) in environments (n,).
+
+        Returns those whose properties are others now, and, of these, those whose armature is.
+        """
+        others = (self.props[envs, dofs] != props).any(1)
+        envs, props = envs[others], props[others]
+        if not envs.size:
+            return envs, envs
+        before = self._all_armature(envs)
+        modes = (self.props[envs, dofs]["driveMode"] != props["driveMode"]).any()
+        self.props[envs, dofs] = props
+        self.side[envs, dofs] = 0
+        self.scale[envs, dofs] = 1.0
+        self._write(envs, dofs)
         self._limits_known = False
         if modes:
             self._modes_changed()
-        return bool((self._all_armature(np.array([env])) != before).any())
+        return envs, envs[(self._all_armature(envs) != before).any(1)]
 
     def _all_armature(self, envs: np.ndarray | slice) -> np.ndarray:
         """(n, D) armature of drives that are not at their limit."""
