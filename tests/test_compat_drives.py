@@ -264,6 +264,61 @@ def test_a_light_link_is_known_by_its_own_inertia_whatever_gains_it_was_compiled
     assert sim.engine.qvel[0, 0] == pytest.approx(H * 200.0 / 0.01, rel=0.03)
 
 
+RODS = """<mujoco><worldbody><body name="base"><inertial mass="1" pos="0 0 0" diaginertia="1 1 1"/>
+  <body name="upper"><joint name="upper" axis="0 0 1"/>
+    <inertial mass="{m}" pos="{half} 0 0" diaginertia="1e-6 {i} {i}"/>
+    <body name="lower" pos="{l} 0 0"><joint name="lower" axis="0 0 1"/>
+      <inertial mass="{m}" pos="{half} 0 0" diaginertia="1e-6 {i} {i}"/></body></body></body></worldbody></mujoco>"""
+"""Two equal rods in a line, on a fixed base."""
+
+
+def rods(folder, mass: float, length: float, num_envs: int = 1):
+    """A scene of two rods, whose first DOF has a drive; the second is free."""
+    text = RODS.format(m=mass, l=length, half=length / 2, i=mass * length**2 / 12)
+    return scenes.scene(scenes.asset(folder, text, fix_base_link=True), num_envs, gravity=0.0)
+
+
+def test_a_drive_is_strong_for_the_inertia_that_its_joint_feels_not_for_that_with_the_outer_joint_locked(tmp_path):
+    """M = m l^2 (8/3 5/6; 5/6 1/3): the first joint feels 7/12 m l^2, and M_11 is 4.6 times as much."""
+    mass, length, armature = 0.3, 0.5, np.array([[0.0, 0.0], [0.02, 0.0], [0.0, 0.03]])
+    unit = mass * length**2
+    felt = 8 / 3 * unit + armature[:, 0] - (5 / 6 * unit) ** 2 / (unit / 3 + armature[:, 1])
+    assert felt[0] == pytest.approx(7 / 12 * unit)
+    drives = {"driveMode": [POS, 0], "stiffness": [1e4, 0.0], "damping": [10.0, 0.0], "hasLimits": False}
+    for factor, strong in ((0.98, False), (1.02, True)):
+        sim = rods(tmp_path, mass, length, 3)
+        for env, own in zip(sim.envs, armature, strict=True):
+            effort = factor * felt[env.index] * 20.0 / H  # alone it gives the joint its greatest speed, 20 rad/s
+            set_dof(sim, env, **drives, effort=[effort, 0.0], velocity=[20.0, 0.0], armature=own)
+        assert sim.engine.drives.limited
+        assert sim.engine.drives._scaled[:, 0].tolist() == [strong] * 3
+        sim.engine.drives.set_targets(POS, np.full((3, 2), 3.0))
+        sim.engine.drives._fastest = None  # no speed is cut
+        sim.simulate()
+        np.testing.assert_allclose(sim.engine.qvel[:, 0], 20.0 * factor, rtol=0.03 if strong else 1e-6)
+
+
+def test_two_coupled_drives_of_light_links_both_keep_their_limit(tmp_path):
+    """A slider on a slider. Each scale is searched for as if it were alone: after 4 rounds, forces were off by 34 %."""
+    light = scenes.SLIDER.format(mass=0.01)
+    inner = light[light.index('<body name="slide">') : light.index("</body>") + len("</body>")]
+    chain = light.replace(inner, inner.replace("</body>", inner.replace('"slide"', '"second"', 2) + "</body>"))
+    targets = np.array([[2.7, 0.9], [-2.8, -0.9], [2.0, 1.5], [-1.7, -1.7], [1.5, 1.8]])
+    sim = scenes.scene(scenes.asset(tmp_path, chain, fix_base_link=True), len(targets), gravity=0.0)
+    limits = {"hasLimits": False, "effort": 200.0, "velocity": 0.0, "armature": 0.0}
+    for env in sim.envs:
+        set_dof(sim, env, driveMode=POS, stiffness=1e4, damping=50.0, **limits)
+    drives = sim.engine.drives
+    drives.set_targets(POS, targets)
+    sim.simulate()
+    assert drives._scaled.all()
+    needed = 1e4 * (targets - sim.engine.qpos) - 50.0 * sim.engine.qvel
+    applied = drives.scale * np.abs(needed)
+    assert (drives.scale < 1.0).any(1).all()
+    np.testing.assert_allclose(applied[drives.scale < 1.0], 200.0, rtol=0.031)
+    np.testing.assert_array_less(applied, 200.0 * 1.031)
+
+
 def test_drives_without_a_limit_beside_limited_ones_are_not_searched(tmp_path):
     sim = hinged(tmp_path, 2)
     set_dof(sim, sim.envs[0], effort=300.0)
@@ -282,3 +337,35 @@ def test_a_snapshot_of_an_earlier_release_has_no_scaled_gains(tmp_path):
     for key, values in sim.engine.snapshot().items():
         if key != "scale":
             np.testing.assert_array_equal(values, saved[key])
+
+
+def test_gains_of_many_actors_are_written_together_before_the_next_step(tmp_path, monkeypatch):
+    """A task that draws gains at each reset paid 0.24 ms for each environment."""
+    sim = hinged(tmp_path, 6)
+    sim.simulate()
+    engine, drives = sim.engine, sim.engine.drives
+    written, weighed = [], []
+    write, set_const = drives._write, engine.set_const
+    monkeypatch.setattr(drives, "_write", lambda envs, dofs: (written.append(envs.tolist()), write(envs, dofs)))
+    monkeypatch.setattr(engine, "set_const", lambda envs: (weighed.append(envs.tolist()), set_const(envs)))
+    for env in (sim.envs[4], sim.envs[1], sim.envs[3]):
+        set_dof(sim, env, stiffness=1e4 if env.index == 3 else 2e4 + env.index)  # environment 3 has these already
+    set_dof(sim, sim.envs[5], effort=7.0)
+    set_dof(sim, sim.envs[5], effort=8.0)
+    sim.simulate()
+    assert [sorted(envs) for envs in written] == [[1, 4, 5]]
+    assert [sorted(envs) for envs in weighed] == [[1, 4]]  # an effort limit is no inertia
+    assert drives.props["stiffness"][:, 0].tolist() == [1e4, 20001.0, 1e4, 1e4, 20004.0, 1e4]
+    assert drives.props["effort"][:, 0].tolist() == [0.0] * 5 + [8.0]
+    weight = 1.0 / (0.02 + H * H * drives.props["stiffness"][:, 0])
+    np.testing.assert_allclose(engine.per_env("dof_invweight0")[:, 0], weight)
+
+
+def test_what_was_set_before_a_snapshot_returns_does_not_come_after_it(tmp_path):
+    sim = hinged(tmp_path, 2)
+    sim.simulate()
+    saved = sim.engine.snapshot()
+    set_dof(sim, sim.envs[1], stiffness=3e4)
+    sim.engine.restore(saved)
+    sim.engine.flush_first()
+    np.testing.assert_array_equal(sim.engine.drives.props["stiffness"], 1e4)

@@ -376,6 +376,34 @@ def test_a_killed_recording_plays_up_to_its_last_whole_second(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+ENDS_WHILE_IT_DRAWS = f"""
+import sys
+import numpy as np
+from pathlib import Path
+from livegym.viewers import video
+video.CLOSE_TIMEOUT = 0.5
+writer = video.VideoWriter({PLATE!r}, 0.02, (1024, 1280))
+writer.begin(Path(sys.argv[1]))
+for step in range(2 * video.QUEUE):
+    writer.add(np.zeros(2))
+if sys.argv[2] == "closes":
+    writer.close()
+sys.exit(3)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["closes", "forgets to close"])
+def test_a_process_that_ends_while_a_picture_is_drawn_does_not_crash(tmp_path, how):
+    """The thread was a daemon: on a busy machine, a recording ended with a segmentation fault."""
+    process = python(ENDS_WHILE_IT_DRAWS, str(tmp_path / "a.mp4"), how)
+    said, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 3, said
+    if how == "closes":
+        assert "its end is missing" in said
+        assert 0 < len(times_of(tmp_path / "a.mp4")) < 2 * QUEUE
+
+
 def _playable(path: Path) -> list[Fraction]:
     try:
         return times_of(path)

@@ -57,6 +57,7 @@ log = logging.getLogger(__name__)
 FRAME = 1 / 60  # s between two frames, at least
 PATIENCE = 0.1  # s to wait for a new state before the texts and the camera are updated without one
 CLOSING = 3.0  # s that a window may take to close
+LEAVING = 10.0  # s that the end of the process may take longer for one that has not closed by then
 SHADOW_MAP = 2048  # pixels along a side, at most; MuJoCo's default of 4096 is slow if a CPU draws
 ASPECT = 4 / 3  # width divided by height of a window that has not been drawn yet
 SHOWN = 64  # environments in one picture, at most: a block of them with the chosen one in it
@@ -147,7 +148,7 @@ class WindowThread(Listener):
         self._thread.join(CLOSING)
         if self._thread.is_alive():
             log.warning("the window does not respond, so it is left open until the process ends")
-            _leave_at_exit()
+            _leave_at_exit(self._thread)
 
     # the window's own thread
 
@@ -262,14 +263,18 @@ class _LaunchersExit:
         """Only makes this object callable, as `atexit.unregister` expects; it is never called."""
 
 
-def _leave_at_exit() -> None:
+def _leave_at_exit(thread: threading.Thread) -> None:
     """Makes the process exit without calling the window system, because one that hangs would block the exit too.
+
+    Before that, it waits for the window's thread: on a busy machine it may only be slow, and Python crashes if it ends
+    while that thread draws. One that hangs in the window system does not run any more Python.
 
     GLFW's library has an exit handler of its own in C. Glibc calls the newest handler first, and passes the status to
     it, so `_exit` is registered last.
     """
     atexit.unregister(_LaunchersExit())
     atexit.unregister(glfw.terminate)
+    atexit.register(thread.join, LEAVING)
     libc = ctypes.CDLL(None)
     if hasattr(libc, "on_exit"):
         libc.on_exit(libc._exit, None)

@@ -85,7 +85,9 @@ class VideoWriter:
         self._dropped = 0
         self._free_slots = threading.Semaphore(QUEUE)
         self._orders: queue.SimpleQueue[_Begin | _Add | _End | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name="video", daemon=True)
+        self._late = False  # what is not drawn yet is left out
+        # no daemon: Python waits for it, because a process that ends while a thread draws crashes
+        self._thread = threading.Thread(target=self._work, name="video", daemon=False)
         self._thread.start()
 
     @property
@@ -117,12 +119,17 @@ class VideoWriter:
         self._steps = self._dropped = 0
 
     def close(self) -> None:
-        """Closes the clip and ends the thread; waits up to CLOSE_TIMEOUT seconds until all pictures are drawn."""
+        """Closes the clip and ends the thread.
+
+        Waits up to CLOSE_TIMEOUT seconds until all pictures are drawn; those that are not by then are left out.
+        """
         self.end()
         self._orders.put(None)
         self._thread.join(CLOSE_TIMEOUT)
         if self._thread.is_alive():
             log.warning("a video was not finished within %.0f s, so its end is missing", CLOSE_TIMEOUT)
+            self._late = True
+            self._thread.join(CLOSE_TIMEOUT)
 
     def _has_room(self) -> bool:
         if not self._block:
@@ -132,11 +139,22 @@ class VideoWriter:
                 return True
         return False
 
+    def _next(self) -> _Begin | _Add | _End | None:
+        """The next order; None if there will be none, also because the program ends without close()."""
+        while threading.main_thread().is_alive():
+            try:
+                return self._orders.get(timeout=1.0)
+            except queue.Empty:
+                continue
+        return None
+
     def _work(self) -> None:
         try:
-            while (order := self._orders.get()) is not None:
+            while (order := self._next()) is not None:
                 if isinstance(order, _Add):
                     self._free_slots.release()
+                    if self._late:
+                        continue
                 self._studio.obey(order)
         except BaseException as error:  # a bug: threading prints its traceback, and `error` shows that a clip failed
             self._studio.note(RuntimeError(f"the video thread ended: {error!r}"))

@@ -270,7 +270,8 @@ class Engine:
         return rows | self.drives.snapshot()
 
     def restore(self, snapshot: dict[str, np.ndarray]) -> None:
-        """Return to a snapshot of this engine, or of one with the same scene."""
+        """Return to a snapshot of this engine, or of one with the same scene; what was set before counts no more."""
+        self.flush_first()
         fields = {key.removeprefix("model/"): rows for key, rows in snapshot.items() if key.startswith("model/")}
         for field in self._expanded | self.drives.expanded | fields.keys():
             self.expand(field)[:] = fields[field] if field in fields else _shared(self.model, field)

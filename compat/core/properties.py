@@ -32,8 +32,11 @@ from livegym.utils.errors import UserError
 
 def get_dofs(actor: Actor) -> np.ndarray:
     """Return a copy of an actor's DOF properties, (dofs,) DOF_PROPERTIES."""
-    own = actor.asset.dof_properties if actor.dof_properties is None else actor.dof_properties
-    return own.copy()
+    return _dofs(actor).copy()
+
+
+def _dofs(actor: Actor) -> np.ndarray:
+    return actor.asset.dof_properties if actor.dof_properties is None else actor.dof_properties
 
 
 def set_dofs(sim: Scene, actor: Actor, props: np.ndarray) -> None:
@@ -41,11 +44,18 @@ def set_dofs(sim: Scene, actor: Actor, props: np.ndarray) -> None:
     if len(props) != len(actor.asset.dofs):
         raise UserError(f"{actor.name} has {len(actor.asset.dofs)} DOFs; the properties given are for {len(props)}.")
     actor.dof_properties = props.copy()
-    if sim.compiled:
-        slot = sim.engine.layout.actors[actor.handle]
-        if sim.engine.drives.set_props(actor.env.index, slot.dofs, actor.dof_properties):
-            sim.mark("drives", actor)
-        sim.engine.moved(np.array([actor.env.index]))
+    sim.mark("drives", actor)
+
+
+def _write_drives(engine: Engine, slot: ActorSlot, actors: list[Actor]) -> list[int]:
+    """Write properties of DOFs; return the environments whose armature is another."""
+    envs = np.array([actor.env.index for actor in actors])
+    props = engine.drives.props[envs, slot.dofs]
+    for row, actor in enumerate(actors):
+        props[row] = _dofs(actor)
+    others, heavier = engine.drives.set_props(envs, slot.dofs, props)
+    engine.moved(others)
+    return heavier.tolist()
 
 
 def _dof_table(sim: Scene) -> np.ndarray:
@@ -93,7 +103,9 @@ def set_bodies(sim: Scene, actor: Actor, records: list[RigidBodyProperties], rec
     for name, record, before in zip(actor.asset.bodies, new, old, strict=True):
         if not (np.isfinite(record.mass) and record.mass > 0):
             raise UserError(f"Body {name} of {actor.name}: mass {record.mass} kg. It must be a positive number.")
-        if recompute_inertia:
+        if recompute_inertia and record.mass == before.mass:
+            record.inertia, record.invInertia = before.inertia, before.invInertia
+        elif recompute_inertia:
             give_inertia(record, before.inertia.to_matrix() * (record.mass / before.mass))
     actor.body_properties = new
     sim.mark("bodies", actor)
@@ -103,7 +115,7 @@ def _write_bodies(engine: Engine, slot: ActorSlot, actors: list[Actor]) -> None:
     envs = np.array([actor.env.index for actor in actors])
     rows = [_bodies(actor) for actor in actors]
     mass = np.array([[record.mass for record in records] for records in rows])
-    com = np.array([[list(record.com) for record in records] for records in rows])
+    com = np.array([[(record.com.x, record.com.y, record.com.z) for record in records] for records in rows])
     inertia = np.array([[record.inertia.to_matrix() for record in records] for records in rows])
     model, at = engine.model, slot.bodies
     engine.expand("body_mass")[envs, at] = mass
@@ -255,7 +267,7 @@ def mark_different(sim: Scene) -> None:
             for actor in actors:
                 sim.mark("bodies", actor)
     for env in sim.engine.drives.different():
-        sim.mark("drives", sim.envs[env].actors[0])
+        sim.mark("armature", sim.envs[env].actors[0])
 
 
 def _differ(records: list, others: list) -> bool:
@@ -272,7 +284,9 @@ def flush(sim: Scene) -> None:
         sim.changed[kind].clear()
     engine = sim.engine
     weighed = {actor.env.index for actor in changed["bodies"]}
-    driven = {actor.env.index for actor in changed["drives"]} - weighed
+    driven = {actor.env.index for actor in changed["armature"]}
+    _each(engine, changed["drives"], lambda *actors: driven.update(_write_drives(*actors)))
+    driven -= weighed
     _each(engine, changed["bodies"], _write_bodies)
     if driven:
         engine.set_const(np.array(sorted(driven)))

@@ -16,10 +16,10 @@ from livegym.compat.core.terrain import Ground
 from livegym.compat.core.values import AttractorProperties, SimParams, Transform, Vec3
 from livegym.utils.errors import UserError
 
-KINDS = ("bodies", "shapes", "tendons", "drives")
+KINDS = ("drives", "armature", "bodies", "shapes", "tendons")
 """The kinds of properties that are marked as changed and written together.
 
-Properties of DOFs are written at once; "drives" are those whose armature is new, so that inverse weights follow.
+Drives are properties of DOFs. Where their armature is new, inverse weights follow; "armature" asks for that alone.
 """
 
 

@@ -91,7 +91,13 @@ class Record:
         return list(_kinds(self))
 
     def __copy__(self) -> Self:
-        return copy.deepcopy(self)
+        again = object.__new__(type(self))
+        for name, value in self.__dict__.items():  # vectors, and records in it, are copied whole by `copy.copy`
+            again.__dict__[name] = value if isinstance(value, (int, float, str)) else copy.copy(value)
+        return again
+
+    def __deepcopy__(self, memo: dict) -> Self:
+        return self.__copy__()
 
 
 @dataclass(kw_only=True)

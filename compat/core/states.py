@@ -29,7 +29,8 @@ class Mat33(Parts):
 
     def to_matrix(self) -> np.ndarray:
         """The numbers as an array (3, 3), float64."""
-        return np.array([tuple(row) for row in self])
+        x, y, z = self.x, self.y, self.z
+        return np.array(((x.x, x.y, x.z), (y.x, y.y, y.z), (z.x, z.y, z.z)))
 
 
 class Mat44(Parts):

@@ -38,7 +38,8 @@ class FrameEncoder:
             choose_backend()
         except UserError as error:
             self.frames.give_up(str(error))
-        self._thread = threading.Thread(target=self._work, name="pictures", daemon=True)
+        # no daemon: Python waits for it, because a process that ends while a thread draws crashes
+        self._thread = threading.Thread(target=self._work, name="pictures", daemon=False)
         self._thread.start()
 
     def begin(self, world: World) -> None:
@@ -50,13 +51,18 @@ class FrameEncoder:
         self._over = True
         self._thread.join(timeout=2.0)
 
+    @property
+    def _goes_on(self) -> bool:
+        """Whether neither close() was called nor the program has ended without it."""
+        return not self._over and threading.main_thread().is_alive()
+
     def _work(self) -> None:
         if not attempt("drawing pictures for /stream", self._run):
             self.frames.give_up("drawing them failed; the server's log has the error")
         self._slot.want("pictures", False)
 
     def _run(self) -> None:
-        while not self._over:
+        while self._goes_on:
             env = self._env
             wanted = self.frames.wanted and env is not None
             self._slot.want("pictures", wanted)
@@ -74,7 +80,7 @@ class FrameEncoder:
         """Draws environments until others must be drawn or no client requests pictures."""
         drawn = None
         with Painter(drawn_xml(env), *self._size) as painter:
-            while self.frames.wanted and env is self._env and not self._over:
+            while self.frames.wanted and env is self._env and self._goes_on:
                 start = time.monotonic()
                 frame = self._slot.frame
                 if frame is not None and frame is not drawn and frame.qpos.shape[1] == painter.model.nq:
