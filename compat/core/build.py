@@ -47,7 +47,7 @@ def build(sim: Scene, env: Env) -> tuple[mujoco.MjSpec, mujoco.MjModel, Layout]:
         sensors.add_contacts(env)
     sensors.add_limits(env)
     model = _compile(spec, env)
-    return spec, model, _layout(model, env, sensors, sim.ground.friction)
+    return spec, model, _layout(model, env, sensors, sim.ground)
 
 
 def _compile(spec: mujoco.MjSpec, env: Env) -> mujoco.MjModel:
@@ -213,7 +213,7 @@ class _Sensors:
             first += len(actor.asset.dofs)
 
 
-def _layout(model: mujoco.MjModel, env: Env, sensors: _Sensors, friction: float) -> Layout:
+def _layout(model: mujoco.MjModel, env: Env, sensors: _Sensors, ground: terrain.Ground) -> Layout:
     slots, names = [], []
     first_body, first_dof = 1, 0
     for handle, actor in enumerate(env.actors):
@@ -250,7 +250,8 @@ def _layout(model: mujoco.MjModel, env: Env, sensors: _Sensors, friction: float)
         sensor_count=len(sensors.forces),
         contacts=sensors.contacts,
         limits=sensors.limits,
-        ground_friction=friction,
+        ground_friction=ground.friction,
+        ground_restitution=ground.restitution,
         tendon_armature=model.tendon_armature.copy(),
         couplings=np.concatenate([np.zeros((0, model.nv)), *(slot.couplings for slot in slots)]),
     )

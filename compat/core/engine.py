@@ -19,9 +19,11 @@ import mujoco
 import numpy as np
 from mujoco.batch import Batch, SimulationError
 
+from livegym.compat.core import rotation
 from livegym.compat.core.drives import Drives
 from livegym.compat.core.fields import different_sizes
 from livegym.compat.core.layout import Layout
+from livegym.compat.core.restitution import Restitution
 from livegym.compat.core.weights import Weights
 
 log = logging.getLogger(__name__)
@@ -48,8 +50,9 @@ class Engine:
         props: np.ndarray,
         substeps: int,
         threads: int,
+        bounce_threshold: float = 0.2,
     ) -> None:
-        """`rows[i]`: the environments of `models[i]`; the first model is the one that is asked for names and sizes."""
+        """`rows[i]`: the environments of `models[i]`; the first model is asked for names. `bounce_threshold`: m/s."""
         model = models[0]
         self.spec = spec
         self.layout = layout
@@ -70,6 +73,7 @@ class Engine:
         self._kept: dict[str, np.ndarray] = {}
         self._pushed = False
         self._weights = [Weights(each, layout.geoms) for each in models]
+        self.restitution = Restitution(num_envs, model, bounce_threshold)
         self.qpos = self._batch.bind("qpos")
         self.qvel = self._batch.bind("qvel")
         self.ctrl = self._batch.bind("ctrl")
@@ -114,6 +118,8 @@ class Engine:
         """Advance every environment by all substeps. What was applied to bodies counts for this call only."""
         self.flush_first()
         self._forget_bad_warmstarts()
+        if self.restitution.asked_for:
+            self._let_bounce()
         if self.drives.limited:
             refused = self._substeps()
         else:
@@ -133,6 +139,16 @@ class Engine:
             bad = ~np.isfinite(self._warmstart.sum(1))
         if bad.any():
             self._warmstart[bad] = 0.0
+
+    def _let_bounce(self) -> None:
+        """Have the shapes of fast bodies bounce in this step, and those of slow ones not."""
+        velocity = self.kinematics("cvel")
+        arm = self.kinematics("xipos") - self.kinematics("subtree_com")[:, self.model.body_rootid]
+        with np.errstate(over="ignore", invalid="ignore"):  # the numbers of an unstable environment
+            speed = np.linalg.norm(velocity[..., 3:] + rotation.cross(velocity[..., :3], arm), axis=-1)
+        rows, geoms, solref, solimp = self.restitution.changes(speed)
+        self.expand("geom_solref")[rows, geoms] = solref
+        self.expand("geom_solimp")[rows, geoms] = solimp
 
     def _substeps(self) -> np.ndarray:
         """All substeps, one by one; an environment that fails in one of them has no further ones. Return those."""
@@ -302,6 +318,8 @@ class Engine:
         rows = {"state": self._batch.state.copy(), "warning": self._batch.warning.copy()}
         fields = sorted(self._expanded | self.drives.expanded)
         rows |= {f"model/{field}": self._batch.expand(field).copy() for field in fields}
+        if self.restitution.asked_for:
+            rows["restitution"] = self.restitution.values.copy()
         return rows | self.drives.snapshot()
 
     def restore(self, snapshot: dict[str, np.ndarray]) -> None:
@@ -310,6 +328,10 @@ class Engine:
         for field in self._expanded | self.drives.expanded | fields.keys():
             self.expand(field)[:] = fields[field] if field in fields else self._shared(field)
         self.drives.restore(snapshot)
+        if "restitution" in snapshot:
+            everything = np.arange(self.num_envs)
+            self.restitution.set(everything, np.arange(self.model.ngeom), snapshot["restitution"])
+        self.restitution.forget()
         np.copyto(self._batch.state, snapshot["state"])
         np.copyto(self._batch.warning, snapshot["warning"])
         self._kept.clear()

@@ -34,7 +34,10 @@ class Group(EnvGroup):
         props = properties.dof_table(self.envs)
         models = [variant.model for variant in variants]
         threads = min(threads or os.cpu_count() or 1, len(self.envs))
-        self.engine = Engine(first.spec, models, rows, first.layout, props, int(scene.params.substeps), threads)
+        threshold = float(scene.params.physx.bounce_threshold_velocity)
+        substeps = int(scene.params.substeps)
+        self.engine = Engine(first.spec, models, rows, first.layout, props, substeps, threads, threshold)
+        properties.write_restitution(self)
         properties.mark_different(self, (variant.envs for variant in variants))
         scaling.write(self)
         self.engine.flush_first = lambda: properties.flush(self)

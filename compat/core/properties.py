@@ -6,6 +6,7 @@ marked actors of an engine into its batch's per-environment fields, once, before
 
 Friction: PhysX uses the mean of two shapes' coefficients, MuJoCo the larger one or that of the higher priority. Shapes
 of actors have priority 1 and (own + ground) / 2, which is exact on the ground; between actors it is the larger mean.
+Restitution likewise, see `restitution.py`.
 """
 
 from __future__ import annotations
@@ -154,7 +155,7 @@ def get_shapes(actor: Actor) -> list[Any]:
 
 
 def set_shapes(sim: Scene, actor: Actor, records: list[Any]) -> None:
-    """Give an actor's shapes friction and filters. Raises UserError if the number of records is wrong."""
+    """Give an actor's shapes friction, restitution and filters. Raises UserError if the number of records is wrong."""
     actor.shape_properties = checked_shapes(records, actor.asset, actor.name)
     actor.own_filters = True
     sim.mark("shapes", actor)
@@ -172,6 +173,20 @@ def _frictions(actor: Actor, ground: float) -> np.ndarray:
     return 0.5 * (own + ground)
 
 
+def _restitutions(actor: Actor, ground: float) -> np.ndarray:
+    own = np.array([float(record.restitution) for record in actor.shape_properties])
+    return 0.5 * (own + ground)
+
+
+def write_restitution(group: EnvGroup) -> None:
+    """Tell the engine how the shapes of all actors bounce."""
+    engine = group.engine
+    ground, rows = engine.layout.ground_restitution, np.arange(len(group.envs))
+    for handle, slot in enumerate(engine.layout.actors):
+        values = [_restitutions(env.actors[handle], ground) for env in group.envs]
+        engine.restitution.set(rows, slot.geoms, np.array(values))
+
+
 def filters(env: Env) -> tuple:
     """Everything that decides about collisions in an environment, in a form that can be compared."""
     groups = collision.canonical_groups([actor.group for actor in env.actors])
@@ -185,6 +200,8 @@ def _write_shapes(engine: Engine, slot: ActorSlot, actors: list[Actor]) -> None:
     envs = np.array([actor.env.row for actor in actors])
     values = np.array([_frictions(actor, ground) for actor in actors])
     engine.expand("geom_friction")[envs[:, None], slot.geoms, 0] = values
+    bounces = np.array([_restitutions(actor, engine.layout.ground_restitution) for actor in actors])
+    engine.restitution.set(envs, slot.geoms, bounces)
 
 
 def _write_filters(group: EnvGroup, envs: list[Env]) -> None:

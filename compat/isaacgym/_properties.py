@@ -34,7 +34,7 @@ class Properties:
         return properties.get_shapes(env.actors[actor])
 
     def set_actor_rigid_shape_properties(self, env, actor, props):
-        """Set friction and filters; MuJoCo has no use for the other fields."""
+        """Set friction, restitution and filters; MuJoCo has no use for the other fields."""
         properties.set_shapes(env.sim, env.actors[actor], props)
         return True
 
