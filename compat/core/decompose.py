@@ -14,7 +14,7 @@ import logging
 import os
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
@@ -132,9 +132,9 @@ def _by_coacd(path: Path, vertices: np.ndarray, faces: np.ndarray, params: Vhacd
 def _keep(file: Path, parts: list[Piece]) -> None:
     """Write pieces, complete or not at all."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    arrays = {
-        f"{kind}{number}": array for number, part in enumerate(parts) for kind, array in zip("vf", part, strict=True)
-    }
+    arrays: dict[str, Any] = {}
+    for number, part in enumerate(parts):
+        arrays[f"v{number}"], arrays[f"f{number}"] = part
     handle, name = tempfile.mkstemp(dir=file.parent, suffix=".part")
     with os.fdopen(handle, "wb") as out:
         np.savez_compressed(out, **arrays)

@@ -85,9 +85,12 @@ class Meshes:
         if key not in self._names:
             name = f"{path.stem}_{len(self._names)}"
             parts = decompose.pieces(path, self._options)
-            self._names[key] = [f"{name}_{number}" for number in range(len(parts))] or [name]
-            for each, part in zip(self._names[key], parts or [None], strict=True):
+            self._names[key] = [f"{name}_{number}" for number in range(len(parts))]
+            for each, part in zip(self._names[key], parts, strict=True):
                 self._add(each, path, scale, part)
+            if not parts:
+                self._names[key] = [name]
+                self._add(name, path, scale, None)
         return self._names[key]
 
     def _add(self, name: str, path: Path, scale: np.ndarray, part: decompose.Piece | None) -> None:

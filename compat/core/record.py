@@ -47,6 +47,8 @@ class Actor:
         self.own_filters = False  # filters of shapes count as they are, not create_actor's
         self.measures_dof_forces = False
         self.scale = 1.0  # its size, of the asset's
+        self.colours: dict[int, Vec3] = {}  # by body
+        self.segmentations: dict[int, int] = {}  # by body, if it is not the actor's
 
     def filters(self) -> tuple[int, ...]:
         """The filter of each shape: create_actor's, unless the asset's shape or this actor has one of its own."""
@@ -78,6 +80,7 @@ class Env:
         self.origin = origin
         self.actors = Actors()
         self.attractors: list[AttractorProperties] = []
+        self.cameras: list[Any] = []  # `CameraSensor`s; None in the place of a destroyed one
         self.body_count = 0
         self.dof_count = 0
 

@@ -18,6 +18,7 @@ import logging
 import os
 from collections.abc import Callable
 
+from livegym.compat.core.cameras import Cameras
 from livegym.compat.core.engine import Engine
 from livegym.compat.core.group import Group
 from livegym.compat.core.makeup import merged, variants_of
@@ -57,6 +58,7 @@ class Sim(Scene):
         self.before_simulate: list[Callable[[], None]] = []  # may write engine.xfrc_applied
         self._groups: list[Group] = []
         self._tensors: Tensors | None = None
+        self._cameras: Cameras | None = None
 
     @property
     def compiled(self) -> bool:
@@ -102,6 +104,14 @@ class Sim(Scene):
                 group.engine.push()
             group.engine.step()
         self.frames += 1
+
+    def render_cameras(self) -> None:
+        """Draw all cameras at the present state. Raises UserError if there is no off-screen OpenGL here."""
+        self.compile()
+        if self._cameras is None:
+            plane = self.ground.plane
+            self._cameras = Cameras(0 if plane is None else int(plane.segmentation_id))
+        self._cameras.render(self.envs)
 
     def set_params(self, params: SimParams) -> None:
         """Take over parameters. After `compile` gravity can change; raises UserError if something else must not."""
