@@ -108,6 +108,7 @@ setup(
         ],
         "export": ["pyarrow>=17"],  # Parquet of config=export_log
         "wandb": ["wandb>=0.30"],  # wandb=true
+        "convex": ["coacd>=1.0.14"],  # convex pieces of the hollow meshes of Isaac Gym tasks
         "launchers": ["hydra-joblib-launcher", "hydra-submitit-launcher"],  # hydra/launcher=joblib, submitit_local ...
         "docs": ["mkdocs>=1.6", "mkdocs-material", "mkdocstrings[python]"],
         "bench": ["envpool", "stable-baselines3", "imageio"],

@@ -303,13 +303,6 @@ def test_dofs_are_no_faster_than_their_limit(tmp_path):
     np.testing.assert_allclose(sim.engine.qvel[:, 0], [-2.0, -5.0], rtol=1e-9)  # 0 is no limit
 
 
-def test_environments_of_another_make_up_are_refused(tmp_path):
-    sim = scenes.scene(scenes.asset(tmp_path, scenes.WALKER), 1)
-    sim.add_env(Vec3(), Vec3(), 1).add(sphere(0.1, AssetOptions()), scenes.pose(), "ball")
-    with pytest.raises(UserError, match="Environment 1 has other assets"):
-        sim.compile()
-
-
 def test_nothing_can_be_added_to_a_compiled_scene(tmp_path):
     sim = scenes.scene(scenes.asset(tmp_path, scenes.WALKER), 1)
     sim.compile()
@@ -365,4 +358,4 @@ def test_environments_that_are_alike_have_nothing_to_write(tmp_path):
         properties.set_shapes(sim, env.actors[0], properties.get_shapes(env.actors[0]))
         tendons.put(sim, env.actors[0], tendons.get(env.actors[0]))
     sim.compile()
-    assert not any(sim.changed.values())
+    assert not any(sim.groups[0].changed.values())

@@ -81,11 +81,10 @@ def test_excludes_hold_for_the_bodies_whose_shapes_keep_the_filter_of_the_file(t
     assert sim.engine.model.npair == 1
 
 
-def test_environments_must_agree_on_excludes(tmp_path):
+def test_environments_that_use_their_files_excludes_otherwise_are_of_another_make_up(tmp_path):
     sim = star(tmp_path, -1)
     sim.add_env(Vec3(), Vec3(), 1).add(sim.envs[0].actors[0].asset, scenes.pose(), "star", 0, 0)
-    with pytest.raises(UserError, match="Environment 1 has other use of its files' excludes and pairs"):
-        sim.compile()
+    assert [group.engine.model.nexclude for group in sim.groups] == [4, 3]  # three of links with the base
 
 
 @pytest.mark.parametrize("compiled", [False, True])

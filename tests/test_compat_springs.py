@@ -318,16 +318,6 @@ def test_attractors_that_mujoco_lacks_are_refused(changes, message):
     assert env.attractors == []
 
 
-def test_attractors_must_be_the_same_in_all_environments():
-    asset = ball()
-    sim = attracted(asset, AXIS_TRANSLATION, 1.0, 0.0, scenes.pose())
-    env = sim.add_env(Vec3(), Vec3(), 1)
-    env.add(asset, scenes.pose(), "thing")
-    attractors.add(env, AttractorProperties(axes=AXIS_TRANSLATION, stiffness=2.0, rigid_handle=0))
-    with pytest.raises(UserError, match="Environment 1 has other attractors than environment 0"):
-        sim.compile()
-
-
 def test_forces_are_added_to_those_of_an_attractor():
     """Static balance: 5 N against 100 N/m give 5 cm."""
     sim = attracted(ball(), AXIS_TRANSLATION, 100.0, 30.0, scenes.pose(z=1.0))

@@ -444,7 +444,7 @@ def test_a_backend_that_works_is_chosen_and_reported(machine, caplog, asked, wor
     machine(asked, *works)
     with caplog.at_level(logging.INFO):
         assert [gl.choose_backend(), gl.choose_backend()] == [chosen, chosen]
-    assert [r.getMessage() for r in caplog.records if r.name == "livegym.viewers.gl"] == [
+    assert [r.getMessage() for r in caplog.records if r.name == "livegym.utils.gl"] == [
         f"off-screen rendering with {chosen}"
     ]
 
@@ -482,7 +482,7 @@ import sys
 import mujoco
 import numpy as np
 from pathlib import Path
-from livegym.viewers import gl
+from livegym.utils import gl
 from livegym.viewers.video import VideoWriter, check_video
 check_video()
 with VideoWriter({PLATE!r}, 0.02, {SIZE}) as writer:
@@ -504,7 +504,5 @@ def test_a_real_process_draws_with_each_backend(tmp_path, asked, used):
 
 @pytest.mark.slow
 def test_a_nonsense_variable_can_be_reported_before_mujoco_stumbles_over_it():
-    out, _ = python(
-        "from livegym.viewers.gl import choose_backend; choose_backend()", MUJOCO_GL="nonsense"
-    ).communicate()
+    out, _ = python("from livegym.utils.gl import choose_backend; choose_backend()", MUJOCO_GL="nonsense").communicate()
     assert "UserError: no off-screen rendering here with MUJOCO_GL=nonsense" in out

@@ -8,7 +8,7 @@ import os
 
 
 def import_mujoco() -> None:
-    """Imports MuJoCo whatever the value of MUJOCO_GL. Only pictures need OpenGL; `viewers.gl` checks the variable then.
+    """Imports MuJoCo whatever the value of MUJOCO_GL. Only pictures need OpenGL; `utils.gl` checks the variable then.
 
     MuJoCo reads the variable when it is imported. An unknown value or a missing library would end a training run that
     never draws anything. "disabled" keeps its meaning: MuJoCo then loads no OpenGL, nor GLFW, which starts a program of

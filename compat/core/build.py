@@ -8,7 +8,6 @@ do. Friction is averaged with the ground's, and robots' shapes have priority ove
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import mujoco
@@ -28,17 +27,15 @@ OPTIONS = (
     "fix_base_link", "disable_gravity", "linear_damping", "angular_damping", "armature", "default_dof_drive_mode",
     "max_linear_velocity", "max_angular_velocity",
 )  # fmt: skip
-"""Options of assets that the model of one environment holds for all."""
+"""Options of assets that are part of the model."""
 FORCE_SENSOR = ("mjSENS_FRAMELINACC", "mjSENS_FRAMEANGACC", "mjSENS_FRAMEANGVEL")
 
 
-def build(sim: Scene) -> tuple[mujoco.MjSpec, mujoco.MjModel, Layout]:
+def build(sim: Scene, env: Env) -> tuple[mujoco.MjSpec, mujoco.MjModel, Layout]:
     """Return the specification and the model of one environment, and its layout.
 
-    Raises UserError if the environments' make-up differs.
+    Raises UserError if MuJoCo refuses the scene.
     """
-    _check(sim.envs)
-    env = sim.envs[0]
     spec = _empty(sim)
     terrain.add(spec, sim.ground)
     for handle, actor in enumerate(env.actors):
@@ -50,7 +47,7 @@ def build(sim: Scene) -> tuple[mujoco.MjSpec, mujoco.MjModel, Layout]:
         sensors.add_contacts(env)
     sensors.add_limits(env)
     model = _compile(spec, env)
-    return spec, model, _layout(model, env, sensors, sim.ground.friction)
+    return spec, model, _layout(model, env, sensors, sim.ground)
 
 
 def _compile(spec: mujoco.MjSpec, env: Env) -> mujoco.MjModel:
@@ -78,58 +75,6 @@ def shape_classes(env: Env) -> list[collision.ShapeClass]:
         for actor, number in zip(env.actors, groups, strict=True)
         for geom, filter in zip(actor.asset.shapes, actor.filters(), strict=True)
     ]
-
-
-def _check(envs: list[Env]) -> None:
-    """All environments must have the same make-up, so that one model describes them all."""
-    first = [actor.asset for actor in envs[0].actors]
-    for env in envs[1:]:
-        assets = [actor.asset for actor in env.actors]
-        if len(assets) == len(first) and all(map(_interchangeable, assets, first)):
-            _check_measurements(env, envs[0])
-            continue
-        raise UserError(
-            f"Environment {env.index} has other assets ({', '.join(a.name for a in assets)}) than environment 0 "
-            f"({', '.join(a.name for a in first)}). Environments of different make-up are not supported: "
-            "create the same actors in the same order in each."
-        )
-
-
-def _check_measurements(env: Env, first: Env) -> None:
-    """Refuse environments in which other things are measured, attracted or kept apart."""
-    for what, of in COMPARED.items():
-        here, there = of(env), of(first)
-        if here != there:
-            raise UserError(
-                f"Environment {env.index} has other {what} than environment 0 ({here} instead of {there}). One model "
-                "describes all environments: make them the same in each."
-            )
-
-
-def _kept_apart(env: Env) -> list[bool]:
-    """For each actor whose file has excludes or pairs, whether they count; see `_leave_out_contacts`."""
-    return [not explicit(actor)[0] for actor in env.actors if actor.asset.model.nexclude or actor.asset.model.npair]
-
-
-COMPARED: dict[str, Callable[[Env], list]] = {
-    "force sensors": lambda env: [len(actor.sensors) for actor in env.actors],
-    "DOF force sensors": lambda env: [actor.measures_dof_forces for actor in env.actors],
-    "attractors": lambda env: env.attractors,
-    "use of its files' excludes and pairs, which count with collision filter -1 only,": _kept_apart,
-}
-"""Properties on which all environments must agree."""
-
-
-def _interchangeable(a: AssetModel, b: AssetModel) -> bool:
-    """Whether two assets give the same model: one object, or the same file or size with the same bodies and shapes."""
-    if a is b:
-        return True
-    if a.file != b.file or (a.bodies, a.dofs, len(a.shapes)) != (b.bodies, b.dofs, len(b.shapes)):
-        return False
-    fields = ("geom_size", "geom_pos", "body_pos", "body_mass", "body_inertia")
-    if not all(np.array_equal(getattr(a.model, field), getattr(b.model, field)) for field in fields):
-        return False
-    return all(getattr(a.options, name) == getattr(b.options, name) for name in OPTIONS)
 
 
 def _empty(sim: Scene) -> mujoco.MjSpec:
@@ -268,7 +213,7 @@ class _Sensors:
             first += len(actor.asset.dofs)
 
 
-def _layout(model: mujoco.MjModel, env: Env, sensors: _Sensors, friction: float) -> Layout:
+def _layout(model: mujoco.MjModel, env: Env, sensors: _Sensors, ground: terrain.Ground) -> Layout:
     slots, names = [], []
     first_body, first_dof = 1, 0
     for handle, actor in enumerate(env.actors):
@@ -305,7 +250,8 @@ def _layout(model: mujoco.MjModel, env: Env, sensors: _Sensors, friction: float)
         sensor_count=len(sensors.forces),
         contacts=sensors.contacts,
         limits=sensors.limits,
-        ground_friction=friction,
+        ground_friction=ground.friction,
+        ground_restitution=ground.restitution,
         tendon_armature=model.tendon_armature.copy(),
         couplings=np.concatenate([np.zeros((0, model.nv)), *(slot.couplings for slot in slots)]),
     )

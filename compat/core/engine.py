@@ -1,4 +1,4 @@
-"""One `mujoco.batch.Batch` for all environments, its arrays, and the order of a step.
+"""One `mujoco.batch.Batch` for environments of one make-up, its arrays, and the order of a step.
 
     engine.step():  changed properties -> ctrl -> `substeps` steps of the batch -> forces of one step are cleared
 
@@ -19,8 +19,11 @@ import mujoco
 import numpy as np
 from mujoco.batch import Batch, SimulationError
 
+from livegym.compat.core import rotation
 from livegym.compat.core.drives import Drives
+from livegym.compat.core.fields import different_sizes
 from livegym.compat.core.layout import Layout
+from livegym.compat.core.restitution import Restitution
 from livegym.compat.core.weights import Weights
 
 log = logging.getLogger(__name__)
@@ -36,17 +39,21 @@ FORCES = ("sensordata", "qfrc_actuator", "qacc", "qfrc_spring", "qfrc_damper", "
 
 
 class Engine:
-    """The physics of N environments of one model."""
+    """The physics of N environments of one model, or of models that differ in sizes and masses only."""
 
     def __init__(
         self,
         spec: mujoco.MjSpec,
-        model: mujoco.MjModel,
+        models: list[mujoco.MjModel],
+        rows: list[np.ndarray],
         layout: Layout,
         props: np.ndarray,
         substeps: int,
         threads: int,
+        bounce_threshold: float = 0.2,
     ) -> None:
+        """`rows[i]`: the environments of `models[i]`; the first model is asked for names. `bounce_threshold`: m/s."""
+        model = models[0]
         self.spec = spec
         self.layout = layout
         self.num_envs = num_envs = len(props)
@@ -55,14 +62,18 @@ class Engine:
         self.flush_first: Callable[[], None] = lambda: None
         self._batch = Batch(model, num_envs, threads)
         self._batch.reset(stage=NONE)
+        self._expanded: set[str] = set()
+        self._models, self._model_rows = models, rows
+        self._model_of = np.zeros(num_envs, int)  # (N,) an index into `models`
+        self._expand_differences()
         self.drives = Drives(self._batch, layout, props)
         self._stale = np.ones(num_envs, bool)  # the state is newer than the kinematic outputs
         self._refused = np.zeros(num_envs, int)  # how often MuJoCo raised an error
         self._refused_now: set[int] = set()  # in the last step
         self._kept: dict[str, np.ndarray] = {}
-        self._expanded: set[str] = set()
         self._pushed = False
-        self._weights = Weights(model, layout.geoms)
+        self._weights = [Weights(each, layout.geoms) for each in models]
+        self.restitution = Restitution(num_envs, model, bounce_threshold)
         self.qpos = self._batch.bind("qpos")
         self.qvel = self._batch.bind("qvel")
         self.ctrl = self._batch.bind("ctrl")
@@ -70,6 +81,21 @@ class Engine:
         self._warmstart = self._batch.bind("qacc_warmstart")
         self.mocap_pos = self._batch.bind("mocap_pos")
         self.mocap_quat = self._batch.bind("mocap_quat")
+
+    def _expand_differences(self) -> None:
+        """Give the environments of other models than the first their sizes and masses."""
+        for number, (model, rows) in enumerate(zip(self._models, self._model_rows, strict=True)):
+            self._model_of[rows] = number
+            for field in different_sizes(self._models[0], model):
+                values = self.expand(field)
+                values[rows] = getattr(model, field)[: values.shape[1]]  # in bvh_aabb, the volumes of meshes follow
+
+    def as_compiled(self, field: str, envs: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """A model field as the files of these environments have it, (n, ...), or (1, ...) if they have one model."""
+        if len(self._models) == 1:
+            shared: np.ndarray = getattr(self.model, field)[None]
+            return shared
+        return np.stack([getattr(model, field) for model in self._models])[self._model_of[envs]]
 
     @property
     def batch(self) -> Batch:
@@ -92,6 +118,8 @@ class Engine:
         """Advance every environment by all substeps. What was applied to bodies counts for this call only."""
         self.flush_first()
         self._forget_bad_warmstarts()
+        if self.restitution.asked_for:
+            self._let_bounce()
         if self.drives.limited:
             refused = self._substeps()
         else:
@@ -111,6 +139,16 @@ class Engine:
             bad = ~np.isfinite(self._warmstart.sum(1))
         if bad.any():
             self._warmstart[bad] = 0.0
+
+    def _let_bounce(self) -> None:
+        """Have the shapes of fast bodies bounce in this step, and those of slow ones not."""
+        velocity = self.kinematics("cvel")
+        arm = self.kinematics("xipos") - self.kinematics("subtree_com")[:, self.model.body_rootid]
+        with np.errstate(over="ignore", invalid="ignore"):  # the numbers of an unstable environment
+            speed = np.linalg.norm(velocity[..., 3:] + rotation.cross(velocity[..., :3], arm), axis=-1)
+        rows, geoms, solref, solimp = self.restitution.changes(speed)
+        self.expand("geom_solref")[rows, geoms] = solref
+        self.expand("geom_solimp")[rows, geoms] = solimp
 
     def _substeps(self) -> np.ndarray:
         """All substeps, one by one; an environment that fails in one of them has no further ones. Return those."""
@@ -244,10 +282,23 @@ class Engine:
             self._expanded.update(DERIVED_OF_TENDONS)
         weights = [self._batch.expand(field) for field in ("dof_invweight0", "body_invweight0")]
         corrected = [values[envs] for values in weights]
-        self._weights.correct(*corrected, *(self.per_env(name)[envs] for name in ("dof_M0", "body_mass", "body_ipos")))
+        others = [self.per_env(name)[envs] for name in ("dof_M0", "body_mass", "body_ipos")]
+        self._correct(self._model_of[envs], corrected, others)
         for values, new in zip(weights, corrected, strict=True):
             values[envs] = new
         self._stale[envs] = True
+
+    def _correct(self, model_of: np.ndarray, corrected: list[np.ndarray], others: list[np.ndarray]) -> None:
+        """Correct the inverse weights of environments with these models, in place."""
+        if len(self._models) == 1:
+            self._weights[0].correct(*corrected, *others)
+            return
+        for number in np.unique(model_of):
+            own = np.flatnonzero(model_of == number)
+            parts = [values[own] for values in corrected]
+            self._weights[number].correct(*parts, *(values[own] for values in others))
+            for values, part in zip(corrected, parts, strict=True):
+                values[own] = part
 
     def set_gravity(self, gravity: list[float]) -> None:
         """Set gravity, m/s^2, in every environment."""
@@ -267,6 +318,8 @@ class Engine:
         rows = {"state": self._batch.state.copy(), "warning": self._batch.warning.copy()}
         fields = sorted(self._expanded | self.drives.expanded)
         rows |= {f"model/{field}": self._batch.expand(field).copy() for field in fields}
+        if self.restitution.asked_for:
+            rows["restitution"] = self.restitution.values.copy()
         return rows | self.drives.snapshot()
 
     def restore(self, snapshot: dict[str, np.ndarray]) -> None:
@@ -274,14 +327,19 @@ class Engine:
         self.flush_first()
         fields = {key.removeprefix("model/"): rows for key, rows in snapshot.items() if key.startswith("model/")}
         for field in self._expanded | self.drives.expanded | fields.keys():
-            self.expand(field)[:] = fields[field] if field in fields else _shared(self.model, field)
+            self.expand(field)[:] = fields[field] if field in fields else self._shared(field)
         self.drives.restore(snapshot)
+        if "restitution" in snapshot:
+            everything = np.arange(self.num_envs)
+            self.restitution.set(everything, np.arange(self.model.ngeom), snapshot["restitution"])
+        self.restitution.forget()
         np.copyto(self._batch.state, snapshot["state"])
         np.copyto(self._batch.warning, snapshot["warning"])
         self._kept.clear()
         self._stale[:] = True
 
-
-def _shared(model: mujoco.MjModel, field: str) -> np.ndarray:
-    """The value of a field in the model that environments share."""
-    return np.asarray(getattr(model.opt, field[4:]) if field.startswith("opt.") else getattr(model, field))
+    def _shared(self, field: str) -> np.ndarray:
+        """The value of a field in the environments' models, for all of them."""
+        if field.startswith("opt."):
+            return np.asarray(getattr(self.model.opt, field[4:]))
+        return self.as_compiled(field)[:, : self.expand(field).shape[1]]

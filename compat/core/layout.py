@@ -132,6 +132,7 @@ class Layout:
     contacts: list[tuple[int, slice]]  # (environment's body, its three numbers in sensordata)
     limits: list[tuple[int, int]]  # (DOF, index of its limit force in sensordata)
     ground_friction: float
+    ground_restitution: float
     tendon_armature: np.ndarray  # (tendons,) as the files have it
     couplings: np.ndarray  # (tendons, nv) of all actors
 

@@ -1,7 +1,7 @@
 """Mesh files: found where asset files mean them, and added to a specification so that MuJoCo takes them.
 
 An asset names its meshes by `package://robot/meshes/a.stl`, relative to its own folder, to a folder above it, or to the
-root of assets that the task gives. Each mesh collides as its convex hull.
+root of assets that the task gives. Each mesh collides as its convex hull, or as several if that was asked for.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from pathlib import Path
 import mujoco
 import numpy as np
 
+from livegym.compat.core import decompose
+from livegym.compat.core.records import AssetOptions
 from livegym.utils.errors import UserError
 
 READABLE = (".stl", ".obj", ".msh")
@@ -71,20 +73,36 @@ def unreadable(file: Path, element: str, mesh: Path) -> UserError:
 class Meshes:
     """The meshes of one specification; each pair of file and scale is added once."""
 
-    def __init__(self, spec: mujoco.MjSpec) -> None:
+    def __init__(self, spec: mujoco.MjSpec, options: AssetOptions) -> None:
+        """`options` decide whether a mesh is one convex hull or several pieces."""
         self._spec = spec
-        self._names: dict[tuple[Path, tuple[float, ...]], str] = {}
+        self._options = options
+        self._names: dict[tuple[Path, tuple[float, ...]], list[str]] = {}
 
-    def name_of(self, path: Path, scale: np.ndarray) -> str:
-        """The name of the mesh in the specification, which gets it if it is new."""
+    def names_of(self, path: Path, scale: np.ndarray) -> list[str]:
+        """The names of a mesh's convex pieces in the specification, which gets them if they are new."""
         key = (path, tuple(scale.tolist()))
         if key not in self._names:
-            self._names[key] = f"{path.stem}_{len(self._names)}"
-            mesh = self._spec.add_mesh(name=self._names[key], file=str(path), scale=scale, maxhullvert=HULL_VERTICES)
-            mesh.inertia = mujoco.mjtMeshInertia.mjMESH_INERTIA_CONVEX
-            if path.suffix.lower() not in READABLE:
-                give_vertices(mesh, vertices(path))
+            name = f"{path.stem}_{len(self._names)}"
+            parts = decompose.pieces(path, self._options)
+            self._names[key] = [f"{name}_{number}" for number in range(len(parts))]
+            for each, part in zip(self._names[key], parts, strict=True):
+                self._add(each, path, scale, part)
+            if not parts:
+                self._names[key] = [name]
+                self._add(name, path, scale, None)
         return self._names[key]
+
+    def _add(self, name: str, path: Path, scale: np.ndarray, part: decompose.Piece | None) -> None:
+        """Add a file's mesh, or a piece of it."""
+        mesh = self._spec.add_mesh(name=name, scale=scale, maxhullvert=HULL_VERTICES)
+        mesh.inertia = mujoco.mjtMeshInertia.mjMESH_INERTIA_CONVEX
+        if part is not None:
+            give_vertices(mesh, part.vertices)
+        elif path.suffix.lower() in READABLE:
+            mesh.file = str(path)
+        else:
+            give_vertices(mesh, vertices(path))
 
 
 def can_be_read(path: Path) -> bool:

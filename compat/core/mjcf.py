@@ -49,6 +49,8 @@ def load(file: Path, root: Path, options: AssetOptions) -> AssetModel:
     _settle_joints(spec, document)
     _refuse_root_joints(spec, document)
     _settle_geoms(spec, options)
+    if spec.meshes and (options.vhacd_enabled or options.convex_decomposition_from_submeshes):
+        document.notes.append("each mesh is one convex hull: only those of URDF files are decomposed")
     model = _settle_inertia(spec, document, options)
     actuators = _actuators(model)
     driven = _driven_joints(model)

@@ -1,28 +1,30 @@
 """Properties of DOFs, bodies and shapes, actor by actor, before and after the scene is compiled.
 
-Every actor keeps its records. Before `compile` they only wait. At `compile`, environment 0's become the model's, and
-actors that differ are marked. After it, a setter marks its actor; `flush` writes all marked actors into the batch's
-per-environment fields, once, before the next step or read.
+Every actor keeps its records. Before `compile` they only wait. At `compile`, those of the first environment of each
+make-up become the model's, and actors that differ are marked. After it, a setter marks its actor; `flush` writes all
+marked actors of an engine into its batch's per-environment fields, once, before the next step or read.
 
 Friction: PhysX uses the mean of two shapes' coefficients, MuJoCo the larger one or that of the higher priority. Shapes
 of actors have priority 1 and (own + ground) / 2, which is exact on the ground; between actors it is the larger mean.
+Restitution likewise, see `restitution.py`.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import mujoco
 import numpy as np
 
-from livegym.compat.core import attractors, collision, drives, tendons
+from livegym.compat.core import attractors, collision, drives, rotation, tendons
 from livegym.compat.core.asset_model import AssetModel, give_inertia
 from livegym.compat.core.build import shape_classes
 from livegym.compat.core.engine import Engine
 from livegym.compat.core.layout import ActorSlot, Layout
-from livegym.compat.core.record import KINDS, Actor, Env, Scene
+from livegym.compat.core.record import KINDS, Actor, Env, EnvGroup, Scene
+from livegym.compat.core.records import DOF_PROPERTIES
 from livegym.compat.core.values import RigidBodyProperties
 from livegym.compat.core.weights import Weights
 from livegym.utils.errors import UserError
@@ -48,8 +50,8 @@ def set_dofs(sim: Scene, actor: Actor, props: np.ndarray) -> None:
 
 
 def _write_drives(engine: Engine, slot: ActorSlot, actors: list[Actor]) -> list[int]:
-    """Write properties of DOFs; return the environments whose armature is another."""
-    envs = np.array([actor.env.index for actor in actors])
+    """Write properties of DOFs; return the rows of environments whose armature is another."""
+    envs = np.array([actor.env.row for actor in actors])
     props = engine.drives.props[envs, slot.dofs]
     for row, actor in enumerate(actors):
         props[row] = _dofs(actor)
@@ -58,15 +60,17 @@ def _write_drives(engine: Engine, slot: ActorSlot, actors: list[Actor]) -> list[
     return heavier.tolist()
 
 
-def _dof_table(sim: Scene) -> np.ndarray:
-    """(N, dofs) DOF properties of every environment."""
-    columns = []
-    for handle, actor in enumerate(sim.envs[0].actors):
-        rows = [env.actors[handle] for env in sim.envs]
+def dof_table(envs: list[Env]) -> np.ndarray:
+    """(n, dofs) DOF properties of environments that have the same DOFs."""
+    columns = [np.zeros((len(envs), 0), DOF_PROPERTIES)]
+    for handle, actor in enumerate(envs[0].actors):
+        rows = [env.actors[handle] for env in envs]
         table = np.repeat(actor.asset.dof_properties[None], len(rows), 0)
         for number, other in enumerate(rows):
             if other.dof_properties is not None:
                 table[number] = other.dof_properties
+            elif other.asset is not actor.asset:
+                table[number] = other.asset.dof_properties
         columns.append(table)
     return np.concatenate(columns, 1)
 
@@ -74,11 +78,10 @@ def _dof_table(sim: Scene) -> np.ndarray:
 # bodies
 
 
-def _inertia_matrix(moments: np.ndarray, quat: np.ndarray) -> np.ndarray:
-    turn = np.zeros(9)
-    mujoco.mju_quat2Mat(turn, quat)
-    axes = turn.reshape(3, 3)
-    return (axes * moments) @ axes.T
+def _inertia_matrices(moments: np.ndarray, quat: np.ndarray) -> np.ndarray:
+    """(..., 3, 3) inertia in the body's axes, from principal moments (..., 3) and wxyz orientations (..., 4)."""
+    axes = np.stack([rotation.rotate(quat, np.broadcast_to(row, moments.shape)) for row in np.eye(3)], -1)
+    return (axes * moments[..., None, :]) @ np.swapaxes(axes, -1, -2)
 
 
 def get_bodies(actor: Actor) -> list[RigidBodyProperties]:
@@ -112,30 +115,29 @@ def set_bodies(sim: Scene, actor: Actor, records: list[RigidBodyProperties], rec
 
 
 def _write_bodies(engine: Engine, slot: ActorSlot, actors: list[Actor]) -> None:
-    envs = np.array([actor.env.index for actor in actors])
+    envs = np.array([actor.env.row for actor in actors])
     rows = [_bodies(actor) for actor in actors]
     mass = np.array([[record.mass for record in records] for records in rows])
     com = np.array([[(record.com.x, record.com.y, record.com.z) for record in records] for records in rows])
     inertia = np.array([[record.inertia.to_matrix() for record in records] for records in rows])
-    model, at = engine.model, slot.bodies
+    at = slot.bodies
     engine.expand("body_mass")[envs, at] = mass
-    if engine.differs("body_ipos") or not np.allclose(com, model.body_ipos[at], rtol=0, atol=1e-6):
+    if engine.differs("body_ipos") or not np.allclose(com, engine.model.body_ipos[at], rtol=0, atol=1e-6):
         engine.expand("body_ipos")[envs, at] = com
+    own, axes = (engine.as_compiled(name, envs)[:, at] for name in ("body_inertia", "body_iquat"))
     if engine.differs("body_iquat"):
-        engine.expand("body_iquat")[envs, at] = model.body_iquat[at]
+        engine.expand("body_iquat")[envs, at] = axes
     moments = engine.expand("body_inertia")
-    shared = np.array(
-        [_inertia_matrix(*pair) for pair in zip(model.body_inertia[at], model.body_iquat[at], strict=True)]
-    )
-    trace = np.trace(shared, axis1=1, axis2=2)
-    ratio = np.trace(inertia, axis1=2, axis2=3) / trace  # (n, bodies)
-    scaled = np.isclose(inertia, shared * ratio[..., None, None], rtol=1e-4, atol=1e-6 * trace[:, None, None])
-    moments[envs, at] = model.body_inertia[at] * ratio[..., None]
+    shared = _inertia_matrices(own, axes)
+    trace = np.trace(shared, axis1=2, axis2=3)  # (n, bodies)
+    ratio = np.trace(inertia, axis1=2, axis2=3) / trace
+    scaled = np.isclose(inertia, shared * ratio[..., None, None], rtol=1e-4, atol=1e-6 * trace[..., None, None])
+    moments[envs, at] = own * ratio[..., None]
     for row, body in np.argwhere(~scaled.all((2, 3))):
-        values, axes = np.linalg.eigh(inertia[row, body])
-        axes[:, 2] *= np.sign(np.linalg.det(axes))
+        values, turn = np.linalg.eigh(inertia[row, body])
+        turn[:, 2] *= np.sign(np.linalg.det(turn))
         quat = np.zeros(4)
-        mujoco.mju_mat2Quat(quat, axes.reshape(-1))
+        mujoco.mju_mat2Quat(quat, turn.reshape(-1))
         moments[envs[row], at.start + body] = np.maximum(values, 1e-12)
         engine.expand("body_iquat")[envs[row], at.start + body] = quat
     if any(slot.damping):
@@ -165,7 +167,7 @@ def get_shapes(actor: Actor) -> list[Any]:
 
 
 def set_shapes(sim: Scene, actor: Actor, records: list[Any]) -> None:
-    """Give an actor's shapes friction and filters. Raises UserError if the number of records is wrong."""
+    """Give an actor's shapes friction, restitution and filters. Raises UserError if the number of records is wrong."""
     actor.shape_properties = checked_shapes(records, actor.asset, actor.name)
     actor.own_filters = True
     sim.mark("shapes", actor)
@@ -183,7 +185,22 @@ def _frictions(actor: Actor, ground: float) -> np.ndarray:
     return 0.5 * (own + ground)
 
 
-def _filters(env: Env) -> tuple:
+def _restitutions(actor: Actor, ground: float) -> np.ndarray:
+    own = np.array([float(record.restitution) for record in actor.shape_properties])
+    return 0.5 * (own + ground)
+
+
+def write_restitution(group: EnvGroup) -> None:
+    """Tell the engine how the shapes of all actors bounce."""
+    engine = group.engine
+    ground, rows = engine.layout.ground_restitution, np.arange(len(group.envs))
+    for handle, slot in enumerate(engine.layout.actors):
+        values = [_restitutions(env.actors[handle], ground) for env in group.envs]
+        engine.restitution.set(rows, slot.geoms, np.array(values))
+
+
+def filters(env: Env) -> tuple:
+    """Everything that decides about collisions in an environment, in a form that can be compared."""
     groups = collision.canonical_groups([actor.group for actor in env.actors])
     return (*groups, *(actor.filters() for actor in env.actors))
 
@@ -192,22 +209,25 @@ def _write_shapes(engine: Engine, slot: ActorSlot, actors: list[Actor]) -> None:
     if not slot.geoms.size:
         return
     ground = engine.layout.ground_friction
-    envs = np.array([actor.env.index for actor in actors])
+    envs = np.array([actor.env.row for actor in actors])
     values = np.array([_frictions(actor, ground) for actor in actors])
     engine.expand("geom_friction")[envs[:, None], slot.geoms, 0] = values
+    bounces = np.array([_restitutions(actor, engine.layout.ground_restitution) for actor in actors])
+    engine.restitution.set(envs, slot.geoms, bounces)
 
 
-def _write_filters(sim: Scene, envs: list[Env]) -> None:
-    different = [env for env in envs if _filters(env) != sim.filters_written.get(env.index, sim.filters)]
+def _write_filters(group: EnvGroup, envs: list[Env]) -> None:
+    different = [env for env in envs if filters(env) != group.filters_written.get(env.row, group.filters)]
     if not different:
         return
-    geoms = sim.engine.layout.geoms
-    bodies = sim.engine.model.geom_bodyid[geoms]
+    engine = group.engine
+    geoms = engine.layout.geoms
+    bodies = engine.model.geom_bodyid[geoms]
     for env in different:
         for name, bits in zip(("contype", "conaffinity"), collision.encode(shape_classes(env)).T, strict=True):
-            sim.engine.expand(f"geom_{name}")[env.index, geoms] = bits
-            _collect(sim.engine.expand(f"body_{name}")[env.index], bodies, bits)
-        sim.filters_written[env.index] = _filters(env)
+            engine.expand(f"geom_{name}")[env.row, geoms] = bits
+            _collect(engine.expand(f"body_{name}")[env.row], bodies, bits)
+        group.filters_written[env.row] = filters(env)
 
 
 def _collect(of_body: np.ndarray, bodies: np.ndarray, bits: np.ndarray) -> None:
@@ -219,14 +239,12 @@ def _collect(of_body: np.ndarray, bodies: np.ndarray, bits: np.ndarray) -> None:
 # all of them
 
 
-def write_model(sim: Scene, model: mujoco.MjModel, layout: Layout) -> np.ndarray:
-    """Write environment 0's properties into the model; return the DOF properties (N, dofs) of all environments."""
-    props = _dof_table(sim)
-    drives.write_model(model, layout, props[0])
-    bits = collision.encode(shape_classes(sim.envs[0]))
-    sim.filters = _filters(sim.envs[0])
+def write_model(env: Env, model: mujoco.MjModel, layout: Layout) -> None:
+    """Write an environment's properties into the model that was compiled of it."""
+    drives.write_model(model, layout, dof_table([env])[0])
+    bits = collision.encode(shape_classes(env))
     first = 0
-    for actor, slot in zip(sim.envs[0].actors, layout.actors, strict=True):
+    for actor, slot in zip(env.actors, layout.actors, strict=True):
         geoms = slot.geoms
         model.geom_friction[geoms, 0] = _frictions(actor, layout.ground_friction)
         model.geom_priority[geoms] = 1
@@ -243,31 +261,24 @@ def write_model(sim: Scene, model: mujoco.MjModel, layout: Layout) -> np.ndarray
         tendons.write_model(actor, slot, model, limits=False)
     mujoco.mj_setConst(model, mujoco.MjData(model))
     Weights(model, layout.geoms).model(model)
-    for actor, slot in zip(sim.envs[0].actors, layout.actors, strict=True):
+    for actor, slot in zip(env.actors, layout.actors, strict=True):
         tendons.write_model(actor, slot, model, limits=True)
-    attractors.write_model(sim.envs[0], model)
-    return props
+    attractors.write_model(env, model)
 
 
-def mark_different(sim: Scene) -> None:
-    """Mark the actors whose properties are not those that `write_model` wrote."""
-    filters = _filters(sim.envs[0])
-    for env in sim.envs[1:]:
-        if _filters(env) != filters:
-            for actor in env.actors:
-                sim.mark("shapes", actor)
-    for handle, first in enumerate(sim.envs[0].actors):
-        actors = [env.actors[handle] for env in sim.envs]
-        for actor in actors:
-            if _differ(actor.shape_properties, first.shape_properties):
-                sim.mark("shapes", actor)
-            if _differ(actor.tendon_properties, first.tendon_properties):
-                sim.mark("tendons", actor)
-        if any(actor.body_properties is not None for actor in actors):
-            for actor in actors:
-                sim.mark("bodies", actor)
-    for env in sim.engine.drives.different():
-        sim.mark("armature", sim.envs[env].actors[0])
+def mark_different(group: EnvGroup, variants: Iterable[list[Env]]) -> None:
+    """Mark the actors whose properties are not those that `write_model` wrote for the first of their variant."""
+    for envs in variants:
+        for env in envs:
+            if filters(env) != group.filters:
+                group.mark("shapes", env.actors)
+        for handle, first in enumerate(envs[0].actors):
+            actors = [env.actors[handle] for env in envs]
+            group.mark("shapes", [a for a in actors if _differ(a.shape_properties, first.shape_properties)])
+            group.mark("tendons", [a for a in actors if _differ(a.tendon_properties, first.tendon_properties)])
+            if any(actor.body_properties is not None for actor in actors):
+                group.mark("bodies", actors)
+    group.mark("armature", [group.envs[row].actors[0] for row in group.engine.drives.different()])
 
 
 def _differ(records: list, others: list) -> bool:
@@ -275,16 +286,16 @@ def _differ(records: list, others: list) -> bool:
     return records is not others and bool(records or others)
 
 
-def flush(sim: Scene) -> None:
+def flush(group: EnvGroup) -> None:
     """Write the properties of marked actors into the batch."""
-    if not any(sim.changed.values()):
+    if not any(group.changed.values()):
         return
-    changed = {kind: list(sim.changed[kind].values()) for kind in KINDS}
+    changed = {kind: list(group.changed[kind].values()) for kind in KINDS}
     for kind in KINDS:
-        sim.changed[kind].clear()
-    engine = sim.engine
-    weighed = {actor.env.index for actor in changed["bodies"]}
-    driven = {actor.env.index for actor in changed["armature"]}
+        group.changed[kind].clear()
+    engine = group.engine
+    weighed = {actor.env.row for actor in changed["bodies"]}
+    driven = {actor.env.row for actor in changed["armature"]}
     _each(engine, changed["drives"], lambda *actors: driven.update(_write_drives(*actors)))
     driven -= weighed
     _each(engine, changed["bodies"], _write_bodies)
@@ -292,8 +303,8 @@ def flush(sim: Scene) -> None:
         engine.set_const(np.array(sorted(driven)))
     _each(engine, changed["shapes"], _write_shapes)
     if changed["shapes"]:
-        _write_filters(sim, [sim.envs[i] for i in sorted({actor.env.index for actor in changed["shapes"]})])
-    _write_springs(sim, sorted(weighed | driven), changed["tendons"])
+        _write_filters(group, [group.envs[row] for row in sorted({actor.env.row for actor in changed["shapes"]})])
+    _write_springs(group, sorted(weighed | driven), changed["tendons"])
 
 
 def _each(engine: Engine, actors: list[Actor], write: Callable[[Engine, ActorSlot, list[Actor]], None]) -> None:
@@ -304,9 +315,9 @@ def _each(engine: Engine, actors: list[Actor], write: Callable[[Engine, ActorSlo
             write(engine, slot, chosen)
 
 
-def _write_springs(sim: Scene, heavier: list[int], of_tendons: list[Actor]) -> None:
+def _write_springs(group: EnvGroup, heavier: list[int], of_tendons: list[Actor]) -> None:
     """Write tendons that were set, and all springs of environments whose inertia has changed."""
-    others = [actor for i in heavier for actor in sim.envs[i].actors if actor.tendon_properties]
-    _each(sim.engine, list(dict.fromkeys([*of_tendons, *others])), tendons.write)
-    if heavier and sim.envs[0].attractors:
-        attractors.write(sim.engine, sim.envs[0], np.array(heavier))
+    others = [actor for row in heavier for actor in group.envs[row].actors if actor.tendon_properties]
+    _each(group.engine, list(dict.fromkeys([*of_tendons, *others])), tendons.write)
+    if heavier and group.envs[0].attractors:
+        attractors.write(group.engine, group.envs[0], np.array(heavier))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,8 @@ class Actor:
         self.own_filters = False  # filters of shapes count as they are, not create_actor's
         self.measures_dof_forces = False
         self.scale = 1.0  # its size, of the asset's
+        self.colours: dict[int, Vec3] = {}  # by body
+        self.segmentations: dict[int, int] = {}  # by body, if it is not the actor's
 
     def filters(self) -> tuple[int, ...]:
         """The filter of each shape: create_actor's, unless the asset's shape or this actor has one of its own."""
@@ -72,9 +75,12 @@ class Env:
     def __init__(self, sim: Scene, index: int, origin: Vec3) -> None:
         self.sim: Scene = weakref.proxy(sim)
         self.index = index
+        self.group: Any = None  # an `EnvGroup`, from the compilation on
+        self.row = index  # of the arrays of its group's engine
         self.origin = origin
         self.actors = Actors()
         self.attractors: list[AttractorProperties] = []
+        self.cameras: list[Any] = []  # `CameraSensor`s; None in the place of a destroyed one
         self.body_count = 0
         self.dof_count = 0
 
@@ -97,27 +103,40 @@ class Env:
         return actor
 
 
+class EnvGroup:
+    """The environments that one engine steps, and which of their properties wait to be written into it."""
+
+    engine: Any  # an `Engine`
+
+    def __init__(self, envs: list[Env]) -> None:
+        """`envs` in the order of the engine's rows; the first one gives the model."""
+        self.envs = envs
+        self.ids = np.array([env.index for env in envs])  # (n,) their numbers in the simulation
+        for row, env in enumerate(envs):
+            env.row = row
+            env.group = weakref.proxy(self)
+        self.changed: dict[str, dict[int, Actor]] = {kind: {} for kind in KINDS}  # by the actor's index
+        self.filters: tuple = ()  # the model's
+        self.filters_written: dict[int, tuple] = {}  # by row, of environments that differ from the model's
+
+    def mark(self, kind: str, actors: Iterable[Actor]) -> None:
+        """Note that properties of that kind must be written."""
+        self.changed[kind].update((actor.index, actor) for actor in actors)
+
+
 class Scene:
-    """The record of a simulation. Until `engine` exists, things can be added."""
+    """The record of a simulation. Until it is compiled, things can be added."""
 
     def __init__(self, params: SimParams) -> None:
         self.params = copy.deepcopy(params)
         self.ground = Ground()
         self.envs: list[Env] = []
         self.actor_count = 0
-        self.changed: dict[str, dict[int, Actor]] = {kind: {} for kind in KINDS}  # by the actor's index
-        self.filters: tuple = ()  # the model's
-        self.filters_written: dict[int, tuple] = {}  # of environments that differ from the model's
 
     @property
     def compiled(self) -> bool:
         """Whether the model exists, so that nothing can be added any more."""
         return False
-
-    @property
-    def engine(self) -> Any:
-        """The physics, of a scene that can be compiled."""
-        raise NotImplementedError
 
     def only_before(self, call: str) -> None:
         """Raise UserError if the scene is compiled already."""
@@ -137,4 +156,4 @@ class Scene:
     def mark(self, kind: str, actor: Actor) -> None:
         """Note that an actor's properties of that kind must be written."""
         if self.compiled:
-            self.changed[kind][actor.index] = actor
+            actor.env.group.mark(kind, [actor])

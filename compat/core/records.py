@@ -102,7 +102,7 @@ class Record:
 
 @dataclass(kw_only=True)
 class VhacdParams(Record):
-    """Convex decomposition of meshes. MuJoCo takes one convex hull of each mesh, so they have no effect."""
+    """Convex decomposition of meshes; `max_convex_hulls` and `max_num_vertices_per_ch` count (`decompose.py`)."""
 
     alpha: float = 0.05
     beta: float = 0.05

@@ -1,10 +1,10 @@
 """Actors of another size than their asset: lengths times s, masses times s^3, inertias times s^5.
 
     scale(actor, 1.03)                   # before the scene is compiled
-    write(sim)                           # the geometry, environment by environment, once there is an engine
+    write(group)                         # the geometry, environment by environment, once there is an engine
 
-The model is shared, and so are its meshes: only boxes, spheres, capsules, cylinders and ellipsoids can differ between
-environments.
+Meshes and joints are shared by the environments of an engine: only rigid actors of boxes, spheres, capsules, cylinders
+and ellipsoids are scaled.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from livegym.compat.core import properties
 from livegym.compat.core.asset_model import give_inertia
 from livegym.compat.core.engine import Engine
 from livegym.compat.core.layout import ActorSlot
-from livegym.compat.core.record import Actor, Scene
+from livegym.compat.core.record import Actor, EnvGroup
 from livegym.compat.core.values import Vec3
 from livegym.utils.errors import UserError
 
@@ -53,12 +53,12 @@ def scale(actor: Actor, factor: float) -> None:
     actor.scale = factor
 
 
-def write(sim: Scene) -> None:
+def write(group: EnvGroup) -> None:
     """Write the geometry of scaled actors into the batch."""
-    for handle, slot in enumerate(sim.engine.layout.actors):
-        factors = np.array([env.actors[handle].scale for env in sim.envs])
+    for handle, slot in enumerate(group.engine.layout.actors):
+        factors = np.array([env.actors[handle].scale for env in group.envs])
         if (factors != 1.0).any():
-            _write(sim.engine, slot, factors)
+            _write(group.engine, slot, factors)
 
 
 def _write(engine: Engine, slot: ActorSlot, factors: np.ndarray) -> None:
@@ -69,5 +69,5 @@ def _write(engine: Engine, slot: ActorSlot, factors: np.ndarray) -> None:
     rows = {**dict.fromkeys(LENGTHS, geoms), "body_pos": bodies[1:], "bvh_aabb": volumes}
     for field, at in rows.items():
         if len(at):
-            own = getattr(model, field)[at]
-            engine.expand(field)[:, at] = own * factors.reshape(-1, *(1,) * own.ndim)
+            own = engine.as_compiled(field)[:, at]
+            engine.expand(field)[:, at] = own * factors.reshape(-1, *(1,) * (own.ndim - 1))

@@ -3,29 +3,31 @@
     sim = Sim(params)
     env = sim.add_env(spacing...)
     actor = env.add(asset, pose, name="ant", group=0, filter=1)
-    sim.compile()          # one model and one batch from here on
-    sim.engine.step()
+    sim.compile()          # one engine for environments of one make-up from here on
+    sim.simulate()
 
-All environments of a simulation have the same make-up: the same sequence of assets. Poses, groups, filters and
-properties may differ. Positions are in the environment's own frame, so every environment is a world of its own.
+Environments with the same sequence of assets share one model and one engine, and so do those that differ in sizes and
+masses only (`makeup.py`). Environments of another make-up have an engine of their own; engines are stepped one after
+the other. Positions are in the environment's own frame, so every environment is a world of its own.
 """
 
 from __future__ import annotations
 
 import copy
+import logging
 import os
 from collections.abc import Callable
 
-import numpy as np
-
-from livegym.compat.core import properties, scaling
-from livegym.compat.core.build import build
+from livegym.compat.core.cameras import Cameras
 from livegym.compat.core.engine import Engine
+from livegym.compat.core.group import Group
+from livegym.compat.core.makeup import merged, variants_of
 from livegym.compat.core.record import Scene
 from livegym.compat.core.tensors import Tensors
-from livegym.compat.core.values import SimParams, Transform
+from livegym.compat.core.values import SimParams
 from livegym.utils.errors import UserError
 
+log = logging.getLogger(__name__)
 _THREADS: list[int] = []
 
 
@@ -54,20 +56,25 @@ class Sim(Scene):
         super().__init__(params)
         self.frames = 0
         self.before_simulate: list[Callable[[], None]] = []  # may write engine.xfrc_applied
-        self._engine: Engine | None = None
+        self._groups: list[Group] = []
         self._tensors: Tensors | None = None
+        self._cameras: Cameras | None = None
 
     @property
     def compiled(self) -> bool:
-        """Whether the model exists, so that nothing can be added any more."""
-        return self._engine is not None
+        """Whether the models exist, so that nothing can be added any more."""
+        return bool(self._groups)
+
+    @property
+    def groups(self) -> list[Group]:
+        """The environments by their make-up, environment 0's first; the first use compiles the scene."""
+        self.compile()
+        return self._groups
 
     @property
     def engine(self) -> Engine:
-        """The engine; the first use compiles the scene."""
-        self.compile()
-        assert self._engine is not None
-        return self._engine
+        """The engine of environment 0, which is that of all environments if they have one make-up."""
+        return self.groups[0].engine
 
     @property
     def tensors(self) -> Tensors:
@@ -77,36 +84,34 @@ class Sim(Scene):
         return self._tensors
 
     def compile(self) -> None:
-        """Build the model and the batch from the record, once. Raises UserError if that is not possible."""
-        if self._engine is not None:
+        """Build models and engines from the record, once. Raises UserError if that is not possible."""
+        if self.compiled:
             return
         if not self.envs or not self.actor_count:
             raise UserError("The simulation has no actors: call create_env and create_actor before prepare_sim.")
-        spec, model, layout = build(self)
-        props = properties.write_model(self, model, layout)
-        self._engine = Engine(spec, model, layout, props, int(self.params.substeps), _threads())
-        properties.mark_different(self)
-        scaling.write(self)
-        self._engine.flush_first = lambda: properties.flush(self)
-        self._place()
-        self._tensors = Tensors(self._engine)
-
-    def _place(self) -> None:
-        """Put every actor at its pose."""
-        engine, layout = self.engine, self.engine.layout
-        for handle, slot in enumerate(layout.actors):
-            poses = np.array([_pose(env.actors[handle].pose) for env in self.envs])
-            slot.write_pose(engine, slice(None), poses)
-        engine.moved()
+        groups = [Group(self, variants, _threads()) for variants in merged(variants_of(self))]
+        if len(groups) > 1:
+            log.info("%d environments have %d make-ups: as many engines step in turn.", len(self.envs), len(groups))
+        self._groups = groups
+        self._tensors = Tensors(self.envs, groups)
 
     def simulate(self) -> None:
-        """Advance by `dt`, which is `substeps` steps of the engine."""
-        engine = self.engine
+        """Advance by `dt`, which is `substeps` steps of the engines."""
         for call in self.before_simulate:
             call()
-            engine.push()
-        engine.step()
+        for group in self.groups:
+            if self.before_simulate:
+                group.engine.push()
+            group.engine.step()
         self.frames += 1
+
+    def render_cameras(self) -> None:
+        """Draw all cameras at the present state. Raises UserError if there is no off-screen OpenGL here."""
+        self.compile()
+        if self._cameras is None:
+            plane = self.ground.plane
+            self._cameras = Cameras(0 if plane is None else int(plane.segmentation_id))
+        self._cameras.render(self.envs)
 
     def set_params(self, params: SimParams) -> None:
         """Take over parameters. After `compile` gravity can change; raises UserError if something else must not."""
@@ -117,10 +122,5 @@ class Sim(Scene):
                     f"first acquire_*_tensor; it cannot become {of(params)} now. Give it to create_sim."
                 )
         self.params = copy.deepcopy(params)
-        if self.compiled:
-            self.engine.set_gravity([params.gravity.x, params.gravity.y, params.gravity.z])
-
-
-def _pose(pose: Transform) -> list[float]:
-    p, r = pose.p, pose.r
-    return [p.x, p.y, p.z, r.w, r.x, r.y, r.z]
+        for group in self._groups:
+            group.engine.set_gravity([params.gravity.x, params.gravity.y, params.gravity.z])

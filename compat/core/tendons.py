@@ -102,7 +102,7 @@ def write_model(actor: Actor, slot: ActorSlot, model: mujoco.MjModel, limits: bo
 
 def write(engine: Engine, slot: ActorSlot, actors: list[Actor]) -> None:
     """Write the tendons of an actor of several environments, whose inertia is as it will be."""
-    envs = np.array([actor.env.index for actor in actors])
+    envs = np.array([actor.env.row for actor in actors])
     rows = [actor.tendon_properties for actor in actors]
     h = float(engine.model.opt.timestep)
     fields = _passive(h, slot, actors[0], rows)

@@ -39,6 +39,7 @@ class Field:
     spacing: tuple[float, float]  # m along x and y
     origin: tuple[float, float, float]
     friction: float
+    restitution: float = 0.0
 
 
 @dataclass
@@ -54,6 +55,13 @@ class Ground:
         if self.fields:
             return self.fields[0].friction
         return 1.0 if self.plane is None else float(self.plane.dynamic_friction)
+
+    @property
+    def restitution(self) -> float:
+        """The coefficient of restitution with which a shape's own is averaged; 0 if there is nothing to fall on."""
+        if self.fields:
+            return self.fields[0].restitution
+        return 0.0 if self.plane is None else float(self.plane.restitution)
 
 
 _MADE: OrderedDict[bytes, tuple[np.ndarray, float]] = OrderedDict()

@@ -64,8 +64,6 @@ def load(file: Path, root: Path, options: AssetOptions) -> AssetModel:
             _locate(shape, link, robot.file, root)
     notes = list(robot.notes)
     masses = _link_inertials(robot, options, notes)
-    if options.vhacd_enabled:
-        notes.append("vhacd_enabled: MuJoCo takes one convex hull of each mesh")
     tree = _tree(robot, robot.root, None, masses, options.collapse_fixed_joints)
     _settle(tree, options, notes)
     spec, model = _build(tree, options, robot.file, notes)
@@ -110,7 +108,7 @@ def _from_shapes(links: list[Link], options: AssetOptions, file: Path) -> dict[s
     if not links:
         return {}
     spec = new_spec()
-    library = meshes.Meshes(spec)
+    library = meshes.Meshes(spec, options)
     for link in links:
         density = options.density if link.density is None else link.density
         body = spec.worldbody.add_body(name=spec_name(link.name))
@@ -180,7 +178,7 @@ def _settle(tree: Body, options: AssetOptions, notes: list[str]) -> None:
 
 def _build(tree: Body, options: AssetOptions, file: Path, notes: list[str]) -> tuple[mujoco.MjSpec, mujoco.MjModel]:
     spec = new_spec()
-    library = meshes.Meshes(spec)
+    library = meshes.Meshes(spec, options)
     _add_body(spec.worldbody, tree, library, options)
     return spec, _compile(spec, file, notes)
 
@@ -224,9 +222,12 @@ def _add_geom(
     body: mujoco.MjsBody, shape: Shape, library: meshes.Meshes, options: AssetOptions, density: float
 ) -> None:
     kind = "capsule" if shape.kind == "cylinder" and options.replace_cylinder_with_capsule else shape.kind
-    given = {"meshname": library.name_of(Path(shape.mesh), shape.scale)} if kind == "mesh" else {"size": shape.size}
-    pose = {"pos": shape.pose.pos, "quat": shape.pose.quat}
-    body.add_geom(type=GEOM[kind], density=density, contype=1, conaffinity=1, **given, **pose)
+    common = {"density": density, "contype": 1, "conaffinity": 1, "pos": shape.pose.pos, "quat": shape.pose.quat}
+    if kind != "mesh":
+        body.add_geom(type=GEOM[kind], size=shape.size, **common)
+        return
+    for name in library.names_of(Path(shape.mesh), shape.scale):
+        body.add_geom(type=GEOM[kind], meshname=name, **common)
 
 
 def _dof(joint: Joint, options: AssetOptions) -> tuple:

@@ -66,7 +66,7 @@ class ForeignEnv(Env):
         made = _simulation(loaded.env)
         if self._driver.num_envs != num_envs:
             raise UserError(f"{config.name} made {self._driver.num_envs} environments instead of numEnvs={num_envs}")
-        sizes = {loaded.actions, *made.engine.layout.sizes}
+        sizes = {loaded.actions, *(size for group in made.groups for size in group.engine.layout.sizes)}
         self._memory = Memory(loaded.env, num_envs, sizes, made.tensors.buffers)
         frames = made.frames
         with part.running("failed in its first step"):

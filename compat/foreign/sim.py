@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,10 @@ from torch import Tensor
 from livegym.sim.base import Snapshot
 from livegym.utils.errors import did_you_mean
 
+log = logging.getLogger(__name__)
+GROUP = "group"
+"""The first word of the names of arrays of further engines in a snapshot."""
+
 
 class ForeignSim:
     """The state and the model of a simulation that foreign code made. It is stepped by that code alone."""
@@ -20,6 +25,7 @@ class ForeignSim:
         """`made`: what `create_sim` returned (`compat/core/scene.py`)."""
         self._made = made
         self._engine = made.engine
+        self._groups = made.groups
         self.num_envs = num_envs
         self.device = torch.device("cpu")
         self.control_dt = control_dt
@@ -28,41 +34,62 @@ class ForeignSim:
         self.unstable = torch.zeros(num_envs, dtype=torch.bool)
         self.xfrc_applied = torch.zeros(num_envs, self._engine.model.nbody, 6)
         """(N, B, 6) N and N m: pushes of users, which are added to the task's own forces."""
-        self._faults = self._engine.faults()
+        self._faults = self._of_all("faults")
         made.before_simulate.append(self._push)
+        if len(self._groups) > 1:
+            log.info(
+                "%d of %d environments have the make-up of environment 0. Pictures and pushes are of these; the others "
+                "stand still in pictures.", self._groups[0].engine.num_envs, num_envs
+            )  # fmt: skip
 
     def _push(self) -> None:
         if self.xfrc_applied.any():
-            self._engine.xfrc_applied[:] += self.xfrc_applied.numpy()
+            self._engine.xfrc_applied[:] += self.xfrc_applied.numpy()[self._groups[0].ids]
             self._engine.push()
+
+    def _of_all(self, name: str) -> np.ndarray:
+        """(N,) what a method of the engines says of each environment."""
+        values = [getattr(group.engine, name)() for group in self._groups]
+        out = np.empty(self.num_envs, values[0].dtype)
+        for group, own in zip(self._groups, values, strict=True):
+            out[group.ids] = own
+        return out
+
+    def _shown(self, values: np.ndarray, others: np.ndarray) -> Tensor:
+        """(N, ...) float32 `values` of the environments in the picture; the others have the row `others`."""
+        if len(self._groups) == 1:
+            return torch.from_numpy(values).float()
+        out = np.tile(others, (self.num_envs, 1))
+        out[self._groups[0].ids] = values
+        return torch.from_numpy(out).float()
 
     def find_unstable(self, observations: Mapping[str, Tensor]) -> None:
         """Mark in `unstable` the environments with a bad state since the last call, or with non-finite observations."""
-        faults = self._engine.faults()
-        np.logical_or(~self._engine.finite(), faults > self._faults, out=self.unstable.numpy())
+        faults = self._of_all("faults")
+        np.logical_or(~self._of_all("finite"), faults > self._faults, out=self.unstable.numpy())
         self._faults = faults
         for values in observations.values():
             self.unstable |= ~torch.isfinite(values).all(1)
 
     @property
     def engine(self) -> Any:
-        """The physics of all environments (`compat/core/engine.py`): model, batch and `step`."""
+        """The physics of environment 0 and all of its make-up (`compat/core/engine.py`): model, batch and `step`."""
         return self._engine
 
     @property
     def qpos(self) -> Tensor:
         """(N, nq) float32, a copy of the present state."""
-        return torch.from_numpy(self._engine.qpos).float()
+        return self._shown(self._engine.qpos, self._engine.model.qpos0)
 
     @property
     def qvel(self) -> Tensor:
         """(N, nv) float32, a copy of the present state."""
-        return torch.from_numpy(self._engine.qvel).float()
+        return self._shown(self._engine.qvel, np.zeros(self._engine.model.nv))
 
     @property
     def ctrl(self) -> Tensor:
         """(N, nu) float32, a copy of the present controls."""
-        return torch.from_numpy(self._engine.ctrl).float()
+        return self._shown(self._engine.ctrl, np.zeros(self._engine.model.nu))
 
     def body_ids(self, names: Sequence[str]) -> list[int]:
         """Indices into the body axis. Raises ValueError with the nearest name."""
@@ -79,18 +106,39 @@ class ForeignSim:
 
     def snapshot(self, env_ids: Tensor) -> Snapshot:
         """A copy of everything that decides how the simulation continues; always of all environments."""
-        return Snapshot(env_ids, {name: _as_tensor(value) for name, value in self._engine.snapshot().items()})
+        return Snapshot(env_ids, {name: _as_tensor(value) for name, value in self._arrays().items()})
 
     def restore(self, snapshot: Snapshot, env_ids: Tensor | None = None) -> None:
         """Restore a snapshot of all environments. Raises ValueError if it is one of another simulation."""
-        here = self._engine.snapshot()
-        self._engine.restore({name: _as_array(value, here.get(name)) for name, value in snapshot.arrays.items()})
-        self._faults = self._engine.faults()
+        here = self._arrays()
+        arrays = {name: _as_array(value, here.get(name)) for name, value in snapshot.arrays.items()}
+        for number, group in enumerate(self._groups):
+            start = _prefix(number)
+            group.engine.restore(
+                {name.removeprefix(start): value for name, value in arrays.items() if _prefix_of(name) == start}
+            )
+        self._faults = self._of_all("faults")
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """The snapshots of all engines; the names of the first one's have no prefix."""
+        return {
+            _prefix(number) + name: value
+            for number, group in enumerate(self._groups)
+            for name, value in group.engine.snapshot().items()
+        }
 
     def close(self) -> None:
         """Forget the pushes; the physics ends its threads when nothing uses it any more."""
         if self._push in self._made.before_simulate:
             self._made.before_simulate.remove(self._push)
+
+
+def _prefix(number: int) -> str:
+    return f"{GROUP}{number}:" if number else ""
+
+
+def _prefix_of(name: str) -> str:
+    return name[: name.index(":") + 1] if name.startswith(GROUP) else ""
 
 
 def _as_tensor(value: np.ndarray) -> Tensor:

@@ -16,17 +16,15 @@ ABSENT = {
         set_pneumatic_pressure_tensor_indexed set_pneumatic_target set_pneumatic_target_tensor
         set_pneumatic_target_tensor_indexed
     """,
-    "Cameras and textures have no stand-in here: render with MuJoCo, or record with livegym's video.": """
-        attach_camera_to_body create_camera_sensor create_texture_from_buffer
-        create_texture_from_file destroy_camera_sensor end_access_image_tensors free_texture
-        get_camera_image get_camera_image_gpu_tensor get_camera_proj_matrix get_camera_transform
-        get_camera_view_matrix get_rigid_body_texture get_viewer_camera_handle
-        get_viewer_camera_transform render_all_camera_sensors reset_actor_materials
-        set_camera_location set_camera_transform set_rigid_body_texture start_access_image_tensors
-        write_camera_image_to_file
+    "Textures have no stand-in here: set_rigid_body_color gives bodies a colour.": """
+        create_texture_from_buffer create_texture_from_file free_texture get_rigid_body_texture
+        reset_actor_materials set_rigid_body_texture
+    """,
+    "Compute it from get_camera_transform and horizontal_fov.": """
+        get_camera_proj_matrix get_camera_view_matrix
     """,
     "There is no viewer window here: watch with livegym's viewers.": """
-        get_viewer_mouse_position get_viewer_size
+        get_viewer_camera_handle get_viewer_camera_transform get_viewer_mouse_position get_viewer_size
     """,
     "Load a .urdf or .xml (MJCF) asset instead.": """
         attach_sim create_usd_exporter debug_print_asset destroy_usd_exporter export_usd_asset

@@ -34,7 +34,7 @@ class Properties:
         return properties.get_shapes(env.actors[actor])
 
     def set_actor_rigid_shape_properties(self, env, actor, props):
-        """Set friction and filters; MuJoCo has no use for the other fields."""
+        """Set friction, restitution and filters; MuJoCo has no use for the other fields."""
         properties.set_shapes(env.sim, env.actors[actor], props)
         return True
 
@@ -77,21 +77,24 @@ class Properties:
         chosen.measures_dof_forces = True
         return True
 
-    # looks: livegym's own viewers watch instead
+    # looks: they count in the pictures of cameras
 
     def set_rigid_body_color(self, env, actor, body, mesh, color):
-        """Do nothing."""
+        """Give a body a colour in the pictures of cameras."""
+        env.actors[actor].colours[int(body)] = copy.copy(color)
 
     def get_rigid_body_color(self, env, actor, body, mesh):
-        """Return white."""
-        return Vec3(1.0, 1.0, 1.0)
+        """Return the colour that was set for a body, otherwise white."""
+        return copy.copy(env.actors[actor].colours.get(int(body), Vec3(1.0, 1.0, 1.0)))
 
     def set_rigid_body_segmentation_id(self, env, actor, body, id):
-        """Do nothing."""
+        """Give a body a number in segmentations that is not its actor's."""
+        env.actors[actor].segmentations[int(body)] = int(id)
 
     def get_rigid_body_segmentation_id(self, env, actor, body):
-        """Return the number given to create_actor."""
-        return env.actors[actor].segmentation
+        """Return the number of a body in segmentations, by default that given to create_actor."""
+        chosen = env.actors[actor]
+        return chosen.segmentations.get(int(body), chosen.segmentation)
 
     def set_light_parameters(self, sim, light, intensity, ambient, direction):
         """Do nothing."""

@@ -188,8 +188,8 @@ class Queries:
                 "find_actor_rigid_body_handle gives -1 if there is no body of that name."
             )
         if env.sim.compiled:
-            engine = env.sim.engine
-            place, turn = (engine.kinematics(name)[env.index, body + 1] for name in ("xpos", "xquat"))
+            engine = env.group.engine
+            place, turn = (engine.kinematics(name)[env.row, body + 1] for name in ("xpos", "xquat"))
             return _transform(place, turn)
         for actor in env.actors:
             if body < len(actor.asset.bodies):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+from dataclasses import replace
 
 import numpy as np
 
@@ -122,7 +123,7 @@ class Setup:
         sim.only_before("add_triangle_mesh")
         terrain.check_counts(vertices, triangles, int(params.nb_vertices), int(params.nb_triangles))
         field = terrain.from_mesh(vertices, triangles, _origin(params), float(params.dynamic_friction))
-        sim.ground.fields.append(field)
+        sim.ground.fields.append(replace(field, restitution=float(params.restitution)))
 
     def add_heightfield(self, sim, samples, params):
         """Add a terrain of samples: `nbColumns` along x, `column_scale` apart, by `nbRows` along y, `row_scale` apart.
@@ -133,7 +134,8 @@ class Setup:
         rows = terrain.samples_of(samples, int(params.nbColumns), int(params.nbRows))
         spacing = (float(params.column_scale), float(params.row_scale))
         height, friction = float(params.vertical_scale), float(params.dynamic_friction)
-        sim.ground.fields.append(terrain.from_heights(rows, spacing, height, _origin(params), friction))
+        field = terrain.from_heights(rows, spacing, height, _origin(params), friction)
+        sim.ground.fields.append(replace(field, restitution=float(params.restitution)))
 
     def create_env(self, sim, lower, upper, num_per_row):
         """Add an environment; its cell only gives an origin for drawing."""

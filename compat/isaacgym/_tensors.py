@@ -88,35 +88,20 @@ class TensorMethods:
 
     def acquire_jacobian_tensor(self, sim, name):
         """Return (environments, links, 6, columns) of the actor of that name; a fixed base has no row block."""
-        return self._acquire_of_actor(sim, name, sensors.jacobian)
+        return sim.tensors.of_actor(name, sensors.jacobian)
 
     def acquire_mass_matrix_tensor(self, sim, name):
         """Return (environments, columns, columns) of the actor of that name."""
-        return self._acquire_of_actor(sim, name, sensors.mass_matrix)
+        return sim.tensors.of_actor(name, sensors.mass_matrix)
 
     def refresh_jacobian_tensors(self, sim):
         """Update all acquired Jacobians."""
-        return self._refresh_of_actors(sim, sensors.jacobian)
+        sim.tensors.refresh_of_actors(sensors.jacobian)
+        return True
 
     def refresh_mass_matrix_tensors(self, sim):
         """Update all acquired mass matrices."""
-        return self._refresh_of_actors(sim, sensors.mass_matrix)
-
-    def _acquire_of_actor(self, sim, name, compute):
-        names = [actor.name for actor in sim.envs[0].actors]
-        if name not in names:
-            raise KeyError(f"no actor is called {name}; environment 0 has {', '.join(names)}")
-        handle = names.index(name)
-        known = sim.tensors.of_actors
-        if (compute, handle) not in known:
-            values = compute(sim.engine, sim.engine.layout.actors[handle])
-            known[compute, handle] = torch.from_numpy(values.astype(np.float32))
-        return known[compute, handle]
-
-    def _refresh_of_actors(self, sim, compute):
-        for (kind, handle), tensor in sim.tensors.of_actors.items():
-            if kind is compute:
-                tensor.numpy()[:] = compute(sim.engine, sim.engine.layout.actors[handle])
+        sim.tensors.refresh_of_actors(sensors.mass_matrix)
         return True
 
     # setters

@@ -14,6 +14,7 @@ from livegym.compat.core.record import Env
 from livegym.compat.core.scene import Sim
 
 from ._absent import Absent
+from ._cameras import CameraMethods
 from ._properties import Properties
 from ._queries import Queries
 from ._setup import Setup
@@ -24,7 +25,7 @@ globals().update({name: getattr(values, name) for name in values.__all__})
 globals().update(values.constants())
 
 
-class Gym(Setup, Queries, Properties, TensorMethods, Absent):
+class Gym(Setup, Queries, Properties, TensorMethods, CameraMethods, Absent):
     """Every method of Isaac Gym: it works, or it raises NotImplementedError with what to do instead."""
 
 

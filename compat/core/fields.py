@@ -1,0 +1,49 @@
+"""In which fields two compiled models differ.
+
+differ_beyond_sizes(model, other)  # False: one batch can hold them
+different_sizes(model, other)      # ["geom_size", "body_mass", ...]
+"""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+
+SIZES = frozenset(
+    {
+        *("geom_size", "geom_pos", "geom_quat", "geom_aabb", "geom_rbound", "geom_sameframe", "bvh_aabb"),
+        *("body_pos", "body_quat", "body_mass", "body_inertia", "body_ipos", "body_iquat", "body_sameframe"),
+        *("body_subtreemass", "body_invweight0", "dof_invweight0", "dof_M0", "dof_damping", "dof_length"),
+        *("geom_friction", "geom_solref", "geom_contype", "geom_conaffinity", "body_contype", "body_conaffinity"),
+        *("actuator_acc0",),
+    }
+)
+"""Fields of a model that may differ between the environments of a batch."""
+NAMES = frozenset({"names", "names_map", "paths", "geom_rgba", "text_data"})
+"""Fields that physics does not read; so are the addresses of names, `name_*adr`."""
+_OTHERS: list[str] = []
+"""The names of all other arrays of a model, filled when the first one is seen."""
+
+
+def differ_beyond_sizes(a: mujoco.MjModel, b: mujoco.MjModel) -> bool:
+    """Whether two models differ in more than SIZES, so that a batch cannot hold both."""
+    if (a.nq, a.nv, a.nbody, a.ngeom) != (b.nq, b.nv, b.nbody, b.ngeom):
+        return True
+    return any(_differ(a, b, name) for name in _others(a))
+
+
+def different_sizes(a: mujoco.MjModel, b: mujoco.MjModel) -> list[str]:
+    """The names of SIZES in which two models differ."""
+    return sorted(name for name in SIZES if _differ(a, b, name))
+
+
+def _differ(a: mujoco.MjModel, b: mujoco.MjModel, name: str) -> bool:
+    one, other = getattr(a, name), getattr(b, name)
+    return one.shape != other.shape or one.tobytes() != other.tobytes()
+
+
+def _others(model: mujoco.MjModel) -> list[str]:
+    if not _OTHERS:
+        names = [name for name in dir(model) if not name.startswith(("_", "name_")) and name not in NAMES | SIZES]
+        _OTHERS.extend(name for name in names if isinstance(getattr(model, name), np.ndarray))
+    return _OTHERS

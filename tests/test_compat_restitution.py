@@ -1,0 +1,91 @@
+"""Restitution: a ball that falls from 1 m comes back to e^2 m."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from livegym.compat.core import properties
+from livegym.compat.core.asset import box, sphere
+from livegym.compat.core.scene import Sim
+from livegym.compat.core.values import AssetOptions, PlaneParams, Vec3
+from tests import compat_scenes as scenes
+
+RADIUS = 0.1
+
+
+def dropped(own: list[float], ground: float = 0.0, dt: float = 1 / 120, height: float = 1.0, threshold: float = 0.2):
+    """Balls whose lowest points are `height` above the ground; one environment for each coefficient."""
+    params = scenes.params(dt)
+    params.physx.bounce_threshold_velocity = threshold
+    sim = Sim(params)
+    sim.ground.plane = PlaneParams(normal=Vec3(0.0, 0.0, 1.0), restitution=ground)
+    for value in own:
+        env = sim.add_env(Vec3(), Vec3(), 1)
+        actor = env.add(sphere(RADIUS, AssetOptions(angular_damping=0.0)), scenes.pose(z=height + RADIUS), "ball", 0, 0)
+        bounce(sim, actor, value)
+    return sim
+
+
+def bounce(sim: Sim, actor, value: float) -> None:
+    records = properties.get_shapes(actor)
+    records[0].restitution = value
+    properties.set_shapes(sim, actor, records)
+
+
+def apexes(sim: Sim, seconds: float = 1.5) -> np.ndarray:
+    """The height of each ball above the ground at its first apex after the first impact, m."""
+    heights = []
+    for _ in range(round(seconds / sim.params.dt)):
+        sim.simulate()
+        heights.append(sim.engine.qpos[:, 2] - RADIUS)
+    rows = np.array(heights)
+    after = [rows[int(np.argmax(np.diff(row) > 0)) :, ball].max() for ball, row in enumerate(rows.T)]
+    return np.array(after)
+
+
+@pytest.mark.parametrize("dt", [1 / 60, 1 / 120, 1 / 200])
+def test_a_ball_comes_back_to_the_square_of_the_mean_coefficient(dt):
+    """The mean of the ball's and the ground's: 0.3, 0.5, 0.75 and 0.9."""
+    found = apexes(dropped([0.0, 0.4, 0.9, 1.2], ground=0.6, dt=dt))
+    np.testing.assert_allclose(found, np.array([0.3, 0.5, 0.75, 0.9]) ** 2, atol=0.02)
+
+
+def test_without_restitution_nothing_bounces_and_nothing_is_computed_for_it():
+    sim = dropped([0.0])
+    assert apexes(sim)[0] < 0.005
+    assert not sim.engine.differs("geom_solref")
+
+
+def test_a_ball_at_rest_stays_at_rest_below_the_threshold():
+    """From 1 mm it reaches 0.14 m/s, which is below 0.2 and above 0.05."""
+    quiet, lively = (dropped([1.6], height=0.001, dt=1 / 400, threshold=threshold) for threshold in (0.2, 0.05))
+    assert apexes(quiet, 0.2)[0] < 2e-4
+    assert apexes(lively, 0.2)[0] > 5e-4
+
+
+def test_restitution_can_be_set_and_taken_back_while_it_runs():
+    sim = dropped([0.0, 1.0, 1.0])
+    sim.compile()
+    bounce(sim, sim.envs[0].actors[0], 1.0)
+    bounce(sim, sim.envs[1].actors[0], 0.0)
+    np.testing.assert_allclose(apexes(sim), [0.25, 0.0, 0.25], atol=0.02)
+
+
+def test_of_two_actors_the_larger_mean_with_the_ground_counts():
+    """Own 0.8 and ground 0: 0.4. A ball on a fixed box that has none."""
+    sim = Sim(scenes.params(1 / 200))
+    env = sim.add_env(Vec3(), Vec3(), 1)
+    ball = env.add(sphere(RADIUS), scenes.pose(z=1.0 + RADIUS), "ball", 0, 0)
+    env.add(box(2.0, 2.0, 0.2, AssetOptions(fix_base_link=True)), scenes.pose(z=-0.1), "floor", 0, 0)
+    bounce(sim, ball, 0.8)
+    assert apexes(sim)[0] == pytest.approx(0.16, abs=0.02)
+
+
+def test_a_restored_snapshot_bounces_again():
+    sim = dropped([1.0])
+    saved = sim.engine.snapshot()
+    first = apexes(sim)
+    other = dropped([0.0])
+    other.engine.restore(saved)
+    assert apexes(other)[0] == first[0]
