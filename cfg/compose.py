@@ -35,6 +35,7 @@ from livegym.cfg.groups import (
 )
 from livegym.cfg.schemas import register
 from livegym.cfg.typed import plain, schema_of
+from livegym.cfg.upstream_keys import with_upstream_keys
 from livegym.projects import registry
 from livegym.projects.checkout import spelt_out as foreign_spelt_out
 from livegym.projects.commands import command
@@ -91,7 +92,7 @@ def prepare(arguments: Sequence[str], multirun: bool = False) -> Prepared:
 def _prepare(arguments: Sequence[str], loader: ConfigLoader, multirun: bool) -> Prepared:
     arguments = [foreign_spelt_out(argument) for argument in arguments]
     chosen = as_named(arguments, _compose)
-    arguments = [*chosen, *arguments]
+    arguments = with_upstream_keys([*chosen, *arguments])
     files = file_parameters(arguments)
     arguments = [ov.as_list(ov.spelt_out(argument, files), LISTS) for argument in arguments]
     refuse_bare_names(arguments, loader)

@@ -119,7 +119,8 @@ def check_wandb(keys: WandbKeys) -> None:
     """Raises UserError if `wandb=true` and the package is missing, or if it is not logged in and must be."""
     if not keys.wandb:
         return
-    if importlib.util.find_spec("wandb") is None:
+    found = importlib.util.find_spec("wandb")
+    if found is None or found.origin is None:  # the stand-in for foreign code has no file
         raise UserError(
             "wandb=true: the package wandb is not installed. Install the extra wandb: pip install 'livegym[wandb]' (in "
             "a checkout: pip install -e '.[wandb]'). Or leave wandb=true out; TensorBoard has the same curves."

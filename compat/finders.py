@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from livegym.compat.names import add_dropped_names
+from livegym.compat.plots import let_plots_have_no_windows
 
 PACKAGE = Path(__file__).parent / "isaacgym"
 LOGURU = Path(__file__).parent / "loguru_standin.py"
@@ -29,6 +30,7 @@ ABSENT = {
     "trimesh": "it reads meshes",
     "pyvirtualdisplay": "it captures a window",
     "scipy": "it interpolates and filters",
+    "wandb": "it sends reports to a web service; livegym writes TensorBoard's files",
 }
 """Libraries that modules of foreign checkouts import and most tasks never use -> what they are for."""
 LIBRARIES = ("site-packages", "dist-packages")
@@ -40,7 +42,7 @@ def install(checkout: Path | None = None) -> None:
 
     A package `isaacgym` in the folder `checkout` is not installed. Libraries that most tasks never use become modules
     that fail by name, unless they are installed. The names that NumPy and Gymnasium have dropped are added
-    (`names.py`).
+    (`names.py`). Plots need no display (`plots.py`).
     """
     for finder in (_Loguru, _Absent):
         if not any(isinstance(found, finder) for found in sys.meta_path):
@@ -52,6 +54,7 @@ def install(checkout: Path | None = None) -> None:
     if checkout is not None:
         known.checkouts.add(checkout)
     add_dropped_names()
+    let_plots_have_no_windows()
 
 
 class _Isaacgym(MetaPathFinder):

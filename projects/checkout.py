@@ -6,7 +6,8 @@
 
 Three layouts are known. In that of IsaacGymEnvs, a package has `cfg/task/X.yaml`, `cfg/train/XPPO.yaml` and `tasks/`.
 In that of legged_gym, `envs/__init__.py` registers classes with their configurations. In that of dexrobot_isaac, Hydra
-composes `cfg/config.yaml` with `cfg/task/X.yaml`, and `make_env` in `factory.py` makes the environment.
+composes `cfg/config.yaml` with `cfg/task/X.yaml`, and `make_env` in `factory.py` makes the environment. Programs of the
+first layout start in the package's folder, so its modules may import one another without the package's name.
 `task=isaacgymenvs:Ant` is typed; the task's name everywhere else is `isaacgymenvs-Ant`, so it is never mistaken for
 another task Ant. The source is the package's name; in the third layout, that of the checkout's folder if it can be one.
 """
@@ -18,6 +19,7 @@ import contextlib
 import hashlib
 import os
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -38,6 +40,8 @@ NEEDS = (
     "a package that has cfg/task/*.yaml and tasks/ (as IsaacGymEnvs), envs/__init__.py (as legged_gym), or "
     "cfg/config.yaml and factory.py (as dexrobot_isaac)"
 )
+IMPORTED = re.compile(r"^[ \t]*(?:from|import)[ \t]+([A-Za-z_]\w*)", re.M)
+"""The first part of an imported name; relative imports begin with a dot."""
 MAKER = "make_env"
 """The function in `factory.py` that makes an environment."""
 NO_PHYSICS = re.compile(r"Factory|IndustReal")
@@ -83,6 +87,22 @@ class Checkout(Project):
     def root(self) -> Path:
         """The folder that holds the package."""
         return self.folder.parent
+
+    @property
+    def start(self) -> Path:
+        """The folder in which upstream's program starts, so its relative paths mean files from there."""
+        return self.folder if self.layout == YAML else self.root
+
+    @cached_property
+    def neighbours(self) -> dict[str, Path]:
+        """The modules and folders of the package that its code imports without its name, by that name."""
+        if self.layout != YAML:
+            return {}
+        texts = (_readable(file) for file in self.folder.rglob("*.py"))
+        imported = {name for text in texts for name in IMPORTED.findall(text)} - sys.stdlib_module_names
+        places = {name: (self.folder / name, self.folder / f"{name}.py") for name in sorted(imported - {"isaacgym"})}
+        found = {name: folder if folder.is_dir() else file for name, (folder, file) in places.items()}
+        return {name: place for name, place in found.items() if place.exists()}
 
     @property
     def cfg(self) -> Path:
@@ -192,18 +212,22 @@ class Checkout(Project):
         attribute = _table(tree).get(name, name)
         module = _imported(tree, package).get(attribute)
         if module is not None and (file := self._file(module)) is not None:
-            return Code(module, attribute, file)
+            return Code(self._module(file), attribute, file)
         for file in sorted((self.folder / "tasks").rglob("*.py")):
-            if re.search(rf"^class {name}\b", text_of(file), re.M):
-                return Code(".".join(file.relative_to(self.root).with_suffix("").parts), name, file)
+            if re.search(rf"^class {attribute}\b", text_of(file), re.M):
+                return Code(self._module(file), attribute, file)
         raise UserError(
             f"task={self.name}:{name}: no module in {self.folder / 'tasks'} has a class {attribute}. Allowed: a class "
             "that tasks/__init__.py names, or one with the name that the yaml has."
         )
 
     def _file(self, module: str) -> Path | None:
-        file = self.root.joinpath(*module.split(".")).with_suffix(".py")
-        return file if file.is_file() else None
+        """The file of a module, by its name with the package, or without it as in a program that starts there."""
+        files = (folder.joinpath(*module.split(".")).with_suffix(".py") for folder in (self.root, self.start))
+        return next((file for file in files if file.is_file()), None)
+
+    def _module(self, file: Path) -> str:
+        return ".".join(file.relative_to(self.root).with_suffix("").parts)
 
     # the layout of legged_gym
 

@@ -1,7 +1,7 @@
 """The toys: small projects of tasks in the manner of Isaac Gym's, in our own words, which every CI run trains.
 
-`isaac_project` has the layout of IsaacGymEnvs, `isaac_walkers` that of legged_gym, `isaac_grippers` that of
-dexrobot_isaac.
+`isaac_project` has the layout of IsaacGymEnvs, `isaac_wheels` that of its first version, whose programs start in the
+package's folder, `isaac_walkers` that of legged_gym, `isaac_grippers` that of dexrobot_isaac.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from livegym.tasks.env import Env
 TOYS = Path(__file__).parent / "isaac_project"
 WALKERS = Path(__file__).parent / "isaac_walkers"
 GRIPPERS = Path(__file__).parent / "isaac_grippers"
+WHEELS = Path(__file__).parent / "isaac_wheels"
 PACKAGE = Path(__file__).parent.parent / "compat" / "isaacgym" / "gymapi.py"
 needs_isaacgym = pytest.mark.skipif(
     not PACKAGE.is_file() and importlib.util.find_spec("isaacgym") is None, reason="there is no compat/isaacgym here"
@@ -70,17 +71,24 @@ def grippers() -> Iterator[registry.Project]:
         yield found
 
 
+@pytest.fixture
+def wheels() -> Iterator[registry.Project]:
+    """The wheels are the project of this process. Their modules `tasks` and `utils` are forgotten afterwards."""
+    with fresh_modules("wheels", "tasks", "utils"), project(WHEELS) as found:
+        yield found
+
+
 def copied(folder: Path, source: Path = TOYS) -> Path:
     """A copy of the toys that a test may change."""
     return Path(shutil.copytree(source, folder / source.name, ignore=shutil.ignore_patterns("__pycache__")))
 
 
 @contextmanager
-def fresh_modules(package: str) -> Iterator[None]:
-    """Inside, the modules of a package are imported anew; afterwards, the former ones are there again."""
+def fresh_modules(*packages: str) -> Iterator[None]:
+    """Inside, the modules of packages are imported anew; afterwards, the former ones are there again."""
 
     def those() -> dict[str, object]:
-        return {name: module for name, module in sys.modules.items() if name.partition(".")[0] == package}
+        return {name: module for name, module in sys.modules.items() if name.partition(".")[0] in packages}
 
     before, paths = those(), list(sys.path)
     for name in before:

@@ -16,8 +16,15 @@ from tests.processes import Running, run, runs
 
 pytestmark = [pytest.mark.slow, needs_isaacgym]
 ROOT = Path(__file__).parent.parent
-BLOCKS = re.findall(r"^```bash\n(.*?)^```", (ROOT / "docs" / "isaacgym.md").read_text(), re.S | re.M)
-COMMANDS = [line for block in BLOCKS for line in block.replace("\\\n", " ").splitlines()]
+
+
+def commands_of(document: str) -> list[str]:
+    """The lines of a document's blocks."""
+    blocks = re.findall(r"^```bash\n(.*?)^```", (ROOT / "docs" / document).read_text(), re.S | re.M)
+    return [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+
+
+COMMANDS = commands_of("isaacgym.md")
 SHORT = {"numEnvs=256": "numEnvs=8", "testGamesNum=25": "testGamesNum=3"}
 
 
@@ -61,6 +68,12 @@ def test_with_the_grippers(tmp_path):
 @pytest.mark.full
 def test_with_dexrobot_isaac(tmp_path):
     follow(COMMANDS[5:7], foreign("dexrobot_isaac", "DEXROBOT_ISAAC"), tmp_path)
+
+
+@pytest.mark.full
+def test_with_the_changes_that_the_comparison_proposes(tmp_path):
+    (command,) = commands_of("blind-grasping-compared.md")
+    follow([command], foreign("dexrobot_isaac", "DEXROBOT_ISAAC"), tmp_path)
 
 
 @pytest.mark.full

@@ -53,6 +53,24 @@ def test_settings_of_its_learner_become_those_of_ppo():
         compose([f"task={TASK}", "task.params.task.liftHight=0.1"])
 
 
+def test_keys_of_its_own_configuration_are_understood(caplog):
+    caplog.set_level("INFO")
+    typed = [
+        "env.numEnvs=12",
+        "task.liftHeight=0.05",
+        "task.reward_weights.height=3",
+        "sim.substeps=4",
+        "sim.threads=1",
+    ]
+    config = to_typed(compose([f"task={TASK}", *typed]))
+    params = config.task.params
+    assert (config.numEnvs, config.sim.threads) == (12, 1)
+    assert (params.task.liftHeight, params.task.reward_weights.height, params.sim.substeps) == (0.05, 3, 4)
+    assert "sim.substeps=4 is task.params.sim.substeps=4 here" in caplog.messages
+    with pytest.raises(UserError, match=r"task\.liftHight=0\.05: there is no such key"):
+        compose([f"task={TASK}", "task.liftHight=0.05"])
+
+
 def test_yaml_that_hydra_cannot_compose_is_an_error_with_its_file(tmp_path):
     folder = copied(tmp_path, GRIPPERS)
     yaml = folder / "grippers" / "cfg" / "task" / "Pinch.yaml"

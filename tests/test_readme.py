@@ -40,6 +40,7 @@ FOLLOWED = {
     "docs/new-stream.md": "tests/test_new_stream.py runs its commands one after the other",
     "docs/protocol.md": "tests/test_online_docs.py sends its requests",
     "docs/isaacgym.md": "tests/test_foreign_docs.py runs its commands with small tasks of its own",
+    "docs/blind-grasping-compared.md": "tests/test_foreign_docs.py runs its command, if there is a checkout",
 }
 """Documents whose blocks are run as a whole by a test of their own."""
 

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 
 import pytest
 from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
@@ -75,9 +76,10 @@ def test_tensorboards_hparams_tab_has_a_row_for_the_seeds_of_each_setting(tmp_pa
     assert means["rewards/step"] == 14.0
 
 
-def test_a_missing_package_or_login_is_refused_before_anything_is_made(tmp_path, monkeypatch):
+@pytest.mark.parametrize("spec", [None, ModuleSpec("wandb", None)], ids=["absent", "stand-in of foreign code"])
+def test_a_missing_package_or_login_is_refused_before_anything_is_made(spec, tmp_path, monkeypatch):
     (cfg,) = prepare(["wandb=true"]).samples
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
     with pytest.raises(UserError, match=r"wandb=true: .* is not installed.*pip install 'livegym\[wandb\]'"):
         validate(cfg)
     check_wandb(prepare(["wandbMode=offline"]).samples[0])  # it is not asked for

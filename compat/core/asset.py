@@ -6,7 +6,9 @@ asset.bodies, asset.dofs, asset.dof_properties["upper"]
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import mujoco
@@ -23,18 +25,34 @@ __all__ = ["AssetModel", "ForceSensor", "box", "capsule", "load_asset", "sphere"
 READERS = {".urdf": urdf.load, ".xml": mjcf.load, ".mjcf": mjcf.load}
 ALONG_X = (0.5**0.5, 0.0, 0.5**0.5, 0.0)
 """The rotation that lays the z axis of a capsule along x."""
+_ALSO_IN: list[Path] = []
+
+
+@contextlib.contextmanager
+def also_in(folder: Path) -> Iterator[None]:
+    """Inside, a relative root that is not in the current folder is searched in this one."""
+    _ALSO_IN.append(folder)
+    try:
+        yield
+    finally:
+        _ALSO_IN.pop()
 
 
 def load_asset(root: str, file: str, options: AssetOptions) -> AssetModel:
     """Import `file`, a path relative to `root`. Raises UserError that names file, element and remedy."""
-    path = Path(os.path.abspath(Path(root, file)))  # not resolved: meshes may lie beside a link
+    places = [Path(os.path.abspath(folder / root)) for folder in (Path(), *reversed(_ALSO_IN))]
+    base = next((place for place in places if (place / file).is_file()), places[0])
+    path = Path(os.path.abspath(base / file))  # not resolved: meshes may lie beside a link
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         remedy = " USD needs NVIDIA's libraries; export it as URDF or MJCF." if "usd" in path.suffix.lower() else ""
         raise UserError(f"{path}: {path.suffix or 'no extension'} is no asset. Allowed: {', '.join(READERS)}.{remedy}")
     if not path.is_file():
-        raise UserError(f"{path}: no such file. It is root {root} and file {file} of the task; correct one of them.")
-    return reader(path, Path(os.path.abspath(root)), options)
+        others = "".join(f", nor in {place}" for place in places[1:] if place != base)
+        raise UserError(
+            f"{path}: no such file{others}. It is root {root} and file {file} of the task; correct one of them."
+        )
+    return reader(path, base, options)
 
 
 def box(width: float, height: float, depth: float, options: AssetOptions | None = None) -> AssetModel:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader, all_suffixes
 from pathlib import Path
@@ -25,10 +25,16 @@ log = logging.getLogger(__name__)
 OURS = ("livegym", "isaacgym")
 
 
-def announce_below(root: Path) -> None:
-    """Announce from now on each module in a folder before it is imported; may be called again."""
-    if not any(isinstance(finder, _Announcer) and finder.root == root for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Announcer(root))
+def announce_below(root: Path, neighbours: Mapping[str, Path] | None = None) -> None:
+    """Announce from now on each module in a folder before it is imported; may be called again.
+
+    `neighbours`: modules and packages in it that are found by their name alone, whatever is on the path.
+    """
+    known = next((found for found in sys.meta_path if isinstance(found, _Announcer) and found.root == root), None)
+    if known is None:
+        known = _Announcer(root)
+        sys.meta_path.insert(0, known)
+    known.neighbours.update(neighbours or {})
 
 
 def repeat(root: Path) -> None:
@@ -42,9 +48,12 @@ class _Announcer(MetaPathFinder):
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.neighbours: dict[str, Path] = {}
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         top = name.partition(".")[0]
+        if path is None and name in self.neighbours:
+            path = [str(self.neighbours[name].parent)]
         if top in OURS or not self._may_have(top, path):
             return None
         spec = PathFinder.find_spec(name, path, target)

@@ -19,7 +19,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from livegym.compat.foreign.configs import register_resolvers
+from livegym.compat.foreign.configs import resolvers
 from livegym.projects.checkout import Checkout
 from livegym.utils.errors import UserError
 
@@ -38,9 +38,10 @@ def config_of(checkout: Checkout, name: str, changes: Mapping[str, Any] | None =
     Raises UserError for yaml that cannot be composed or resolved.
     """
     try:
-        base = _composed(checkout, name)
-        config = OmegaConf.merge(base, _known(HERE, base), dict(changes or {}))
-        found: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
+        with resolvers():
+            base = _composed(checkout, name)
+            config = OmegaConf.merge(base, _known(HERE, base), dict(changes or {}))
+            found: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
     except (HydraException, OmegaConfBaseException) as error:
         reason = str(error).splitlines()[0]
         raise UserError(
@@ -63,7 +64,6 @@ def settings_of(checkout: Checkout, name: str) -> dict[str, Any]:
 
 
 def _composed(checkout: Checkout, name: str) -> DictConfig:
-    register_resolvers()
     with _hydra_of(checkout):
         config = hydra.compose("config", [f"task={name}"])
         plain = hydra.compose("config", ["~task"]) if _refers_to_itself(config) else config

@@ -9,6 +9,7 @@ its root, and those that choose the CPU.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -60,7 +61,8 @@ def yaml_config(checkout: Checkout, name: str, changes: Mapping[str, Any] | None
 
     Raises UserError for yaml that cannot be read or resolved.
     """
-    return _resolved(_root(checkout, name, changes or {}), "task", checkout.task_yaml(name))
+    with resolvers():
+        return _resolved(_root(checkout, name, changes or {}), "task", checkout.task_yaml(name))
 
 
 def yaml_settings(checkout: Checkout, name: str) -> dict[str, Any]:
@@ -68,21 +70,27 @@ def yaml_settings(checkout: Checkout, name: str) -> dict[str, Any]:
     file = checkout.train_yaml(name)
     if file is None:
         return {}
-    root = _root(checkout, name, {})
-    root["train"] = OmegaConf.create(_merged(file, checkout.cfg / "train"))
-    found = _resolved(root, "train", file).get("params", {})
+    with resolvers():
+        root = _root(checkout, name, {})
+        root["train"] = OmegaConf.create(_merged(file, checkout.cfg / "train"))
+        found = _resolved(root, "train", file).get("params", {})
     return found if isinstance(found, dict) else {}
 
 
-def register_resolvers() -> None:
-    """Let yaml use the resolvers that upstream's programs register."""
-    for resolver, function in RESOLVERS.items():
-        if not OmegaConf.has_resolver(resolver):
-            OmegaConf.register_new_resolver(resolver, function)
+@contextlib.contextmanager
+def resolvers() -> Iterator[None]:
+    """Inside, yaml can use the resolvers of upstream's programs; afterwards, foreign code may register them itself."""
+    added = [name for name in RESOLVERS if not OmegaConf.has_resolver(name)]
+    for name in added:
+        OmegaConf.register_new_resolver(name, RESOLVERS[name])
+    try:
+        yield
+    finally:
+        for name in added:
+            OmegaConf.clear_resolver(name)
 
 
 def _root(checkout: Checkout, name: str, changes: Mapping[str, Any]) -> DictConfig:
-    register_resolvers()
     own = checkout.cfg / "config.yaml"
     content = mapping_of(own) if own.is_file() else {}
     given = {key: value for key, value in content.items() if key not in ("defaults", "hydra", "task", "train")}

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import os
 import shutil
 import sys
@@ -34,6 +35,9 @@ from livegym.utils.seeding import seed_everything
 
 ONE_SIM = "EXISTING_SIM"
 """The global of vec_task.py that holds the simulation of the process: a second environment would share it."""
+
+TASKS = "tasks"
+"""The package of tasks, whose `__init__` imports them all."""
 
 
 @dataclass
@@ -67,19 +71,17 @@ def load_yaml(
     number = {"numEnvs": num_envs}
     config = configs.yaml_config(checkout, name, {**changes, "env": {**changes.get("env", {}), **number}})
     config.setdefault("seed", seed)
-
-    def make() -> Any:
-        return cls(
-            cfg=config,
-            rl_device="cpu",
-            sim_device="cpu",
-            graphics_device_id=-1,
-            headless=True,
-            virtual_screen_capture=False,
-            force_render=False,
-        )
-
-    env, files = _made(make, checkout, seed, threads)
+    config["rl_device"] = "cpu"  # VecTask of the time when constructors did not take it reads it here
+    given = {
+        "cfg": config,
+        "rl_device": "cpu",
+        "sim_device": "cpu",
+        "graphics_device_id": -1,
+        "headless": True,
+        "virtual_screen_capture": False,
+        "force_render": False,
+    }
+    env, files = _made(lambda: cls(**_accepted(cls, given)), checkout, seed, threads)
     reach = settings.yaml_range(config["env"], configs.yaml_settings(checkout, name))
     return Loaded(env, int(env.num_actions), reach, layout=checkout.layout, files=files)
 
@@ -152,9 +154,18 @@ def _importable(root: Path) -> None:
     import isaacgym  # noqa: F401 - before torch is used by foreign code, as its own programs do
 
 
+def _accepted(cls: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that a constructor takes: VecTask of IsaacGymEnvs took fewer at first."""
+    known = inspect.signature(cls).parameters
+    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values()):
+        return dict(given)
+    return {name: value for name, value in given.items() if name in known}
+
+
 def _class_of(checkout: Checkout, code: Code, name: str) -> Any:
     """Import the module of a task, and return its class."""
     _importable(checkout.root)
+    _let_neighbours_be_found(checkout)
     parts = code.module.split(".")
     for depth in range(1, min(len(parts), 3)):  # the package and its `tasks`; those below are small
         _bare_package(".".join(parts[:depth]), checkout.root.joinpath(*parts[:depth]))
@@ -167,6 +178,19 @@ def _class_of(checkout: Checkout, code: Code, name: str) -> Any:
     return found
 
 
+def _let_neighbours_be_found(checkout: Checkout) -> None:
+    """Let modules of a package import one another without its name, as its own program does from its folder.
+
+    Folders without `__init__` become packages here, because Python would prefer any other package of that name.
+    """
+    announce_below(checkout.root, checkout.neighbours)
+    for name, place in checkout.neighbours.items():
+        if place.is_dir() and (name == TASKS or not (place / "__init__.py").is_file()):
+            _bare_package(name, place)
+        else:
+            _is_imported(name, place)
+
+
 def _bare_package(name: str, folder: Path) -> None:
     """Make a package without running its `__init__`. Raises UserError if another package has its name already."""
     if not _is_imported(name, folder):
@@ -175,24 +199,27 @@ def _bare_package(name: str, folder: Path) -> None:
         sys.modules[name] = module
 
 
-def _is_imported(name: str, folder: Path) -> bool:
-    """Whether the package in a folder has been imported. Raises UserError if another one has its name."""
+def _is_imported(name: str, place: Path) -> bool:
+    """Whether a package's folder, or a module's file, has been imported. Raises UserError if another has its name."""
     known = sys.modules.get(name)
-    if known is not None and str(folder) not in [os.path.realpath(path) for path in getattr(known, "__path__", [])]:
-        raise UserError(f"{folder}: the name {name} is taken by {known}, which is imported already. Rename it.")
-    return known is not None
+    if known is None:
+        return False
+    places = [*getattr(known, "__path__", []), getattr(known, "__file__", None) or ""]
+    if str(place) not in [os.path.realpath(path) for path in places]:
+        raise UserError(f"{place}: the name {name} is taken by {known}, which is imported already. Rename it.")
+    return True
 
 
 def _made(make: Any, checkout: Checkout, seed: int, threads: int) -> tuple[Any, Path]:
     """Call a constructor with seeded generators, in a folder of its own, without a simulation of an earlier one."""
-    from livegym.compat.core import scene
+    from livegym.compat.core import asset, scene
 
     scene.threads(threads)
     seed_everything(seed)
     _forget_simulation(checkout)
     folder = Path(tempfile.mkdtemp(prefix="livegym_foreign_"))
     try:
-        with _inside(folder), torch.no_grad(), warnings.catch_warnings():
+        with asset.also_in(checkout.start), _inside(folder), torch.no_grad(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*precision lowered by casting.*")  # of its float64 spaces
             return make(), folder
     except BaseException:
@@ -203,9 +230,10 @@ def _made(make: Any, checkout: Checkout, seed: int, threads: int) -> tuple[Any, 
 
 
 def _forget_simulation(checkout: Checkout) -> None:
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == checkout.package and getattr(module, ONE_SIM, None) is not None:
-            setattr(module, ONE_SIM, None)
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", {})  # not getattr: modules may make what they are asked for
+        if names.get(ONE_SIM) is not None and Path(names.get("__file__") or "").is_relative_to(checkout.root):
+            names[ONE_SIM] = None
 
 
 @contextlib.contextmanager

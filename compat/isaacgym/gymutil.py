@@ -1,4 +1,4 @@
-"""Command lines, configuration and wire frames of task code.
+"""Command lines, configuration, randomisation and wire frames of task code.
 
     args = gymutil.parse_arguments(description="task", custom_parameters=[{"name": "--task", "type": str}])
     gymutil.parse_sim_config({"dt": 0.005, "physx": {"num_threads": 4}}, sim_params)
@@ -12,6 +12,15 @@ import argparse
 import logging
 from collections.abc import Mapping
 from typing import Any
+
+from isaacgym._randomization import (  # noqa: F401 - part of this module for task code
+    apply_random_samples,
+    check_buckets,
+    generate_random_samples,
+    get_default_setter_args,
+    get_property_getter_map,
+    get_property_setter_map,
+)
 
 from livegym.compat.core.enums import SimType
 from livegym.compat.core.values import SimParams, Vec3

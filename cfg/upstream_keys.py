@@ -1,0 +1,60 @@
+"""Let a foreign task be configured by the keys that its own project has.
+
+    with_upstream_keys(["task=dexrobot_isaac-BlindGrasping", "env.box.mass=0.2", "env.numEnvs=64"])
+    # ["task=dexrobot_isaac-BlindGrasping", "task.params.env.box.mass=0.2", "numEnvs=64"]
+
+Livegym's own keys come first. `task.env.box=...`, as IsaacGymEnvs has it, means the same as `env.box=...`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+
+from livegym.projects import registry
+from livegym.projects.checkout import Checkout
+from livegym.schema.keys import Schema
+from livegym.tasks import TASKS
+from livegym.utils.errors import UserError
+
+log = logging.getLogger(__name__)
+SETTING = re.compile(r"([A-Za-z]\w*(?:\.\w+)+)(=.*)", re.S)
+"""A dotted key and its value."""
+
+
+def with_upstream_keys(arguments: Sequence[str]) -> list[str]:
+    """The arguments, with livegym's names of keys that are the foreign task's own; each is named in the log."""
+    project = registry.project_in_use()
+    task = next((text.partition("=")[2] for text in reversed(arguments) if text.startswith("task=")), "")
+    if not isinstance(project, Checkout) or task not in project.tasks or not any(map(_unknown, arguments)):
+        return [*arguments]
+    with registry.part("tasks", task).running("has a configuration that cannot be read"):
+        schema = Schema(params=TASKS[task].Params)
+    return [_ours(argument, schema) for argument in arguments]
+
+
+def _unknown(argument: str) -> re.Match[str] | None:
+    """The parts of an argument whose key is none of livegym's, whatever the task; None for any other."""
+    typed = SETTING.fullmatch(argument)
+    return None if typed is None or typed[1].startswith("hydra.") or _has(Schema(), typed[1]) else typed
+
+
+def _ours(argument: str, schema: Schema) -> str:
+    typed = _unknown(argument)
+    if typed is None:
+        return argument
+    places = (typed[1].rpartition(".")[2], f"task.params.{typed[1]}", f"task.params.{typed[1].removeprefix('task.')}")
+    meant = next((place for place in places if _has(schema, place)), None)
+    if meant is None:
+        return argument
+    log.info("%s is %s%s here", argument, meant, typed[2])
+    return f"{meant}{typed[2]}"
+
+
+def _has(schema: Schema, path: str) -> bool:
+    try:
+        schema.find(path)
+    except UserError:
+        return False
+    return True
