@@ -77,6 +77,11 @@ def _run(cfg: DictConfig, stop: StopFlag) -> int:
         from livegym.utils.log import output
 
         return {"runs": manage_runs, "report": report}[config.mode](config, session.task, output)
+    if config.mode == "export":
+        from livegym.deploy.export import export
+        from livegym.utils.log import output
+
+        return export(session, output)
     if config.mode in ("export_log", "evaluate_log"):
         from livegym.online.log_commands import run_log_command
 

@@ -71,9 +71,19 @@ class Actuator:
     kind: str  # motor, position, velocity or other
     unit: str  # of its control; empty if it is not known
     range: Optional[tuple[float, float]] = None  # of its control; None: unlimited
-    gear: float = 1.0  # force on the joint for each unit of the actuator's force
+    gear: float = 1.0  # N or Nm on the joint for each unit of the control of a motor
     stiffness: float = 0.0  # N/m or Nm/rad; 0 if it is not a position actuator
-    damping: float = 0.0  # Ns/m or Nms/rad, that of the actuator and of its joint
+    damping: float = 0.0  # Ns/m or Nms/rad, likewise
+
+
+@dataclass(frozen=True)
+class Field:
+    """What an exported graph needs to know of the robot, beside the blocks: a field of the simulator."""
+
+    name: str
+    shape: tuple[int, ...]  # of one environment, which is the first axis
+    meaning: str = ""
+    rows: tuple[str, ...] = ()  # names of the bodies, sites or sensors along the first of these axes
 
 
 @dataclass(frozen=True)
@@ -81,7 +91,7 @@ class State:
     """What an exported graph needs back in the next control step: output `next_<name>` -> input `<name>`."""
 
     name: str
-    shape: tuple[int, ...]  # of one environment; a recurrent layer's memory has its batch in the second axis
+    shape: tuple[int, ...]  # of one environment, which is the first axis
     dtype: str  # float32, int64 or bool
     meaning: str = ""
     start: Optional[tuple[float, ...]] = None  # at the start of an episode, flattened; None: all zeros
@@ -114,6 +124,7 @@ class PolicyInterface:
     decimation: int  # physics steps in a control step
     joints: tuple[Joint, ...] = ()
     actuators: tuple[Actuator, ...] = ()  # in the order of `controls`
+    fields: tuple[Field, ...] = ()
     states: tuple[State, ...] = ()
     origin: Origin = Origin()
     lacks: tuple[str, ...] = ()  # what the robot's program has to do itself, in sentences

@@ -27,6 +27,7 @@ LAYERS = [
     "rl",
     "weights",
     "live",
+    "deploy",
     "play",
     "web",
     "online",
