@@ -1,6 +1,6 @@
 """The module that becomes the graph: observation and states in, actions, controls and next states out.
 
-    controller = Controller(network, spec, plan, env, methods)
+    controller = Controller(network, spec, plan, methods, env.max_length)
     controller.inputs                     # names: obs, the simulator's fields, states, noise
     outputs = controller(values)          # values in that order; outputs in the order of `controller.outputs`
 
@@ -42,14 +42,14 @@ class Controller(nn.Module):
         """`methods`: of the task, if any of them is inside; `max_length`: control steps of an episode."""
         super().__init__()
         self.network_module = network.module  # its parameters become those of the graph
-        self._network, self._spec, self.plan, self._methods = network, spec, plan, methods
-        self._max_length = max_length
+        self._network, self._spec, self.plan, self.methods = network, spec, plan, methods
+        self.max_length = max_length
         self._seen = dict(spec.observations)  # block -> columns with its history
         self.states = self._all_states()
         fields = [] if methods is None else [(name, methods.fields[name]) for name in plan.fields]
         self.shapes: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
             **({OBS: ((self.obs_width,), torch.float32)} if plan.blocks else {}),
-            **{self._field(name): (tuple(value.shape[1:]), value.dtype) for name, value in fields},
+            **{self.field_name(name): (tuple(value.shape[1:]), value.dtype) for name, value in fields},
             **self.states,
             **({NOISE: (self._noise_shape(), torch.float32)} if plan.wanted.stochastic else {}),
         }
@@ -71,9 +71,11 @@ class Controller(nn.Module):
     def _all_states(self) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
         """State -> (shape of one environment, dtype): the task's buffers, pasts, the recurrent memory, the count."""
         plan, states = self.plan, {}
-        if self._methods is not None:
-            buffers = self._methods.buffers
-            states = {self._state(name): (tuple(buffers[name].shape[1:]), buffers[name].dtype) for name in plan.buffers}
+        if self.methods is not None:
+            buffers = self.methods.buffers
+            states = {
+                self.state_name(name): (tuple(buffers[name].shape[1:]), buffers[name].dtype) for name in plan.buffers
+            }
         for name, (history, delay) in plan.past.items():
             states[f"past_{name}"] = ((history + delay, self.width(name)), torch.float32)
         for i, memory in enumerate(self._network.first_memory()):
@@ -84,11 +86,13 @@ class Controller(nn.Module):
             states[COUNT] = ((), torch.int64)
         return states
 
-    def _state(self, buffer: str) -> str:
+    def state_name(self, buffer: str) -> str:
+        """The name in the graph of a buffer of the task."""
         taken = (OBS, NOISE, COUNT, LATE, ACTIONS, CONTROLS, *self.plan.fields)
         return f"task_{buffer}" if buffer in taken else buffer
 
-    def _field(self, name: str) -> str:
+    def field_name(self, name: str) -> str:
+        """The name in the graph of a field of the simulator, which may be `sensor:<name>`."""
         return name.replace(":", "_")
 
     def _noise_shape(self) -> tuple[int, ...]:
@@ -127,7 +131,7 @@ class Controller(nn.Module):
         memory = tuple(given[name].transpose(0, 1).contiguous() for name in self.states if name.startswith("memory_"))
         out = self._network(torch.cat(seen, dim=1), memory)
         new |= {f"memory_{i}": state.transpose(0, 1) for i, state in enumerate(out.memory)}
-        results = {ACTIONS: self._chosen(out, given.get(NOISE))}
+        results = {ACTIONS: self.chosen(out, given.get(NOISE))}
         if self.plan.controls:
             applied = results[ACTIONS]
             if LATE in given:
@@ -140,7 +144,7 @@ class Controller(nn.Module):
         results |= {NEXT + name: new[name] for name in self.states}
         return [results[name].clone() for name in self.outputs]  # an output must not be an input itself
 
-    def _chosen(self, out: Distribution, noise: Tensor | None) -> Tensor:
+    def chosen(self, out: Distribution, noise: Tensor | None) -> Tensor:
         """The action: the most likely one or, with noise, a sample; clipped as `Env` clips it."""
         if isinstance(self._spec.action, Box):
             assert out.mean is not None
@@ -158,15 +162,15 @@ class _Task:
     """The task's methods within one call of the graph, over copies of the states that the graph is given."""
 
     def __init__(self, owner: Controller, given: dict[str, Tensor], first: Tensor | None, n: int) -> None:
-        self.owner, self.plan, self.methods, self.first, self.n = owner, owner.plan, owner._methods, first, n
+        self.owner, self.plan, self.methods, self.first, self.n = owner, owner.plan, owner.methods, first, n
         self.count = given.get(COUNT)
         if self.methods is None:
             return
         like = next(iter(given.values()))
-        kept = {name: given[owner._state(name)].clone() for name in self.plan.buffers}
+        kept = {name: given[owner.state_name(name)].clone() for name in self.plan.buffers}
         self.now = {name: kept.get(name, _zeros(like, n, value)) for name, value in self.methods.buffers.items()}
         self.fields = {
-            name: given[owner._field(name)] if name in self.plan.fields else _zeros(like, n, value)
+            name: given[owner.field_name(name)] if name in self.plan.fields else _zeros(like, n, value)
             for name, value in self.methods.fields.items()
         }
 
@@ -183,7 +187,7 @@ class _Task:
             blocks = self.methods.task.observe(self.methods.env.sim)
         blocks = {name: blocks[name].clone() for name in self.plan.inside if name != EPISODE_TIME}
         if EPISODE_TIME in self.plan.inside:
-            blocks[EPISODE_TIME] = (self.count / self.owner._max_length).float()[:, None]
+            blocks[EPISODE_TIME] = (self.count / self.owner.max_length).float()[:, None]
         return blocks
 
     def control(self, action: Tensor) -> Tensor:
@@ -194,7 +198,7 @@ class _Task:
 
     def buffers(self) -> dict[str, Tensor]:
         """The states that are buffers of the task, after the step."""
-        return {self.owner._state(name): self.now[name] for name in self.plan.buffers}
+        return {self.owner.state_name(name): self.now[name] for name in self.plan.buffers}
 
 
 def _zeros(like: Tensor, n: int, value: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
+from livegym import __version__
 from livegym.cfg.older_run import explained_for_run
 from livegym.cfg.session import Session
 from livegym.deploy.controller import ACTIONS, CONTROLS, Controller
@@ -39,6 +40,7 @@ from livegym.rundir.run import run_of
 from livegym.rundir.select import read_selected
 from livegym.schema import RandomizationConfig
 from livegym.schema.settled import SettledConfig
+from livegym.schema.train import TrainConfig
 from livegym.tasks import TASKS
 from livegym.tasks.build import make_env
 from livegym.tasks.env import Env
@@ -95,7 +97,7 @@ def _source(session: Session, file: Path, state: dict[str, Any]) -> Source:
         shape_hash=meta.shape_hash if meta else "",
         checkpoint=file.name,
         checkpoint_sha256=hashlib.sha256(file.read_bytes()).hexdigest(),
-        livegym=meta.livegym if meta else "",
+        livegym=__version__,
     )
     spec = PolicySpec.from_dict(state["spec"]) if state.get("spec") else None
     level = state.get("learner", {}).get("curriculum", 1.0) if isinstance(state.get("learner"), dict) else 1.0
@@ -123,6 +125,8 @@ def _free(path: Path) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         discard(stage_bytes(path, b""))
+    except FileExistsError as error:
+        raise UserError(f"{path.parent.absolute()} is not a directory. Choose another place: exportFile=...") from error
     except OSError as error:
         raise _unwritable(path, error) from error
     return path
@@ -175,20 +179,26 @@ def _export(source: Source, env: Env | None, path: Path) -> list[str]:
         raise UserError(f"{source.file} does not fit this environment: {differs}. Leave out the task.* keys")
     policy = Policy(spec, config.train, CHECKED_ENVS, "cpu")
     policy.load(source.model, source.spec)
-    network = algorithm_of(config.train).network(spec, config.train, CHECKED_ENVS)
-    network.module.load_state_dict(source.model, strict=True)
-    network.module.eval().requires_grad_(False)
-    network.make_traceable()
-    wanted = _wanted(config, env)
-    methods = TaskMethods(env) if env is not None and wanted.parts != "policy" else None
-    plan = make_plan(env, wanted, methods) if env is not None else Plan(wanted, False, tuple(dict(spec.observations)))
-    length = env.max_length if env is not None else 1
-    controller = Controller(network, spec, plan, methods, length)
+    controller = controller_of(source.model, spec, config.train, env, _wanted(config, env))
     base = describe(env, source.origin) if env is not None else describe_spec(spec, source.origin)
     interface, scale = complete(base, controller, env)
     run = run_of(source.file)
     data = to_onnx(controller, metadata_of(interface, str(run or ""), scale))
     return _written(path, data, controller, policy, env, interface, config.seed)
+
+
+def controller_of(
+    model: dict[str, Tensor], spec: PolicySpec, train: TrainConfig, env: Env | None, wanted: Wanted
+) -> Controller:
+    """The module that becomes the graph, with these weights. Raises NotExportable if the task cannot be traced."""
+    network = algorithm_of(train).network(spec, train, CHECKED_ENVS)
+    network.module.load_state_dict(model, strict=True)
+    network.module.eval().requires_grad_(False)
+    network.make_traceable()
+    if env is None:
+        return Controller(network, spec, Plan(wanted, False, tuple(dict(spec.observations))), None, 1)
+    methods = TaskMethods(env) if wanted.parts != "policy" else None
+    return Controller(network, spec, make_plan(env, wanted, methods), methods, env.max_length)
 
 
 def _wanted(config: SettledConfig, env: Env | None) -> Wanted:

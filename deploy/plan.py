@@ -40,6 +40,7 @@ class Plan:
     inside: tuple[str, ...] = ()  # blocks that the graph computes
     fields: tuple[str, ...] = ()  # of the simulator
     buffers: tuple[str, ...] = ()  # of the task, kept as states
+    remembered: tuple[str, ...] = ()  # columns of `obs` that depend on the task's memory, which is not inside
     past: dict[str, tuple[int, int]] = field(default_factory=dict)  # block -> (history, delay) if either is more
     counts: bool = False  # control steps of the episode are counted
 
@@ -91,6 +92,7 @@ def make_plan(env: Env, wanted: Wanted, methods: TaskMethods | None) -> Plan:
         True,
         blocks=blocks,
         inside=inside,
+        remembered=tuple(n for n in blocks if observe.reads.get(n, frozenset()) & methods.buffers.keys()),
         fields=tuple(name for name in methods.fields if name in reads),
         buffers=tuple(name for name in methods.buffers if name in reads),
         past=past,

@@ -31,9 +31,9 @@ def complete(
         observations=tuple(inside),
         fields=_fields(controller, env),
         states=states,
-        lacks=tuple(_lacks(controller, env)),
+        lacks=tuple(_lacks(controller)),
     )
-    return described, _scale(controller, env)
+    return described, _scale(described, controller, env)
 
 
 def _starts(controller: Controller, env: Env | None) -> dict[str, tuple[tuple[float, ...] | None, bool]]:
@@ -50,7 +50,7 @@ def _starts(controller: Controller, env: Env | None) -> dict[str, tuple[tuple[fl
         rows = torch.cat(values)
         if bool(rows.any()):
             given = bool((rows != rows[0]).any())
-            starts[controller._state(name)] = (tuple(float(v) for v in rows[0].flatten()), given)
+            starts[controller.state_name(name)] = (tuple(float(v) for v in rows[0].flatten()), given)
     return starts
 
 
@@ -80,7 +80,7 @@ def _fields(controller: Controller, env: Env | None) -> tuple[Field, ...]:
     }
     found = []
     for name in controller.plan.fields:
-        shape = controller.shapes[controller._field(name)][0]
+        shape = controller.shapes[controller.field_name(name)][0]
         kind = rows.get(name.partition("_")[0], "")
         names = tuple(env.sim.names(kind)) if kind else ()
         if name == "contact_force_w":
@@ -88,43 +88,51 @@ def _fields(controller: Controller, env: Env | None) -> tuple[Field, ...]:
                 f"{body} against {other}" if other else body
                 for body, other in env.sim.needs.contacts  # type: ignore[attr-defined]
             )
-        found.append(Field(controller._field(name), shape, meanings.get(name, ""), names))
+        found.append(Field(controller.field_name(name), shape, meanings.get(name, ""), names))
     return tuple(found)
 
 
-def _lacks(controller: Controller, env: Env | None) -> list[str]:
+def _lacks(controller: Controller) -> list[str]:
     """What a robot's program has to do itself, in sentences."""
-    plan, task = controller.plan, env.task if env is not None else None
-    if task is None or not plan.controls:
+    plan = controller.plan
+    if not plan.controls:
         return ["not inside: what the task's code, or its client, does with an action"]
-    lacks = []
-    own = [name for name in plan.blocks if task.buffers] if not plan.updates else []
-    methods = controller._methods
-    if own and methods is not None:
-        reads = methods.needs(methods.observe).reads
-        remembered = [name for name in plan.blocks if reads.get(name, frozenset()) & methods.buffers.keys()]
-        if remembered:
-            lacks.append(
-                f"not inside: the task's memory for {', '.join(remembered)}, which your program has to keep; "
-                "exportParts=task has it inside"
-            )
-    return lacks
+    if not plan.remembered:
+        return []
+    return [
+        f"not inside: the task's memory for {', '.join(plan.remembered)}, which your program has to keep; "
+        "exportParts=task has it inside"
+    ]
 
 
-def _scale(controller: Controller, env: Env | None) -> list[float] | None:
-    """The factor of each control if controls = factor x action, one action for each; None if it is otherwise."""
+def _scale(interface: PolicyInterface, controller: Controller, env: Env | None) -> list[float] | None:
+    """The factor of each control if controls = offset + factor x action, one action for each; None otherwise.
+
+    The offset of a position actuator is its joint's default position, that of others 0: a controller that computes its
+    targets so by itself (`default_joint_pos + action_scale x action`) gets the same.
+    """
     plan = controller.plan
     if env is None or not plan.controls or plan.buffers or plan.fields or plan.wanted.action_delay:
         return None
-    spec, methods = env.task.action_spec, controller._methods
-    if not isinstance(spec, Box) or methods is None or spec.size != env.sim.ctrl.shape[1]:
+    spec, methods = env.task.action_spec, controller.methods
+    if not isinstance(spec, Box) or methods is None or spec.size != len(interface.actuators):
         return None
+    places = {joint.name: i for i, joint in enumerate(interface.joints)}
+    order = [places.get(actuator.joint, -1) for actuator in interface.actuators]
+    if order != sorted(set(order)) or -1 in order:
+        return None  # joints, actuators and actions must have one order
     n = spec.size
     probes = torch.cat([torch.zeros(1, n), torch.eye(n), torch.linspace(-1, 1, n)[None]])
     buffers = {k: torch.zeros((len(probes), *v.shape[1:]), dtype=v.dtype) for k, v in methods.buffers.items()}
     fields = {k: torch.zeros((len(probes), *v.shape[1:]), dtype=v.dtype) for k, v in methods.fields.items()}
     with methods.given(buffers, fields, len(probes)):
         controls = env.task.control(probes)
-    factors = controls[1 : n + 1].diagonal()
-    linear = torch.allclose(controls, probes * factors, rtol=1e-6, atol=0)
+    offset = torch.tensor(
+        [
+            interface.joints[i].default[0] if actuator.kind == "position" else 0.0
+            for i, actuator in zip(order, interface.actuators, strict=True)
+        ]
+    )
+    factors = (controls - offset)[1 : n + 1].diagonal()
+    linear = torch.allclose(controls, offset + probes * factors, rtol=1e-6, atol=1e-9)
     return [float(value) for value in factors] if linear else None

@@ -81,14 +81,14 @@ def _episodes(
         given = {**_seen(controller, env), **states, **_noise(controller, n, rng)}
         got = run(given)
         out = policy(obs, memory)
-        expected = controller._chosen(out, given.get(NOISE))
+        expected = controller.chosen(out, given.get(NOISE))
         checked.in_episodes = max(checked.in_episodes, checked.compare(ACTIONS, got[ACTIONS], expected))
         step = env.step(expected)
         going = ~(step.terminated | step.truncated)
         new = {name: got[NEXT + name] for name in controller.states}
         if plan.controls:
             reference = {CONTROLS: env.sim.ctrl} if env.sim.ctrl.shape[1] else {}
-            own = {} if plan.updates else {controller._state(name): env.task.buffers[name] for name in plan.buffers}
+            own = {} if plan.updates else {controller.state_name(name): env.task.buffers[name] for name in plan.buffers}
             found = {**new, CONTROLS: got[CONTROLS]}
             for name, value in {**reference, **own}.items():
                 gap = checked.compare(name, found[name][going], value[going])
@@ -132,7 +132,7 @@ def _seen(controller: Controller, env: Env) -> dict[str, Tensor]:
         given[OBS] = torch.cat([blocks[name] for name in plan.blocks], 1)
     if plan.fields:
         fields = env.sim.fields  # type: ignore[attr-defined]
-        given |= {controller._field(name): fields[name].clone() for name in plan.fields}
+        given |= {controller.field_name(name): fields[name].clone() for name in plan.fields}
     return given
 
 
@@ -152,4 +152,4 @@ def _restart(states: dict[str, Tensor], controller: Controller, env: Env, ids: T
     for value in states.values():
         value[ids] = 0
     for name in controller.plan.buffers:
-        states[controller._state(name)][ids] = env.task.buffers[name][ids]
+        states[controller.state_name(name)][ids] = env.task.buffers[name][ids]
