@@ -23,7 +23,8 @@ from livegym.rl.spec import PolicySpec
 from livegym.tasks.base import Box
 from livegym.tasks.env import EPISODE_TIME
 
-OBS, NOISE, COUNT, LATE = "obs", "noise", "steps", "last_actions"
+OBS, NOISE = "obs", "noise"
+COUNT, LATE = "steps", "last_actions"
 ACTIONS, CONTROLS = "actions", "controls"
 NEXT = "next_"
 
@@ -42,7 +43,8 @@ class Controller(nn.Module):
         """`methods`: of the task, if any of them is inside; `max_length`: control steps of an episode."""
         super().__init__()
         self.network_module = network.module  # its parameters become those of the graph
-        self._network, self._spec, self.plan, self.methods = network, spec, plan, methods
+        self._network, self._spec = network, spec
+        self.plan, self.methods = plan, methods
         self.max_length = max_length
         self._seen = dict(spec.observations)  # block -> columns with its history
         self.states = self._all_states()
@@ -162,7 +164,9 @@ class _Task:
     """The task's methods within one call of the graph, over copies of the states that the graph is given."""
 
     def __init__(self, owner: Controller, given: dict[str, Tensor], first: Tensor | None, n: int) -> None:
-        self.owner, self.plan, self.methods, self.first, self.n = owner, owner.plan, owner.methods, first, n
+        self.owner, self.plan = owner, owner.plan
+        self.methods, self.first = owner.methods, first
+        self.n = n
         self.count = given.get(COUNT)
         if self.methods is None:
             return
@@ -187,7 +191,8 @@ class _Task:
             blocks = self.methods.task.observe(self.methods.env.sim)
         blocks = {name: blocks[name].clone() for name in self.plan.inside if name != EPISODE_TIME}
         if EPISODE_TIME in self.plan.inside:
-            blocks[EPISODE_TIME] = (self.count / self.owner.max_length).float()[:, None]
+            assert self.count is not None
+            blocks[EPISODE_TIME] = (self.count.float() / self.owner.max_length)[:, None]
         return blocks
 
     def control(self, action: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ FORCES = {"m": "N", "rad": "Nm"}
 
 
 def describe(env: Env, origin: Origin | None = None) -> PolicyInterface:
-    """What a policy sees and gives in `env`."""
+    """The description of a policy that acts in `env`, without a graph."""
     meanings = env.task.meanings()
     meanings.setdefault(EPISODE_TIME, "fraction of the time limit that has passed, 0 to 1")
     blocks = tuple(
@@ -55,7 +55,7 @@ def describe(env: Env, origin: Origin | None = None) -> PolicyInterface:
 
 
 def describe_spec(spec: PolicySpec, origin: Origin) -> PolicyInterface:
-    """What is known of a policy without its environment: the blocks' widths include their histories."""
+    """The description of a policy without its environment: the blocks' widths include their histories."""
     return PolicyInterface(
         task=spec.task,
         observations=tuple(Block(name, width) for name, width in spec.observations),
@@ -91,7 +91,8 @@ def _joint(model: mujoco.MjModel, i: int) -> Joint:
 def _actuator(model: mujoco.MjModel, i: int, joints: tuple[Joint, ...]) -> Actuator:
     on_joint = model.actuator_trntype[i] == mujoco.mjtTrn.mjTRN_JOINT
     joint = joints[model.actuator_trnid[i, 0]] if on_joint else None
-    gain, bias, gear = float(model.actuator_gainprm[i, 0]), model.actuator_biasprm[i], float(model.actuator_gear[i, 0])
+    gain, gear = float(model.actuator_gainprm[i, 0]), float(model.actuator_gear[i, 0])
+    bias = model.actuator_biasprm[i]
     fixed = model.actuator_gaintype[i] == mujoco.mjtGain.mjGAIN_FIXED
     stiffness, damping = -float(bias[1]), -float(bias[2])
     plain = model.actuator_biastype[i] == mujoco.mjtBias.mjBIAS_NONE

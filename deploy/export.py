@@ -202,7 +202,7 @@ def controller_of(
 
 
 def _wanted(config: SettledConfig, env: Env | None) -> Wanted:
-    """What the keys ask for. Raises UserError if the task cannot have it inside."""
+    """The wish of the keys. Raises UserError if the task cannot have it inside."""
     acts = env is not None and not env.task.own_dynamics
     parts = config.exportParts or ("controls" if acts else "policy")
     if parts != "policy" and not acts:

@@ -61,7 +61,7 @@ def to_onnx(controller: Controller, metadata: Mapping[str, str]) -> bytes:
                 output_names=controller.outputs,
                 verbose=False,
             )
-        except Exception as error:
+        except (torch.onnx.OnnxExporterError, RuntimeError, TypeError, ValueError) as error:
             raise UserError(
                 f"torch.onnx cannot export this policy ({type(error).__name__}: {' '.join(str(error).split())[:300]}). "
                 "Export the network alone: exportParts=policy"
@@ -103,13 +103,14 @@ def _quiet() -> Iterator[None]:
 def open_onnx(path: Path, outputs: Sequence[str]) -> Run:
     """The graph in a file, as a function. Raises UserError if onnxruntime cannot load it."""
     import onnxruntime
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
     try:
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as error:
+    except (state.Fail, state.InvalidGraph, state.NotImplemented, state.InvalidArgument, RuntimeError) as error:
         raise UserError(f"onnxruntime cannot load the exported file ({' '.join(str(error).split())[:300]})") from error
 
     def run(given: Mapping[str, Tensor]) -> dict[str, Tensor]:

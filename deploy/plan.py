@@ -1,4 +1,4 @@
-"""What an exported graph takes, keeps and gives: decided from what a task's methods read and write.
+"""Decides what an exported graph takes, keeps and gives, from what a task's methods read and write.
 
     plan = make_plan(env, Wanted(parts="controls"), TaskMethods(env))
     plan.blocks, plan.fields, plan.buffers       # what a caller gives and keeps
@@ -22,7 +22,7 @@ from livegym.tasks.terms import POLICY
 
 @dataclass(frozen=True)
 class Wanted:
-    """What was asked for."""
+    """The wish of a command line."""
 
     parts: str = "controls"  # policy, controls or task
     stochastic: bool = False
@@ -70,15 +70,12 @@ def make_plan(env: Env, wanted: Wanted, methods: TaskMethods | None) -> Plan:
         raise NotExportable(f"exportActionDelay={wanted.action_delay}: the actions of task {config.name} are choices.")
     if methods is None:
         return Plan(wanted, False, blocks=groups, past=past, counts=bool(past))
-    control, observe, update = (methods.needs(m) for m in (methods.control, methods.observe, methods.update))
+    control, observe = methods.needs(methods.control), methods.needs(methods.observe)
+    update = methods.needs(methods.update)
     if wanted.parts == "task":
         return _whole(env, wanted, methods, past, (control, observe, update))
     kept = control.writes - update.writes
-    inside = tuple(
-        name
-        for name in groups
-        if (reads := observe.reads.get(name)) is not None and reads and reads <= kept and methods.buffers
-    )
+    inside = tuple(name for name in groups if (sources := observe.reads.get(name)) and sources <= kept)
     reads = _closure([control.reads["controls"], *(observe.reads[name] for name in inside)], [control.reads], kept)
     other = reads & methods.buffers.keys() - kept
     if other & update.writes:
@@ -126,9 +123,9 @@ def _whole(
 
 def _closure(first: list[frozenset[str]], methods: list[dict[str, frozenset[str]]], kept: frozenset[str]) -> set[str]:
     """Everything on which `first` depends, also through the buffers of earlier control steps."""
-    reads = set().union(*first)
+    reads: set[str] = set().union(*first)
     while True:
-        more = set().union(*(m[name] for m in methods for name in reads & kept if name in m))
+        more: set[str] = set().union(*(m[name] for m in methods for name in reads & kept if name in m))
         if more <= reads:
             return reads
         reads |= more

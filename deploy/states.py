@@ -45,7 +45,7 @@ def _starts(controller: Controller, env: Env | None) -> dict[str, tuple[tuple[fl
         env.reset()
         for name, values in seen.items():
             values.append(env.task.buffers[name].clone())
-    starts = {}
+    starts: dict[str, tuple[tuple[float, ...] | None, bool]] = {}
     for name, values in seen.items():
         rows = torch.cat(values)
         if bool(rows.any()):
@@ -93,7 +93,7 @@ def _fields(controller: Controller, env: Env | None) -> tuple[Field, ...]:
 
 
 def _lacks(controller: Controller) -> list[str]:
-    """What a robot's program has to do itself, in sentences."""
+    """Sentences about what a robot's program has to do itself."""
     plan = controller.plan
     if not plan.controls:
         return ["not inside: what the task's code, or its client, does with an action"]

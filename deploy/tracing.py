@@ -37,7 +37,7 @@ class NotExportable(UserError):
 
 @dataclass(frozen=True)
 class Needs:
-    """What one method of a task reads and writes."""
+    """Inputs that one method of a task reads, and buffers that it writes."""
 
     reads: dict[str, frozenset[str]]  # output, or buffer after the method -> the inputs that it depends on
     writes: frozenset[str]  # buffers that the method changes
@@ -47,7 +47,7 @@ class TaskMethods:
     """The methods of an Env's task, with buffers and fields that can be replaced."""
 
     def __init__(self, env: Env) -> None:
-        """Raises NotExportable if the task keeps a buffer where it cannot be replaced."""
+        """Raises NotExportable if the task keeps a buffer in a way in which it cannot be replaced."""
         self.env, self.task = env, env.task
         self.buffers: Tensors = dict(self.task.buffers)
         self.fields: Tensors = dict(getattr(env.sim, "fields", {}))
@@ -90,7 +90,7 @@ class TaskMethods:
         return {}
 
     def needs(self, method: Callable[[Tensor], Tensors]) -> Needs:
-        """What `method`, one of the three above, reads and writes. Raises NotExportable if it cannot be traced."""
+        """The needs of `method`, one of the three above. Raises NotExportable if it cannot be traced."""
         names = ["action", *self.buffers, *self.fields]
         values = [self.env.zero_action(), *self.buffers.values(), *self.fields.values()]
         outputs: list[str] = []
@@ -106,7 +106,7 @@ class TaskMethods:
         try:
             trace = make_fx(torch.func.functionalize(flat), tracing_mode="fake", _allow_non_fake_inputs=True)
             graph = trace(*[value.clone() for value in values]).graph
-        except Exception as error:
+        except (RuntimeError, TypeError, ValueError, AttributeError, LookupError) as error:
             raise _untraceable(self.env.config.name, method.__name__, error) from error
         sources = _sources(graph, names)
         found = dict(zip(outputs, sources, strict=True))

@@ -22,7 +22,7 @@ from livegym.tasks.terms import POLICY
 from livegym.utils.errors import UserError
 
 OBSERVATIONS = 1000
-TOLERANCE = 1e-5  # of a value, or of 1 if the value is smaller
+TOLERANCE = 1e-5  # of the largest value of an output, or of 1 if that is smaller
 WIDE = 10.0  # random observations, in standard deviations of the normaliser
 
 Run = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
@@ -35,7 +35,7 @@ class Differs(UserError):
 
 @dataclass
 class Checked:
-    """How far a graph is from the policy: the largest difference, as a fraction of the value, or of 1."""
+    """The largest difference so far, as a fraction of an output's largest value, or of 1."""
 
     in_episodes: float = 0.0
     random: float = 0.0
@@ -50,8 +50,8 @@ class Checked:
             )
         if not len(got):
             return 0.0
-        gap = (got.double() - expected.double()).abs() / expected.double().abs().clamp(min=1.0)
-        most = float(gap.max())
+        gap = (got.double() - expected.double()).abs()
+        most = float(gap.max()) / max(1.0, float(expected.double().abs().max()))
         if not most <= TOLERANCE:
             raise Differs(
                 f"the exported file does not agree with the policy: {name} differs by {most:.1e}; allowed: "
@@ -62,7 +62,7 @@ class Checked:
 
 
 def verify(run: Run, controller: Controller, policy: Policy, env: Env | None, seed: int) -> Checked:
-    """Check the graph. `env`: environments without noise, as many as `policy` acts in; None: there are none."""
+    """Check the graph. `env`: environments without noise, as many as `policy` acts in; None checks without them."""
     checked, rng = Checked(), torch.Generator().manual_seed(seed)
     if env is not None:
         _episodes(run, controller, policy, env, rng, checked)
@@ -125,7 +125,7 @@ def _drawn(
 
 
 def _seen(controller: Controller, env: Env) -> dict[str, Tensor]:
-    """What a robot's program would give: the blocks of now, or the simulator's fields."""
+    """Inputs that a robot's program would give: the blocks of now, or the simulator's fields."""
     plan, given = controller.plan, {}
     if plan.blocks:
         blocks = env.blocks()

@@ -1,4 +1,4 @@
-"""What a policy takes and gives, for programs outside of livegym: names, order, units, ranges, rates and states.
+"""Describes what a policy takes and gives, for programs outside of livegym: names, order, units, rates, states.
 
     interface = PolicyInterface.from_dict(json.loads(metadata["livegym"]))
     [block.name for block in interface.observations]      # in the order of the columns of `obs`
@@ -78,7 +78,7 @@ class Actuator:
 
 @dataclass(frozen=True)
 class Field:
-    """What an exported graph needs to know of the robot, beside the blocks: a field of the simulator."""
+    """A field of the simulator, which an exported graph takes beside the blocks, or instead of them."""
 
     name: str
     shape: tuple[int, ...]  # of one environment, which is the first axis
@@ -88,7 +88,7 @@ class Field:
 
 @dataclass(frozen=True)
 class State:
-    """What an exported graph needs back in the next control step: output `next_<name>` -> input `<name>`."""
+    """A value that an exported graph needs back in the next control step: output `next_<name>` -> input `<name>`."""
 
     name: str
     shape: tuple[int, ...]  # of one environment, which is the first axis
@@ -100,7 +100,7 @@ class State:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a policy is from. Empty or None: not known."""
+    """The place that a policy is from. Empty or None: not known."""
 
     run: str = ""  # the name of the run's directory
     run_id: str = ""
@@ -114,7 +114,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class PolicyInterface:
-    """What a policy takes and gives."""
+    """The description of a policy: what it takes and gives."""
 
     task: str
     observations: tuple[Block, ...]  # those that the policy sees, in order

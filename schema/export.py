@@ -12,7 +12,7 @@ PARTS = ("policy", "controls", "task")
 
 @dataclass
 class ExportKeys:
-    """What `config=export` puts into the file, and where the file goes."""
+    """Contents and place of the file that `config=export` writes."""
 
     exportFile: Optional[str] = key(
         None,

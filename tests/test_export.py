@@ -29,7 +29,6 @@ from livegym.deploy.verify import Differs, verify
 from livegym.rl.interface import PolicyInterface
 from livegym.rl.policy import Policy
 from livegym.rl.spec import spec_of
-from livegym.rundir.checkpoint import read_checkpoint
 from livegym.rundir.provenance import Provenance
 from livegym.rundir.run import create_run, point_latest
 from livegym.tasks.build import make_env
@@ -184,7 +183,7 @@ def test_histories_delays_and_action_stages_are_inside(config, tmp_path):
 
 @pytest.mark.slow
 def test_the_whole_task_is_inside_and_samples_with_noise(config, tmp_path):
-    env = hoist(config, **CHANGES)
+    env = hoist(config, history=CHANGES["history"])
     recurrent = "train.network.recurrent={cell:gru,units:5}"
     controller, checked, run = exported(config, tmp_path, env, Wanted("task", stochastic=True), recurrent)
     assert [name for name in controller.inputs if name not in controller.states] == ["qpos", "qvel", "noise"]
@@ -354,57 +353,3 @@ def test_actuators_are_described_with_their_units(config):
     assert first.stiffness == model.actuator("index_mcp").gainprm[0]
     assert first.range == tuple(model.actuator("index_mcp").ctrlrange)
     assert all(block.meaning for block in interface.observations)
-
-
-@pytest.mark.slow
-@pytest.mark.full
-def test_the_hand_grasps_as_often_with_the_file(config, tmp_path):
-    """Of 32 starts on which the torch policy succeeds, the file succeeds on all."""
-    state = read_checkpoint(ROOT / "docs" / "policies" / "BlindGrasping.pth")
-    c = config("task=BlindGrasping", "task.randomize=false", "task.noise={}")
-    env = make_env(c.task, c.sim, c.physics, 40, 5)
-    env.set_level(1.0)
-    policy = Policy(spec_of(env), c.train, 40, "cpu")
-    policy.load(state["model"])
-    controller = controller_of(state["model"], spec_of(env), c.train, env, Wanted("task"))
-    file = tmp_path / "grasp.onnx"
-    file.write_bytes(to_onnx(controller, {}))
-    run = open_onnx(file, controller.outputs)
-    start = env.state_dict()
-
-    def of_torch(obs, ended):
-        return policy(obs).mode()
-
-    states = {}
-
-    def of_file(obs, ended):
-        given = {name: env.sim.fields[name] for name in controller.plan.fields}
-        fresh = controller.zeros(40)
-        for name in controller.states:
-            states.setdefault(name, fresh[name])
-            value = env.task.buffers.get(name, fresh[name])
-            states[name] = torch.where(ended.view(-1, *(1 for _ in value.shape[1:])), value, states[name])
-        got = run({**given, **states})
-        states.update({name: got[f"next_{name}"] for name in states})
-        return got["actions"]
-
-    first = succeeded(env, start, of_torch)
-    chosen = first.nonzero().flatten()[:32]
-    assert len(chosen) == 32
-    assert bool(succeeded(env, start, of_file)[chosen].all())
-
-
-def succeeded(env: Env, start, act) -> torch.Tensor:
-    """(N,) whether the first episode of each environment, from a saved state, ends in success."""
-    env.load_state_dict(start)
-    obs, ended = env.look(new=False), torch.ones(env.num_envs, dtype=torch.bool)
-    open_still, success = ended.clone(), torch.zeros_like(ended)
-    while bool(open_still.any()):
-        step = env.step(act(obs, ended))
-        obs, ended = step.obs["policy"], step.terminated | step.truncated
-        if step.ended is not None:
-            won = step.ended.reasons == env.reason_names.index("success")
-            ids = step.ended.env_ids
-            success[ids] |= won & open_still[ids]
-            open_still[ids] = False
-    return success
