@@ -13,6 +13,7 @@ import contextlib
 import dataclasses
 import hashlib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from livegym.rl.interface import Origin, PolicyInterface
 from livegym.rl.policy import Policy
 from livegym.rl.spec import PolicySpec, difference, spec_of
 from livegym.rundir.checkpoint import meta_of
+from livegym.rundir.checkpoint_io import read_bytes
 from livegym.rundir.run import run_of
 from livegym.rundir.select import read_selected
 from livegym.schema import RandomizationConfig
@@ -76,11 +78,12 @@ def export(session: Session, console: Console) -> int:
         raise UserError("config=export needs checkpoint=...: latest, best, a run or a .pth. Type checkpoint=latest")
     selection, state = read_selected(typed.checkpoint, Path(typed.runsDir), session.task)
     source = _source(session, selection.file, state)
-    path = _free(_path(source, typed.exportFile))
-    seed_everything(source.config.seed)
-    torch.set_num_threads(1)
-    with _environments(session, source) as env:
-        lines = _export(source, env, path)
+    path = _path(source, typed.exportFile)
+    with _place_for(path):
+        seed_everything(source.config.seed)
+        torch.set_num_threads(1)
+        with _environments(session, source) as env:
+            lines = _export(source, env, path)
     for line in [*([selection.note] if selection.note else []), *lines]:
         console.print(line, soft_wrap=True, highlight=False, markup=False)
     return 0
@@ -96,7 +99,7 @@ def _source(session: Session, file: Path, state: dict[str, Any]) -> Source:
         epoch=meta.epoch if meta else None,
         shape_hash=meta.shape_hash if meta else "",
         checkpoint=file.name,
-        checkpoint_sha256=hashlib.sha256(file.read_bytes()).hexdigest(),
+        checkpoint_sha256=hashlib.sha256(read_bytes(file)).hexdigest(),
         livegym=__version__,
     )
     spec = PolicySpec.from_dict(state["spec"]) if state.get("spec") else None
@@ -116,8 +119,24 @@ def _path(source: Source, typed: str | None) -> Path:
     return folder / f"{source.config.task.name}{version}{SUFFIX}"
 
 
-def _free(path: Path) -> Path:
-    """The path, if a new file can be written there. Raises UserError otherwise, before anything slow is done."""
+@contextlib.contextmanager
+def _place_for(path: Path) -> Iterator[None]:
+    """A context in which a new file can be written there; if it fails, its directory is not left empty.
+
+    Raises UserError if the file exists or cannot be written, before anything slow is done.
+    """
+    new = not path.parent.exists()
+    try:
+        _check_free(path)
+        yield
+    except BaseException:
+        if new:
+            with contextlib.suppress(OSError):
+                path.parent.rmdir()
+        raise
+
+
+def _check_free(path: Path) -> None:
     if os.path.lexists(path):
         raise UserError(
             f"{path.absolute()} exists, and is never replaced. Delete it, or choose another: exportFile=..."
@@ -129,7 +148,6 @@ def _free(path: Path) -> Path:
         raise UserError(f"{path.parent.absolute()} is not a directory. Choose another place: exportFile=...") from error
     except OSError as error:
         raise _unwritable(path, error) from error
-    return path
 
 
 def _unwritable(path: Path, error: OSError) -> UserError:
@@ -139,7 +157,7 @@ def _unwritable(path: Path, error: OSError) -> UserError:
 
 
 @contextlib.contextmanager
-def _environments(session: Session, source: Source) -> Any:
+def _environments(session: Session, source: Source) -> Iterator[Env | None]:
     """The environments in which the graph is checked, without noise and delays; None if livegym cannot step them."""
     config = source.config
     task = TASKS[config.task.name]

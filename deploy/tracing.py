@@ -127,7 +127,8 @@ def _places(root: Any, buffers: Tensors, skip: set[int]) -> list[tuple[Any, Any,
     """(holder, attribute or key, buffer) for each place where an object of the task holds a buffer."""
     wanted = {id(value): name for name, value in buffers.items()}
     memory = {value.untyped_storage().data_ptr(): name for name, value in buffers.items() if value.numel()}
-    found, seen, todo = [], set(skip), [root]
+    found: list[tuple[Any, Any, str]] = []
+    seen, todo = set(skip), [root]
     while todo:
         holder = todo.pop()
         if id(holder) in seen:
