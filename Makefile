@@ -94,9 +94,9 @@ $(READY): setup.py constraints.txt clients/python/pyproject.toml
 # Programs that the tests call.
 .PHONY: programs
 programs:
-	@missing=; for tool in git rsync unison scp; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	@missing=; for tool in git rsync unison scp cc; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
 	if [ -n "$$missing" ]; then \
-	  echo "the tests also run:$$missing. Try: sudo apt-get install git rsync unison openssh-client" >&2; exit 1; fi
+	  echo "the tests also run:$$missing. Try: sudo apt-get install git rsync unison openssh-client gcc libc6-dev" >&2; exit 1; fi
 
 clean:
 	rm -rf $(VENV) .types site build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -12,7 +12,7 @@ from setuptools.command.build_py import build_py
 HERE = Path(__file__).parent
 PACKAGES = (
     "utils", "projects", "schema", "rundir", "compare", "sim", "tasks", "compat", "cfg", "rl", "weights", "live",
-    "play", "web", "online", "serve", "viewers",
+    "deploy", "play", "web", "online", "serve", "viewers",
 )  # fmt: skip
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "livegym" / "__init__.py").read_text())[1]
 
@@ -105,8 +105,16 @@ setup(
             "hydra-joblib-launcher",
             "hydra-submitit-launcher",
             "pyarrow",
+            "onnx",
+            "onnxscript",
+            "onnxruntime",
         ],
-        "export": ["pyarrow>=17"],  # Parquet of config=export_log
+        "export": [
+            "pyarrow>=17",  # Parquet of config=export_log
+            "onnx>=1.17",  # config=export
+            "onnxscript>=0.5",
+            "onnxruntime>=1.20",
+        ],
         "wandb": ["wandb>=0.30"],  # wandb=true
         "convex": ["coacd>=1.0.14"],  # convex pieces of the hollow meshes of Isaac Gym tasks
         "launchers": ["hydra-joblib-launcher", "hydra-submitit-launcher"],  # hydra/launcher=joblib, submitit_local ...

@@ -2,7 +2,6 @@
 
 python train.py config=train_headless task=Ant
 python train.py config=test task=Ant testGamesNum=0 checkpoint=latest reloadInterval=2
-python train.py --help
 
 The installed command `livegym` and `python -m livegym` do the same. Modules are imported where they are needed: Ctrl+C
 must work before Hydra is imported, and a mistake on the command line should not wait for torch.
@@ -52,7 +51,7 @@ def _run(cfg: DictConfig, stop: StopFlag) -> int:
     from livegym.cfg.validate import num_envs_of
     from livegym.rundir.provenance import Provenance
     from livegym.schema.settled import settled
-    from livegym.utils.log import setup_logging
+    from livegym.utils.log import output, setup_logging
     from livegym.utils.seeding import draw_seed
 
     cfg.seed = draw_seed() if cfg.seed is None else cfg.seed
@@ -72,11 +71,13 @@ def _run(cfg: DictConfig, stop: StopFlag) -> int:
             raise KeyboardInterrupt  # a test returns 0 on Ctrl+C, but the sweep must not continue
         return status
     if config.mode in ("runs", "report"):
-        from livegym.compare.overview import manage_runs
-        from livegym.compare.report import report
-        from livegym.utils.log import output
+        from livegym.compare import overview, report
 
-        return {"runs": manage_runs, "report": report}[config.mode](config, session.task, output)
+        return {"runs": overview.manage_runs, "report": report.report}[config.mode](config, session.task, output)
+    if config.mode == "export":
+        from livegym.deploy.export import export
+
+        return export(session, output)
     if config.mode in ("export_log", "evaluate_log"):
         from livegym.online.log_commands import run_log_command
 
@@ -84,8 +85,7 @@ def _run(cfg: DictConfig, stop: StopFlag) -> int:
     from livegym.rl.training import load_parent, run_training
 
     parent = load_parent(config, session.task)
-    if config.resume and parent is not None:
-        config = parent.resumed(config, session.keys)
+    config = parent.resumed(config, session.keys) if config.resume and parent is not None else config
     if config.mode == "continuous":
         from livegym.serve.running import run_continuous
 

@@ -52,6 +52,9 @@ class Network(ABC):
         """The recurrent state at the start of an episode, each (layers, N, units); () without a recurrent layer."""
         return ()
 
+    def make_traceable(self) -> None:  # noqa: B027 - most networks can be traced as they are
+        """Replace parts that `torch.export` cannot follow by equal ones, for good, before the policy is exported."""
+
 
 class ActorCriticNetwork(Network):
     """A network with a critic, which continuous training trains itself (`rl/actor_critic.py`).

@@ -17,6 +17,7 @@ from typing import Optional
 from omegaconf import MISSING
 
 from livegym.schema.comparing import ComparingKeys
+from livegym.schema.export import ExportKeys
 from livegym.schema.keydoc import KeyDoc as KeyDoc
 from livegym.schema.keydoc import key
 from livegym.schema.logged import LoggedKeys
@@ -28,7 +29,7 @@ from livegym.schema.task import TaskConfig
 from livegym.schema.train import TrainConfig
 from livegym.schema.watching import WatchingKeys
 
-MODES = ("train", "test", "continuous", "runs", "report", "export_log", "evaluate_log")
+MODES = ("train", "test", "continuous", "runs", "report", "export_log", "evaluate_log", "export")
 
 
 @dataclass
@@ -296,5 +297,5 @@ class MainKeys:
 
 
 @dataclass
-class RootConfig(WatchingKeys, ComparingKeys, LoggedKeys, MainKeys):
+class RootConfig(WatchingKeys, ComparingKeys, LoggedKeys, ExportKeys, MainKeys):
     """The root keys, as typed on the command line."""

@@ -7,8 +7,10 @@ reasons, noise and observation groups; names connect it to the task. `tasks/cart
 
 from __future__ import annotations
 
+import inspect
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Union
@@ -75,6 +77,14 @@ class MultiDiscrete:
 ActionSpec = Union[Box, Discrete, MultiDiscrete]
 
 
+MEANING = re.compile(r"^ *(\w+): (.+)$", re.MULTILINE)
+
+
+def meanings_in(*described: Callable[..., Any]) -> dict[str, str]:
+    """name -> meaning, from the lines `name: meaning` in the docstrings of functions."""
+    return {name: text for function in described for name, text in MEANING.findall(inspect.getdoc(function) or "")}
+
+
 class Task(ABC):
     """A task to learn, as a few short methods over (N, ...) float32 tensors.
 
@@ -101,6 +111,10 @@ class Task(ABC):
     def title(self) -> str:
         """The name by which the dashboard calls it; empty: the task's name."""
         return ""
+
+    def meanings(self) -> dict[str, str]:
+        """Block -> its meaning with its unit: the lines `name: meaning` in the docstring of `observe`."""
+        return meanings_in(type(self).observe)
 
     def buffer(self, sim: Simulator, name: str, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """A zeroed (N, *shape) tensor that is saved, restored and zeroed at resets with its environment."""

@@ -108,7 +108,7 @@ class Env:
         n = self.sim.num_envs
         groups = self.config.observations
         self.layout = ObservationLayout.measure(
-            self._blocks(),
+            self.blocks(),
             {"policy": groups.policy, "privileged": groups.privileged, "unused": groups.unused},
             n,
             self.config.history,
@@ -180,7 +180,7 @@ class Env:
         """
         action = self.advance(action, push)
         weighted = self.terms.weighted(self.task.reward(self.sim, action))  # (N, T)
-        final_obs = self.observations.step(self._blocks(), self.rng, self.randomizer.noise_scale)
+        final_obs = self.observations.step(self.blocks(), self.rng, self.randomizer.noise_scale)
         reward = weighted.sum(1)
         unstable = self._find_unstable(weighted, reward, final_obs)
         at_limit = self.episode_length >= self.max_length
@@ -222,7 +222,7 @@ class Env:
 
         `new`: after `advance`; otherwise in a state that was loaded, whose observation was made already.
         """
-        return self.observations.quiet(self._blocks(), new)
+        return self.observations.quiet(self.blocks(), new)
 
     def drain_report(self) -> EpisodeSummary:
         """Statistics since the last call."""
@@ -303,8 +303,8 @@ class Env:
         self.curriculum.set_level(level)
         self.task.go_by(self.curriculum.params())
 
-    def _blocks(self) -> dict[str, Tensor]:
-        """The task's blocks, and the environment's own block if the yaml names it."""
+    def blocks(self) -> dict[str, Tensor]:
+        """The task's blocks (N, width each) now, and the environment's own block if the yaml names it."""
         blocks = self.task.observe(self.sim)
         groups = self.config.observations
         if EPISODE_TIME in (*groups.policy, *groups.privileged):
@@ -336,7 +336,7 @@ class Env:
 
     def _first_observations(self, env_ids: Tensor) -> dict[str, Tensor]:
         """group -> (n, width) of environments (n,) whose episode begins."""
-        return self.observations.begin(self._blocks(), env_ids, self.rng, self.randomizer.noise_scale)
+        return self.observations.begin(self.blocks(), env_ids, self.rng, self.randomizer.noise_scale)
 
     def _renewed(self, final_obs: dict[str, Tensor], ended_ids: Tensor) -> dict[str, Tensor]:
         """Begin an episode in environments (n,), and return the last observations with the first ones in their rows."""

@@ -27,6 +27,7 @@ LAYERS = [
     "rl",
     "weights",
     "live",
+    "deploy",
     "play",
     "web",
     "online",
@@ -277,7 +278,9 @@ INSTALLED_AS = {
 """Import name -> the requirement that brings it, where that is another word."""
 
 
-OPTIONAL = {"wandb": ["cfg.validate", "rl.wandb_log"], "pyarrow": ["online.log_files"]}
+OPTIONAL = {"wandb": ["cfg.validate", "rl.wandb_log"], "pyarrow": ["online.log_files"]} | {
+    library: ["deploy.onnx_file"] for library in ("onnx", "onnxruntime")
+}
 """Libraries of an extra, and the modules that may import them, inside functions."""
 
 

@@ -39,6 +39,7 @@ FOLLOWED = {
     "docs/new-task.md": "tests/test_new_task.py runs its commands one after the other",
     "docs/new-stream.md": "tests/test_new_stream.py runs its commands one after the other",
     "docs/protocol.md": "tests/test_online_docs.py sends its requests",
+    "docs/export.md": "tests/test_export.py runs its commands one after the other",
     "docs/isaacgym.md": "tests/test_foreign_docs.py runs its commands with small tasks of its own",
     "docs/blind-grasping-compared.md": "tests/test_foreign_docs.py runs its command, if there is a checkout",
 }
@@ -55,7 +56,7 @@ ELSEWHERE = {
         "test_strip.py",
     "python -m livegym.viewers.strip docs/policies/BlindGrasping.pth grasp.png": "test_strip.py",
     "ssh -L 58080:localhost:58080 you@server": "it needs another machine",
-    "sudo apt-get install python3-venv git rsync unison openssh-client": "it changes the machine; .ci/run does it",
+    "sudo apt-get install python3-venv git rsync unison openssh-client gcc": "it changes the machine; .ci/run does it",
     "sudo apt-get install libegl1 libgl1-mesa-dri": "it changes the machine; .ci/run does it",
     "source .venv/bin/activate": "the tests run in that environment",
     ".venv/bin/python -m pytest tests/test_env.py": "this is how tests run",

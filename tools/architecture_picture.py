@@ -21,6 +21,7 @@ PACKAGES = {
     "online": "gates, replay, trainer",
     "web": "one port, token, limits",
     "play": "a test and its control loop",
+    "deploy": "a policy as a file",
     "live": "a policy that is swapped",
     "weights": "bus and files",
     "rl": "learners",

@@ -9,27 +9,23 @@ Meanings come from the lines `name: meaning` in the docstrings of `observe`, `re
 from __future__ import annotations
 
 import inspect
-import re
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from livegym.cfg.compose import compose
 from livegym.cfg.typed import to_typed
+from livegym.tasks.base import meanings_in
 from livegym.tasks.build import make_env
 from livegym.tasks.env import Env
 from livegym.tasks.hand import names
-from livegym.tasks.hand.box import BesideHand
 from livegym.tasks.hand.driven import DrivenHand, speeds
-from livegym.tasks.hand.senses import HandSenses
 
 OUT = Path(__file__).parent.parent / "docs" / "tasks.md"
 TASKS = ("Cartpole", "Ant", "BaseTask", "BlindGrasping")
 FIRST_WITH_HAND = "BaseTask"
 WIDTH = 120  # columns of a document
-LINE = re.compile(r"^ *(\w+): (.+)$", re.MULTILINE)
 
 HEAD = """# The tasks
 
@@ -71,11 +67,6 @@ position.
 """
 
 
-def meanings(*described: Callable[..., Any]) -> dict[str, str]:
-    """name -> meaning, from the docstrings of `described`."""
-    return {name: text for function in described for name, text in LINE.findall(inspect.getdoc(function) or "")}
-
-
 def rows(lines: Iterable[Iterable[object]]) -> str:
     """Rows of a Markdown table."""
     return "".join("| " + " | ".join(str(cell) for cell in line) + " |\n" for line in lines)
@@ -109,7 +100,7 @@ def task_text(env: Env) -> str:
     task, config = env.task, env.config
     doc = inspect.getdoc(inspect.getmodule(type(task))) or ""
     seen = {"policy": "policy", "privileged": "critic"}
-    blocks = meanings(HandSenses.blocks, DrivenHand.blocks, BesideHand.blocks, type(task).observe)
+    blocks = task.meanings()
     who = {
         name: ", ".join(word for group, word in seen.items() if name in env.layout.groups.get(group, ())) or "-"
         for name in env.layout.widths
@@ -120,13 +111,13 @@ def task_text(env: Env) -> str:
     text += f", the critic {critic}.\n\n" if critic else ".\n\n"
     text += "| observation | width | seen by | meaning |\n| --- | --- | --- | --- |\n"
     text += rows((f"`{n}`", w, who[n], blocks[n]) for n, w in env.layout.widths.items())
-    rewards, reasons = meanings(type(task).reward), meanings(type(task).terminate)
+    rewards, reasons = meanings_in(type(task).reward), meanings_in(type(task).terminate)
     text += "\n| reward term | weight | meaning |\n| --- | --- | --- |\n"
     text += rows((f"`{n}`", f"{w:g}", rewards[n]) for n, w in config.rewards.items())
     text += "\n| termination | ends the episode | meaning |\n| --- | --- | --- |\n"
     text += rows((f"`{n}`", "yes" if on else "no", reasons[n]) for n, on in config.terminations.items())
     text += schedule_text(env)
-    metrics = meanings(type(task).episode_metrics)
+    metrics = meanings_in(type(task).episode_metrics)
     logged = task.episode_metrics(env.sim)
     if logged:
         text += "\n| metric, logged at the end of an episode | meaning |\n| --- | --- |\n"

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from rl_games.algos_torch.model_builder import ModelBuilder
+from rl_games.algos_torch.running_mean_std import RunningMeanStd
 from torch import Tensor
 
 from livegym.rl.algorithm import ActorCriticNetwork
@@ -41,6 +42,16 @@ class PPONetwork(ActorCriticNetwork):
     def first_memory(self) -> RecurrentState:
         """See `Network`."""
         return tuple(self._model.get_default_rnn_state()) if self._model.is_rnn() else ()
+
+    def make_traceable(self) -> None:
+        """rl_games' normalisers are TorchScript, which `torch.export` cannot follow: use the same code in Python."""
+        for name in ("running_mean_std", "value_mean_std"):
+            scripted = getattr(self._model, name, None)
+            if scripted is not None:
+                with contextlib.redirect_stdout(io.StringIO()):  # its constructor prints
+                    plain = RunningMeanStd(tuple(scripted.running_mean.shape))
+                plain.load_state_dict(scripted.state_dict(), strict=True)
+                setattr(self._model, name, plain.eval())
 
     def think(self, obs: Tensor) -> tuple[Distribution, Tensor]:
         """See `ActorCriticNetwork`."""

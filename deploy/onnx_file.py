@@ -1,0 +1,141 @@
+"""The ONNX file: from a module to the bytes of a graph with metadata, and a graph that runs.
+
+    data = to_onnx(controller, metadata)
+    run = open_onnx(path, controller.outputs)       # run(inputs) -> outputs, by onnxruntime
+
+The metadata has livegym's own description as JSON under `livegym`, and the keys under which other exporters of robot
+policies write theirs. The graph holds no paths and no Python names of the machine that wrote it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import json
+import logging
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from livegym.deploy.controller import Controller
+from livegym.deploy.verify import Run
+from livegym.rl.interface import PolicyInterface
+from livegym.utils.errors import UserError
+
+OPSET = 18
+NEEDED = ("onnx", "onnxscript", "onnxruntime")
+KEY = "livegym"  # of our own description
+
+
+def check_installed() -> None:
+    """Raises UserError if a package of the extra is missing."""
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UserError(
+            f"config=export needs {', '.join(missing)}, which {'are' if missing[1:] else 'is'} not installed. "
+            "Install the extra: pip install 'livegym[export]'"
+        )
+
+
+def to_onnx(controller: Controller, metadata: Mapping[str, str]) -> bytes:
+    """The bytes of the file. Raises UserError if torch cannot export the module."""
+    import onnx
+
+    batch = torch.export.Dim("batch", min=1)
+    example = list(controller.zeros(2).values())
+    with _quiet():
+        try:
+            program = torch.onnx.export(
+                controller.eval(),
+                (example,),
+                dynamo=True,
+                opset_version=OPSET,
+                dynamic_shapes=([{0: batch} for _ in example],),
+                input_names=controller.inputs,
+                output_names=controller.outputs,
+                verbose=False,
+            )
+        except (torch.onnx.OnnxExporterError, RuntimeError, TypeError, ValueError) as error:
+            raise UserError(
+                f"torch.onnx cannot export this policy ({type(error).__name__}: {' '.join(str(error).split())[:300]}). "
+                "Export the network alone: exportParts=policy"
+            ) from error
+    assert program is not None
+    model = program.model_proto
+    _forget_the_machine(model)
+    model.producer_name, model.graph.name = "livegym", "policy"
+    onnx.helper.set_model_props(model, dict(metadata))
+    onnx.checker.check_model(model)
+    return bytes(model.SerializeToString())
+
+
+def _forget_the_machine(model: Any) -> None:
+    """Remove what the exporter notes of the Python code: names and, in stack traces, paths."""
+    graph = model.graph
+    for part in (model, graph, *graph.node, *graph.value_info, *graph.input, *graph.output, *graph.initializer):
+        del part.metadata_props[:]
+        part.doc_string = ""
+    model.producer_version = ""
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the exporter's own lines and warnings, which are about its inside."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir", "torch.export")]
+    before = [logger.level for logger in loggers]
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, before, strict=True):
+                logger.setLevel(level)
+
+
+def open_onnx(path: Path, outputs: Sequence[str]) -> Run:
+    """The graph in a file, as a function. Raises UserError if onnxruntime cannot load it."""
+    import onnxruntime
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    try:
+        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except (state.Fail, state.InvalidGraph, state.NotImplemented, state.InvalidArgument, RuntimeError) as error:
+        raise UserError(f"onnxruntime cannot load the exported file ({' '.join(str(error).split())[:300]})") from error
+
+    def run(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        values = {name: np.ascontiguousarray(value.numpy()) for name, value in given.items()}
+        return {n: torch.from_numpy(v) for n, v in zip(outputs, session.run(list(outputs), values), strict=True)}
+
+    return run
+
+
+def metadata_of(interface: PolicyInterface, run_path: str, action_scale: Sequence[float] | None) -> dict[str, str]:
+    """The metadata of a file. Lists are comma-separated, numbers in full precision; unknown keys are left out."""
+    driven = {a.joint: a for a in interface.actuators if a.joint}
+    joints = [joint for joint in interface.joints if joint.name in driven and joint.kind in ("hinge", "slide")]
+    lists: dict[str, Sequence[Any]] = {
+        "observation_names": [block.name for block in interface.inputs],
+        "command_names": [],
+    }
+    if joints:
+        lists |= {
+            "joint_names": [joint.name for joint in joints],
+            "joint_stiffness": [driven[joint.name].stiffness for joint in joints],
+            "joint_damping": [driven[joint.name].damping for joint in joints],
+            "default_joint_pos": [joint.default[0] for joint in joints],
+        }
+    if action_scale is not None:
+        lists["action_scale"] = action_scale
+    texts = {name: ",".join(str(value) for value in values) for name, values in lists.items()}
+    return {KEY: json.dumps(interface.to_dict(), allow_nan=False), "run_path": run_path, **texts}

@@ -1,0 +1,75 @@
+"""A hand grasps as often with the exported file as with the policy itself."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+from livegym.deploy.export import controller_of
+from livegym.deploy.onnx_file import open_onnx, to_onnx
+from livegym.deploy.plan import Wanted
+from livegym.rl.policy import Policy
+from livegym.rl.spec import spec_of
+from livegym.rundir.checkpoint import read_checkpoint
+from livegym.tasks.build import make_env
+from livegym.tasks.env import Env
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.slow
+@pytest.mark.full
+def test_the_hand_grasps_as_often_with_the_file(config, tmp_path):
+    """Of 32 starts on which the torch policy succeeds, the file succeeds on all."""
+    state = read_checkpoint(ROOT / "docs" / "policies" / "BlindGrasping.pth")
+    c = config("task=BlindGrasping", "task.randomize=false")
+    env = make_env(dataclasses.replace(c.task, noise={}), c.sim, c.physics, 40, 5)
+    env.set_level(1.0)
+    env.reset()
+    policy = Policy(spec_of(env), c.train, 40, "cpu")
+    policy.load(state["model"])
+    controller = controller_of(state["model"], spec_of(env), c.train, env, Wanted("task"))
+    file = tmp_path / "grasp.onnx"
+    file.write_bytes(to_onnx(controller, {}))
+    run = open_onnx(file, controller.outputs)
+    start = env.state_dict()
+
+    def of_torch(obs, ended):
+        return policy(obs).mode()
+
+    states = {}
+
+    def of_file(obs, ended):
+        given = {name: env.sim.fields[name] for name in controller.plan.fields}
+        fresh = controller.zeros(40)
+        for name in controller.states:
+            states.setdefault(name, fresh[name])
+            value = env.task.buffers.get(name, fresh[name])
+            states[name] = torch.where(ended.view(-1, *(1 for _ in value.shape[1:])), value, states[name])
+        got = run({**given, **states})
+        states.update({name: got[f"next_{name}"] for name in states})
+        return got["actions"]
+
+    first = succeeded(env, start, of_torch)
+    chosen = first.nonzero().flatten()[:32]
+    assert len(chosen) == 32
+    assert bool(succeeded(env, start, of_file)[chosen].all())
+
+
+def succeeded(env: Env, start, act) -> torch.Tensor:
+    """(N,) whether the first episode of each environment, from a saved state, ends in success."""
+    env.load_state_dict(start)
+    obs, ended = env.look(new=False), torch.ones(env.num_envs, dtype=torch.bool)
+    open_still, success = ended.clone(), torch.zeros_like(ended)
+    while bool(open_still.any()):
+        step = env.step(act(obs, ended))
+        obs, ended = step.obs["policy"], step.terminated | step.truncated
+        if step.ended is not None:
+            won = step.ended.reasons == env.reason_names.index("success")
+            ids = step.ended.env_ids
+            success[ids] |= won & open_still[ids]
+            open_still[ids] = False
+    return success
