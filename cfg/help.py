@@ -22,6 +22,7 @@ from livegym.projects import registry
 from livegym.projects.commands import program
 from livegym.projects.reading import text_of
 from livegym.schema import (
+    DriveConfig,
     OnlineConfig,
     PhysicsConfig,
     RandomizationConfig,
@@ -133,7 +134,11 @@ def _defaults() -> list[tuple[str, str]]:
 
 
 def _task_rows(values: dict[str, Any]) -> list[tuple[str, str]]:
-    return _rows([*_below(TaskConfig, "task."), *_below(RandomizationConfig, "task.randomization.<name>.")], values)
+    inner = [
+        *_below(DriveConfig, "task.drives.<name>."),
+        *_below(RandomizationConfig, "task.randomization.<name>."),
+    ]
+    return _rows([*_below(TaskConfig, "task."), *inner], values)
 
 
 def _params_table(name: str, values: dict[str, Any], width: int) -> str:
