@@ -11,8 +11,8 @@ from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
 PACKAGES = (
-    "utils", "projects", "schema", "rundir", "compare", "sim", "tasks", "compat", "cfg", "rl", "weights", "live",
-    "play", "web", "online", "serve", "viewers",
+    "utils", "projects", "schema", "rundir", "compare", "sim", "tasks", "compat", "robots", "cfg", "rl", "weights",
+    "live", "play", "web", "online", "serve", "viewers",
 )  # fmt: skip
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "livegym" / "__init__.py").read_text())[1]
 
@@ -47,6 +47,7 @@ setup(
     entry_points={"console_scripts": ["livegym = livegym.train:main"]},
     package_data={
         "livegym.projects": ["template/*", "template/*/*", "template/*/*/*"],
+        "livegym.robots": ["template/*", "template/*/*", "template/*/*/*"],
         "livegym.viewers": ["browser/page/*"],
         "livegym.web": ["page/*"],
         "livegym.serve": ["page/*"],

@@ -10,9 +10,9 @@
 
 Promises, which `tests/test_sim_contract.py` checks for every engine:
 
-- Kinematic fields are current after `step()` and `reset()`; force-like fields (`contact_force_w`, `cfrc_ext`, `actuator_force`,
-  acceleration-stage sensors) are those of the last physics step, evaluated at the state it started from (under RK4
-  too), and zero right after a reset.
+- Kinematic fields are current after `step()` and `reset()`; force-like fields (`contact_force_w`, `cfrc_ext`,
+  `actuator_force`, acceleration-stage sensors) are those of the last physics step, evaluated at the state it started
+  from (under RK4 too), and zero right after a reset.
 - Equal states and controls give bit-identical results at any number of threads.
 - `reset(env_ids)` leaves every other environment bit-identical.
 - `restore(snapshot)` is bit-exact: the next step gives the same result as it would have after the snapshot.

@@ -108,7 +108,7 @@ def _write(
     actuator: mujoco.MjsActuator, joint: mujoco.MjsJoint, drive: DriveConfig, timestep: float, where: str
 ) -> None:
     """Make an actuator the motor that an entry describes; `timestep` is that of the physics, in s."""
-    effort = drive.effort or _effort_of(actuator, joint)
+    effort = drive.effort or effort_of(actuator, joint)
     actuator.gear = [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     actuator.ctrllimited = mujoco.mjtLimited.mjLIMITED_FALSE
     actuator.ctrlrange = [0.0, 0.0]
@@ -145,7 +145,7 @@ def _make_dc_motor(actuator: mujoco.MjsActuator, drive: DriveConfig, effort: flo
     )
 
 
-def _effort_of(actuator: mujoco.MjsActuator, joint: mujoco.MjsJoint) -> float | None:
+def effort_of(actuator: mujoco.MjsActuator, joint: mujoco.MjsJoint) -> float | None:
     """The largest torque that the model allows, of the actuator or of the joint; None if it has no limit.
 
     A motor whose torque is its control, times a gear, is limited by the range of the control.
