@@ -106,6 +106,7 @@ setup(
             "hydra-joblib-launcher",
             "hydra-submitit-launcher",
             "pyarrow",
+            "upkie_description",  # a robot from outside, for the test of docs/your-robot.md
         ],
         "export": ["pyarrow>=17"],  # Parquet of config=export_log
         "wandb": ["wandb>=0.30"],  # wandb=true

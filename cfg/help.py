@@ -153,6 +153,7 @@ def _options() -> list[tuple[str, str]]:
         ("--cfg job", "print the composed configuration; --resolve also resolves interpolations"),
         ("--info defaults", "print the yaml files that were composed"),
         ("new my_robot", "create your own project: a folder with a task that trains, for you to adapt"),
+        ("new my_robot --from robot.urdf", "the same from a robot's URDF or MJCF: its task is to stand"),
         ("--list-tasks", "print tasks with action spec, control rate and episode length"),
         ("--hydra-help", "print Hydra's own options, including tab completion"),
     ]

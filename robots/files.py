@@ -14,6 +14,15 @@ from livegym.utils.errors import UserError
 FOLDER = "meshes"
 
 
+def require_files(spec: mujoco.MjSpec, source: Path) -> None:
+    """Raises UserError that names the element and the path of a mesh, texture or other file that is missing."""
+    for element, attribute, directory in elements_with_files(spec):
+        value = getattr(element, attribute)
+        for name in [value] if isinstance(value, str) else value:
+            if name:
+                _existing(name, directory, element, source)
+
+
 def write_model(spec: mujoco.MjSpec, source: Path, target: Path) -> None:
     """Write a model as `target`, and copy its files into the folder `meshes` beside it.
 
@@ -44,6 +53,14 @@ def _copied(name: str, directory: str, element: object, source: Path, folder: Pa
     """Copy one file; returns its path from the model's folder."""
     if not name:
         return name
+    original = _existing(name, directory, element, source)
+    place = name_for(original, taken)
+    (folder / FOLDER).mkdir(exist_ok=True)
+    shutil.copyfile(original, folder / FOLDER / place)
+    return f"{FOLDER}/{place}"
+
+
+def _existing(name: str, directory: str, element: object, source: Path) -> Path:
     original = Path(directory) / name
     if not original.is_file():
         kind = type(element).__name__.removeprefix("Mjs").lower()
@@ -51,10 +68,7 @@ def _copied(name: str, directory: str, element: object, source: Path, folder: Pa
             f"{source}: {kind} {getattr(element, 'name', '') or name}: there is no file {original}. Put it there, or "
             "correct its path."
         )
-    place = name_for(original, taken)
-    (folder / FOLDER).mkdir(exist_ok=True)
-    shutil.copyfile(original, folder / FOLDER / place)
-    return f"{FOLDER}/{place}"
+    return original
 
 
 def name_for(original: Path, taken: dict[str, Path]) -> str:

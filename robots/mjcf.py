@@ -11,6 +11,7 @@ from pathlib import Path
 import mujoco
 
 from livegym.compat.core.asset_model import listed
+from livegym.robots.files import require_files
 from livegym.robots.robot import FREE, HINGE, SLIDE, Limit, Robot
 from livegym.sim.drives import effort_of
 from livegym.sim.model import load_spec
@@ -22,6 +23,7 @@ SERVO_BIAS = mujoco.mjtBias.mjBIAS_AFFINE
 def read(file: Path) -> Robot:
     """Read an MJCF. Raises UserError for one without joints, without actuators, or with several robots."""
     spec = load_spec(file)
+    require_files(spec, file)
     moving = [joint for joint in spec.joints if joint.type in (HINGE, SLIDE)]
     if not moving:
         raise UserError(f"{file}: it has no joint that moves. Allowed: a robot with hinges or slides.")

@@ -27,6 +27,7 @@ SETTLE_S = 2.0
 LARGEST_BEND = 1.2  # rad
 UPRIGHT = 0.97  # cosine of the tilt
 STILL = 0.1  # m/s
+KEPT = 0.75  # of the height: what lies on its belly is upright and still, too
 SIDES = {
     "l": (1, 0), "left": (1, 0), "r": (-1, 0), "right": (-1, 0), "f": (0, 1), "front": (0, 1), "fore": (0, 1),
     "h": (0, -1), "hind": (0, -1), "rear": (0, -1), "back": (0, -1), "b": (0, -1),
@@ -55,11 +56,12 @@ class Trial:
     speed: float  # m/s, of the base, the largest in the last quarter
     effort: float  # mean square of the torques, as fractions of their limits
     height: float  # m
+    kept: float  # height, as a share of that at the beginning
 
     @property
     def stands(self) -> bool:
-        """Whether it did not fall or slide away."""
-        return self.upright > UPRIGHT and self.speed < STILL
+        """Whether it did not fall, sink or slide away."""
+        return self.upright > UPRIGHT and self.speed < STILL and self.kept > KEPT
 
 
 def first_guess(robot: Robot, model: mujoco.MjModel) -> np.ndarray:
@@ -242,14 +244,16 @@ def attempt(robot: Robot, model: mujoco.MjModel, qpos: np.ndarray) -> Trial:
     mujoco.mj_forward(model, data)
     base = model.body(robot.base).id
     up = data.xmat[base].reshape(3, 3).copy()[2]
+    before = float(data.xpos[base, 2])
     strength = np.where(model.actuator_forcelimited, np.abs(model.actuator_forcerange).max(1), np.inf)
     steps = int(SETTLE_S / model.opt.timestep)
     fastest = 0.0
     for step in range(steps):
         mujoco.mj_step(model, data)
         if data.warning.number.any() or (upright := float(data.xmat[base].reshape(3, 3)[2] @ up)) < 0.5:
-            return Trial(-1.0, 10.0, 1.0, 0.0)
+            return Trial(-1.0, 10.0, 1.0, 0.0, 0.0)
         if step >= 3 * steps // 4:
             fastest = max(fastest, float(np.linalg.norm(data.qvel[:3])))
     used = float(((data.actuator_force / strength) ** 2).mean()) if model.nu else 0.0
-    return Trial(upright, fastest, used, float(data.xpos[base, 2]))
+    height = float(data.xpos[base, 2])
+    return Trial(upright, fastest, used, height, height / max(before, 1e-6))

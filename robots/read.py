@@ -49,6 +49,6 @@ def _add_floor(robot: Robot) -> None:
     while robot.spec.geom(name) is not None:
         name += "_"
     robot.spec.worldbody.add_geom(
-        name=name, type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 0.05], rgba=[0.35, 0.37, 0.4, 1]
+        name=name, type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 0.05], priority=1, rgba=[0.35, 0.37, 0.4, 1]
     )
     robot.changes.append(f"a floor was added (geom {name})")

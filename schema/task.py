@@ -30,8 +30,8 @@ class RandomizationConfig:
     what: str = key(
         MISSING,
         "quantity to randomise: mass of bodies (and with it inertia), friction or size of geoms, gain of position "
-        "actuators, damping of joints: by a factor; observation_noise: by a factor on task.noise; action_delay: in "
-        "control steps; push: in N on bodies",
+        "actuators and of motors with a stiffness, damping of joints: by a factor; observation_noise: by a factor on "
+        "task.noise; action_delay: in control steps; push: in N on bodies",
         choices=("mass", "friction", "size", "gain", "damping", "observation_noise", "action_delay", "push"),
     )
     names: list[str] = key([], "names of the bodies, geoms, actuators or joints; * matches any part of a name")

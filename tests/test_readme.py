@@ -39,6 +39,7 @@ FOLLOWED = {
     "docs/new-task.md": "tests/test_new_task.py runs its commands one after the other",
     "docs/new-stream.md": "tests/test_new_stream.py runs its commands one after the other",
     "docs/protocol.md": "tests/test_online_docs.py sends its requests",
+    "docs/your-robot.md": "tests/test_your_robot.py runs its commands one after the other",
     "docs/isaacgym.md": "tests/test_foreign_docs.py runs its commands with small tasks of its own",
 }
 """Documents whose blocks are run as a whole by a test of their own."""
@@ -64,6 +65,8 @@ ELSEWHERE = {
     "python train.py --list-tasks projectDir=../IsaacGymEnvs": "test_foreign_cli.py lists the toys",
     "livegym new": "test_outside_project.py",
     "livegym new my_robot": "test_outside_project.py",
+    "livegym new my_robot --from robot.urdf": "test_your_robot.py",
+    "livegym new --from": "test_robots.py",
     "livegym new plant": "test_new_stream.py",
     "livegym serve": "test_any_environment.py",
     "livegym serve --env CartPole-v1": "test_any_environment.py",
