@@ -16,6 +16,8 @@ import numpy as np
 from livegym.robots.robot import SLIDE, Limit, Robot, is_wheel
 from livegym.schema import DriveConfig
 
+Numbers = tuple[float, float, float | None, float | None]
+"""Stiffness, damping, effort and speed of a motor."""
 FULL_EFFORT_AT = 1.0  # rad
 FULL_FORCE_AT = 0.05  # m
 WHEEL_ERROR = 2.0  # rad/s
@@ -33,7 +35,7 @@ def choose(robot: Robot, model: mujoco.MjModel, qpos: np.ndarray) -> dict[str, D
     free = 1.0 / np.diag(np.linalg.inv(below))  # what a motor feels if nothing else is held
     height = float(data.xpos[model.body(robot.base).id, 2])
     weight = float(model.body_mass.sum()) * 9.81
-    groups: dict[tuple[float | None, ...], list[str]] = {}
+    groups: dict[Numbers, list[str]] = {}
     for joint, limit in robot.limits.items():
         dof = int(model.joint(joint).dofadr[0])
         numbers = _numbers(model, joint, limit, (below[dof, dof], free[dof]), weight, height)
@@ -47,7 +49,7 @@ def choose(robot: Robot, model: mujoco.MjModel, qpos: np.ndarray) -> dict[str, D
 
 def _numbers(
     model: mujoco.MjModel, joint: str, limit: Limit, inertia: tuple[float, float], weight: float, height: float
-) -> tuple[float, float, float | None, float | None]:
+) -> Numbers:
     """Stiffness, damping, effort and speed of one motor; `inertia`: below the joint, and felt by the motor."""
     below, felt = inertia
     effort = None if limit.effort is None else _rounded(limit.effort, 4)

@@ -1,4 +1,4 @@
-"""What looks wrong in a robot's model, a sentence each: units, ranges, masses, shapes, overlaps."""
+"""Find what looks wrong in a robot's model, a sentence each: units, ranges, masses, shapes, overlaps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LARGEST_DENSITY = 20_000.0
 
 
 def look(robot: Robot, model: mujoco.MjModel, qpos: np.ndarray) -> list[str]:
-    """What is odd about a robot in its default pose `qpos` (nq,)."""
+    """Sentences about what is odd in a robot in its default pose `qpos` (nq,)."""
     data = mujoco.MjData(model)
     data.qpos[:] = qpos
     mujoco.mj_forward(model, data)

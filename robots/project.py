@@ -17,7 +17,7 @@ from livegym.robots import pose as poses
 from livegym.robots.files import FOLDER, write_model
 from livegym.robots.pose import Pose
 from livegym.robots.report import report
-from livegym.robots.robot import FREE, Robot, is_wheel
+from livegym.robots.robot import FLAT, FREE, Robot, is_wheel
 from livegym.schema import DriveConfig
 from livegym.sim.drives import apply_drives
 from livegym.sim.model import compile_spec
@@ -29,7 +29,7 @@ CONTROL_DT = 0.02  # s
 PUSH_SPEED = 0.4  # m/s, by which the hardest push changes the robot's speed
 PUSH_S = 0.1
 ENERGY_SHARE = 0.3
-"""What standing may cost in a step: this much if the motors lift the robot's weight at 1 m/s."""
+"""Energy term of a step in which the motors lift the robot's weight at 1 m/s."""
 FALL_SHARE = 0.6
 
 
@@ -142,7 +142,8 @@ def _literal(value: dict[str, str] | tuple[str, ...]) -> str:
 
 
 def _yaml(text: str, prepared: Prepared) -> str:
-    robot, model, pose = prepared.robot, prepared.model, prepared.pose
+    robot, pose = prepared.robot, prepared.pose
+    model = prepared.model
     decimation = max(1, round(CONTROL_DT / model.opt.timestep))
     mass = float(model.body_mass.sum())
     floor = next(geom.name for geom in robot.spec.worldbody.geoms if geom.name and geom.type in FLAT)
@@ -164,9 +165,6 @@ def _yaml(text: str, prepared: Prepared) -> str:
     for old, new in given.items():
         text = text.replace(old, new)
     return text
-
-
-FLAT = (mujoco.mjtGeom.mjGEOM_PLANE, mujoco.mjtGeom.mjGEOM_HFIELD)
 
 
 def _wheel_speed(robot: Robot, wheels: list[str]) -> float:

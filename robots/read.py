@@ -12,10 +12,8 @@ import mujoco
 
 from livegym.compat.core.xml_file import parse
 from livegym.robots import mjcf, urdf
-from livegym.robots.robot import Robot
+from livegym.robots.robot import FLAT, Robot
 from livegym.utils.errors import UserError
-
-FLAT = (mujoco.mjtGeom.mjGEOM_PLANE, mujoco.mjtGeom.mjGEOM_HFIELD)
 
 
 def read(file: Path) -> Robot:

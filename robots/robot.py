@@ -10,13 +10,15 @@ import numpy as np
 
 HINGE, SLIDE = int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE)
 FREE = int(mujoco.mjtJoint.mjJNT_FREE)
+FLAT = (mujoco.mjtGeom.mjGEOM_PLANE, mujoco.mjtGeom.mjGEOM_HFIELD)
+"""Kinds of geoms that are a floor."""
 WHEEL_TURNS = 10.0
 """A hinge that may turn further than this number of times is a wheel: its target is a velocity."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """What a file says about a motor: N m and rad/s, or N and m/s; None if it says nothing."""
+    """Limits of a motor by its file: N m and rad/s, or N and m/s; None if it says nothing."""
 
     effort: float | None = None
     velocity: float | None = None
